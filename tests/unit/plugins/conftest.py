@@ -7,6 +7,9 @@ import atexit
 import base64
 import contextlib
 import importlib.util
+import io
+import json
+import os
 import pathlib
 import shutil
 import sys
@@ -14,6 +17,8 @@ import tempfile
 from typing import Any
 
 import pytest
+from ansible.module_utils import basic
+from ansible.module_utils.common.text.converters import to_bytes
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 FIXTURES = pathlib.Path(__file__).parent / "fixtures"
@@ -43,6 +48,30 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.edit import unit as 
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import flags as _flags  # noqa: E402
 from ansible_collections.outoftree.ccm.plugins.module_utils.host import detect, journal as _journal  # noqa: E402
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import rollback  # noqa: E402
+
+
+@pytest.fixture
+def run_module(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return a function that runs a module with arguments, as Ansible does on a host, and returns its result."""
+
+    def run(module: Any, arguments: dict[str, Any]) -> dict[str, Any]:
+        monkeypatch.setattr(basic, "_ANSIBLE_ARGS", to_bytes(json.dumps({"ANSIBLE_MODULE_ARGS": arguments})))
+        monkeypatch.setattr(basic, "_ANSIBLE_PROFILE", "legacy", raising=False)
+        out = io.StringIO()
+        monkeypatch.setattr("sys.stdout", out)
+        with pytest.raises(SystemExit):
+            module.main()
+        result: dict[str, Any] = json.loads(out.getvalue())
+        return result
+
+    return run
+
+
+@pytest.fixture
+def label() -> str:
+    """The name of the attribute that has a file's SELinux label. Without SELinux, the kernel keeps it as any other one, and gives none to
+    a new file: a label that is not kept is gone. Only root may set it, so others try it with one of their own."""
+    return "security.selinux" if os.geteuid() == 0 else "user.selinux"
 
 
 @pytest.fixture

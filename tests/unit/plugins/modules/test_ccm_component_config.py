@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import base64
 import errno
-import io
 import json
 import os
 import pathlib
@@ -13,8 +12,6 @@ import subprocess
 from typing import Any
 
 import pytest
-from ansible.module_utils import basic
-from ansible.module_utils.common.text.converters import to_bytes
 from ansible_collections.outoftree.ccm.plugins.module_utils.host import (
     commands, component as _component, journal as _journal, logs as _logs, probes, processes, secrets, systemd,
 )
@@ -27,7 +24,8 @@ BEFORE, AFTER = b"# mine\r\n- --cloud-config=/x\n", b"# mine\r\n"
 class Host:
     """A host with one static Pod: the fake kubelet starts a process whenever the manifest's content changes."""
 
-    def __init__(self, root: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, root: pathlib.Path, monkeypatch: pytest.MonkeyPatch, run_module: Any) -> None:
+        self._run_module = run_module
         self.manifest = root / "manifests" / "kcm.yaml"
         self.manifest.parent.mkdir()
         self.manifest.write_bytes(BEFORE)
@@ -53,121 +51,114 @@ class Host:
         flags = ["--cloud-config=/x"] if b"--cloud-config" in content else []
         return [processes.Process(self._pid, self._pid, ["kube-controller-manager", *flags])]
 
-    def run(self, monkeypatch: pytest.MonkeyPatch, check: bool = False, **arguments: Any) -> dict[str, Any]:
+    def run(self, check: bool = False, **arguments: Any) -> dict[str, Any]:
         """Run the module; return its result."""
         arguments = {"component": "kube-controller-manager", "state_directory": str(self.state), "timeout": 1, **arguments,
                      "_ansible_check_mode": check, "_ansible_diff": True, "_ansible_remote_tmp": str(self.state.parent)}
-        monkeypatch.setattr(basic, "_ANSIBLE_ARGS", to_bytes(json.dumps({"ANSIBLE_MODULE_ARGS": arguments})))
-        monkeypatch.setattr(basic, "_ANSIBLE_PROFILE", "legacy", raising=False)
-        out = io.StringIO()
-        monkeypatch.setattr("sys.stdout", out)
-        with pytest.raises(SystemExit):
-            subject.main()
-        result: dict[str, Any] = json.loads(out.getvalue())
+        result: dict[str, Any] = self._run_module(subject, arguments)
         return result
 
-    def present(self, monkeypatch: pytest.MonkeyPatch, check: bool = False, sha256: str = "", run_id: str = "run-1") -> dict[str, Any]:
-        return self.run(monkeypatch, check, run_id=run_id, flags=[], flags_before=["--cloud-config=/x"], files=[
+    def present(self, check: bool = False, sha256: str = "", run_id: str = "run-1") -> dict[str, Any]:
+        return self.run(check, run_id=run_id, flags=[], flags_before=["--cloud-config=/x"], files=[
             {"path": str(self.manifest), "content": base64.b64encode(AFTER).decode(), "sha256": sha256 or digest(BEFORE)}])
 
 
 @pytest.fixture
-def host(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Host:
-    return Host(tmp_path, monkeypatch)
+def host(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, run_module: Any) -> Host:
+    return Host(tmp_path, monkeypatch, run_module)
 
 
-def test_check_mode_shows_the_same_difference_and_writes_nothing(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    predicted = host.present(monkeypatch, check=True)
+def test_check_mode_shows_the_same_difference_and_writes_nothing(host: Host) -> None:
+    predicted = host.present(check=True)
     assert host.manifest.read_bytes() == BEFORE and not host.state.exists()
-    done = host.present(monkeypatch)
+    done = host.present()
     assert predicted["changed"] and done["changed"] and predicted["diff"] == done["diff"]
     assert host.manifest.read_bytes() == AFTER and host.manifest.stat().st_mode & 0o777 == 0o600
     assert pathlib.Path(done["files"][0]["backup"]).read_bytes() == BEFORE
-    assert not host.present(monkeypatch)["changed"]
+    assert not host.present()["changed"]
 
 
-def test_the_kubelet_never_sees_a_temporary_file(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    host.present(monkeypatch)
+def test_the_kubelet_never_sees_a_temporary_file(host: Host) -> None:
+    host.present()
     assert all(not [name for name in names if not name.startswith(".") and name != "kcm.yaml"] for names in host.listed)
     assert [path.name for path in host.manifest.parent.iterdir()] == ["kcm.yaml"]
 
 
-def test_a_component_that_does_not_come_up_is_restored_and_its_log_told(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_component_that_does_not_come_up_is_restored_and_its_log_told(host: Host) -> None:
     host.broken.add(AFTER)
-    result = host.present(monkeypatch)
+    result = host.present()
     assert result["failed"] and result["restored"] and not result["changed"]
     assert "Error: unknown flag" in result["msg"] and "restored and is healthy" in result["msg"]
     assert host.manifest.read_bytes() == BEFORE and not (host.state / "journal.json").exists()
 
 
-def test_a_restored_component_that_does_not_serve_is_called_that(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_restored_component_that_does_not_serve_is_called_that(host: Host) -> None:
     host.broken.update((AFTER, BEFORE))
-    result = host.present(monkeypatch)
+    result = host.present()
     assert not result["restored"] and "is not healthy yet" in result["msg"]
     assert host.manifest.read_bytes() == BEFORE
 
 
 def test_the_old_process_is_not_taken_for_the_new_one(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "of_static_pod", lambda name, logs: [processes.Process(1, 1, ["kube-controller-manager"])])
-    assert "no new process" in host.present(monkeypatch)["msg"]
+    assert "no new process" in host.present()["msg"]
 
 
-def test_a_file_that_changed_after_the_plan_is_refused(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    result = host.present(monkeypatch, sha256="0" * 64)
+def test_a_file_that_changed_after_the_plan_is_refused(host: Host) -> None:
+    result = host.present(sha256="0" * 64)
     assert result["failed"] and "changed after the plan" in result["msg"] and host.manifest.read_bytes() == BEFORE
 
 
-def test_a_symbolic_link_stays_one(host: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+def test_a_symbolic_link_stays_one(host: Host, tmp_path: pathlib.Path) -> None:
     real = tmp_path / "real.yaml"
     host.manifest.rename(real)
     host.manifest.symlink_to(real)
-    host.present(monkeypatch)
+    host.present()
     assert host.manifest.is_symlink() and real.read_bytes() == AFTER
 
 
-def test_rollback_restores_bytes_and_mode_of_the_first_state_and_is_idempotent(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    host.present(monkeypatch)
+def test_rollback_restores_bytes_and_mode_of_the_first_state_and_is_idempotent(host: Host) -> None:
+    host.present()
     host.manifest.chmod(0o644)
-    assert host.run(monkeypatch, check=True, state="restored")["changed"] and host.manifest.read_bytes() == AFTER
-    assert host.run(monkeypatch, state="restored")["changed"]
+    assert host.run(check=True, state="restored")["changed"] and host.manifest.read_bytes() == AFTER
+    assert host.run(state="restored")["changed"]
     assert host.manifest.read_bytes() == BEFORE and host.manifest.stat().st_mode & 0o777 == 0o600
-    assert not host.run(monkeypatch, state="restored")["changed"]
+    assert not host.run(state="restored")["changed"]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may set a SELinux label")
-def test_the_selinux_label_of_a_file_survives_a_change_a_failed_change_and_the_rollback(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kernel without SELinux stores labels, and gives none to a new file: one that is not kept is gone."""
-    label = b"system_u:object_r:kubernetes_file_t:s0\0"
-    os.setxattr(host.manifest, "security.selinux", label)
+def test_the_selinux_label_of_a_file_survives_a_change_a_failed_change_and_the_rollback(host: Host, label: str) -> None:
+    value = b"system_u:object_r:kubernetes_file_t:s0\0"
+    os.setxattr(host.manifest, label, value)
     host.broken.add(AFTER)
-    assert host.present(monkeypatch)["restored"] and os.getxattr(host.manifest, "security.selinux") == label
+    assert host.present()["restored"] and os.getxattr(host.manifest, label) == value
     host.broken.clear()
-    assert host.present(monkeypatch)["changed"] and os.getxattr(host.manifest, "security.selinux") == label
-    assert host.run(monkeypatch, state="restored")["changed"] and os.getxattr(host.manifest, "security.selinux") == label
+    assert host.present()["changed"] and os.getxattr(host.manifest, label) == value
+    assert host.run(state="restored")["changed"] and os.getxattr(host.manifest, label) == value
 
 
 def test_rollback_removes_a_file_that_was_not_there(host: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
     new = tmp_path / "new.env"
     files = [{"path": str(new), "content": base64.b64encode(b"X=1\n").decode(), "sha256": ""}]
     monkeypatch.setattr(subject, "settle", lambda component, work, *rest: [component.write(w[0], w[2], w[3], w[4]) for w in work] and 0.0)
-    host.run(monkeypatch, files=files)
+    host.run(files=files)
     assert new.read_bytes() == b"X=1\n"
-    host.run(monkeypatch, state="restored")
+    host.run(state="restored")
     assert not new.exists()
 
 
-def test_someone_elses_later_change_is_not_overwritten_unless_forced(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    host.present(monkeypatch)
+def test_someone_elses_later_change_is_not_overwritten_unless_forced(host: Host) -> None:
+    host.present()
     host.manifest.write_bytes(b"theirs\n")
-    refused = host.run(monkeypatch, state="restored")
+    refused = host.run(state="restored")
     assert refused["failed"] and "set 'force'" in refused["msg"] and host.manifest.read_bytes() == b"theirs\n"
-    assert host.run(monkeypatch, state="restored", force=True)["changed"] and host.manifest.read_bytes() == BEFORE
+    assert host.run(state="restored", force=True)["changed"] and host.manifest.read_bytes() == BEFORE
 
 
 class Service:
     """A host with one systemd service that takes its file up at a restart; C(broken) contents do not come up."""
 
-    def __init__(self, root: pathlib.Path, monkeypatch: pytest.MonkeyPatch, component: str) -> None:
+    def __init__(self, root: pathlib.Path, monkeypatch: pytest.MonkeyPatch, run_module: Any, component: str) -> None:
+        self._run_module = run_module
         self.file, self.state, self.component = root / "config.yaml", root / "state", component
         self.file.write_bytes(BEFORE)
         self.commands: list[list[str]] = []
@@ -203,12 +194,12 @@ class Service:
     def restarts(self) -> list[str]:
         return [argv[2] for argv in self.commands if argv[:2] == ["systemctl", "restart"]]
 
-    def run(self, monkeypatch: pytest.MonkeyPatch, **arguments: Any) -> dict[str, Any]:
-        return Host.run(self, monkeypatch, component=self.component, **arguments)  # type: ignore[arg-type]
+    def run(self, **arguments: Any) -> dict[str, Any]:
+        return Host.run(self, component=self.component, **arguments)  # type: ignore[arg-type]
 
-    def present(self, monkeypatch: pytest.MonkeyPatch, service: dict[str, str]) -> dict[str, Any]:
+    def present(self, service: dict[str, str]) -> dict[str, Any]:
         before = [] if self.component == "k3s" else ["--cloud-config=/x"]
-        return self.run(monkeypatch, run_id="run-1", flags=[], flags_before=before, service=service, files=[
+        return self.run(run_id="run-1", flags=[], flags_before=before, service=service, files=[
             {"path": str(self.file), "content": base64.b64encode(AFTER).decode(), "sha256": digest(BEFORE)}])
 
 
@@ -217,43 +208,43 @@ SERVICES = [("kube-apiserver", {"unit": "kube-apiserver.service"}), ("k3s", {"un
 
 @pytest.mark.parametrize(("component", "service"), SERVICES)
 def test_a_service_is_restarted_and_the_journal_knows_which_to_restart_on_the_way_back(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, component: str, service: dict[str, str],
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, run_module: Any, component: str, service: dict[str, str],
 ) -> None:
-    host = Service(tmp_path, monkeypatch, component)
-    done = host.present(monkeypatch, service)
+    host = Service(tmp_path, monkeypatch, run_module, component)
+    done = host.present(service)
     assert done["changed"] and done["restarted_at"] and host.file.read_bytes() == AFTER, done
     assert host.restarts == [service["unit"]]
-    assert not host.present(monkeypatch, service)["changed"]
-    back = host.run(monkeypatch, state="restored")
+    assert not host.present(service)["changed"]
+    back = host.run(state="restored")
     assert back["changed"] and host.file.read_bytes() == BEFORE and host.restarts == [service["unit"]] * 2
 
 
 @pytest.mark.parametrize(("component", "service"), SERVICES)
 def test_a_service_that_does_not_come_up_is_put_back_with_its_own_log(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, component: str, service: dict[str, str],
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, run_module: Any, component: str, service: dict[str, str],
 ) -> None:
-    host = Service(tmp_path, monkeypatch, component)
+    host = Service(tmp_path, monkeypatch, run_module, component)
     host.broken.add(AFTER)
-    result = host.present(monkeypatch, service)
+    result = host.present(service)
     assert result["failed"] and result["restored"] and "the last words" in result["msg"]
     assert host.file.read_bytes() == BEFORE and host.restarts == [service["unit"]] * 2
     assert any(argv[0] == "journalctl" and service["unit"] in argv for argv in host.commands)
 
 
-def test_patches_of_kubeadm_are_written_and_nothing_is_waited_for(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    host = Service(tmp_path, monkeypatch, "kubeadm-patches")
-    assert host.present(monkeypatch, {})["changed"] and host.file.read_bytes() == AFTER and host.restarts == []
-    assert host.run(monkeypatch, state="restored")["changed"] and host.file.read_bytes() == BEFORE
+def test_patches_of_kubeadm_are_written_and_nothing_is_waited_for(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, run_module: Any) -> None:
+    host = Service(tmp_path, monkeypatch, run_module, "kubeadm-patches")
+    assert host.present({})["changed"] and host.file.read_bytes() == AFTER and host.restarts == []
+    assert host.run(state="restored")["changed"] and host.file.read_bytes() == BEFORE
 
 
-def test_secrets_of_k3s_are_in_the_file_and_nowhere_else(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    host = Service(tmp_path, monkeypatch, "k3s")
+def test_secrets_of_k3s_are_in_the_file_and_nowhere_else(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, run_module: Any) -> None:
+    host = Service(tmp_path, monkeypatch, run_module, "k3s")
     secret = "server: https://x:6443\ntoken: 'K10::server:s3cr3t' # ours\nagent-token+:   other-s3cr3t\r\netcd-s3-secret-key: \"s3cr3t\"\n"
     host.file.write_text(secret, newline="")
     hidden = secrets.hide(secret)
     assert "s3cr3t" not in hidden and hidden.startswith("server: https://x:6443\ntoken: ")
     assert secrets.reveal(hidden, secret) == secret
-    result = host.run(monkeypatch, service=SERVICES[1][1], files=[
+    result = host.run(service=SERVICES[1][1], files=[
         {"path": str(host.file), "content": base64.b64encode((hidden + "kubelet-arg: a=b\n").encode()).decode(),
          "sha256": digest(secret.encode())}])
     assert result["changed"] and "s3cr3t" not in json.dumps(result) and "+kubelet-arg" not in secret
@@ -277,68 +268,68 @@ def kill_at(monkeypatch: pytest.MonkeyPatch, where: Any, name: str) -> Any:
     return lambda: monkeypatch.setattr(where, name, real)
 
 
-def test_the_half_file_of_a_killed_run_goes_with_the_next_change_and_with_a_rollback(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_half_file_of_a_killed_run_goes_with_the_next_change_and_with_a_rollback(host: Host) -> None:
     half = host.manifest.parent / ".outoftree-ccm.kcm.yaml"
     half.write_bytes(b"- --clo")
-    host.present(monkeypatch)
+    host.present()
     assert host.manifest.read_bytes() == AFTER and not half.exists()
     half.write_bytes(b"- --clo")
-    host.run(monkeypatch, state="restored")
+    host.run(state="restored")
     assert host.manifest.read_bytes() == BEFORE and not half.exists()
 
 
 @pytest.mark.parametrize(("component", "service"), SERVICES)
 def test_a_rollback_that_was_killed_before_its_restart_is_made_up_for(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, component: str, service: dict[str, str],
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, run_module: Any, component: str, service: dict[str, str],
 ) -> None:
-    host = Service(tmp_path, monkeypatch, component)
+    host = Service(tmp_path, monkeypatch, run_module, component)
     monkeypatch.setattr(processes, "started_at", lambda process: host.file.stat().st_mtime + (1 if host.is_new else -1))
-    host.present(monkeypatch, service)
+    host.present(service)
     live = kill_at(monkeypatch, subject.Component, "take_up")
     with pytest.raises(Killed):
-        host.run(monkeypatch, state="restored")
+        host.run(state="restored")
     live()
     assert host.file.read_bytes() == BEFORE and host.restarts == [service["unit"]]
-    assert host.run(monkeypatch, state="restored", check=True)["changed"] and host.restarts == [service["unit"]]
-    assert host.run(monkeypatch, state="restored")["changed"] and host.restarts == [service["unit"]] * 2
+    assert host.run(state="restored", check=True)["changed"] and host.restarts == [service["unit"]]
+    assert host.run(state="restored")["changed"] and host.restarts == [service["unit"]] * 2
     assert ["systemctl", "daemon-reload"] in host.commands  # the file may have been a unit
-    assert not host.run(monkeypatch, state="restored")["changed"] and host.restarts == [service["unit"]] * 2
+    assert not host.run(state="restored")["changed"] and host.restarts == [service["unit"]] * 2
 
 
-def test_a_rollback_waits_for_a_static_pod_that_is_just_starting_with_the_old_manifest(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    host.present(monkeypatch)
+def test_a_rollback_waits_for_a_static_pod_that_is_just_starting_with_the_old_manifest(host: Host) -> None:
+    host.present()
     host.manifest.write_bytes(BEFORE)  # a rollback that was killed here
     host.broken.add(BEFORE)
-    result = host.run(monkeypatch, state="restored")
+    result = host.run(state="restored")
     assert result["failed"] and "Its old files are restored" in result["msg"], result
     host.broken.clear()
-    host.run(monkeypatch, state="restored")
+    host.run(state="restored")
     assert not (host.state / "journal.json").exists()
 
 
-def test_a_record_without_its_change_needs_no_restart(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    host = Service(tmp_path, monkeypatch, "kube-apiserver")
+def test_a_record_without_its_change_needs_no_restart(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, run_module: Any) -> None:
+    host = Service(tmp_path, monkeypatch, run_module, "kube-apiserver")
     live = kill_at(monkeypatch, subject, "settle")
     with pytest.raises(Killed):
-        host.present(monkeypatch, SERVICES[0][1])
+        host.present(SERVICES[0][1])
     live()
     assert host.file.read_bytes() == BEFORE and (host.state / "journal.json").exists()
-    assert not host.run(monkeypatch, state="restored")["changed"] and host.restarts == []
+    assert not host.run(state="restored")["changed"] and host.restarts == []
     assert not (host.state / "journal.json").exists()
 
 
-def test_a_host_that_another_run_is_changing_is_left_to_it(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_that_another_run_is_changing_is_left_to_it(host: Host) -> None:
     host.state.mkdir()
     with _journal.alone(str(host.state), 0):
-        result = host.present(monkeypatch)
+        result = host.present()
     assert result["failed"] and "another run is changing this host" in result["msg"] and host.manifest.read_bytes() == BEFORE
-    assert host.present(monkeypatch)["changed"]
+    assert host.present()["changed"]
 
 
 def test_a_place_that_becomes_read_only_in_the_middle_leaves_every_file_as_it_was(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, run_module: Any,
 ) -> None:
-    host = Service(tmp_path, monkeypatch, "kubelet")
+    host = Service(tmp_path, monkeypatch, run_module, "kubelet")
     second = tmp_path / "ro" / "kubelet"
     second.parent.mkdir()
     second.write_bytes(BEFORE)
@@ -352,7 +343,7 @@ def test_a_place_that_becomes_read_only_in_the_middle_leaves_every_file_as_it_wa
     monkeypatch.setattr(subject.Component, "write", write)
     monkeypatch.setattr(probes, "kubelet_health", lambda settings: "")
     files = [{"path": str(path), "content": base64.b64encode(AFTER).decode(), "sha256": digest(BEFORE)} for path in (host.file, second)]
-    result = host.run(monkeypatch, flags=[], flags_before=[], files=files)
+    result = host.run(flags=[], flags_before=[], files=files)
     assert result["failed"] and result["restored"] and "Read-only file system" in result["msg"], result
     assert host.file.read_bytes() == second.read_bytes() == BEFORE and not (host.state / "journal.json").exists()
 
@@ -362,7 +353,7 @@ def test_without_space_for_the_backup_nothing_is_written(host: Host, monkeypatch
         raise OSError(28, "No space left on device", path)
 
     monkeypatch.setattr(_journal, "_write", full)
-    result = host.present(monkeypatch)
+    result = host.present()
     assert result["failed"] and "No space left on device" in result["msg"] and "nothing else was changed" in result["msg"]
     assert host.manifest.read_bytes() == BEFORE
 
@@ -370,47 +361,45 @@ def test_without_space_for_the_backup_nothing_is_written(host: Host, monkeypatch
 # -- a rollback as its plan says ------------------------------------------------------------------------------------------
 
 
-def test_what_a_rollback_overwrites_is_kept_and_reported(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    host.present(monkeypatch)
+def test_what_a_rollback_overwrites_is_kept_and_reported(host: Host) -> None:
+    host.present()
     host.manifest.write_bytes(b"theirs\n")
-    done = host.run(monkeypatch, state="restored", force=True, run_id="back")
+    done = host.run(state="restored", force=True, run_id="back")
     assert pathlib.Path(done["files"][0]["backup"]).read_bytes() == b"theirs\n" and host.manifest.read_bytes() == BEFORE
 
 
-def test_a_file_that_somebody_else_wrote_gets_the_planned_content_and_keeps_its_mode(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    host.present(monkeypatch)
+def test_a_file_that_somebody_else_wrote_gets_the_planned_content_and_keeps_its_mode(host: Host) -> None:
+    host.present()
     theirs, planned = AFTER + b"- --v=2\n", BEFORE + b"- --v=2\n"
     host.manifest.write_bytes(theirs)
     host.manifest.chmod(0o640)
     item = {"path": str(host.manifest), "sha256": digest(theirs), "content": base64.b64encode(planned).decode()}
-    stale = host.run(monkeypatch, state="restored", flags=["--cloud-config=/x"], files=[{**item, "sha256": digest(AFTER)}])
+    stale = host.run(state="restored", flags=["--cloud-config=/x"], files=[{**item, "sha256": digest(AFTER)}])
     assert "changed after the plan" in stale["msg"] and host.manifest.read_bytes() == theirs
-    done = host.run(monkeypatch, state="restored", flags=["--cloud-config=/x"], run_id="back", files=[item])
+    done = host.run(state="restored", flags=["--cloud-config=/x"], run_id="back", files=[item])
     assert done["changed"] and host.manifest.read_bytes() == planned and host.manifest.stat().st_mode & 0o777 == 0o640, done
     assert pathlib.Path(done["files"][0]["backup"]).read_bytes() == theirs
     assert not (host.state / "journal.json").exists()
 
 
-def test_a_file_with_nothing_to_undo_in_it_is_forgotten(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    host.present(monkeypatch)
+def test_a_file_with_nothing_to_undo_in_it_is_forgotten(host: Host) -> None:
+    host.present()
     host.manifest.write_bytes(b"theirs\n")
     item = {"path": str(host.manifest), "sha256": digest(b"theirs\n"), "keep": True}
-    done = host.run(monkeypatch, state="restored", files=[item])
+    done = host.run(state="restored", files=[item])
     assert not done.get("failed") and host.manifest.read_bytes() == b"theirs\n" and not (host.state / "journal.json").exists(), done
 
 
-def test_the_flags_that_are_expected_are_those_of_the_plan(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_flags_that_are_expected_are_those_of_the_plan(host: Host) -> None:
     """The journal has noted what the process once ran with; what the restored file gives it is what comes back."""
-    host.run(monkeypatch, flags=[], flags_before=["--cloud-provider="], files=[
+    host.run(flags=[], flags_before=["--cloud-provider="], files=[
         {"path": str(host.manifest), "content": base64.b64encode(AFTER).decode(), "sha256": digest(BEFORE)}])
     item = {"path": str(host.manifest), "sha256": digest(AFTER)}
-    done = host.run(monkeypatch, state="restored", flags=["--cloud-config=/x"], flags_before=[], files=[item])
+    done = host.run(state="restored", flags=["--cloud-config=/x"], flags_before=[], files=[item])
     assert done["changed"] and host.manifest.read_bytes() == BEFORE, done
 
 
-def test_without_a_plan_the_flags_are_those_from_before_the_first_run(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_a_plan_the_flags_are_those_from_before_the_first_run(tmp_path: pathlib.Path) -> None:
     """Not those of the first path by name: that one may have been changed by a later run."""
     directory = str(tmp_path / "state")
     _journal.Journal(directory).record("/z", "kubelet", "run-1", b"z", b"Z", 0o600, (0, 0), ["--cloud-provider=aws"])
@@ -418,19 +407,19 @@ def test_without_a_plan_the_flags_are_those_from_before_the_first_run(
     assert subject.noted_flags(_journal.Journal(directory), "kubelet") == ["--cloud-provider=aws"]
 
 
-def test_without_a_content_nothing_can_be_written(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "'content' is missing" in host.run(monkeypatch, files=[{"path": str(host.manifest), "sha256": digest(BEFORE)}])["msg"]
+def test_without_a_content_nothing_can_be_written(host: Host) -> None:
+    assert "'content' is missing" in host.run(files=[{"path": str(host.manifest), "sha256": digest(BEFORE)}])["msg"]
 
 
 def test_a_full_disk_at_the_last_step_of_a_restore_is_told_as_that(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """It said that nothing else was changed, after file and process were the old ones again."""
-    host.present(monkeypatch)
+    host.present()
 
     def full(journal: Any, name: str) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(_journal.Journal, "forget", full)
-    told = host.run(monkeypatch, state="restored")
+    told = host.run(state="restored")
     assert told["failed"] and host.manifest.read_bytes() == BEFORE
     assert "No space left on device" in told["msg"] and "the files are restored" in told["msg"] and "run again" in told["msg"]
     assert "nothing else was changed" not in told["msg"]
@@ -442,22 +431,22 @@ def test_a_full_disk_at_the_last_step_of_a_restore_is_told_as_that(host: Host, m
     ("etc/default/kubelet", "yes", True),  # somebody changed the unit before, and systemd has the old one
 ])
 def test_systemd_reads_units_again_before_a_restart(
-        path: str, needed: str, reloaded: bool, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        path: str, needed: str, reloaded: bool, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, run_module: Any) -> None:
     """Without that it starts the component with the arguments it knew, and the change is put back."""
-    host = Service(tmp_path, monkeypatch, "kubelet")
+    host = Service(tmp_path, monkeypatch, run_module, "kubelet")
     monkeypatch.setattr(probes, "kubelet_health", lambda settings: "")
     monkeypatch.setattr(systemd, "unit_properties", lambda unit, names: {"NeedDaemonReload": needed, "NRestarts": "0"})
     file = tmp_path / path
     file.parent.mkdir(parents=True)
     file.write_bytes(BEFORE)
     item = {"path": str(file), "content": base64.b64encode(AFTER).decode(), "sha256": digest(BEFORE)}
-    host.run(monkeypatch, flags=[], flags_before=[], files=[item])
+    host.run(flags=[], flags_before=[], files=[item])
     assert (["systemctl", "daemon-reload"] in host.commands) is reloaded
     assert ["systemctl", "restart", "kubelet"] in host.commands
 
 
-def test_a_reload_that_systemd_refuses_is_the_reason(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    host = Service(tmp_path, monkeypatch, "kubelet")
+def test_a_reload_that_systemd_refuses_is_the_reason(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, run_module: Any) -> None:
+    host = Service(tmp_path, monkeypatch, run_module, "kubelet")
     real = commands.run
 
     def refused(argv: list[str], timeout: float = 60) -> Any:
@@ -465,5 +454,5 @@ def test_a_reload_that_systemd_refuses_is_the_reason(tmp_path: pathlib.Path, mon
         return subprocess.CompletedProcess(argv, 1, "", "Access denied") if argv[1:] == ["daemon-reload"] else done
 
     monkeypatch.setattr(commands, "run", refused)
-    told = host.run(monkeypatch, flags=[], flags_before=[], restart=True)
+    told = host.run(flags=[], flags_before=[], restart=True)
     assert told["failed"] and "'systemctl daemon-reload' failed: Access denied" in told["msg"]

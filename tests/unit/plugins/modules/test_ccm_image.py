@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import pathlib
 import socketserver
@@ -12,8 +11,6 @@ import threading
 from typing import Any
 
 import pytest
-from ansible.module_utils import basic
-from ansible.module_utils.common.text.converters import to_bytes
 from ansible_collections.outoftree.ccm.plugins.module_utils.host import commands, images, processes
 from ansible_collections.outoftree.ccm.plugins.modules import ccm_image as subject
 
@@ -47,15 +44,9 @@ class Node:
             out = json.dumps({"config": {"digest": IMAGE}})
         return commands.subprocess.CompletedProcess(argv, 0, out, "")
 
-    def run(self, monkeypatch: pytest.MonkeyPatch, **arguments: Any) -> dict[str, Any]:
-        arguments = {"name": NAME, "archive": "/x.tar", "image_id": IMAGE, "_ansible_remote_tmp": str(self.root / "tmp"), **arguments}
-        monkeypatch.setattr(basic, "_ANSIBLE_ARGS", to_bytes(json.dumps({"ANSIBLE_MODULE_ARGS": arguments})))
-        monkeypatch.setattr(basic, "_ANSIBLE_PROFILE", "legacy", raising=False)
-        out = io.StringIO()
-        monkeypatch.setattr("sys.stdout", out)
-        with pytest.raises(SystemExit):
-            subject.main()
-        result: dict[str, Any] = json.loads(out.getvalue())
+    def run(self, run_module: Any, **arguments: Any) -> dict[str, Any]:
+        given = {"name": NAME, "archive": "/x.tar", "image_id": IMAGE, "_ansible_remote_tmp": str(self.root / "tmp"), **arguments}
+        result: dict[str, Any] = run_module(subject, given)
         return result
 
 
@@ -66,18 +57,18 @@ class Node:
     ("k3s", ("/var/lib/rancher/rke2/bin/ctr", "ctr"), ["/var/lib/rancher/rke2/bin/ctr", "--address"]),
 ])
 def test_the_containerd_of_the_kubelet_is_asked(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, socket: str, programs: tuple[str, ...], lead: list[str],
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, run_module: Any, socket: str, programs: tuple[str, ...], lead: list[str],
 ) -> None:
     node = Node(tmp_path, monkeypatch, socket, programs)
     archive = tmp_path / "tmp" / "ansible-tmp-1" / subject.COPY
     archive.parent.mkdir(parents=True)
     archive.write_text("")
-    assert node.run(monkeypatch)["present"] is False
+    assert node.run(run_module)["present"] is False
     archive.parent.mkdir(parents=True)
     archive.write_text("")
-    done = node.run(monkeypatch, node_archive=str(archive))
+    done = node.run(run_module, node_archive=str(archive))
     assert done["changed"] and done["present"] and archive.exists()
-    assert not node.run(monkeypatch)["changed"]
+    assert not node.run(run_module)["changed"]
     assert all(command[:len(lead)] == lead for command in node.commands), node.commands
     assert all((tmp_path / "k3s.sock").as_posix() in command for command in node.commands) is bool(socket)
 
@@ -116,44 +107,44 @@ class CriONode(Node):
         return commands.subprocess.CompletedProcess(argv, 0, CONFIG, "")
 
 
-def test_the_storage_of_the_kubelets_cri_o_gets_the_image(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_storage_of_the_kubelets_cri_o_gets_the_image(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, run_module: Any) -> None:
     node = CriONode(tmp_path, monkeypatch, ("skopeo", "ctr"))
     archive = tmp_path / "copy.tar"
     archive.write_text("")
     wanted = {"image_id": f"sha256:{CONFIG_DIGEST}", "node_archive": str(archive)}
     try:
-        assert node.run(monkeypatch, **{**wanted, "node_archive": None})["present"] is False
-        done = node.run(monkeypatch, **wanted)
+        assert node.run(run_module, **{**wanted, "node_archive": None})["present"] is False
+        done = node.run(run_module, **wanted)
         assert done["changed"] and done["present"], done
         copy = ["skopeo", "copy", "--quiet", f"docker-archive:{archive}:{NAME}", f"containers-storage:[overlay@/data/images]{NAME}"]
         assert copy in node.commands
-        assert not node.run(monkeypatch, **wanted)["changed"]
-        assert "it has no image named" in node.run(monkeypatch, **{**wanted, "image_id": IMAGE})["msg"]
+        assert not node.run(run_module, **wanted)["changed"]
+        assert "it has no image named" in node.run(run_module, **{**wanted, "image_id": IMAGE})["msg"]
     finally:
         node.close()
 
 
-def test_what_hinders_an_import_into_cri_o_is_named(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_hinders_an_import_into_cri_o_is_named(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, run_module: Any) -> None:
     node = CriONode(tmp_path, monkeypatch, ())
     try:
-        assert node.run(monkeypatch)["msg"].endswith("Install skopeo on the node")
+        assert node.run(run_module)["msg"].endswith("Install skopeo on the node")
         monkeypatch.setattr(images, "installed", lambda name: name == "skopeo")
         node.info = {}
-        assert "CRI-O does not report at" in node.run(monkeypatch)["msg"]
+        assert "CRI-O does not report at" in node.run(run_module)["msg"]
     finally:
         node.close()
     (tmp_path / "crio.sock").unlink()
-    assert "Check 'crio status info' on the node" in node.run(monkeypatch)["msg"]
+    assert "Check 'crio status info' on the node" in node.run(run_module)["msg"]
 
 
-def test_copies_that_killed_runs_left_go(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copies_that_killed_runs_left_go(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, run_module: Any) -> None:
     node = Node(tmp_path, monkeypatch)
     node.images.add(NAME)
     left, other = (tmp_path / "tmp" / f"ansible-tmp-{number}" / name for number, name in ((1, subject.COPY), (2, "theirs.tar")))
     for path in (left, other):
         path.parent.mkdir(parents=True)
         path.write_text("x")
-    node.run(monkeypatch, _ansible_check_mode=True)
+    node.run(run_module, _ansible_check_mode=True)
     assert left.exists()
-    node.run(monkeypatch)
+    node.run(run_module)
     assert not left.parent.exists() and other.exists()
