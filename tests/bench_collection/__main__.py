@@ -68,10 +68,6 @@ def start_farm(folder: Path, checkout: Path, ansible: Path) -> subprocess.Popen[
     return started
 
 
-def lines_of(log: Path) -> int:
-    return len(log.read_text(errors="replace").splitlines())
-
-
 async def play(
     ansible: Path, checkout: Path, book: str, inventory_file: Path, values: dict[str, Any], forks: int, log: Path
 ) -> dict[str, Any]:
@@ -87,6 +83,7 @@ async def play(
     }
     before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     plays: list[tuple[str, float]] = []
+    lines = 0
     with log.open("wb") as out:
         process = await asyncio.create_subprocess_exec(
             ansible / "ansible-playbook",
@@ -106,13 +103,14 @@ async def play(
         assert process.stdout is not None
         async for line in process.stdout:
             out.write(line)
+            lines += 1
             if line.startswith(b"PLAY "):
                 plays.append((line.decode(), time.monotonic()))
         status = await process.wait()
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     seconds = round(time.monotonic() - begun, 1)
-    found = {"seconds": seconds, "cpu": round(cpu, 1), "lines": lines_of(log), "status": status}
+    found = {"seconds": seconds, "cpu": round(cpu, 1), "lines": lines, "status": status}
     for (name, start), (_, end) in itertools.pairwise(plays):
         if name.startswith(ADOPTION):
             found["adoption"] = round(end - start, 1)
