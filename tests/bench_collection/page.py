@@ -59,7 +59,7 @@ def table(version: Mapping[str, Any]) -> str:
     lines = [
         f"## {str(version['version']).capitalize()}",
         "",
-        f"The last run ended at {version['taken']}, with {version['machine']}. The load average was {version['load']:g}"
+        f"Measured until {version['taken']}, with {version['machine']}. The load average was {version['load']:g}"
         " before.",
         "",
         "| Run | Workers | Seconds | CPU seconds | Lines |",
