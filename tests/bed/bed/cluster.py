@@ -11,7 +11,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from bed import binaries, documents, hard_way, images, kubespray, machines, paths, prerequisites, versions
+from bed import binaries, documents, hard_way, images, kubespray, machines, paths, prerequisites, pythons, versions
 from bed.errors import BedError
 from bed.machines import on
 from bed.plan import CLOUD_PORT, CLOUD_TOKEN, PROJECT, Node, Plan
@@ -52,7 +52,8 @@ class Bed:
         state["api_endpoint"] = self.plan.api_endpoint
         state["cloud_endpoint"] = f"http://{self.plan.gateway}:{CLOUD_PORT}"
         _write_private(self.folder / "state.json", json.dumps(state, indent=2) + "\n")
-        _write(self.folder / "inventory.yml", documents.inventory(self.plan))
+        own = {node.name: str(pythons.program(node.system.python)) for node in self.plan.nodes if node.system.python}
+        _write(self.folder / "inventory.yml", documents.inventory(self.plan, own))
         variables = documents.group_vars(self.plan, self.kubeconfig, images.RUNTIME_ARCHIVE)
         _write_private(self.folder / "group_vars" / "all.yml", variables)
         _write_private(self.folder / "cloud.yaml", documents.cloud(self.plan))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -252,8 +253,14 @@ def cloud_config(plan: Plan) -> str:
     return dump({"endpoint": f"http://{plan.gateway}:{CLOUD_PORT}", "project": PROJECT, "token": CLOUD_TOKEN})
 
 
-def inventory(plan: Plan) -> str:
-    """The bed for Ansible, with the group names of kubespray."""
+def inventory(plan: Plan, interpreters: Mapping[str, str] | None = None) -> str:
+    """The bed for Ansible, with the group names of kubespray. ``interpreters`` are the Pythons of the machines that
+    have one of their own, by the machine's name."""
+
+    def hosts(nodes: Sequence[Node]) -> dict[str, dict[str, str]]:
+        own = interpreters or {}
+        return {node.name: {"ansible_python_interpreter": own[node.name]} if node.name in own else {} for node in nodes}
+
     return "# SPDX-License-Identifier: Apache-2.0\n" + dump(
         {
             "all": {
@@ -262,8 +269,8 @@ def inventory(plan: Plan) -> str:
                     "ansible_python_interpreter": "/usr/bin/python3",
                 },
                 "children": {
-                    "kube_control_plane": {"hosts": {node.name: {} for node in plan.control_planes}},
-                    "kube_node": {"hosts": {node.name: {} for node in plan.workers}},
+                    "kube_control_plane": {"hosts": hosts(plan.control_planes)},
+                    "kube_node": {"hosts": hosts(plan.workers)},
                 },
             }
         }

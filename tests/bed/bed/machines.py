@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from bed import go_programs, images, paths
+from bed import go_programs, images, paths, pythons
 from bed.archive import names
 from bed.documents import NODE_CONFIG
 from bed.errors import BedError
@@ -178,6 +178,9 @@ def start_node(plan: Plan, node: Node, binaries: Path, config: Path) -> None:
         mounts += [(name, "/usr/local/bin") for name in units]
     mounted = [word for name, at in mounts for word in ("--volume", f"{binaries / name}:{at}/{name}:ro")]
     mounted += [word for name in node.system.programs for word in ("--volume", f"{_program(name)}:/usr/bin/{name}:ro")]
+    if node.system.python:
+        place = pythons.folder(node.system.python)
+        mounted += ["--volume", f"{place}:{place}:ro"]
     stored = [word for place in (node.system.stores, "kubelet", "etcd") for word in ("--volume", f"/var/lib/{place}")]
     second = _NODE_DUAL_STACK.format(gateway=plan.twin(plan.gateway)) if plan.dual_stack else ""
     podman(

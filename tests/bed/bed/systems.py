@@ -12,7 +12,7 @@ DEFAULT = "bookworm"
 class System:
     """``packages`` bring the container runtime, and ``unit`` runs it. ``programs`` (go_programs) are mounted over what
     the packages have, or in place of what Debian lacks. ``stores`` is the runtime's folder below /var/lib. The command
-    ``asks`` succeeds once it runs."""
+    ``asks`` succeeds once it runs. ``python`` is a version that the release does not have, for Ansible (pythons)."""
 
     suite: str
     packages: str = "containerd"
@@ -22,6 +22,7 @@ class System:
     asks: str = "ctr version"
     programs: tuple[str, ...] = ()
     proxy_mode: str = "nftables"
+    python: str = ""
 
     @property
     def runtime(self) -> str:
@@ -43,4 +44,6 @@ SYSTEMS = {
         asks="crio status info",
         programs=("crio", "pinns"),
     ),
+    # The oldest Python that a managed node may have. No Debian has it.
+    "bookworm-python3.8": System("bookworm", python="3.8"),
 }

@@ -162,6 +162,16 @@ def test_the_inventory_has_the_groups_of_kubespray() -> None:
     assert list(children["kube_node"]["hosts"]) == ["demo-worker-1", "demo-worker-2"]
 
 
+def test_a_machine_with_a_python_of_its_own_names_it_to_ansible() -> None:
+    bed = plan.make("demo", "v1.36.3", systems=("bookworm", "bookworm-python3.8"))
+    children = yaml.safe_load(documents.inventory(bed, {"demo-worker-1": "/opt/python3.8"}))["all"]["children"]
+    assert children["kube_control_plane"]["hosts"] == {"demo-control-plane-1": {}}
+    assert children["kube_node"]["hosts"] == {
+        "demo-worker-1": {"ansible_python_interpreter": "/opt/python3.8"},
+        "demo-worker-2": {},
+    }
+
+
 def test_the_variables_hold_a_cloud_config_that_is_yaml_itself() -> None:
     bed = plan.make("demo", "v1.36.3")
     variables = yaml.safe_load(documents.group_vars(bed, Path("/k"), Path("/a.tar")))
