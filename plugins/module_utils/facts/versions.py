@@ -142,12 +142,12 @@ class InTreeVolume(NamedTuple):
     plugin_gone_in: Version
 
 
-#: KEP-625 and its KEP for each cloud. Every supported release translates all of them, and no gate turns that off.
+#: KEP-625 and its KEP for each cloud, as pkg/features and pkg/volume of the releases 1.15 to 1.30 have it. Every supported release translates all of them, and no gate turns that off.
 IN_TREE_VOLUMES: Tuple[InTreeVolume, ...] = (
     InTreeVolume("awsElasticBlockStore", "kubernetes.io/aws-ebs", "AWS", "ebs.csi.aws.com", (1, 23), (1, 25), (1, 27), (1, 27)),
     InTreeVolume("azureDisk", "kubernetes.io/azure-disk", "Azure", "disk.csi.azure.com", (1, 23), (1, 24), (1, 27), (1, 27)),
     InTreeVolume("azureFile", "kubernetes.io/azure-file", "Azure", "file.csi.azure.com", (1, 24), (1, 26), (1, 30), (1, 30)),
-    InTreeVolume("cinder", "kubernetes.io/cinder", "OpenStack", "cinder.csi.openstack.org", (1, 18), (1, 24), (1, 26), (1, 26)),
+    InTreeVolume("cinder", "kubernetes.io/cinder", "OpenStack", "cinder.csi.openstack.org", (1, 21), (1, 24), (1, 26), (1, 26)),
     InTreeVolume("gcePersistentDisk", "kubernetes.io/gce-pd", "GCE", "pd.csi.storage.gke.io", (1, 23), (1, 25), (1, 28), (1, 28)),
     InTreeVolume("photonPersistentDisk", "kubernetes.io/photon-pd", "Photon", "", None, None, None, (1, 16)),
     InTreeVolume("vsphereVolume", "kubernetes.io/vsphere-volume", "vSphere", "csi.vsphere.vmware.com", (1, 25), (1, 26), (1, 29), (1, 30)),
