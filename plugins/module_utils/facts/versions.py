@@ -142,7 +142,8 @@ class InTreeVolume(NamedTuple):
     plugin_gone_in: Version
 
 
-#: KEP-625 and its KEP for each cloud, as pkg/features and pkg/volume of the releases 1.15 to 1.30 have it. Every supported release translates all of them, and no gate turns that off.
+#: KEP-625 and its KEP for each cloud, as pkg/features and pkg/volume of the releases 1.15 to 1.30 have it. Every supported release translates all of them,
+#: and no gate turns that off.
 IN_TREE_VOLUMES: Tuple[InTreeVolume, ...] = (
     InTreeVolume("awsElasticBlockStore", "kubernetes.io/aws-ebs", "AWS", "ebs.csi.aws.com", (1, 23), (1, 25), (1, 27), (1, 27)),
     InTreeVolume("azureDisk", "kubernetes.io/azure-disk", "Azure", "disk.csi.azure.com", (1, 23), (1, 24), (1, 27), (1, 27)),
