@@ -306,5 +306,5 @@ async def test_nodes_of_another_network_are_named() -> None:
         backends, spec = await nodes(cloud), service()
         await settled(cloud, spec, backends)
         found = await cloud.load_balancers.ensure(spec, backends)
-        assert found.warnings[0].startswith("1 nodes receive no traffic")
+        assert found.warnings[0].startswith("no traffic reaches 1 of 3 nodes")
         assert {len(each) for each in face.region.assigned.values()} == {2}

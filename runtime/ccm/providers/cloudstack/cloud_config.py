@@ -59,7 +59,7 @@ class LoadBalancer:
     """Our own section."""
 
     enabled: bool = key(True, "whether to serve Services of type LoadBalancer", boolean, ours=True)
-    network_id: str = key("", "the network of load balancers; without it, that of the first Node", uuid, ours=True)
+    network_id: str = key("", "the network of load balancers; without it, that of most Nodes", uuid, ours=True)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import dataclasses
 import hashlib
 import ipaddress
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -151,6 +152,13 @@ def targets(backends: Sequence[Backend]) -> tuple[str, ...]:
 def _machines(backends: Sequence[Backend]) -> tuple[str, ...]:
     ids = (machine_id(each.provider_id) for each in backends if each.addresses)
     return tuple(sorted({each for each in ids if each is not None}))
+
+
+def network(backends: Sequence[Backend], networks: Mapping[str, Sequence[str]]) -> str:
+    """The network in which most machines have their first interface; of equals, that with the lowest ID. Empty if no
+    machine has one. `networks`: of each machine, by its ID, in the order of its interfaces."""
+    found = Counter(networks[each][0] for each in targets(backends) if networks.get(each))
+    return min(found, key=lambda each: (-found[each], each), default="")
 
 
 def targets_digest(backends: Sequence[Backend]) -> str:

@@ -193,11 +193,10 @@ class CloudStackLoadBalancers:
         return steps.steps(present, want, rules.admitted(want, _has(network, "Firewall")), targets, texts)
 
     async def _network(self, own: Sequence[Row], backends: Sequence[Backend]) -> Row:
-        """The network of the rules; for new ones the configured one, or the first of the first Node."""
+        """The network of the rules; for new ones the configured one, or that of most Nodes."""
         id_ = str(own[0]["networkid"]) if own else self._api.settings.balancers.network_id
         if not id_:
-            nics = await self._machines.get()
-            id_ = next((nics[each][0] for each in rules.targets(backends) if nics.get(each)), "")
+            id_ = rules.network(backends, await self._machines.get())
         if not id_:
             raise Conflict(
                 "it is not known in which network to create the load balancer: there is no Node yet; set network-id in "
@@ -211,7 +210,7 @@ class CloudStackLoadBalancers:
         nics = await self._machines.get() if every else {}
         found = [each for each in every if network_id in nics.get(each, ())]
         left = len(every) - len(found)
-        said = f"{left} nodes receive no traffic: they have no interface in the network {network_id}"
+        said = f"no traffic reaches {left} of {len(every)} nodes: they have no interface in the network {network_id}"
         return found, (said,) if left else ()
 
     async def _assigned(self, own: Sequence[Row]) -> dict[str, frozenset[str]]:

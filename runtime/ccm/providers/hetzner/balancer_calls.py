@@ -272,4 +272,5 @@ def _warnings(row: Row, want: Wanted, every: Sequence[int], servers: Sequence[in
     if not (left := len(every) - len(servers)):
         return want.warnings
     kind = row["load_balancer_type"]["name"]
-    return (*want.warnings, f"{left} nodes receive no traffic: type {kind} has no room for them, choose a bigger one")
+    said = f"no traffic reaches {left} of {len(every)} nodes: type {kind} has no room for them, choose a bigger one"
+    return (*want.warnings, said)

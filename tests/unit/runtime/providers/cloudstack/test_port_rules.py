@@ -119,6 +119,21 @@ def test_targets_are_machines_with_an_address() -> None:
 
 
 @pytest.mark.parametrize(
+    ("networks", "expected"),
+    [
+        ({"1": ["a"], "2": ["b"], "3": ["b", "a"]}, "b"),
+        ({"1": ["b"], "2": ["a"]}, "a"),
+        ({"1": [], "2": ["b"], "9": ["a"]}, "b"),
+        ({}, ""),
+    ],
+)
+def test_the_network_of_most_machines_is_taken(networks: dict[str, list[str]], expected: str) -> None:
+    address = (Address(AddressType.INTERNAL_IP, "10.1.0.1"),)
+    every = Backends([Backend(f"node-{id_}", f"cloudstack://{id_}", address) for id_ in "123"])
+    assert rules.network(every, networks) == expected
+
+
+@pytest.mark.parametrize(
     ("hostname", "proxy", "expected"),
     [
         ("", False, ("203.0.113.7", "", "VIP")),
