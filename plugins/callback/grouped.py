@@ -41,6 +41,11 @@ def _part(result, name):
     return getattr(result, name, None) or getattr(result, "_" + name)
 
 
+def _has_warning(data):
+    """Whether Ansible will show a warning of this result. Deprecations of other collections can be switched off."""
+    return bool(data.get("warnings") or C.DEPRECATION_WARNINGS and data.get("deprecations"))
+
+
 class CallbackModule(Default):
     """The default output, with one line for hosts of which the same is known."""
 
@@ -57,13 +62,13 @@ class CallbackModule(Default):
     def _is_short(self, result):
         """Whether a result needs no line of its own: it has no message for people, and no warning."""
         data = _part(result, "result")
-        told = data.get("_ansible_verbose_always") or data.get("warnings") or data.get("deprecations") or "results" in data
-        return not told and not self._display.verbosity
+        shown = data.get("_ansible_verbose_always") or _has_warning(data) or "results" in data
+        return not shown and not self._display.verbosity
 
     def _line_of(self, result):
         """The message of a result if it has one line and nothing else to show, or else ""."""
         data = _part(result, "result")
-        if self._display.verbosity or data.get("changed") or data.get("warnings") or data.get("deprecations") or "results" in data:
+        if self._display.verbosity or data.get("changed") or _has_warning(data) or "results" in data:
             return ""
         message = data.get("msg") if data.get("_ansible_verbose_always") else ""
         shown = {name for name in data if not name.startswith("_ansible_")} - {"changed", "failed", "msg"}
