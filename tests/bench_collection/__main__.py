@@ -32,6 +32,8 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 FIXTURES = REPOSITORY / "tests" / "unit" / "plugins" / "fixtures"
 #: How the play begins that initialises the Nodes.
 ADOPTION = "PLAY [Adopt "
+#: What --core is measured on. Every supported ansible-core runs on it.
+PYTHON = "3.12"
 STEPS = tuple((step, step.removeprefix("second ")) for step in page.ORDER)
 
 
@@ -178,9 +180,11 @@ def main() -> None:
     parser.add_argument("--checkout", default=str(REPOSITORY), help="Checkout whose playbooks are measured.")
     parser.add_argument("--keep", default="", help="Name under which the figures are kept for the page.")
     parser.add_argument("--forks", type=int, default=10, help="Number of hosts at a time, as Ansible's forks.")
-    parser.add_argument("--core", default="", help="Release of ansible-core to measure with, such as 2.18.")
+    parser.add_argument(
+        "--core", default="", help=f"Release of ansible-core to measure with, such as 2.18, on Python {PYTHON}."
+    )
     options = parser.parse_args()
-    ansible = environments.environment(options.core) / "bin" if options.core else Path(sys.executable).parent
+    ansible = environments.environment(options.core, PYTHON) / "bin" if options.core else Path(sys.executable).parent
     load = os.getloadavg()[0]
     runs: list[dict[str, Any]] = []
     for count in options.hosts.split(","):

@@ -71,13 +71,13 @@ def pythons() -> Path:
     return folder
 
 
-def environment(core: str) -> Path:
+def environment(core: str, version: str = "") -> Path:
     """The environment with the newest release of this ansible-core that the index has, made or brought up to date.
 
-    Raises NoPython.
+    With a version of Python, it has that one, for a comparison of cores. Raises NoPython.
     """
-    folder = FOLDER / core
-    _make(folder, core, *_FOR_TESTS)
+    folder = FOLDER / (f"{core}-python{version}" if version else core)
+    _make(folder, core, *_FOR_TESTS, version=version)
     link = next((folder / "lib").glob("python3*")) / "site-packages" / "ansible_collections"
     if not link.is_symlink():
         link.symlink_to(next((BUILD / "venv" / "lib").glob("python3*/site-packages/ansible_collections")))
@@ -105,12 +105,13 @@ def of_release() -> Path:
     return folder
 
 
-def _make(folder: Path, core: str, *packages: str) -> None:
+def _make(folder: Path, core: str, *packages: str, version: str = "") -> None:
     program = folder / "bin" / "python"
     if not program.exists():
-        found = next((path for path in map(python, CORES[core]) if path), None)
+        allowed = [each for each in CORES[core] if version in ("", each)]
+        found = next((path for path in map(python, allowed) if path), None)
         if found is None:
-            raise NoPython(f"ansible-core {core} needs one of Python {', '.join(CORES[core])}, and none is here")
+            raise NoPython(f"ansible-core {core} needs one of Python {', '.join(allowed)}, and none is here")
         _uv("venv", "--python", str(found), str(folder))
     _uv("pip", "install", "--python", str(program), f"ansible-core~={core}.0", "kubernetes>=29", *packages)
 
