@@ -48,22 +48,30 @@ PLAY: dict[str, Any] = {
 }
 
 
-def run(folder: Path, *arguments: str) -> str:
+#: A module that works, and that a later release will remove.
+OLD = """from ansible.module_utils.basic import AnsibleModule
+module = AnsibleModule({})
+module.deprecate("use something newer", version="99.0", collection_name="acme.tools")
+module.exit_json(changed=True)
+"""
+
+
+def run(folder: Path, *arguments: str, play: dict[str, Any] = PLAY, deprecations: bool = False, status: int = 2) -> str:
     inventory, book = folder / "inventory.yml", folder / "play.yml"
     local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
     hosts = dict.fromkeys(HOSTS, local)
     inventory.write_text(json.dumps({"all": {"hosts": hosts}}))
-    book.write_text(json.dumps([PLAY]))
+    book.write_text(json.dumps([play]))
     kept = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
     settings = {
         "ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"),
         "ANSIBLE_STDOUT_CALLBACK": "outoftree.ccm.grouped",
-        "ANSIBLE_DEPRECATION_WARNINGS": "false",
+        "ANSIBLE_DEPRECATION_WARNINGS": str(deprecations).lower(),
         "PYTHONPYCACHEPREFIX": str(REPOSITORY / "build" / "pycache"),
     }
     command = [PROGRAM, "-i", inventory, book, *arguments]
     done = subprocess.run(command, cwd=REPOSITORY, env=kept | settings, text=True, capture_output=True, timeout=100)
-    assert done.returncode == 2, done.stdout + done.stderr
+    assert done.returncode == status, done.stdout + done.stderr
     return done.stdout
 
 
@@ -107,3 +115,21 @@ def test_with_v_it_is_the_default_output(tmp_path: Path) -> None:
     said = run(tmp_path, "-v")
     assert "TASK [Look]" in said
     assert len([line for line in said.splitlines() if line.startswith("changed: [worker-")]) == 6
+
+
+@pytest.mark.parametrize(
+    ("deprecations", "expected"),
+    [
+        (False, ["changed: [worker-1]: Use an old module"]),
+        (True, ["changed: [worker-1]"]),
+    ],
+)
+def test_a_deprecation_takes_a_line_only_if_ansible_shows_it(
+    tmp_path: Path, deprecations: bool, expected: list[str]
+) -> None:
+    (tmp_path / "library").mkdir()
+    (tmp_path / "library" / "old.py").write_text(OLD)
+    play = {"hosts": "worker-1", "gather_facts": False, "tasks": [{"name": "Use an old module", "old": {}}]}
+    shown = run(tmp_path, play=play, deprecations=deprecations, status=0).splitlines()
+    assert [line for line in shown if line.startswith("changed:")] == expected
+    assert ("TASK [Use an old module]" in "\n".join(shown)) == deprecations
