@@ -70,6 +70,12 @@ def start_farm(folder: Path, checkout: Path, ansible: Path) -> subprocess.Popen[
     return started
 
 
+def version_of(ansible: Path) -> str:
+    """The version of the Python in this folder, such as 3.12."""
+    asked = [ansible / "python", "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
+    return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+
+
 async def play(
     ansible: Path, checkout: Path, book: str, inventory_file: Path, values: dict[str, Any], forks: int, log: Path
 ) -> dict[str, Any]:
@@ -192,7 +198,8 @@ def main() -> None:
             measure(ansible, Path(options.checkout).resolve(), int(count), options.steps.split(","), options.forks)
         )
     if options.keep:
-        page.keep(options.keep, runs, f"{os.cpu_count()} cores and {options.forks} forks", load)
+        machine = f"{os.cpu_count()} cores, {options.forks} forks and Python {version_of(ansible)}"
+        page.keep(options.keep, runs, machine, load)
         page.write()
 
 

@@ -29,6 +29,10 @@ initialises a Node {initialisation:g} s after its taint.
 ORDER = ("preflight", "site", "second site", "rollback")
 #: Most times that a site.yml over 1,000 workers may take of one over 200.
 GROWTH = 5.5
+#: Most times that a site.yml on ansible-core 2.18 may take of one on 2.21, on the same Python.
+CORES = 1.1
+#: What the name of a version begins with that was measured by --core.
+WITH_CORE = "with ansible-core "
 #: Most seconds in which 200 Nodes are adopted.
 ADOPTION = 60.0
 #: What site.yml took over 203 hosts before workers were taken over in growing batches: without adoption, with modules
@@ -72,7 +76,20 @@ def table(version: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def targets(runs: Sequence[Mapping[str, Any]]) -> str:
+def oldest_core(versions: Sequence[Mapping[str, Any]]) -> float | None:
+    """How many times the seconds of the newest ansible-core the oldest one takes over 200 workers. Pure. None if one of
+    them was not measured."""
+    seconds = {
+        version["version"]: run["seconds"]
+        for version in versions
+        for run in version["runs"]
+        if (run["step"], int(run["hosts"])) == ("site", 200)
+    }
+    old, new = seconds.get(f"{WITH_CORE}2.18"), seconds.get(f"{WITH_CORE}2.21")
+    return old / new if old and new else None
+
+
+def targets(runs: Sequence[Mapping[str, Any]], versions: Sequence[Mapping[str, Any]] = ()) -> str:
     """What was aimed at, and whether these runs reach it. Pure. Empty without runs over 200 and 1,000 workers."""
     site = {int(run["hosts"]): run for run in runs if run["step"] == "site"}
     if not {200, 1000} <= site.keys() or "adoption" not in site[200]:
@@ -86,6 +103,8 @@ def targets(runs: Sequence[Mapping[str, Any]]) -> str:
     adoption = site[200]["adoption"]
     rows.append(("Seconds until 200 Nodes are adopted", f"{adoption:.0f} s", f"≤ {ADOPTION:g} s", adoption <= ADOPTION))
     rows.append(("`site.yml` over 1,000 workers, against 200", f"{growth:.1f}x", f"≤ {GROWTH:g}x", growth <= GROWTH))
+    if (core := oldest_core(versions)) is not None:
+        rows.append(("`site.yml` on ansible-core 2.18, against 2.21", f"{core:.2f}x", f"≤ {CORES:g}x", core <= CORES))
     lines = ["## Targets", "", "| Figure | Now | Target | Met |", "|---|---|---|---|"]
     lines += [f"| {what} | {now} | {goal} | {'yes' if met else '**no**'} |" for what, now, goal, met in rows]
     first = (
@@ -101,7 +120,7 @@ def targets(runs: Sequence[Mapping[str, Any]]) -> str:
 def render(versions: Sequence[Mapping[str, Any]], heartbeat: float, initialisation: float) -> str:
     """The page. Pure."""
     now = next((version["runs"] for version in versions if version["version"] == "now"), [])
-    parts = [targets(now), *map(table, versions)]
+    parts = [targets(now, versions), *map(table, versions)]
     tables = "\n\n".join(part for part in parts if part) or "Nothing was measured yet."
     return TEXT.format(tables=tables, heartbeat=heartbeat, initialisation=initialisation)
 

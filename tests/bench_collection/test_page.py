@@ -51,3 +51,16 @@ def test_each_target_is_met_or_not() -> None:
 def test_no_target_is_met_before_it_was_measured() -> None:
     assert page.targets([run("site", 200) | {"adoption": 40.0}]) == ""
     assert page.targets([run("site", 200), run("site", 1000)]) == ""
+
+
+def test_the_oldest_core_is_compared_with_the_newest() -> None:
+    runs = [run("site", 200, 150.0) | {"adoption": 40.0}, run("site", 1000, 800.0)]
+    versions = [
+        {"version": f"with ansible-core {core}", "runs": [run("site", 200, seconds), run("site", 50, 1.0)]}
+        for core, seconds in (("2.18", 220.0), ("2.21", 200.0))
+    ]
+    row = "| `site.yml` on ansible-core 2.18, against 2.21 |"
+    assert f"{row} 1.10x | ≤ 1.1x | yes |" in page.targets(runs, versions)
+    versions[0]["runs"] = [run("site", 200, 230.0)]
+    assert f"{row} 1.15x | ≤ 1.1x | **no** |" in page.targets(runs, versions)
+    assert row not in page.targets(runs, versions[1:])
