@@ -27,8 +27,9 @@ LONGEST = 5000
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #1b1f24; background: #fff; max-width: 72rem; margin: 2rem auto; padding: 0 1rem }
 h1 { font-size: 1.5rem } h2 { font-size: 1.15rem; margin-top: 2rem; border-bottom: 1px solid #d0d7de }
-table { border-collapse: collapse; width: 100%; font-size: 13px } th, td { border: 1px solid #d0d7de; padding: .3rem .5rem; text-align: left;
-  vertical-align: top; overflow-wrap: anywhere } th { background: #f6f8fa } tr { break-inside: avoid }
+table { border-collapse: collapse; width: 100%; font-size: 13px; margin-bottom: 1rem } tr { break-inside: avoid }
+th, td { border: 1px solid #d0d7de; padding: .3rem .5rem; text-align: left; vertical-align: top; overflow-wrap: anywhere }
+th { background: #f6f8fa; white-space: nowrap }
 """
 
 
@@ -47,7 +48,7 @@ def parts(title: str, report: Dict[str, Any], request: Dict[str, str], outcome: 
     verdict = "can start (GO)" if report["go"] else "cannot start (NO-GO)"
     state = verdict if not outcome else "is complete" if outcome["ok"] else "is not complete"
     found: List[Part] = [("heading", title), ("table", [
-        ["", ""], ["State", "The run {0}.".format(state)], ["Change", request["change"] or "-"], ["Planned at", request["planned_at"] or "-"],
+        ["", ""], ["State", "The run {0}.".format(state)], ["Change", request["change"] or "-"], ["Planned at", _time(request["planned_at"])],
         ["Approved by", request["approved_by"] or "Nobody is named (ccm_install_report_approved_by)."]])]
     found += [("heading", "What"), *_what(report)]
     found += [("heading", "Why"), *([("text", request["reason"])] if request["reason"] else []), *_texts([
@@ -57,6 +58,12 @@ def parts(title: str, report: Dict[str, Any], request: Dict[str, str], outcome: 
         if report.get(key):
             found += [("heading", name), ("list", grouping.equal_messages(report[key]))]
     return found + [("heading", "What happened"), *_happened(outcome)]
+
+
+def _time(run_id: str) -> str:
+    """Return the time in a run's ID, such as 20261124T221752Z, for people."""
+    found = re.match(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)Z\Z", run_id)
+    return "{0}-{1}-{2} {3}:{4}:{5} UTC".format(*found.groups()) if found else run_id or "-"
 
 
 def _what(report: Dict[str, Any]) -> List[Part]:

@@ -53,6 +53,13 @@ def test_the_state_of_the_run(go: bool, done: dict[str, Any], said: str) -> None
     assert (("text", "Nothing was changed yet.") in content) is not bool(done)
 
 
+@pytest.mark.parametrize(("run_id", "shown"), [
+    ("20261123T090000Z", "2026-11-23 09:00:00 UTC"), ("", "-"), ("yesterday", "yesterday"), ("20261123T090000Z\n", "20261123T090000Z\n"),
+])
+def test_the_time_of_the_plan_is_for_people(run_id: str, shown: str) -> None:
+    assert ticket.parts("t", report(), {**REQUEST, "planned_at": run_id}, {})[1][1][3] == ["Planned at", shown]
+
+
 def test_what_is_not_given_is_said() -> None:
     page = ticket.page(ticket.parts("t", report(), dict.fromkeys(REQUEST, ""), {}))
     assert "Nobody is named (ccm_install_report_approved_by)." in page and "The plan has no edit, so there is no risk." in page
