@@ -117,6 +117,7 @@ FIRST = {
                     "nodes": {"w-1": "w-1"},
                     "edits": [],
                 },
+                "__ccm_install_planned_nodes": {"w-1": "w-1"},
                 "__ccm_install_admin_config": KUBECONFIG,
             }
         }
