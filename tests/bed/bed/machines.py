@@ -179,8 +179,8 @@ def start_node(plan: Plan, node: Node, binaries: Path, config: Path) -> None:
     mounted = [word for name, at in mounts for word in ("--volume", f"{binaries / name}:{at}/{name}:ro")]
     mounted += [word for name in node.system.programs for word in ("--volume", f"{_program(name)}:/usr/bin/{name}:ro")]
     if node.system.python:
-        place = pythons.folder(node.system.python)
-        mounted += ["--volume", f"{place}:{place}:ro"]
+        own = pythons.folder(node.system.python)
+        mounted += ["--volume", f"{own}:{own}:ro"]
     stored = [word for place in (node.system.stores, "kubelet", "etcd") for word in ("--volume", f"/var/lib/{place}")]
     second = _NODE_DUAL_STACK.format(gateway=plan.twin(plan.gateway)) if plan.dual_stack else ""
     podman(
