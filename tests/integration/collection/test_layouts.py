@@ -73,6 +73,8 @@ class Cluster:
         self.machines: dict[str, Machine] = {}
         #: Hosts of the inventory without a machine: their variables.
         self.strangers: dict[str, str] = {}
+        #: Variables of the group `all`.
+        self.settings = ["ccm_install_worker_serial=100%"]
 
     def add(self, name: str, files: dict[str, str]) -> Machine:
         pods = static_pods() if any(path.startswith(MANIFESTS) for path in files) else {}
@@ -96,7 +98,7 @@ class Cluster:
         for name, said in {**{name: each.variables for name, each in self.machines.items()}, **self.strangers}.items():
             group = "kube_control_plane" if name in CONTROL_PLANES else "kube_node"
             groups[group].append(f"{name} {said}")
-        groups["all:vars"] = ["ccm_install_worker_serial=100%"]
+        groups["all:vars"] = self.settings
         inventory = self.folder / "inventory.ini"
         inventory.write_text("".join(f"[{group}]\n" + "\n".join(hosts) + "\n" for group, hosts in groups.items()))
         values = {
