@@ -22,12 +22,14 @@ from moto.ec2.models.instances import Instance
 from moto.ec2.models.route_tables import Route
 from moto.ec2.models.security_groups import SecurityGroupBackend
 from moto.ec2.responses import EC2Response
-from moto.elb.exceptions import LoadBalancerNotFoundError
+from moto.elb.exceptions import ELBClientError, LoadBalancerNotFoundError
 from moto.elb.models import ELBBackend, FakeBackend, FakeHealthCheck, elb_backends
 from moto.elb.models import FakeListener as ClassicListener
 from moto.elb.models import LoadBalancer as ClassicBalancer
 from moto.elb.responses import ELBResponse
+from moto.elbv2.exceptions import ValidationError
 from moto.elbv2.models import ELBv2Backend, FakeListener, FakeLoadBalancer, FakeTargetGroup, elbv2_backends
+from moto.elbv2.responses import ELBV2Response
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import WSGIRequestHandler, run_simple
 
@@ -123,14 +125,70 @@ def _modify(
 
 ELBv2Backend.modify_listener = _modify
 
+_create_group = ELBv2Backend.create_target_group
+_add_tags = ELBV2Response.add_tags
+_describe_groups = ELBv2Backend.describe_target_groups
+
+
+def _describe_used_groups(self: Any, *arguments: Any, **more: Any) -> Any:
+    """moto only adds to the load balancers of a group, when a listener is created."""
+    for group in self.target_groups.values():
+        gone = [each for each in group.load_balancer_arns if each not in self.load_balancers]
+        group.load_balancer_arns = gone + [
+            arn for arn, each in self.load_balancers.items() if group.arn in _groups_of(self, each)
+        ]
+    return _describe_groups(self, *arguments, **more)
+
+
+def _groups_of(backend: Any, balancer: Any) -> set[str]:
+    return {
+        arn
+        for listener in balancer.listeners.values()
+        for action in listener.default_actions
+        if action.type == "forward"
+        for arn in backend._get_target_group_arns_from(action_data=action.data)
+    }
+
+
+def _create_or_return_group(self: Any, name: str, **asked: Any) -> Any:
+    """AWS returns a target group that has the name already if its settings are those of the request."""
+    for each in self.target_groups.values():
+        has = (each.protocol, int(each.port), each.vpc_id, str(each.health_check_port), each.health_check_path)
+        wants = (asked["protocol"], int(asked["port"]), asked["vpc_id"], str(asked["healthcheck_port"]))
+        if each.name == name and has == (*wants, asked["healthcheck_path"]):
+            return each
+    return _create_group(self, name, **asked)
+
+
+def _tag_one_resource(self: Any) -> ActionResult:
+    if len(self._get_param("ResourceArns", [])) != 1:
+        raise ValidationError("Only one resource can be tagged at a time")
+    return _add_tags(self)
+
+
+ELBv2Backend.describe_target_groups = _describe_used_groups
+ELBv2Backend.create_target_group = _create_or_return_group
+ELBV2Response.add_tags = _tag_one_resource
+
 
 # Classic Load Balancers: moto forgets the protocol of instances, the type of a policy, and node ports that come later.
 # It deletes one listener at a time, and answers about a load balancer that is missing with a server error.
 
 
+class InvalidInstance(ELBClientError):
+    code = "InvalidInstance"
+    message = "Could not find EC2 instance"
+
+
+def _is_terminated(id: str) -> bool:
+    return ec2_backends[DEFAULT_ACCOUNT_ID][REGION].get_instance(id).state == "terminated"
+
+
 def _instances(change: str) -> Callable[[Any], ActionResult]:
     def answer(self: Any) -> ActionResult:
         asked = [each["InstanceId"] for each in self._get_param("Instances", [])]
+        if any(_is_terminated(each) for each in asked):
+            raise InvalidInstance
         balancer = self.elb_backend.get_load_balancer(self._get_param("LoadBalancerName"))
         kept = [each for each in balancer.instance_sparse_ids if each not in asked]
         balancer.instance_sparse_ids = kept + (asked if change == "register" else [])
@@ -168,7 +226,15 @@ def _delete_listeners(self: Any, name: str, ports: list[int]) -> Any:
 def _get_classic(self: Any, name: str) -> Any:
     if name not in self.load_balancers:
         raise LoadBalancerNotFoundError(name)
-    return self.load_balancers[name]
+    return _without_terminated(self.load_balancers[name])
+
+
+def _without_terminated(balancer: Any) -> Any:
+    balancer.instance_sparse_ids = [each for each in balancer.instance_sparse_ids if not _is_terminated(each)]
+    return balancer
+
+
+_describe_classic = ELBBackend.describe_load_balancers
 
 
 def _add_tag(self: Any, key: str, value: str) -> None:
@@ -197,6 +263,9 @@ ELBResponse.create_load_balancer = _and_its_ports(ELBResponse.create_load_balanc
 ELBResponse.create_load_balancer_listeners = _and_its_ports(ELBResponse.create_load_balancer_listeners)
 ELBBackend.delete_load_balancer_listeners = _delete_listeners
 ELBBackend.get_load_balancer = _get_classic
+ELBBackend.describe_load_balancers = lambda self, names: [
+    _without_terminated(each) for each in _describe_classic(self, names)
+]
 ClassicBalancer.add_tag = _add_tag
 ClassicListener.instance_protocol = property(lambda self: getattr(self, "ccm_instance_protocol", self.protocol))
 SecurityGroupBackend._delete_security_group = _delete_unused_group

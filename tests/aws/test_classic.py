@@ -144,6 +144,16 @@ async def test_everything_that_a_service_asks_for_is_written_and_taken_back(acco
     assert again == plain
 
 
+async def test_an_instance_that_aws_took_out_keeps_no_other_from_going(account, cloud):
+    nodes = await backends(cloud)
+    await cloud.load_balancers.ensure(classic(), nodes)
+    account.terminate(*ids(nodes[:1]))
+    found = await cloud.load_balancers.update_backends(classic(), nodes[-1:])
+    assert found.fingerprint == cloud.load_balancers.fingerprint(classic(), nodes[-1:])
+    (instance,) = account.classic.describe_load_balancers()["LoadBalancerDescriptions"][0]["Instances"]
+    assert [instance["InstanceId"]] == ids(nodes[-1:])
+
+
 async def test_rules_follow_the_targets_to_their_groups(account, cloud):
     nodes = await backends(cloud)
     await cloud.load_balancers.ensure(classic(), nodes)

@@ -10,7 +10,7 @@ from collections import Counter
 
 import pytest
 
-from ccm.cloud import Conflict, ImplementedElsewhere, Invalid, NotFound, Port
+from ccm.cloud import Conflict, ImplementedElsewhere, Invalid, NotFound, Port, RetryAfter, Transient
 from ccm.providers.aws import LAG
 
 from .proxy import Fault
@@ -213,6 +213,54 @@ async def test_a_change_of_nodes_reads_no_targets_unless_a_write_failed(account,
     (listener,) = account.balancer(NAME)["listeners"]
     assert [id for id, _ in listener["targets"]] == ids(nodes[:1]), "also what the lost write left"
     await delete(cloud, spec())
+
+
+async def test_an_instance_that_does_not_run_keeps_no_other_from_being_a_target(account, cloud):
+    nodes = await backends(cloud)
+    (stopped,) = ids(nodes[:1])
+    account.ec2.stop_instances(InstanceIds=[stopped])
+    made = await cloud.load_balancers.ensure(spec(PORT, MORE), nodes)
+    assert f"{stopped} get no traffic yet" in made.warnings[-1]
+    for listener in account.balancer(NAME)["listeners"]:
+        assert [id for id, _ in listener["targets"]] == ids(nodes[1:])
+    assert made.fingerprint == cloud.load_balancers.fingerprint(spec(PORT, MORE), nodes)
+    assert await cloud.load_balancers.deviations(spec(PORT, MORE), nodes) == []
+    await cloud.load_balancers.update_backends(spec(PORT, MORE), nodes[:-1])
+    account.ec2.start_instances(InstanceIds=[stopped])
+    assert len(await cloud.load_balancers.deviations(spec(PORT, MORE), nodes[:-1])) == 2
+    await cloud.load_balancers.update_backends(spec(PORT, MORE), nodes)
+    for listener in account.balancer(NAME)["listeners"]:
+        assert [id for id, _ in listener["targets"]] == ids(nodes)
+    await delete(cloud, spec(PORT, MORE))
+    assert account.parts() == frozenset()
+
+
+@pytest.mark.parametrize("kind", ["status", "lost"])
+async def test_a_target_group_that_could_not_be_deleted_is_deleted_later(account, proxy, cloud, kind):
+    nodes = await backends(cloud)
+    await cloud.load_balancers.ensure(spec(PORT, MORE), nodes)
+    moved = dataclasses.replace(PORT, node_port=30090)
+    fault = Fault(kind, call="DeleteTargetGroup", code="ResourceInUse", times=1)
+    with proxy.broken(fault), pytest.raises((RetryAfter, Transient)):
+        await cloud.load_balancers.ensure(spec(moved), nodes)
+    await cloud.load_balancers.ensure(spec(moved), nodes)
+    (group,) = account.elb.describe_target_groups()["TargetGroups"]
+    assert group["Port"] == 30090
+    with proxy.broken(Fault("status", call="DeleteTargetGroup", code="ResourceInUse", times=1)):
+        with pytest.raises(RetryAfter):
+            await cloud.load_balancers.ensure(spec(PORT), nodes)
+        await cloud.load_balancers.ensure(spec(moved), nodes)  # it is needed again
+    (group,) = account.elb.describe_target_groups()["TargetGroups"]
+    assert group["Port"] == 30090
+    assert await cloud.load_balancers.deviations(spec(moved), nodes) == []
+    await delete(cloud, spec(moved))
+    assert account.parts() == frozenset()
+
+
+@pytest.mark.parametrize("code", ["OperationNotPermitted", "ResourceInUse"])
+async def test_what_only_a_person_can_change_is_reported(proxy, cloud, code):
+    with proxy.broken(Fault("status", call="CreateLoadBalancer", code=code)), pytest.raises(Conflict, match=code):
+        await cloud.load_balancers.ensure(spec(), [])
 
 
 @pytest.mark.parametrize("port", [Port("", "SCTP", 80, 30080)])

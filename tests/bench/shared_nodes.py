@@ -241,6 +241,7 @@ def openstack() -> OctaviaLoadBalancers:
 def aws() -> NetworkLoadBalancers:
     from ccm.providers.aws.ec2_instances import Ec2Instances
     from ccm.providers.aws.node_groups import NodeGroups
+    from ccm.providers.aws.vpc_security_groups import SecurityGroups
     from ccm.providers.aws.vpc_subnets import VpcSubnets
 
     api = Aws()
@@ -248,7 +249,8 @@ def aws() -> NetworkLoadBalancers:
     for number in range(NODES + 1):
         id = f"i-{number:017x}"
         instances._known[id] = {"InstanceId": id, "SecurityGroups": [{"GroupId": "sg-nodes"}]}
-    return NetworkLoadBalancers(api, NodeGroups(api, instances), VpcSubnets(api))  # type: ignore[arg-type]
+    nodes = NodeGroups(api, instances, SecurityGroups(api))  # type: ignore[arg-type]
+    return NetworkLoadBalancers(api, instances, nodes, VpcSubnets(api))  # type: ignore[arg-type]
 
 
 def example() -> Any:

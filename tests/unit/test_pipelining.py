@@ -40,7 +40,9 @@ def test_a_task_on_the_operators_machine_runs_as_the_operator(path: Path):
     """`ansible_become: true` of an inventory's group `all` also concerns localhost, and wins over `become: false`."""
     for task in tasks(yaml.safe_load(path.read_text())):
         if task.get("delegate_to") in OPERATORS:
-            assert (task.get("vars") or {}).get("ansible_become") is False, f"without `ansible_become: false`: {task['name']}"
+            assert (task.get("vars") or {}).get("ansible_become") is False, (
+                f"without `ansible_become: false`: {task['name']}"
+            )
         assert "become" not in task, f"a variable of the inventory would win: {task['name']}"
 
 

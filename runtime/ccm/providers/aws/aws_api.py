@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,8 @@ from .aws_errors import is_missing, not_found, translated
 from .aws_session import CONNECTIONS, Session
 from .cloud_conf import Settings
 from .instance_rules import Row
+
+log = logging.getLogger(__name__)
 
 CLUSTER_TAG = "kubernetes.io/cluster/"
 LEGACY_TAG = "KubernetesCluster"
@@ -106,6 +109,12 @@ class Api:
         """The VPC, the subnet and the cluster's tag of the instance on which this process runs, if it is one."""
         own = await self._calls.run(self.session.metadata.instance_id)
         if not own:
+            if not self.cluster:
+                log.warning(
+                    "%s: the instance metadata service did not answer, so the name of the cluster is that of "
+                    "--cluster-name and not that of this instance's tag; KubernetesClusterID in [Global] sets it",
+                    self.settings.source,
+                )
             return
         found = await self.ec2_rows("describe_instances", "Reservations", InstanceIds=[own])
         row: Row = next((each for group in found for each in group["Instances"]), {})

@@ -35,6 +35,7 @@ THROTTLED = {
     "EC2ThrottledException",
     "PriorRequestNotComplete",
     "BandwidthLimitExceeded",
+    "DependencyThrottle",
 }
 REFUSED = {
     "AuthFailure",
@@ -56,13 +57,24 @@ REFUSED = {
 #: What is used elsewhere, or not there everywhere yet.
 BUSY = {
     "DependencyViolation",
-    "ResourceInUse",
-    "OperationNotPermitted",
     "IncorrectState",
     "IncorrectInstanceState",
     "DuplicateLoadBalancerName",
+    "InvalidPermission.Duplicate",
 }
-TAKEN = {"DuplicateListener", "DuplicateTargetGroupName", "RouteAlreadyExists", "InvalidGroup.Duplicate"}
+#: Operations whose ResourceInUse ends by itself: a load balancer that was deleted just now still uses its groups. For
+#: others it does not, such as an Elastic IP address in use, or an endpoint service that needs the load balancer.
+RELEASED = {"DeleteTargetGroup"}
+TAKEN = {
+    "DuplicateListener",
+    "DuplicateTargetGroupName",
+    "RouteAlreadyExists",
+    "InvalidGroup.Duplicate",
+    "InvalidGroup.NotFound",
+    "OperationNotPermitted",
+    "ResourceInUse",
+    "TargetGroupAssociationLimit",
+}
 WRONG = {
     "ValidationError",
     "InvalidParameterValue",
@@ -78,12 +90,15 @@ WRONG = {
     "UnsupportedOperation",
     "IncompatibleProtocols",
     "InvalidScheme",
-    "InvalidTarget",
+    "InvalidInstanceID.Malformed",
+    "InvalidLoadBalancerAction",
     "AllocationIdNotFound",
     "AvailabilityZoneNotSupported",
     "InvalidSecurityGroup",
     "InvalidPermission.Malformed",
 }
+#: One instance of the call is not what it must be, and AWS did nothing for the others.
+UNFIT = {"InvalidTarget", "InvalidInstance"}
 #: Errors of botocore about credentials, by the names of their classes.
 NO_CREDENTIALS = {
     "NoCredentialsError",
@@ -97,6 +112,10 @@ NO_CREDENTIALS = {
     "SSOTokenLoadError",
     "TokenRetrievalError",
 }
+
+
+class UnfitInstance(Invalid):
+    """An instance of a call does not run, or is gone."""
 
 
 def code_of(error: BaseException) -> str:
@@ -134,10 +153,12 @@ def _of_answer(error: Any) -> CloudError:
         return RateLimited(text, retry_after=wait, scope="group")
     if code in REFUSED or (status in (401, 403) and code in ("", str(status))):
         return Unauthorized(f"{text}: check the credentials, and that their policy allows {operation}")
-    if code in BUSY:
+    if code in BUSY or (code == "ResourceInUse" and operation in RELEASED):
         return RetryAfter(text, SOON)
     if code in TAKEN:
         return Conflict(text)
+    if code in UNFIT:
+        return UnfitInstance(text)
     if code in WRONG:
         return Invalid(text)
     if code.endswith("LimitExceeded") or code.startswith("TooMany"):

@@ -29,7 +29,7 @@ class AwsLoadBalancers:
         self.deletions = Deletions()
         self._groups, self._default = groups, api.settings.runtime.loadbalancertype
         self._by_type: dict[str, NetworkLoadBalancers | ClassicLoadBalancers] = {
-            NETWORK: NetworkLoadBalancers(api, nodes, subnets),
+            NETWORK: NetworkLoadBalancers(api, instances, nodes, subnets),
             CLASSIC: ClassicLoadBalancers(api, ClassicGroups(api, instances, groups), nodes, subnets),
         }
 

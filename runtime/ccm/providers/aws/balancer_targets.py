@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any, Protocol
 
 from ccm.cloud import Backend, Backends
@@ -37,6 +37,11 @@ def _instances(selector: Sequence[tuple[str, str | None]], backends: Sequence[Ba
         if each.addresses and all(key in each.labels and value in (None, each.labels[key]) for key, value in selector)
     )
     return tuple(sorted({each for each in ids if each is not None}))
+
+
+def without(ids: tuple[str, ...], stopped: Set[str]) -> tuple[str, ...]:
+    """Those that could be registered. Without any other, the tuple itself, which Services share."""
+    return tuple(each for each in ids if each not in stopped) if stopped else ids
 
 
 def changed(

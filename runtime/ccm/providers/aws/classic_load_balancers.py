@@ -23,6 +23,7 @@ from . import classic_rules as rules
 from . import classic_steps
 from . import nlb_owners as owners
 from .aws_api import Api
+from .aws_errors import UnfitInstance
 from .classic_groups import ClassicGroups
 from .classic_reads import ClassicReads
 from .classic_rules import Wanted
@@ -143,8 +144,12 @@ class ClassicLoadBalancers:
                 tags = tags if tags is not None else await self._own_tags(spec)
                 groups = await self._groups.all()
                 opened = await self._open(spec, want, self._lead(spec, row, tags, groups), ids, groups)
-            for step in classic_steps.target_steps(there, wanted):
-                await self._classic(step.operation, LoadBalancerName=want.name, **step.arguments)
+            try:
+                await self._register(want.name, there, wanted)
+            except UnfitInstance:  # AWS takes a terminated instance out by itself
+                if known.targets is None:
+                    raise
+                await self._register(want.name, classic_steps.registered(await self._named(spec)), ids)
             fingerprint = f"{owners.settings_of(known.fingerprint)}-{targets.digest_of(want, backends)}"
             await self._classic(
                 "add_tags", LoadBalancerNames=[want.name], Tags=pairs({owners.FINGERPRINT: fingerprint})
@@ -154,6 +159,10 @@ class ClassicLoadBalancers:
             raise
         self._known[spec.cluster, spec.uid] = Known(known.dns, fingerprint, opened, ids)
         return _answer(spec.uid, want.name, known.dns, fingerprint)
+
+    async def _register(self, name: str, there: frozenset[str], wanted: Sequence[str]) -> None:
+        for step in classic_steps.target_steps(there, wanted):
+            await self._classic(step.operation, LoadBalancerName=name, **step.arguments)
 
     async def deviations(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> Sequence[str]:
         want, cluster = self._wanted(spec), self._cluster(spec)

@@ -48,7 +48,8 @@ class Ec2Instances:
             found = await self._by_id(id)
             listed = [each for each in found if ref.provider_id in (each.provider_id, f"aws:////{id}")]
             if found and not listed:
-                raise NotFound(f"instance {id} is in zone {found[0].zone}, not as {ref.provider_id} says")
+                # It exists, so this must not delete its Node.
+                raise Conflict(f"instance {id} is in zone {found[0].zone}, not as {ref.provider_id} says")
         elif id := instance_rules.named_id(ref.node_name):
             listed = [each for each in await self._by_id(id) if each.is_named(ref.node_name)]
         else:
@@ -101,6 +102,11 @@ class Ec2Instances:
         self._known |= found
         self.reads += 1
         return found
+
+    async def running(self, ids: Sequence[str]) -> frozenset[str]:
+        """Those of these instances that run now."""
+        rows = await self.fresh(ids)
+        return frozenset(id for id, row in rows.items() if (row.get("State") or {}).get("Name") == "running")
 
     async def _by_id(self, id: str) -> list[Instance]:
         answer = await self._api.ec2("describe_instances", missing=MISSING, what=f"instance {id}", InstanceIds=[id])

@@ -36,6 +36,6 @@ class InstanceMetadata:
 
         try:
             config = {"ec2_metadata_service_endpoint": self._endpoint} if self._endpoint else {}
-            return Fetcher(timeout=self._timeout, num_attempts=2, config=config).read(path)
+            return Fetcher(timeout=self._timeout, num_attempts=3, config=config).read(path)
         except (BotoCoreError, Fetcher._RETRIES_EXCEEDED_ERROR_CLS):
             return ""

@@ -13,7 +13,8 @@ from ccm.cloud.toolkit.pod_ranges import pod_ranges
 
 #: Older spellings have no zone. Fargate's (`aws:///ZONE/fargate-IP`) are left to others.
 PROVIDER_ID = re.compile(r"aws:///(?P<zone>[a-z0-9-]*)/(?P<id>i-[0-9a-f]{1,32})")
-INSTANCE_ID = re.compile(r"i-[0-9a-f]{1,32}")
+#: In a name. Another length is some other name.
+INSTANCE_ID = re.compile(r"i-([0-9a-f]{8}|[0-9a-f]{17})")
 ZONE_ID = "topology.k8s.aws/zone-id"
 #: States of an instance that is gone, although EC2 shows it for an hour.
 GONE = "terminated"

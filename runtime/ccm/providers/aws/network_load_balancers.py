@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,10 +31,12 @@ from . import nlb_rules as rules
 from .aws_api import Api
 from .cloud_conf_sections import NETWORK
 from .deletions import Deletion
+from .ec2_instances import Ec2Instances
 from .instance_rules import Row
 from .nlb_reads import NO_BALANCER, NO_GROUP, BalancerReads
 from .nlb_rules import Wanted
 from .nlb_steps import Present, Step
+from .nlb_targets import TargetWrites, warnings
 from .node_groups import NodeGroups
 from .vpc_security_groups import OneListing
 from .vpc_subnets import VpcSubnets
@@ -61,10 +63,13 @@ class Known:
 
 
 class NetworkLoadBalancers:
-    def __init__(self, api: Api, groups: NodeGroups, subnets: VpcSubnets) -> None:
+    def __init__(self, api: Api, instances: Ec2Instances, groups: NodeGroups, subnets: VpcSubnets) -> None:
         self._api, self._groups, self._subnets = api, groups, subnets
         self._reads = BalancerReads(api)
+        self._targets = TargetWrites(api, instances)
         self._known: dict[tuple[str, str], Known] = {}
+        #: Target groups that no listener uses any more, until they are deleted: a load balancer does not list them.
+        self._left: dict[tuple[str, str], set[str]] = {}
 
     async def list(self, cluster: str) -> Sequence[cloud.LoadBalancer]:
         rows = {
@@ -123,17 +128,25 @@ class NetworkLoadBalancers:
                 raise Conflict(f"load balancer {want.name} is of type {row.get('Type')}: delete it")
             present = await self._reads.present(row, want, tags, spec.uid)
         ids = targets.ids(want, backends)
-        groups = await self._do(nlb_steps.steps(present, want, ids, {**want.tags, **marks}), present, spec)
+        groups, stopped = await self._do(nlb_steps.steps(present, want, ids, {**want.tags, **marks}), present, spec)
+        await self._delete_left(spec, {groups[each.group] for each in want.listeners})
         opened = await self._open(spec, row, want, ids)
         fingerprint = f"{want.digest}-{targets.digest_of(want, backends)}"
         if present.tags and owners.mark_of(present.tags) is None:  # taken over: its parts get the mark, too
-            await self._elb("add_tags", ResourceArns=sorted(groups.values()), Tags=nlb_steps.pairs(marks))
+            for arn in sorted(groups.values()):  # AWS tags one resource in a call
+                await self._elb("add_tags", ResourceArns=[arn], Tags=nlb_steps.pairs(marks))
         await self._tag(row, {**want.tags, **owners.mark_tags(spec, fingerprint)}, present.tags)
         kept = {groups[each.group]: each.node_port for each in want.listeners}
         self._known[spec.cluster, spec.uid] = Known(
-            str(row["LoadBalancerArn"]), str(row["DNSName"]), _is_ready(row), fingerprint, kept, opened, ids
+            str(row["LoadBalancerArn"]),
+            str(row["DNSName"]),
+            _is_ready(row),
+            fingerprint,
+            kept,
+            opened,
+            targets.without(ids, stopped),
         )
-        return _answer(spec.uid, row, fingerprint, (*want.warnings, *_unchangeable(row, want)))
+        return _answer(spec.uid, row, fingerprint, (*want.warnings, *_unchangeable(row, want), *warnings(stopped)))
 
     async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
         want = self._wanted(spec, nodes_only=True)
@@ -143,6 +156,7 @@ class NetworkLoadBalancers:
             known = await self._learn(spec, row)
         ids = targets.ids(want, backends)
         self._known[spec.cluster, spec.uid] = dataclasses.replace(known, targets=None)
+        stopped: frozenset[str] = frozenset()
         try:
             for arn, port in known.groups.items():
                 if known.targets is None:
@@ -151,7 +165,7 @@ class NetworkLoadBalancers:
                     gone, servers = targets.changed(known.targets, ids, backends)
                     there = frozenset((each, port) for each in gone)
                 for step in nlb_steps.target_steps(arn, port, there, servers):
-                    await self._elb(step.operation, TargetGroupArn=arn, **step.arguments)
+                    stopped |= await self._targets.do(step, arn)
             memberships = await self._groups.memberships(ids) if self._groups.is_on else frozenset()
             opened = known.opened
             if not memberships <= opened:
@@ -166,7 +180,7 @@ class NetworkLoadBalancers:
             self._known.pop((spec.cluster, spec.uid), None)
             raise
         self._known[spec.cluster, spec.uid] = Known(
-            known.arn, known.dns, known.ready, fingerprint, known.groups, opened, ids
+            known.arn, known.dns, known.ready, fingerprint, known.groups, opened, targets.without(ids, stopped)
         )
         return cloud.LoadBalancer(spec.uid, spec.default_name, (Ingress(hostname=known.dns),), fingerprint, known.ready)
 
@@ -178,7 +192,8 @@ class NetworkLoadBalancers:
             return ()
         ids = targets.ids(want, backends)
         present = await self._reads.present(row, want, tags, spec.uid)
-        found = [step.what for step in nlb_steps.steps(present, want, ids, {})]
+        possible = await self._targets.possible(ids, present.targets.values())
+        found = [step.what for step in nlb_steps.steps(present, want, possible, {})]
         cidrs = await self._cidrs(row, want)
         for change in await self._groups.changes(want.name, self._cluster(spec), ids, want, cidrs):
             found.append(
@@ -189,6 +204,7 @@ class NetworkLoadBalancers:
     async def delete(self, spec: LoadBalancerSpec, deletion: Deletion, listing: OneListing) -> None:
         """The load balancer, its target groups, also those of writes that failed, and its rules in security groups."""
         known = self._known.pop((spec.cluster, spec.uid), None)
+        self._left.pop((spec.cluster, spec.uid), None)  # the listing has them
         arn = "" if NETWORK in deletion.deleted else await self._own_arn(spec, known)
         every = [each for each in await self._reads.all_groups() if str(each["TargetGroupName"]).startswith(GROUPS)]
         groups = [str(each["TargetGroupArn"]) for each in every if arn and arn in (each.get("LoadBalancerArns") or ())]
@@ -240,24 +256,47 @@ class NetworkLoadBalancers:
         )
         return dict(answer["LoadBalancers"][0])
 
-    async def _do(self, steps: Sequence[Step], present: Present, spec: LoadBalancerSpec) -> dict[str, str]:
-        """Do all steps. Returns the target groups: name -> ARN."""
+    async def _do(
+        self, steps: Sequence[Step], present: Present, spec: LoadBalancerSpec
+    ) -> tuple[dict[str, str], frozenset[str]]:
+        """Do all steps but the deletion of target groups, which are put aside. Returns the target groups, name -> ARN,
+        and the instances that cannot be targets because they do not run."""
         groups = {name: str(row["TargetGroupArn"]) for name, row in present.groups.items()}
+        stopped: frozenset[str] = frozenset()
+        if left := {groups[step.group] for step in steps if step.operation == "delete_target_group"}:
+            self._left.setdefault((spec.cluster, spec.uid), set()).update(left)
         for step in steps:
             arguments = dict(step.arguments)
+            if step.operation == "delete_target_group":
+                continue
             if step.operation == "create_target_group":
-                groups[arguments["Name"]] = await self._create_group(arguments, spec)
+                groups[arguments["Name"]] = await self._create_group(arguments, spec, present.balancer)
+                continue
+            if step.operation in nlb_steps.TARGETS:
+                stopped |= await self._targets.do(step, groups[step.group])
                 continue
             if step.in_action:
                 arguments["DefaultActions"] = [{"Type": "forward", "TargetGroupArn": groups[step.group]}]
             elif step.group:
                 arguments["TargetGroupArn"] = groups[step.group]
             await self._elb(step.operation, **arguments)
-        return groups
+        return groups, stopped
 
-    async def _create_group(self, arguments: Mapping[str, Any], spec: LoadBalancerSpec) -> str:
+    async def _delete_left(self, spec: LoadBalancerSpec, used: Set[str]) -> None:
+        """Delete the target groups that are no longer used, also those of earlier writes that failed here."""
+        key = (spec.cluster, spec.uid)
+        left = self._left.get(key, set())
+        left -= used  # a port came back
+        for arn in sorted(left):
+            with contextlib.suppress(NotFound):
+                await self._elb("delete_target_group", TargetGroupArn=arn)
+            left.discard(arn)
+        self._left.pop(key, None)
+
+    async def _create_group(self, arguments: Mapping[str, Any], spec: LoadBalancerSpec, balancer: Row) -> str:
         """Create a target group, or use the one of an earlier write whose answer was lost. If the name is somebody
-        else's, the group gets another one."""
+        else's, the group gets another one. AWS reports that a name is taken only if the settings differ; otherwise
+        it returns the group that has the name."""
         names = (arguments["Name"], owners.other_name(arguments["Name"], spec.uid))
         for name in names:
             try:
@@ -270,7 +309,9 @@ class NetworkLoadBalancers:
                 if mark is not None and mark.is_of(spec.cluster, spec.uid):
                     return arn
                 continue
-            return str(answer["TargetGroups"][0]["TargetGroupArn"])
+            row = answer["TargetGroups"][0]
+            if set(row.get("LoadBalancerArns") or ()) <= {balancer["LoadBalancerArn"]}:
+                return str(row["TargetGroupArn"])
         raise Conflict(f"the names {' and '.join(names)} for a target group belong to somebody else")
 
     async def _open(

@@ -17,6 +17,8 @@ from .nlb_rules import Check, Listener, Wanted
 
 #: Targets in one call.
 CHUNK = 100
+#: Operations of `target_steps`.
+TARGETS = ("register_targets", "deregister_targets")
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,8 @@ class Step:
     in_action: bool = False
 
 
+#: The policy that AWS gives a new TLS listener. A listener that gets TLS later must be given one.
+FIRST_POLICY = "ELBSecurityPolicy-2016-08"
 #: Attributes of a new load balancer, which AWS does not always name.
 DEFAULTS = {rules.CROSS_ZONE: "false", rules.LOGS: "false"}
 
@@ -137,6 +141,8 @@ def _listeners(present: Present, want: Wanted, tags: Mapping[str, str]) -> Itera
             yield Step("create_listener", new, f"port {each.port} is missing", each.group, in_action=True)
         elif difference := _listener_difference(row, each, present.groups):
             arguments = {"ListenerArn": row["ListenerArn"], **body}
+            if each.protocol == "TLS" and row["Protocol"] != "TLS":
+                arguments.setdefault("SslPolicy", FIRST_POLICY)
             yield Step("modify_listener", arguments, f"port {each.port}: {difference}", each.group, in_action=True)
     for port in sorted(there.keys() - {each.port for each in want.listeners}):
         yield Step("delete_listener", {"ListenerArn": there[port]["ListenerArn"]}, f"port {port} is superfluous")

@@ -95,10 +95,20 @@ class Api(JsonApi):
 
     def _place(self, path: str, link: str) -> tuple[str, Query]:
         """Path and query of the next page. Raises Transient for a page elsewhere: the token would go there, too."""
-        parts, own = urlsplit(link), urlsplit(self._manager)
-        if (parts.scheme, parts.netloc.lower()) != (own.scheme, own.netloc.lower()):
+        parts = urlsplit(link)
+        if _origin(link) != _origin(self._manager):
             raise Transient(f"GET {path}: the next page is on another host")
         return parts.path, parse_qsl(parts.query, keep_blank_values=True)
+
+
+def _origin(url: str) -> tuple[str, str, int | None] | None:
+    """Scheme, host and port; Azure names the port 443 in its links. None for what is no URL."""
+    parts = urlsplit(url)
+    try:
+        port = parts.port
+    except ValueError:
+        return None
+    return parts.scheme, parts.hostname or "", port or {"https": 443, "http": 80}.get(parts.scheme)
 
 
 def version(api: str, **more: str) -> Query:

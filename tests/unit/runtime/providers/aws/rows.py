@@ -26,7 +26,7 @@ def interface(index: int, *addresses: str, ipv6: tuple[str, ...] = (), status: s
     }
 
 
-def machine(id: str = "i-0a1", **more: Any) -> dict[str, Any]:
+def machine(id: str = "i-0a1b2c3d", **more: Any) -> dict[str, Any]:
     return {
         "InstanceId": id,
         "InstanceType": "t3.small",

@@ -19,12 +19,12 @@ from ccm.cloud import (
 from ccm.providers.aws import aws_errors as api_errors
 
 
-def answered(code: str, status: int = 400, **headers: str) -> ClientError:
+def answered(code: str, status: int = 400, operation: str = "DescribeInstances", **headers: str) -> ClientError:
     response = {
         "Error": {"Code": code, "Message": "so it is"},
         "ResponseMetadata": {"HTTPStatusCode": status, "HTTPHeaders": headers},
     }
-    return ClientError(response, "DescribeInstances")
+    return ClientError(response, operation)
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,14 @@ def answered(code: str, status: int = 400, **headers: str) -> ClientError:
         ("ExpiredToken", 400, Unauthorized),
         ("403", 403, Unauthorized),
         ("DependencyViolation", 400, RetryAfter),
-        ("ResourceInUse", 400, RetryAfter),
+        ("ResourceInUse", 400, Conflict),
+        ("OperationNotPermitted", 400, Conflict),
+        ("TargetGroupAssociationLimit", 400, Conflict),
+        ("InvalidPermission.Duplicate", 400, RetryAfter),
+        ("InvalidTarget", 400, api_errors.UnfitInstance),
+        ("InvalidInstance", 400, api_errors.UnfitInstance),
+        ("InvalidInstanceID.Malformed", 400, Invalid),
+        ("DependencyThrottle", 400, RateLimited),
         ("DuplicateTargetGroupName", 400, Conflict),
         ("InvalidSubnet", 400, Invalid),
         ("RulesPerSecurityGroupLimitExceeded", 400, QuotaExceeded),
@@ -52,6 +59,11 @@ def test_a_code_decides(code, status, expected):
     assert type(found) is expected
     assert "DescribeInstances" in str(found)
     assert code in str(found)
+
+
+def test_a_target_group_is_in_use_until_its_load_balancer_is_gone():
+    found = api_errors.translated(answered("ResourceInUse", operation="DeleteTargetGroup"))
+    assert isinstance(found, RetryAfter)
 
 
 def test_a_rate_limit_is_of_a_group_and_says_when():

@@ -10,7 +10,7 @@ from ccm.providers.aws.ec2_tag_rules import check, tags_by_provider_id, verdicts
 
 from .rows import machine, tags
 
-ID = "aws:///eu-central-1a/i-0a1"
+ID = "aws:///eu-central-1a/i-0a1b2c3d"
 TERMINATED = {"Name": "terminated"}
 
 
@@ -43,32 +43,33 @@ def test_instances_that_are_gone_have_no_tags():
 
 @pytest.mark.parametrize(
     ("has", "verdict"),
-    [({}, "i-0a1"), ({"a": "1"}, "i-0a1"), ({"a": "1", "b": "2"}, ""), ({"a": "1", "b": "2", "c": "3"}, "")],
+    [({}, "i-0a1b2c3d"), ({"a": "1"}, "i-0a1b2c3d"), ({"a": "1", "b": "2"}, ""), ({"a": "1", "b": "2", "c": "3"}, "")],
 )
 def test_only_an_instance_without_some_of_the_tags_gets_them(has, verdict):
-    rows = {"i-0a1": machine(Tags=tags(**has))}
+    rows = {"i-0a1b2c3d": machine(Tags=tags(**has))}
     assert verdicts([ID], rows, {"a": "1", "b": "2"}) == {ID: verdict}
 
 
 def test_an_older_spelling_is_the_same_instance():
-    assert verdicts(["aws:////i-0a1"], {"i-0a1": machine()}, {"a": "1"}) == {"aws:////i-0a1": "i-0a1"}
+    old = "aws:////i-0a1b2c3d"
+    assert verdicts([old], {"i-0a1b2c3d": machine()}, {"a": "1"}) == {old: "i-0a1b2c3d"}
 
 
 def test_another_value_is_kept_and_named():
-    rows = {"i-0a1": machine(Tags=tags(a="1", c="9", b="9"))}
+    rows = {"i-0a1b2c3d": machine(Tags=tags(a="1", c="9", b="9"))}
     (found,) = verdicts([ID], rows, {"c": "3", "a": "1", "b": "2", "d": "4"}).values()
     assert isinstance(found, Conflict)
-    assert str(found) == "instance i-0a1 has another value for the tags 'b', 'c'"
+    assert str(found) == "instance i-0a1b2c3d has another value for the tags 'b', 'c'"
 
 
 @pytest.mark.parametrize(
     ("provider_id", "rows", "error"),
     [
         (ID, {}, NotFound),
-        (ID, {"i-0a1": machine(State=TERMINATED)}, NotFound),
-        ("aws:///eu-central-1b/i-0a1", {"i-0a1": machine()}, NotFound),
-        ("aws:///eu-central-1a/fargate-10.0.0.1", {"i-0a1": machine()}, Conflict),
-        ("sim://north/i-0a1", {"i-0a1": machine()}, Conflict),
+        (ID, {"i-0a1b2c3d": machine(State=TERMINATED)}, NotFound),
+        ("aws:///eu-central-1b/i-0a1b2c3d", {"i-0a1b2c3d": machine()}, NotFound),
+        ("aws:///eu-central-1a/fargate-10.0.0.1", {"i-0a1b2c3d": machine()}, Conflict),
+        ("sim://north/i-0a1b2c3d", {"i-0a1b2c3d": machine()}, Conflict),
     ],
 )
 def test_what_is_no_instance_gets_no_tags(provider_id, rows, error):

@@ -118,5 +118,5 @@ def test_which_group_of_an_instance_is_changed(own, tagged, expected):
 def test_an_ambiguous_group_is_refused(tagged):
     groups = {each: group(each, Tags=OWNED if each in tagged else []) for each in ("sg-1", "sg-2")}
     row = machine(SecurityGroups=[{"GroupId": each} for each in groups])
-    with pytest.raises(Invalid, match="i-0a1 has the security groups sg-1, sg-2"):
+    with pytest.raises(Invalid, match="i-0a1b2c3d has the security groups sg-1, sg-2"):
         rules.group_of(row, groups, "kube")

@@ -20,13 +20,13 @@ def shown(row: dict, *families: str) -> list[str]:
 @pytest.mark.parametrize(
     ("text", "id", "canonical"),
     [
-        ("aws:///eu-central-1a/i-0a1", "i-0a1", "aws:///eu-central-1a/i-0a1"),
-        ("aws:////i-0a1", "i-0a1", None),
+        ("aws:///eu-central-1a/i-0a1b2c3d", "i-0a1b2c3d", "aws:///eu-central-1a/i-0a1b2c3d"),
+        ("aws:////i-0a1b2c3d", "i-0a1b2c3d", None),
         ("aws:///eu-central-1a/fargate-10.0.0.1", None, None),
-        ("aws:///eu-central-1a/i-0a1/more", None, None),
+        ("aws:///eu-central-1a/i-0a1b2c3d/more", None, None),
         ("aws:///eu-central-1a/i-XYZ", None, None),
-        ("aws://eu-central-1a/i-0a1", None, None),
-        ("i-0a1", None, None),
+        ("aws://eu-central-1a/i-0a1b2c3d", None, None),
+        ("i-0a1b2c3d", None, None),
         ("", None, None),
     ],
 )
@@ -36,7 +36,7 @@ def test_provider_ids(text, id, canonical):
 
 def test_an_instance_has_everything_that_a_node_shows():
     found = rules.instance(machine(), "eu-central-1", ("ipv4",), ZONES)
-    assert found.provider_id == "aws:///eu-central-1a/i-0a1"
+    assert found.provider_id == "aws:///eu-central-1a/i-0a1b2c3d"
     assert (found.zone, found.region, found.type) == ("eu-central-1a", "eu-central-1", "t3.small")
     assert found.labels == {"topology.k8s.aws/zone-id": "euc1-az2"}
     assert found.state is InstanceState.RUNNING
@@ -84,7 +84,7 @@ def test_only_stopped_is_shut_down_and_only_terminated_is_gone(state, exists, ex
 
 
 def test_no_state_is_gone():
-    assert not rules.exists({"InstanceId": "i-0a1"})
+    assert not rules.exists({"InstanceId": "i-0a1b2c3d"})
 
 
 def test_addresses_come_in_the_order_of_the_original():
@@ -132,24 +132,27 @@ def test_a_node_may_have_any_name_that_aws_gives():
     by_address = machine()
     assert rules.names(by_address) == [
         "ip-10-0-0-7.eu-central-1.compute.internal",
-        "i-0a1",
-        "i-0a1.eu-central-1.compute.internal",
+        "i-0a1b2c3d",
+        "i-0a1b2c3d.eu-central-1.compute.internal",
     ]
-    by_resource = machine(PrivateDnsName="i-0a1.eu-central-1.compute.internal")
+    by_resource = machine(PrivateDnsName="i-0a1b2c3d.eu-central-1.compute.internal")
     assert rules.names(by_resource) == [
-        "i-0a1.eu-central-1.compute.internal",
-        "i-0a1",
+        "i-0a1b2c3d.eu-central-1.compute.internal",
+        "i-0a1b2c3d",
         "ip-10-0-0-7.eu-central-1.compute.internal",
     ]
-    assert rules.names(machine(PrivateDnsName="")) == ["i-0a1"]
+    assert rules.names(machine(PrivateDnsName="")) == ["i-0a1b2c3d"]
 
 
 @pytest.mark.parametrize(
     ("name", "id", "address"),
     [
-        ("i-0a1", "i-0a1", ""),
-        ("i-0a1.ec2.internal", "i-0a1", ""),
+        ("i-0a1b2c3d", "i-0a1b2c3d", ""),
+        ("i-0a1b2c3d.ec2.internal", "i-0a1b2c3d", ""),
+        ("i-0a1b2c3d4e5f60718", "i-0a1b2c3d4e5f60718", ""),
         ("i-machine", None, ""),
+        ("i-beef", None, ""),
+        ("i-0a1b2c3d4", None, ""),
         ("ip-10-0-0-7.ec2.internal", None, "10.0.0.7"),
         ("ip-10-0-0-7", None, "10.0.0.7"),
         ("ip-10-0-0", None, ""),

@@ -21,6 +21,8 @@ IDS = ["i-0a1", "i-0b2"]
 CERTIFICATE = "arn:aws:acm:eu-central-1:123456789012:certificate/0a1"
 TLS = spec(Port("https", "TCP", 443, 30443), annotations={"ssl-cert": CERTIFICATE, "ssl-negotiation-policy": "strict"})
 
+NO_POLICY = {name: text for name, text in TLS.annotations.items() if not name.endswith("policy")}
+
 
 def group(listener: Any, **more: Any) -> dict[str, Any]:
     return {
@@ -101,6 +103,15 @@ def test_attributes_of_a_new_one_are_written_only_if_aws_has_others():
     assert last.operation == "modify_load_balancer_attributes"
     assert last.arguments["Attributes"] == [{"Key": "load_balancing.cross_zone.enabled", "Value": "true"}]
     assert "load_balancing.cross_zone.enabled" in last.what
+
+
+def test_a_listener_that_gets_tls_gets_the_policy_of_a_new_one():
+    plain, wanted = want(spec(TLS.ports[0])), want(dataclasses.replace(TLS, annotations=NO_POLICY))
+    (change,) = [each for each in steps(present(plain), wanted, IDS, {}) if each.operation == "modify_listener"]
+    assert change.arguments["SslPolicy"] == "ELBSecurityPolicy-2016-08"
+    (new,) = [each for each in steps(Present(BALANCER), wanted, IDS, {}) if each.operation == "create_listener"]
+    assert "SslPolicy" not in new.arguments
+    assert steps(present(wanted), wanted, IDS, {}) == []
 
 
 def test_a_path_is_checked_only_by_http():

@@ -14,14 +14,14 @@ from ccm.providers.aws.vpc_route_rules import Entry
 from .rows import interface, machine
 
 POD = "10.244.1.0/24"
-ZONES = {"i-0a1": "eu-central-1a", "i-0b2": "eu-central-1b"}
+ZONES = {"i-0a1b2c3d": "eu-central-1a", "i-0b2": "eu-central-1b"}
 
 
 def table(id: str, *routes: dict[str, Any]) -> dict[str, Any]:
     return {"RouteTableId": id, "Routes": list(routes)}
 
 
-def to(instance: str = "i-0a1", destination: str = POD, **more: str) -> dict[str, str]:
+def to(instance: str = "i-0a1b2c3d", destination: str = POD, **more: str) -> dict[str, str]:
     return {"DestinationCidrBlock": destination, "InstanceId": instance, "State": "active", **more}
 
 
@@ -31,7 +31,7 @@ def listed(*tables: dict[str, Any], **interfaces: str) -> list[Route]:
 
 def test_a_route_in_all_tables_is_one_route():
     assert listed(table("rtb-2", to()), table("rtb-1", to())) == [
-        Route(POD, "aws:///eu-central-1a/i-0a1", id="rtb-1,rtb-2")
+        Route(POD, "aws:///eu-central-1a/i-0a1b2c3d", id="rtb-1,rtb-2")
     ]
 
 
@@ -42,7 +42,8 @@ def test_routes_to_anything_else_are_left_out_also_as_blackholes(target):
 
 
 def test_routes_without_a_cidr_are_left_out():
-    assert listed(table("rtb-1", {"DestinationPrefixListId": "pl-1", "InstanceId": "i-0a1", "State": "active"})) == []
+    route = {"DestinationPrefixListId": "pl-1", "InstanceId": "i-0a1b2c3d", "State": "active"}
+    assert listed(table("rtb-1", route)) == []
 
 
 def test_blackholes_and_routes_to_instances_that_are_gone():
@@ -59,7 +60,7 @@ def test_a_route_that_one_table_lacks_is_created_there():
 def test_two_targets_for_one_destination_are_both_shown():
     found = listed(table("rtb-1", to()), table("rtb-2", to("i-0b2")))
     assert [(each.provider_id, each.id) for each in found] == [
-        ("aws:///eu-central-1a/i-0a1", "rtb-1"),
+        ("aws:///eu-central-1a/i-0a1b2c3d", "rtb-1"),
         ("aws:///eu-central-1b/i-0b2", "rtb-2"),
     ]
 
@@ -85,11 +86,11 @@ def test_the_interface_with_the_nodes_address_is_the_target():
 
 
 def test_which_tables_lack_a_route_and_what_is_in_its_way():
-    here = Entry("rtb-1", POD, "i-0a1", "", False)
+    here = Entry("rtb-1", POD, "i-0a1b2c3d", "", False)
     by_interface = Entry("rtb-2", POD, "", "eni-0", False)
-    other, hole = Entry("rtb-3", POD, "i-0b2", "eni-9", False), Entry("rtb-4", POD, "i-0a1", "", True)
+    other, hole = Entry("rtb-3", POD, "i-0b2", "eni-9", False), Entry("rtb-4", POD, "i-0a1b2c3d", "", True)
     elsewhere = Entry("rtb-5", "10.244.2.0/24", "i-0b2", "", False)
-    target = {"InstanceId": "i-0a1", "NetworkInterfaceId": "eni-0"}
+    target = {"InstanceId": "i-0a1b2c3d", "NetworkInterfaceId": "eni-0"}
     tables = [f"rtb-{number}" for number in range(1, 6)]
     missing, others = rules.missing_from(tables, [here, by_interface, other, hole, elsewhere], POD, target)
     assert missing == ["rtb-3", "rtb-4", "rtb-5"]
