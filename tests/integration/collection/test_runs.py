@@ -200,6 +200,19 @@ async def test_a_host_that_dies_in_the_middle_is_told_and_the_next_ones_are_not_
     assert "The run was stopped: w-1 failed" in told.failures[-1]
 
 
+async def test_a_control_plane_that_dies_before_its_first_change_ends_the_run_with_a_summary(cluster: Cluster):
+    cluster.add("kubeadm-cp", HOSTS["kubeadm-cp"])
+    cluster.add("w-1", WORKER)
+    dies = {"hosts": "kubeadm-cp", "gather_facts": False, "tasks": [{"ansible.builtin.set_fact": GONE}]}
+    begin = plays("site", "Change the control planes, one at a time")
+    told = await run(cluster, [*LOOK, dies, *begin])
+    assert told.status != 0 and "Traceback" not in told.output
+    assert states(cluster) == {"kubeadm-cp": "unreachable", "w-1": "not begun"}
+    assert "The run was stopped: kubeadm-cp failed" in told.failures[-1]
+    lease = ("get", "-n", "kube-system", "lease", "outoftree-ccm-run", "--ignore-not-found", "-o=name")
+    assert cluster.apiserver.kubectl(*lease) == ""
+
+
 async def test_hosts_that_cannot_be_looked_at_do_not_keep_the_others_from_being_reported(cluster: Cluster):
     for name in ("kubeadm-cp", "w-1", "w-2"):
         cluster.add(name, HOSTS.get(name, WORKER))
