@@ -88,6 +88,8 @@ _value:
     - RV(_value.volumes) has the in-tree cloud plug-ins of volumes that the cluster uses, with their objects and their CSI drivers.
     - RV(_value.takeover) has the other cloud-controller-managers to pause (C(kind), C(namespace), C(name)), and whether each hands over
       by the Lease (C(handover)).
+    - RV(_value.way_back) says what to do if the new controller does not become healthy. C(resume) are the workloads to resume, C(remove)
+      says whether to remove the new controller before that, and C(paused) are workloads that stay paused.
   type: dict
 """
 

@@ -125,10 +125,11 @@ kubeadm_config:
 runtime:
   description:
     - The cloud-controller-manager's DaemonSet. C(managed) says whether this collection created it, C(wide) whether it runs all selected
-      controllers. C(leftovers) are the objects that an interrupted run left behind without the DaemonSet.
+      controllers. C(created) is when it was created, '' without it. C(leftovers) are the objects that an interrupted run left behind without the DaemonSet.
   returned: always
   type: dict
-  sample: {exists: true, managed: true, wide: true, name: cloud-controller-manager, image: "localhost/outoftree-ccm:0.1.0", leftovers: []}
+  sample: {exists: true, managed: true, wide: true, name: cloud-controller-manager, image: "localhost/outoftree-ccm:0.1.0",
+           created: "2026-11-21T09:14:40Z", leftovers: []}
 lease:
   description: Who holds the cloud-controller-manager's Lease.
   returned: always
@@ -208,6 +209,7 @@ def read_runtime(api, params):
         "exists": state["exists"],
         "name": params["name"],
         "image": state["image"],
+        "created": meta.get("creationTimestamp") or "",
         "managed": (meta.get("labels") or {}).get("app.kubernetes.io/managed-by") == params["managed_by"],
         "wide": (meta.get("annotations") or {}).get("ccm.outoftree.dev/stage") == params["all_controllers"],
         "leftovers": [] if state["exists"] else leftovers(api, params),

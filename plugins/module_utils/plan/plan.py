@@ -110,7 +110,8 @@ def make_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], cont
 def empty() -> Dict[str, Any]:
     """Return a plan with nothing in it yet."""
     return {"go": False, "problems": [], "warnings": [], "notes": [], "edits": [], "hosts": {}, "nodes": {},
-            "volumes": [], "kubeadm_config": None, "adopt": [], "reregister": [], "node_only": False, "new_nodes": [], "takeover": []}
+            "volumes": [], "kubeadm_config": None, "adopt": [], "reregister": [], "node_only": False, "new_nodes": [], "takeover": [],
+            "way_back": {"remove": False, "resume": [], "paused": []}}
 
 
 def finish(plan: Dict[str, Any]) -> Dict[str, Any]:

@@ -10,8 +10,9 @@ and leads when that stops. If they use different Leases, the old one must stop f
 
 from __future__ import annotations
 
-from typing import Any, Dict
+from typing import Any, Dict, List
 
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.health import parse_time
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.others import PAUSED
 
 RISK = ("load balancers, routes and Nodes stay as they are; no controller changes them for the seconds until the new one leads; the old "
@@ -19,7 +20,9 @@ RISK = ("load balancers, routes and Nodes stay as they are; no controller change
 
 
 def check(plan: Dict[str, Any], cluster: Dict[str, Any], adopt: bool, cluster_name: str, port: int) -> None:
-    """Add the problems that prevent a rollout, and C(takeover): the workloads to pause, and whether each hands over by the Lease."""
+    """Add the problems that prevent a rollout, C(takeover): the workloads to pause, and whether each hands over by the Lease, and
+    C(way_back): what happens if the new controller does not become healthy.
+    """
     own = cluster["lease"]["namespace"], cluster["lease"]["name"]
     if cluster["taken"]:
         plan["problems"].append(
@@ -38,7 +41,7 @@ def check(plan: Dict[str, Any], cluster: Dict[str, Any], adopt: bool, cluster_na
                     _called(other), other["cluster_name"], cluster_name))
         same = (other["lease"].get("namespace"), other["lease"].get("name")) == own
         handover = same and other["port"] != port
-        plan["takeover"].append({"kind": other["kind"], "namespace": other["namespace"], "name": other["name"], "handover": handover})
+        plan["takeover"].append(dict(_named(other), handover=handover))
         deployment = other["kind"] == "Deployment"
         plan["edits"].append({
             "host": "(cluster)", "component": "takeover", "file": _called(other), "risk": RISK,
@@ -47,11 +50,33 @@ def check(plan: Dict[str, Any], cluster: Dict[str, Any], adopt: bool, cluster_na
             "why": "two cloud-controller-managers would fight; the old one is paused, not deleted, so that a rollback can resume it. " + (
                 "Both use the Lease {0}/{1}: the new one waits until the old one stops".format(*own) if handover
                 else "It uses {0}: it stops before the new one starts".format(_apart(other, port if same else 0)))})
+    plan["way_back"] = _way_back(plan["takeover"], cluster)
     explained = any((item["lease"].get("namespace"), item["lease"].get("name")) == own for item in cluster["others"])
     if not cluster["runtime"]["exists"] and cluster["lease"]["held"] and not explained:
         plan["problems"].append(
             "another cloud-controller-manager runs: {0} holds the Lease {1}/{2}, but it belongs to no known Deployment or DaemonSet. "
             "Two controllers would fight. Stop it, then run again".format(cluster["lease"]["holder"], *own))
+
+
+def _way_back(takeover: List[Dict[str, Any]], cluster: Dict[str, Any]) -> Dict[str, Any]:
+    """Return C(resume): the workloads to resume, C(remove): whether to remove the new one before, C(paused): those that stay paused.
+
+    An earlier run that was killed may have paused workloads. They only come back if the new controller never led: later, it is in use.
+    """
+    paused = [_named(other) for other in cluster["others"] if other["paused"]]
+    never_led = _never_led(cluster["runtime"], cluster["lease"])
+    resume = takeover + (paused if never_led else [])
+    return {"remove": never_led and bool(resume), "resume": resume, "paused": [] if never_led else paused}
+
+
+def _never_led(runtime: Dict[str, Any], lease: Dict[str, Any]) -> bool:
+    """Whether nobody renewed the Lease since the DaemonSet was created."""
+    renewed, created = parse_time(lease["renewed"]), parse_time(runtime["created"])
+    return not runtime["exists"] or renewed is None or created is not None and renewed < created
+
+
+def _named(other: Dict[str, Any]) -> Dict[str, Any]:
+    return {"kind": other["kind"], "namespace": other["namespace"], "name": other["name"]}
 
 
 def _called(other: Dict[str, Any]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import datetime
 from collections.abc import AsyncIterator
 from typing import Any
@@ -40,7 +41,7 @@ class Workloads:
     """`leaders`: who held a Lease, whenever that changed. `both`: whether both led, by two Leases."""
 
     def __init__(self, kube: KubeClient, old_lease: str) -> None:
-        self._kube, self._old_lease = kube, old_lease
+        self._kube, self._old_lease, self.shared = kube, old_lease, old_lease == NEW
         self.leaders: list[str] = []
         self.both = False
 
@@ -135,7 +136,7 @@ async def workloads(request: pytest.FixtureRequest, kube: KubeClient, cluster: C
 
 
 async def go(cluster: Cluster, books: list[dict[str, Any]], **variables: Any) -> Run:
-    return await run(cluster, books, ccm_install_takeover="adopt", ccm_runtime_health_timeout=60, **variables)
+    return await run(cluster, books, **{"ccm_install_takeover": "adopt", "ccm_runtime_health_timeout": 60} | variables)
 
 
 async def test_the_new_one_takes_the_place_of_the_old_one_and_gives_it_back(
@@ -174,3 +175,34 @@ async def test_one_that_does_not_come_up_leaves_the_old_one_running(
     with pytest.raises(NotFoundError):
         await kube.get(f"{APPS}/daemonsets/{NEW}", dict)
     assert set(workloads.leaders) == {f"{OLD}-5d9f-1_a"} and not workloads.both
+
+
+async def test_after_a_killed_run_the_paused_one_comes_back_if_the_new_one_never_led(
+    cluster: Cluster, workloads: Workloads, kube: KubeClient
+) -> None:
+    broken = {"ccm_runtime_image": BAD_IMAGE, "ccm_runtime_health_timeout": 3}
+    paused = {"metadata": {"annotations": {NOTE: '{"replicas": 2}'}}, "spec": {"replicas": 0}}
+    await kube.patch(f"{APPS}/deployments/{OLD}", paused)
+    resumed = f"The run resumed the other cloud-controller-manager: {OLD}. Nothing else was changed"
+    failed = await go(cluster, LOOK + ROLL_OUT, **broken)
+    assert failed.status != 0 and resumed in failed.failures[-1]
+    old = await kube.get(f"{APPS}/deployments/{OLD}", dict)
+    assert old["spec"]["replicas"] == 2 and NOTE not in old["metadata"].get("annotations", {})
+    with pytest.raises(NotFoundError):
+        await kube.get(f"{APPS}/daemonsets/{NEW}", dict)
+
+    # This one is killed when the new one's DaemonSet exists.
+    killed = copy.deepcopy(ROLL_OUT)
+    del killed[0]["tasks"][0]["rescue"]
+    assert (await go(cluster, LOOK + killed, **broken)).status != 0
+    await kube.patch(f"{APPS}/deployments/{OLD}", paused)
+    failed = await go(cluster, LOOK + ROLL_OUT, **broken)
+    old = await kube.get(f"{APPS}/deployments/{OLD}", dict)
+    if workloads.shared:  # Its Lease was renewed since then, perhaps by the new one.
+        assert f"stays paused: {OLD}. Fix the cause and run again, or run playbooks/rollback.yml" in failed.failures[-1]
+        assert old["spec"]["replicas"] == 0 and await kube.get(f"{APPS}/daemonsets/{NEW}", dict)
+    else:
+        assert resumed in failed.failures[-1] and old["spec"]["replicas"] == 2
+        with pytest.raises(NotFoundError):
+            await kube.get(f"{APPS}/daemonsets/{NEW}", dict)
+    assert set(workloads.leaders) == {f"{OLD}-5d9f-1_a"}

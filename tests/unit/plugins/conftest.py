@@ -123,7 +123,8 @@ def cluster_facts(fixture_text: Any) -> Any:
     """Build what ccm_cluster_info returns."""
 
     def build(*nodes: tuple[str, str], version: str = "v1.36.3", kubeadm: str | None = None, runtime: dict[str, Any] | None = None,
-              held: str = "", others: list[dict[str, Any]] | None = None, taken: list[str] | None = None) -> dict[str, Any]:
+              held: str = "", others: list[dict[str, Any]] | None = None, taken: list[str] | None = None,
+              renewed: str = "") -> dict[str, Any]:
         content = fixture_text("kubeadm-1.36/cluster-configuration.yaml") if kubeadm is None else kubeadm
         return {
             "version": version,
@@ -131,8 +132,9 @@ def cluster_facts(fixture_text: Any) -> Any:
                        "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}], "zone": "north-a", "region": "north",
                        "instance_type": "sim.small", "control_plane": name.startswith("cp-"), "etcd_voter": None, "managed_by": ""} for name, kind in nodes],
             "kubeadm_config": {"exists": bool(content), "content": content, "sha256": "sha-of-config"},
-            "runtime": {"exists": False, "managed": False, "wide": False, "name": "cloud-controller-manager", "image": "", **(runtime or {})},
-            "lease": {"exists": bool(held), "held": bool(held), "holder": held, "age": 1.0, "annotations": {},
+            "runtime": {"exists": False, "managed": False, "wide": False, "name": "cloud-controller-manager", "image": "", "created": "",
+                        **(runtime or {})},
+            "lease": {"exists": bool(held), "held": bool(held), "holder": held, "age": 1.0, "renewed": renewed, "annotations": {},
                       "namespace": "kube-system", "name": "cloud-controller-manager"},
             "others": others or [], "taken": taken or [],
             "services": [], "compared": {"done": True, "reason": ""}, "serving": {"approvers": [], "pending": []},

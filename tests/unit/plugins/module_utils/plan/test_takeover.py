@@ -155,6 +155,27 @@ def test_one_that_does_not_run_is_in_nobodys_way(cluster_facts: Any, kept: dict[
     assert plan["go"] and plan["edits"] == [] and plan["takeover"] == []
 
 
+RUNTIME = {"exists": True, "managed": True, "created": "2026-11-21T09:15:03Z"}
+
+
+@pytest.mark.parametrize(("runtime", "renewed", "never_led"), [
+    ({}, "2026-11-21T09:15:01.500000Z", True),
+    (RUNTIME, "", True),
+    (RUNTIME, "2026-11-21T09:15:02.900000Z", True),
+    (RUNTIME, "2026-11-21T09:15:03.000000Z", False),
+    (RUNTIME, "2026-11-22T00:00:00.000000Z", False),
+])
+def test_paused_ones_only_come_back_if_the_new_one_never_led(cluster_facts: Any, runtime: dict[str, Any], renewed: str, never_led: bool) -> None:
+    kept = other(paused=True, active=False)
+    name = {"kind": "Deployment", "namespace": "kube-system", "name": "acme-ccm"}
+    way_back = planned(cluster_facts, others=[kept], runtime=runtime, renewed=renewed)["way_back"]
+    assert way_back == {"remove": never_led, "resume": [name] if never_led else [], "paused": [] if never_led else [name]}
+
+
+def test_without_another_one_there_is_no_way_back(cluster_facts: Any) -> None:
+    assert planned(cluster_facts)["way_back"] == {"remove": False, "resume": [], "paused": []}
+
+
 def test_a_holder_of_the_lease_that_nothing_explains_is_refused(cluster_facts: Any) -> None:
     (problem,) = planned(cluster_facts, held="vendor_1")["problems"]
     assert "vendor_1 holds the Lease kube-system/cloud-controller-manager, but it belongs to no known Deployment or DaemonSet" in problem
