@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import time
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit import unit
@@ -80,12 +81,25 @@ class Component:
                 handle.write(content)
                 handle.flush()
                 os.fsync(handle.fileno())
-            os.chmod(new, mode)
+            self._keep_attributes(real, new)
             os.chown(new, owner[0], owner[1])
-            self.module.atomic_move(new, real)
-            os.chmod(real, mode)
+            os.chmod(new, mode)
+            # Not atomic_move, which ends the module if it fails: the files that are already written would not be restored.
+            os.replace(new, real)
         finally:
             remove(new)
+
+    def _keep_attributes(self, real, new):
+        """Give a file the SELinux label and the access list of the one that it replaces, or the label that belongs to its path."""
+        if os.path.exists(real):
+            shutil.copystat(real, new)
+            os.utime(new)
+            return
+        context = self.module.selinux_default_context(real)
+        if all(context):
+            # Without it, the file has the label that the kernel gave it, which is mostly the same.
+            with contextlib.suppress(OSError):
+                os.setxattr(new, "security.selinux", ":".join(context).encode("ascii") + b"\0")
 
     def runs(self, flags, paths):
         """Whether the component runs with its restored files. A run may have been killed before the restart."""

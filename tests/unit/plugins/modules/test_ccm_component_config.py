@@ -12,6 +12,7 @@ import subprocess
 from typing import Any
 
 import pytest
+from ansible.module_utils import basic
 from ansible_collections.outoftree.ccm.plugins.module_utils.host import (
     commands, component as _component, journal as _journal, logs as _logs, probes, processes, secrets, systemd,
 )
@@ -134,6 +135,28 @@ def test_the_selinux_label_of_a_file_survives_a_change_a_failed_change_and_the_r
     host.broken.clear()
     assert host.present()["changed"] and os.getxattr(host.manifest, label) == value
     assert host.run(state="restored")["changed"] and os.getxattr(host.manifest, label) == value
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files to others")
+def test_a_file_that_the_rollback_creates_again_has_its_owner_and_its_mode(host: Host) -> None:
+    os.chown(host.manifest, 1234, 1235)
+    host.present()
+    owner = host.manifest.stat()
+    assert (owner.st_uid, owner.st_gid) == (1234, 1235)
+    host.manifest.unlink()
+    assert host.run(state="restored", force=True)["changed"]
+    found = host.manifest.stat()
+    assert (found.st_uid, found.st_gid, found.st_mode & 0o7777) == (1234, 1235, 0o600)
+
+
+def test_a_new_file_has_the_selinux_label_of_its_path(host: Host, monkeypatch: pytest.MonkeyPatch, label: str) -> None:
+    real = os.setxattr
+    monkeypatch.setattr(os, "setxattr", lambda path, name, value: real(path, label, value))
+    monkeypatch.setattr(basic.AnsibleModule, "selinux_default_context", lambda module, path, mode=0: ["system_u", "object_r", "etc_t", "s0"])
+    new = host.state.parent / "new.env"
+    monkeypatch.setattr(subject, "settle", lambda component, work, *rest: [component.write(w[0], w[2], w[3], w[4]) for w in work] and 0.0)
+    host.run(files=[{"path": str(new), "content": base64.b64encode(b"X=1\n").decode(), "sha256": ""}])
+    assert os.getxattr(new, label) == b"system_u:object_r:etc_t:s0\0"
 
 
 def test_rollback_removes_a_file_that_was_not_there(host: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
@@ -326,25 +349,28 @@ def test_a_host_that_another_run_is_changing_is_left_to_it(host: Host) -> None:
     assert host.present()["changed"]
 
 
+@pytest.mark.parametrize(("calls", "argument", "name", "error"), [
+    pytest.param(["open"], 0, ".outoftree-ccm.kubelet", errno.EROFS, id="a read-only file system"),
+    pytest.param(["rename", "replace"], 1, "kubelet", errno.EPERM, id="chattr +i"),
+])
 def test_a_place_that_becomes_read_only_in_the_middle_leaves_every_file_as_it_was(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, run_module: Any,
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, run_module: Any, calls: list[str], argument: int, name: str, error: int,
 ) -> None:
     host = Service(tmp_path, monkeypatch, run_module, "kubelet")
     second = tmp_path / "ro" / "kubelet"
     second.parent.mkdir()
     second.write_bytes(BEFORE)
-    real = subject.Component.write
+    for call in calls:
+        def refuse(*arguments: Any, real: Any = getattr(os, call), **options: Any) -> Any:
+            if os.fsdecode(arguments[argument]) == str(second.parent / name):
+                raise OSError(error, os.strerror(error), *arguments[:1])
+            return real(*arguments, **options)
 
-    def write(self: Any, path: str, content: bytes, mode: int, owner: tuple[int, int]) -> None:
-        if path == str(second):
-            raise OSError(30, "Read-only file system", path)
-        real(self, path, content, mode, owner)
-
-    monkeypatch.setattr(subject.Component, "write", write)
+        monkeypatch.setattr(os, call, refuse)
     monkeypatch.setattr(probes, "kubelet_health", lambda settings: "")
     files = [{"path": str(path), "content": base64.b64encode(AFTER).decode(), "sha256": digest(BEFORE)} for path in (host.file, second)]
     result = host.run(flags=[], flags_before=[], files=files)
-    assert result["failed"] and result["restored"] and "Read-only file system" in result["msg"], result
+    assert result["failed"] and result["restored"] and os.strerror(error) in result["msg"], result
     assert host.file.read_bytes() == second.read_bytes() == BEFORE and not (host.state / "journal.json").exists()
 
 
