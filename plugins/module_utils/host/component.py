@@ -128,6 +128,8 @@ class Component:
             done = commands.run(["systemctl", "daemon-reload"])
             if done.returncode != 0:
                 raise Failed("'systemctl daemon-reload' failed: {0}".format(done.stderr.strip()))
+        # systemd refuses to start a unit that crashed too often, also with its good files. This fails for a unit that is not loaded.
+        commands.run(["systemctl", "reset-failed", self.unit])
         self.restarted_at = machine.timestamp()
         done = commands.run(["systemctl", "restart", self.unit], timeout=max(90, self.timeout))
         if done.returncode != 0:

@@ -187,6 +187,7 @@ class Service:
         self.commands: list[list[str]] = []
         self.broken: set[bytes] = set()
         self._pid, self._running = 1, BEFORE
+        self._at_limit = False
         monkeypatch.setattr(commands, "run", self._run)
         monkeypatch.setattr(processes, "of_static_pod", lambda name, logs: [])
         monkeypatch.setattr(processes, "of_unit", lambda unit, name="": (self._processes() or [None])[0])
@@ -197,8 +198,13 @@ class Service:
 
     def _run(self, argv: list[str], timeout: float = 60) -> Any:
         self.commands.append(argv)
-        if argv[:2] == ["systemctl", "restart"]:
+        if argv[:2] == ["systemctl", "reset-failed"]:
+            self._at_limit = False
+        elif argv[:2] == ["systemctl", "restart"] and self._at_limit:
+            return commands.subprocess.CompletedProcess(argv, 1, "", "Start request repeated too quickly.")
+        elif argv[:2] == ["systemctl", "restart"]:
             self._pid, self._running = self._pid + 1, self.file.read_bytes()
+            self._at_limit = self._running in self.broken  # it crashed too often before the run gave up
         out = "the last words\n" if argv[0] == "journalctl" else ""
         return commands.subprocess.CompletedProcess(argv, 0, out, "")
 
