@@ -22,6 +22,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+import time
 from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.host import commands, files, systemd
@@ -342,7 +343,9 @@ def program_of(unit: str) -> str:
 
 
 def started_at(running: Process) -> float:
-    """Return when a process was started, in epoch seconds."""
-    with open(os.path.join(PROC, "stat"), encoding="ascii", errors="replace") as handle:
-        boot = next(int(line.split()[1]) for line in handle if line.startswith("btime "))
+    """Return when a process was started, in epoch seconds and as exact as the times of files, with which callers compare it.
+
+    btime in /proc/stat has whole seconds: a process would seem older than the file that was written just before its start.
+    """
+    boot = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
     return boot + running.start / float(os.sysconf("SC_CLK_TCK"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import time
 
 import pytest
 from ansible_collections.outoftree.ccm.plugins.module_utils.host import commands, files, processes
@@ -268,6 +269,13 @@ def test_a_real_process_with_the_name_of_a_component_is_reported(tmp_path, runni
     unused, process = running("kube-apiserver", tmp_path)
     told = [line for line in processes.impostors([]) if line.startswith("process {0} ".format(process.pid))]
     assert len(told) == 1 or len(processes.impostors([])) > processes.NAMED
+
+
+def test_a_process_is_younger_than_a_file_that_was_written_just_before_its_start(tmp_path, running):
+    changed = time.time()
+    time.sleep(0.02)  # the kernel counts the start of a process in hundredths of a second
+    process = running("kubelet", tmp_path)[1]
+    assert changed < processes.started_at(process) < time.time() + 0.01
 
 
 def test_the_program_of_a_unit(host):
