@@ -80,7 +80,9 @@ def _plan_provider(edit: Edit, line: CommandLine, found: List[Occurrence], sourc
             _remove(edit, line, item, sources, "the external controller reads the cloud's configuration, not the kubelet")
     if providers and all(item.value == EXTERNAL for item in providers):
         return
-    target = _target(line)
+    # A flag that is the value of ${NAME} can be replaced, but not removed.
+    single = [item.parts[0].variable for item in providers if item.parts[0].variable in line.single]
+    target = single[0] if single else _target(line)
     why = conflict or "the kubelet must leave addresses, providerID and the taint to the external controller"
     keep = next((item for item in providers if item.parts[0].variable == target), None)
     for item in providers:
@@ -106,6 +108,10 @@ def _target(line: CommandLine) -> str:
     last = unit.last_variable(line)
     if last or line.unit.exec_path and not line.unit.exec_path.startswith(PACKAGE_DIRECTORIES):
         return last
+    if line.single:
+        raise UnitRefused(
+            "its unit ({0}) has ${{{1}}} in ExecStart, whose value is exactly one argument, so --cloud-provider=external cannot be added to it. "
+            "Write ${1} there, in a drop-in of the unit if {0} belongs to a package, then run again".format(line.unit.exec_path, line.single[-1]))
     raise UnitRefused(
         "its unit ({0}) uses none of {1} from a separate file, so there is no place for --cloud-provider=external that "
         "survives an upgrade. Add 'EnvironmentFile=-/etc/default/kubelet' and $KUBELET_EXTRA_ARGS to a drop-in "

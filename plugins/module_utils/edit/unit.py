@@ -20,6 +20,8 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import (
 )
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import FileFacts, KubeletFacts, UnitFacts
 
+_BRACED = re.compile(r"\$\{(\w+)\}")
+
 #: First characters of a comment in a unit or an environment file.
 COMMENTS = ("#", ";")
 
@@ -243,12 +245,16 @@ def _assignment(path: str, text: str, word: Word) -> Dict[str, Value]:
 
 
 class CommandLine(NamedTuple):
-    """The arguments in order, and the variables that they use, in order of use."""
+    """The arguments in order, and the variables that they use as C($NAME), in order of use.
+
+    C(single): the variables that are used as C(${NAME}). The value of such a variable is exactly one argument, whatever it contains.
+    """
 
     arguments: Tuple[Argument, ...]
     variables: Dict[str, Value]
     unset: Tuple[str, ...]
     unit: Unit
+    single: Tuple[str, ...] = ()
 
 
 def command_line(unit: Unit, environment_files: Iterable[Tuple[str, str]]) -> CommandLine:
@@ -259,9 +265,14 @@ def command_line(unit: Unit, environment_files: Iterable[Tuple[str, str]]) -> Co
     arguments: List[Argument] = []
     variables: Dict[str, Value] = {}
     unset = []
+    single = []
     for word in unit.exec_words:
-        name = word.value[1:].strip("{}") if word.value.startswith("$") else ""
-        if not name:
+        braced = _BRACED.fullmatch(word.value)
+        name = word.value[1:] if word.value.startswith("$") and not word.value.startswith("${") else ""
+        if braced:
+            single.append(braced.group(1))
+            arguments.append(_one_argument(environment.get(braced.group(1)), braced.group(1), word, unit))
+        elif not name:
             arguments.append(Argument(word.value, unit.exec_path, word.start, word.end, ""))
         elif name in environment:
             value = environment[name]
@@ -269,7 +280,15 @@ def command_line(unit: Unit, environment_files: Iterable[Tuple[str, str]]) -> Co
             arguments += [Argument(w.value, value.path, w.start, w.end, name) for w in split_words(value.chars)]
         else:
             unset.append(name)
-    return CommandLine(tuple(arguments), variables, tuple(unset), unit)
+    variables = {name: value for name, value in variables.items() if name not in single}
+    return CommandLine(tuple(arguments), variables, tuple(unset), unit, tuple(single))
+
+
+def _one_argument(value: Optional[Value], name: str, word: Word, unit: Unit) -> Argument:
+    """Return the argument that C(${NAME}) is. It is empty if nothing sets the variable."""
+    if value is None or not value.chars:
+        return Argument("", unit.exec_path, word.start, word.end, name)
+    return Argument("".join(char.char for char in value.chars), value.path, value.chars[0].start, value.chars[-1].end, name)
 
 
 def occurrences(line: CommandLine, names: Iterable[str] = MANAGED_FLAGS) -> List[Occurrence]:
@@ -350,6 +369,9 @@ def remove(spans: Dict[str, List[Span]], line: CommandLine, item: Occurrence, te
     if one.path == two.path and not (texts[one.path] or "")[one.end:two.start].strip(" \t"):
         parts = [one._replace(end=two.end)]
     for unused, path, start, end, variable in parts:
+        if variable in line.single:
+            raise UnitRefused("{0} has ${{{1}}} in ExecStart, which stays as an empty argument when --{2} is removed from {3}. Write ${1} there, "
+                              "then run again".format(line.unit.exec_path, variable, item.name, path))
         text = texts[path] or ""
         first = 0 if variable == "" else line.variables[variable].chars[0].start
         if start <= first:

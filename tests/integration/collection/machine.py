@@ -224,7 +224,10 @@ def command_line(root: Path, unit: str) -> list[str]:
                 environment[key] = " ".join(shlex.split(value)) if value[:1] in "\"'" else value
     words = []
     for word in shlex.split(command):
-        words += shlex.split(environment.get(word[1:].strip("{}"), "")) if word.startswith("$") else [word]
+        if word.startswith("${"):
+            words.append(environment.get(word[2:-1], ""))
+        else:
+            words += shlex.split(environment.get(word[1:], "")) if word.startswith("$") else [word]
     return words
 
 

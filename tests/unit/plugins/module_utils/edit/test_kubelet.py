@@ -111,6 +111,26 @@ def test_environment_lines_of_a_drop_in_are_edited() -> None:
     assert [change.flag for change in edit.changes] == ["cloud-config", "cloud-provider"]
 
 
+def test_a_variable_in_braces_is_one_argument_to_which_nothing_is_added() -> None:
+    text = "[Service]\nEnvironmentFile=/etc/default/kubelet\nExecStart=/usr/bin/kubelet ${KUBELET_EXTRA_ARGS}\n"
+    edit, after = plan_unit((OURS, text), **{DEFAULT: "KUBELET_EXTRA_ARGS=--node-ip=1.2.3.4\n"})
+    assert after == {OURS: text.replace("ARGS}", "ARGS} --cloud-provider=external")}
+    assert edit.after == [("cloud-provider", "external")]
+    both = text.replace("kubelet $", "kubelet $KUBELET_ARGS $")
+    after = plan_unit((OURS, both), **{DEFAULT: "KUBELET_EXTRA_ARGS=--node-ip=1.2.3.4\nKUBELET_ARGS=--v=2\n"})[1]
+    assert after == {DEFAULT: "KUBELET_EXTRA_ARGS=--node-ip=1.2.3.4\nKUBELET_ARGS=--v=2 --cloud-provider=external\n"}
+    with pytest.raises(_unit.UnitRefused, match=r"has \$\{KUBELET_EXTRA_ARGS\}.*Write \$KUBELET_EXTRA_ARGS there"):
+        plan_unit((PACKAGE, text), **{DEFAULT: "KUBELET_EXTRA_ARGS=--node-ip=1.2.3.4\n"})
+
+
+def test_a_flag_in_a_variable_in_braces_is_replaced_but_not_removed() -> None:
+    text = "[Service]\nEnvironmentFile=/etc/default/kubelet\nExecStart=/usr/bin/kubelet ${CLOUD} ${CONFIG}\n"
+    assert plan_unit((OURS, text), **{DEFAULT: "CLOUD=--cloud-provider=aws\nCONFIG=--v=2\n"})[1] == {
+        DEFAULT: "CLOUD=--cloud-provider=external\nCONFIG=--v=2\n"}
+    with pytest.raises(_unit.UnitRefused, match=r"has \$\{CONFIG\}.*--cloud-config is removed from /etc/default/kubelet"):
+        plan_unit((OURS, text), **{DEFAULT: "CLOUD=--cloud-provider=external\nCONFIG=--cloud-config=/c\n"})
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
