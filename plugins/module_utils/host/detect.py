@@ -52,7 +52,11 @@ def read_file(path, secret=False):
         return result
     sha256 = _journal.digest(content)
     if secret:
-        content = secrets.hide(content.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+        text = content.decode("utf-8", "surrogateescape")
+        content = secrets.hide(text).encode("utf-8", "surrogateescape")
+        if secrets.unclear(text):
+            result["problem"] = ("{0} has secrets that cannot be separated from the rest, so its content stays on the host. "
+                                 "Write each key on a line of its own, as in 'token: VALUE', without braces".format(path))
     result.update(exists=True, content=base64.b64encode(content).decode("ascii"), sha256=sha256, changed=info.st_ctime,
                   mode="{0:04o}".format(info.st_mode & 0o7777))
     return result

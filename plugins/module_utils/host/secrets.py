@@ -20,21 +20,33 @@ KEYS = ("token", "agent-token", "cluster-secret", "datastore-endpoint", "etcd-s3
 PUBLIC_OPTIONS = ("kubelet-arg", "kube-apiserver-arg", "kube-controller-manager-arg", "disable", "disable-cloud-controller",
                   "cloud-provider-name", "cloud-provider-config")
 
-_LINE = re.compile(
-    r"^(?P<lead>[ \t]*[\"']?(?:{0})\+?[\"']?[ \t]*:[ \t]+)(?P<value>[^\s#].*?)(?P<end>[ \t]*\r?)$".format("|".join(KEYS)),
-    re.MULTILINE)
+_KEY = r"[\"']?(?:{0})\+?[\"']?".format("|".join(KEYS))
+#: A key at the beginning of a line, whose value goes on in lines that are indented deeper. It may be in a comment, such as an old token.
+_ENTRY = r"(?P<indent>[ \t]*(?:#[ \t#]*)?){0}[ \t]*:(?:[ \t]+|(?:[ \t]*(?:#.*)?\r?\n)+(?P=indent)[ \t]+)".format(_KEY)
+_MORE = r"(?:[ \t]*\r?\n(?:[ \t]*\r?\n)*(?P=indent)[ \t]+\S.*?)*"
+#: A key elsewhere in a comment.
+_REMARK = r".*?#.*?{0}[ \t]*[:=][ \t]*".format(_KEY)
+_SECRET = re.compile(r"^(?P<lead>{0}|{1})(?P<value>[^\s#].*?{2})(?P<end>[ \t]*\r?)$".format(_ENTRY, _REMARK, _MORE), re.MULTILINE)
+#: A key in a mapping in braces, in which a value has no clear end, or after C(?).
+_UNCLEAR = re.compile(r"\A(?:\s|---|[#%].*\n)*\{{(?=[\s\S]*{0}\s*:)|^[^#\n]*[{{,?][ \t]*{0}[ \t]*:|^[^#\n]*\?[ \t]+{0}\s*$".format(_KEY), re.MULTILINE)
 _PLACEHOLDER = "outoftree-ccm-hidden-{0}"
 
 
 def hide(text: str) -> str:
-    """Return the text with a numbered placeholder for each secret."""
+    """Return the text with a numbered placeholder for each secret, or one for all of it if it is unclear."""
     count = itertools.count()
-    return _LINE.sub(lambda match: match.group("lead") + _PLACEHOLDER.format(next(count)) + match.group("end"), text)
+    hidden = _SECRET.sub(lambda match: match.group("lead") + _PLACEHOLDER.format(next(count)) + match.group("end"), text)
+    return _PLACEHOLDER.format(0) if _UNCLEAR.search(hidden) else hidden
+
+
+def unclear(text: str) -> bool:
+    """Whether it is unclear where a secret of the text ends, so that the whole text is hidden."""
+    return hide(text) == _PLACEHOLDER.format(0)
 
 
 def reveal(text: str, original: str) -> str:
     """Return the text with the secrets of the original in place of the placeholders."""
-    values = [match.group("value") for match in _LINE.finditer(original)]
+    values = [original] if unclear(original) else [match.group("value") for match in _SECRET.finditer(original)]
     return re.sub(_PLACEHOLDER.format(r"(\d+)(?!\d)"),
                   lambda match: values[int(match.group(1))] if int(match.group(1)) < len(values) else match.group(0), text)
 

@@ -3,17 +3,56 @@
 
 from __future__ import annotations
 
-import pytest
-from ansible_collections.outoftree.ccm.plugins.module_utils.host import secrets
+import base64
+import pathlib
 
-TEXT = 'token: one\n"agent-token" : two  \r\ntokens: public\n# token: x\ndatastore-endpoint+: three four\ntoken: # none\n'
-HIDDEN = ('token: outoftree-ccm-hidden-0\n"agent-token" : outoftree-ccm-hidden-1  \r\ntokens: public\n# token: x\n'
-          "datastore-endpoint+: outoftree-ccm-hidden-2\ntoken: # none\n")
+import pytest
+from ansible_collections.outoftree.ccm.plugins.module_utils.host import detect, secrets
+
+TEXT = 'token: one\n"agent-token" : two  \r\ntokens: public\n# token: old\ndatastore-endpoint+: three four\ntoken: # none\n'
+HIDDEN = ('token: outoftree-ccm-hidden-0\n"agent-token" : outoftree-ccm-hidden-1  \r\ntokens: public\n# token: outoftree-ccm-hidden-2\n'
+          "datastore-endpoint+: outoftree-ccm-hidden-3\ntoken: # none\n")
 
 
 def test_secrets_are_hidden_and_come_back() -> None:
     assert secrets.hide(TEXT) == HIDDEN
     assert secrets.reveal(HIDDEN, TEXT) == TEXT
+
+
+@pytest.mark.parametrize("text", [
+    "#token:K10s3cr3t\n", "  ## token: K10s3cr3t\r\n", "disable: a # was token: K10s3cr3t\n", "# the old token=K10s3cr3t\n",
+    "token: |\n  K10s3cr3t\n\n  s3cr3t\ndisable: a\n", "token: >-  \r\n   K10s3cr3t\r\ndisable: a\r\n", "token:\n  K10s3cr3t\n",
+    "token: # none\n\n  K10s3cr3t\n", "token: 'K10\n  s3cr3t'\n", "# token: |\n#   s3cr3t\n# more\n", " token: K10\n   s3cr3t\n",
+])
+@pytest.mark.parametrize("lead", ["", "server: https://x:6443\ntoken: s3cr3t\n"])
+def test_a_secret_is_hidden_in_comments_and_in_values_of_several_lines(text: str, lead: str) -> None:
+    hidden = secrets.hide(lead + text)
+    assert "s3cr3t" not in hidden and not secrets.unclear(lead + text)
+    assert ("disable: a" in hidden) == ("disable: a" in text) and ("\n# more" in hidden) == ("\n# more" in text)
+    assert secrets.reveal(hidden, lead + text) == lead + text
+
+
+@pytest.mark.parametrize("text", [
+    "{token: s3cr3t}\n", "# mine\n---\n{server: x,\n  'token': s3cr3t\n}\n", '{"disable": ["a"], "agent-token" : "s3cr3t"}',
+    "server: x\n<<: {token: s3cr3t}\n", "? token\n: s3cr3t\n",
+])
+def test_a_text_whose_secrets_have_no_clear_end_is_hidden_as_a_whole(text: str) -> None:
+    assert secrets.hide(text) == "outoftree-ccm-hidden-0" and secrets.unclear(text)
+    assert secrets.reveal("outoftree-ccm-hidden-0", text) == text
+
+
+@pytest.mark.parametrize("text", ["{disable: [a], node-label: [b]}\n", "# {token: s}\ndisable: [a, token]\n", "tokens: {a: b}\n", ""])
+def test_a_text_without_such_secrets_is_clear(text: str) -> None:
+    assert not secrets.unclear(text)
+
+
+def test_a_file_with_unclear_secrets_is_a_problem_of_the_host(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("{token: s3cr3t, disable: [servicelb]}\n")
+    found = detect.read_file(str(path), secret=True)
+    assert found["problem"].startswith(f"{path} has secrets") and "s3cr3t" not in base64.b64decode(found["content"]).decode()
+    path.write_text("token: s3cr3t\n")
+    assert detect.read_file(str(path), secret=True)["problem"] == ""
 
 
 @pytest.mark.parametrize(("text", "original", "expected"), [
