@@ -11,9 +11,9 @@ module: ccm_node_drain
 short_description: Drain a Node and delete it, so that its kubelet can register it again
 description:
   - Cordons the Node and evicts its Pods with the Eviction API, which honours PodDisruptionBudgets. The module retries an eviction until
-    the budget allows it. Pods of DaemonSets and static Pods stay.
-  - Waits until the Pods are gone. If that takes too long, the module uncordons a Node that it cordoned, and fails with the remaining Pods
-    and the reasons.
+    the budget allows it, also after an error of the API server or of a webhook. Pods of DaemonSets and static Pods stay.
+  - Waits until the Pods are gone. If that takes too long, the module fails with the remaining Pods and the reasons. Whenever it fails, it
+    uncordons a Node that it cordoned.
   - With O(state=deleted), the module then deletes the Node, if it is still the same object.
 version_added: 0.1.0
 author:
@@ -97,10 +97,20 @@ class Drain:
     def fates(self):
         return reregister.fates(self.pods(), self.module.params["force"])
 
-    def cordon(self, node, wanted):
-        if bool((node.get("spec") or {}).get("unschedulable")) != wanted:
-            self.api.patch(self.path, {"spec": {"unschedulable": wanted or None}})
-            self.cordoned = wanted
+    def cordon(self, node):
+        if not (node.get("spec") or {}).get("unschedulable"):
+            self.cordoned = True  # even if there is no answer
+            self.api.patch(self.path, {"spec": {"unschedulable": True}})
+
+    def uncordon(self):
+        """Let the Node accept Pods again if this module cordoned it; return what to say about it."""
+        if not self.cordoned:
+            return ""
+        try:
+            self.api.patch(self.path, {"spec": {"unschedulable": None}})
+        except api.ApiError as exc:
+            return "" if exc.status == 404 else "; it stays cordoned ({0}): run 'kubectl uncordon {1}'".format(exc, self.module.params["name"])
+        return "; it accepts Pods again"
 
     def evict(self, namespace, name):
         body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"namespace": namespace, "name": name}}
@@ -108,7 +118,8 @@ class Drain:
             self.api.call("POST", "/api/v1/namespaces/{0}/pods/{1}/eviction".format(namespace, name), body)
             self.evicted.add("{0}/{1}".format(namespace, name))
         except api.ApiError as exc:
-            if exc.status == 429:  # its budget does not allow it yet
+            # Its budget does not allow it yet, it has two budgets (500), a webhook does not answer, or the API server does not.
+            if exc.status in (0, 429) or exc.status >= 500:
                 self.reasons[namespace, name] = str(exc)
             elif exc.status != 404:
                 raise
@@ -129,13 +140,11 @@ class Drain:
             time.sleep(POLL)
 
     def give_up(self, left):
-        if self.cordoned:
-            self.api.patch(self.path, {"spec": {"unschedulable": None}})
         listed = ["{0}/{1}{2}".format(namespace, name, ": " + self.reasons[namespace, name] if (namespace, name) in self.reasons else
                                     " does not terminate") for namespace, name in left]
         self.module.fail_json(
             msg="Node {0} could not be drained within {1} s, and was not deleted{2}. These Pods are left: {3}".format(
-                self.module.params["name"], self.module.params["wait_timeout"], "; it accepts Pods again" if self.cordoned else "",
+                self.module.params["name"], self.module.params["wait_timeout"], self.uncordon(),
                 "; ".join(listed)), evicted=sorted(self.evicted), waited=float(self.module.params["wait_timeout"]))
 
 
@@ -163,13 +172,14 @@ def main():
         changed = deleted or bool(fates.evict) or not (node.get("spec") or {}).get("unschedulable")
         if module.check_mode:
             module.exit_json(changed=changed, evicted=sorted("/".join(key) for key in fates.evict), waited=0.0)
-        drain.cordon(node, True)
+        drain.cordon(node)
         waited = drain.run()
         if deleted:
             drain.api.call("DELETE", drain.path, {"apiVersion": "v1", "kind": "DeleteOptions",
                                                   "preconditions": {"uid": node["metadata"]["uid"]}})
     except api.ApiError as exc:
-        module.fail_json(msg="cannot drain Node {0}: {1}".format(module.params["name"], api.explain(exc)))
+        module.fail_json(msg="cannot drain Node {0}: {1}{2}".format(module.params["name"], api.explain(exc), drain.uncordon()),
+                         evicted=sorted(drain.evicted), waited=0.0)
     module.exit_json(changed=changed, evicted=sorted(drain.evicted), waited=waited)
 
 

@@ -42,13 +42,14 @@ class Agent:
                      "spec": {"nodeName": NODE, "containers": [{"name": "c", "image": "i"}]}})  # fmt: skip
         self.status("pod", name, {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]})
 
-    def budget(self, app: str, allowed: int) -> None:
-        if not self.apiserver.kubectl("get", "pdb", app, "--ignore-not-found"):
-            meta = {"name": app, "namespace": "default"}
+    def budget(self, app: str, allowed: int, name: str = "") -> None:
+        name = name or app
+        if not self.apiserver.kubectl("get", "pdb", name, "--ignore-not-found"):
+            meta = {"name": name, "namespace": "default"}
             spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": app}}}
             self.create({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": meta, "spec": spec})
         counts = {"currentHealthy": 1 + allowed, "desiredHealthy": 1, "expectedPods": 1 + allowed}
-        self.status("pdb", app, {"observedGeneration": 1, "disruptionsAllowed": allowed} | counts)
+        self.status("pdb", name, {"observedGeneration": 1, "disruptionsAllowed": allowed} | counts)
 
     def status(self, kind: str, name: str, status: dict[str, Any]) -> None:
         body = json.dumps({"status": status})
@@ -114,6 +115,16 @@ async def test_budgets_are_honoured_and_a_node_that_cannot_be_drained_is_given_b
     assert done["changed"] and done["evicted"] == ["default/web"], done
     assert set(agent.pods()) == {"daemon"} and agent.node() == {}
     assert not again["changed"]
+
+
+async def test_an_error_of_the_api_server_is_retried_and_reported(agent: Agent, kubeconfig: str):
+    agent.pod("web", "ReplicaSet")
+    agent.budget("web", 1)
+    agent.budget("web", 1, name="web-too")
+    (held,) = await call(kubeconfig, task("ccm_node_drain", name=NODE, state="deleted", wait_timeout=3))
+    assert held["failed"] and "default/web" in held["msg"] and "more than one PodDisruptionBudget" in held["msg"], held
+    assert "could not be drained within 3 s" in held["msg"] and "it accepts Pods again" in held["msg"]
+    assert "unschedulable" not in agent.node()["spec"]
 
 
 async def test_a_drained_node_stays_cordoned_and_is_not_deleted(agent: Agent, kubeconfig: str):
