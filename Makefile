@@ -206,7 +206,7 @@ explore: setup ## faults at every read and write, in virtual time: SEEDS=0-9999,
 MUTATE ?=
 MOST ?= 0
 .PHONY: mutation
-mutation: setup ## would the tests notice? one operator changed at a time in all that only decides: an hour
+mutation: setup ## would the tests notice? one operator changed at a time in all that only decides: 40 minutes
 	@python -m tests.mutation --most $(MOST) $(MUTATE)
 
 .PHONY: soak
@@ -305,7 +305,7 @@ test-prometheus: setup binaries ## the alerts by promtool, and a real Prometheus
 	@PYTHONPATH=tests/bed pytest -q $(call junit,prometheus) tests/prometheus
 
 .PHONY: bench
-bench: setup binaries ## measure against the upstream framework: 20 minutes, or BENCH="nodes handover"
+bench: setup binaries ## measure against the upstream framework: half an hour, or BENCH="nodes handover"
 	@PYTHONPATH=tests/bed:. python -m tests.bench $(BENCH)
 
 .PHONY: bench-collection

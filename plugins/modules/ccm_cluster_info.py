@@ -247,7 +247,7 @@ def ask_runtime(api, params, runtime):
         return [], "the runtime has no running Pod"
     meta, container = running[0]["metadata"], running[0]["spec"]["containers"][0]
     if container.get("command") or FOREIGN_POD in (meta.get("annotations") or {}):
-        return [], "it is not this collection's own runtime"
+        return [], "the controller is not this collection's own runtime"
     cloud = [argument for argument in container.get("args") or [] if argument.startswith(("--cloud-provider=", "--cloud-config="))]
     try:
         status, out, err = api.execute(params["namespace"], meta["name"], container["name"], ["ccm", "nodes", "--output=json"] + cloud)

@@ -119,7 +119,7 @@ IN_TREE_PROVIDERS: Tuple[InTreeProvider, ...] = (
     InTreeProvider("cloudstack", (1, 16), "apache/cloudstack-kubernetes-provider", "external-cloudstack://<instance id>"),
     InTreeProvider("gce", (1, 31), "kubernetes/cloud-provider-gcp", "gce://<project>/<zone>/<name>"),
     InTreeProvider("openstack", (1, 26), "kubernetes/cloud-provider-openstack", "openstack:///<server id>"),
-    InTreeProvider("ovirt", (1, 16), "", "ovirt://<vm id>"),
+    InTreeProvider("ovirt", (1, 16), "", "ovirt:///<vm id>"),
     InTreeProvider("photon", (1, 16), "", "photon://<vm id>"),
     InTreeProvider("vsphere", (1, 30), "kubernetes/cloud-provider-vsphere", "vsphere://<vm uuid>"),
 )

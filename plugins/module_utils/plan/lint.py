@@ -265,7 +265,7 @@ def _lines(findings: List[Dict[str, Any]], unread: List[str], version: versions.
     lines += ["unread {0}".format(text) for text in unread]
     flags = [finding for finding in findings if finding["component"] != VOLUMES]
     count = {level: sum(finding["level"] == level for finding in flags) for level in (NOW, LATER, UNUSED)}
-    summary = "Kubernetes {0}, checked up to {1}: {2} stop a component of this minor or the next, {3} of a later one, {4} have no effect" \
+    summary = "Kubernetes {0}, checked up to {1}. Findings: {2} fatal in this minor or the next, {3} fatal in a later one, {4} without effect" \
         .format(versions.show(version), versions.show(versions.SUPPORTED[1]), count[NOW], count[LATER], count[UNUSED])
     if len(flags) < len(findings):
         summary += ", {0} kind(s) of volumes have no driver".format(len(findings) - len(flags))

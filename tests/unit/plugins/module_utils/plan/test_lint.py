@@ -177,7 +177,7 @@ def test_what_cannot_be_read_is_named_and_is_not_ok(host_facts: Any, tree_facts:
     assert len(unread) == 3 and all(text.startswith(start) for text, start in zip(unread, starts)), unread
     away = lint.lint({"w-9": {"msg": "Connection refused"}}, cluster_facts(version="v1.36.0", kubeadm=""))
     assert not result["ok"] and not away["ok"] and away["unread"] == ["w-9: Connection refused"]
-    assert away["lines"][-1].endswith("0 have no effect, 1 could not be read")
+    assert away["lines"][-1].endswith("0 without effect, 1 could not be read")
 
 
 def test_people_and_code_scanners_read_the_same(host_facts: Any, cluster_facts: Any) -> None:
@@ -187,7 +187,7 @@ def test_people_and_code_scanners_read_the_same(host_facts: Any, cluster_facts: 
                 "(kubernetes/kubernetes#130162). To fix it, remove --cloud-provider")
     assert result["lines"] == [
         "now    cp-1:{0}:10".format(place), "       " + sentence,
-        "Kubernetes 1.33, checked up to 1.36: 1 stop a component of this minor or the next, 0 of a later one, 0 have no effect"]
+        "Kubernetes 1.33, checked up to 1.36. Findings: 1 fatal in this minor or the next, 0 fatal in a later one, 0 without effect"]
     (run,) = lint.sarif(result)["runs"]
     assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == ["kube-apiserver/cloud-provider"]
     assert run["results"] == [{
@@ -217,7 +217,7 @@ def test_a_volume_in_use_on_a_node_without_its_driver_fails(host_facts: Any, clu
         "now    Pod/shop/db-0",
         "       volumes of azureDisk need the CSI driver disk.csi.azure.com: Pods use them on w-1, where disk.csi.azure.com is not registered. To fix "
         "it, install disk.csi.azure.com on w-1",
-        "Kubernetes 1.36, checked up to 1.36: 0 stop a component of this minor or the next, 0 of a later one, 0 have no effect, 1 kind(s) of "
+        "Kubernetes 1.36, checked up to 1.36. Findings: 0 fatal in this minor or the next, 0 fatal in a later one, 0 without effect, 1 kind(s) of "
         "volumes have no driver"]
     (scanned,) = lint.sarif(result)["runs"][0]["results"]
     assert (scanned["ruleId"], scanned["level"]) == ("volumes/azureDisk/disk.csi.azure.com", "error")
