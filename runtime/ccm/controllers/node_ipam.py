@@ -44,6 +44,8 @@ REFUSED = Gauge(
 MANAGERS = "/api/v1/namespaces/kube-system/pods"
 #: Seconds between looks for another allocator, and until a Node is tried again that got nothing.
 LOOK, AGAIN = 60.0, 60.0
+#: Seconds until the first look is repeated if it got no answer.
+LOOK_AGAIN = 2.0
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,8 @@ class NodeIpamController:
 
     async def run(self) -> None:
         await self._context.nodes.wait_synced()
-        await self._look_once()
+        while not await self._look_once():  # two allocators would give one range to two Nodes
+            await asyncio.sleep(LOOK_AGAIN)
         await self._read_all()
         self._context.nodes.add_handler(self._on_node)
         async with asyncio.TaskGroup() as tasks:
@@ -152,14 +155,17 @@ class NodeIpamController:
             await asyncio.sleep(LOOK)
             await self._look_once()
 
-    async def _look_once(self) -> None:
-        """Look whether kube-controller-manager assigns pod CIDRs. Without an answer, the last one stays valid."""
+    async def _look_once(self) -> bool:
+        """Look whether kube-controller-manager assigns pod CIDRs. Without an answer, the last one stays valid.
+
+        Return whether there was an answer.
+        """
         try:
             params = {"labelSelector": "component=kube-controller-manager"}
             pods, _ = await self._context.client.list(MANAGERS, rules.ManagerPod, params=params)
         except ApiError as error:
             log.warning("cannot read whether kube-controller-manager assigns pod CIDRs: %s", error)
-            return
+            return False
         found = rules.other_allocator(pods)
         if found and not self._other:
             log.error(
@@ -171,6 +177,7 @@ class NodeIpamController:
             log.info("kube-controller-manager assigns no pod CIDRs any more")
         self._other = found
         REFUSED.set(1 if found else 0)
+        return True
 
     def _on_node(self, old: Node | None, new: Node | None) -> None:
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):

@@ -334,9 +334,12 @@ class ServiceController:
         step = rules.next_step(
             known, mark, lambda old: known.mark if known.spec == spec else self._balancers.mark(spec, old), fingerprint
         )
-        if step is rules.Step.ADOPT:
-            known.wrote(mark, spec, self._backends, self._context.monotonic())
+        if step is rules.Step.ADOPT and listed is not None:
+            backends = self._backends
+            self._balancers.at_start[spec.uid] = listed  # for the next attempt, if this one fails
             await self._writes.add_finalizer(service)
+            self._balancers.at_start.pop(spec.uid, None)
+            known.wrote(mark, spec, backends, self._context.monotonic())
             return listed
         if step is rules.Step.UPDATE:
             try:
@@ -364,7 +367,7 @@ class ServiceController:
         answer about those that the second list adds.
         """
         nodes = self._context.nodes
-        if listed is None or (nodes.confirmed and self._vouching.has_asked()):
+        if listed is None or (nodes.confirmed and self._vouching.has_answers()):
             return
         self._balancers.at_start[spec.uid] = listed
         if not nodes.confirmed:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from prometheus_client import Gauge
 
-from ccm.cloud import CloudError, Conflict, Instance, InstanceRef, NotFound, Transient
+from ccm.cloud import CloudError, Conflict, Instance, InstanceRef, Invalid, NotFound, Transient
 from ccm.engine.objects import Node
 from ccm.gateway.instance_directory import InstanceDirectory
 
@@ -50,6 +50,10 @@ for _reason in Reason:
 #: Seconds until the cloud is asked about a Node again, first and longest: after it gave no answer; and after an answer
 #: that contradicts the Node, because that answer may be older than a change in the cloud.
 RETRY_FIRST, RETRY_MAX = 1.0, 60.0
+#: Errors that say something about an instance. Others say nothing, and "unknown" takes no Node out of a load balancer.
+ANSWERS = (NotFound, Conflict, Invalid)
+#: Seconds until the load balancers of the first listing are written although the cloud has not answered about a Node.
+PATIENCE = 900.0
 AGAIN_FIRST, AGAIN_MAX = 60.0, 600.0
 
 
@@ -108,6 +112,7 @@ class Vouching:
         self._news = False
         self._running = False
         self._began = -math.inf
+        self._unanswered_since = math.inf
         #: The Nodes as load balancers and routes use them.
         self.nodes = KnownNodes(context.nodes, self._has_instance)
         self.nodes.add_handler(self._on_node)
@@ -163,12 +168,18 @@ class Vouching:
         verdict = rules.judge(node, instance, self.claimants(node.spec.provider_id), namesakes)
         return verdict if isinstance(verdict, Refused) else None
 
-    def has_asked(self) -> bool:
-        """Return whether the cloud has answered about every Node, if only with an error."""
+    def has_answers(self) -> bool:
+        """Return whether the cloud has said about every Node that it has an instance, or that it has none.
+
+        After `PATIENCE`, missing answers count as given: one machine that the cloud cannot describe must not keep all
+        load balancers as they are.
+        """
         if not self._counts[Reason.CLOUD_UNKNOWN]:
             return True
+        now = self._context.monotonic()
+        self._unanswered_since = min(self._unanswered_since, now)
         unknown = [self._looks[name] for name, reason in self._reasons.items() if reason is Reason.CLOUD_UNKNOWN]
-        return all(look.doubt is not None for look in unknown)
+        return now - self._unanswered_since >= PATIENCE or all(isinstance(look.doubt, ANSWERS) for look in unknown)
 
     # What is known.
 
@@ -426,19 +437,18 @@ class Vouching:
             self._events.event(node, "Warning", "NodeNotVouched", message, topic=Reason.LISTING_NOT_BELIEVED)
 
     async def _ask_directly(self, node: Node, doubt: CloudError) -> None:
-        """Ask the cloud for the one instance that is missing from its listing."""
+        """Ask the cloud for the one instance that is missing from its listing, or that a part of it would have."""
         look = self._look_of(node)
         if look is None:
             return
         look.asked_at = self._context.monotonic()
         look.doubt = doubt
-        if isinstance(doubt, NotFound):
-            try:
-                await self._directory.get(node_rules.instance_ref(node))
-            except CloudError as error:
-                look.doubt = error
-            else:
-                look.doubt = None
+        try:
+            await self._directory.get(node_rules.instance_ref(node))
+        except CloudError as error:
+            look.doubt = error
+        else:
+            look.doubt = None
 
 
 def _same(known: _Fact | _Look, node: Node) -> bool:

@@ -90,16 +90,30 @@ class ExecPlugin:
     clock: Clock = SYSTEM_CLOCK
     _status: dict[str, Any] = field(default_factory=dict, repr=False)
     _expires: datetime.datetime | None = None
-    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _running: asyncio.Task[None] | None = field(default=None, repr=False)
 
     async def credentials(self) -> dict[str, Any]:
-        """`status` of the ExecCredential: token, clientCertificateData, clientKeyData. Raises UnavailableError."""
-        async with self._lock:
-            if not self._status or (self._expires is not None and self.clock.now() >= self._expires):
-                self._status = await self._run()
-                stamp = self._status.get("expirationTimestamp")
-                self._expires = parse_time(stamp) if stamp else None
-            return self._status
+        """`status` of the ExecCredential: token, clientCertificateData, clientKeyData. Raises UnavailableError.
+
+        One run serves all requests. It goes on when a request gives up: the time limit of a Lease's renewal is shorter
+        than many plugins take.
+        """
+        if not self._status or (self._expires is not None and self.clock.now() >= self._expires):
+            if self._running is None:
+                self._running = asyncio.create_task(self._renew(), name=f"credential plugin {self.command}")
+                self._running.add_done_callback(self._ended)
+            await asyncio.shield(self._running)
+        return self._status
+
+    async def _renew(self) -> None:
+        status = await self._run()
+        stamp = status.get("expirationTimestamp")
+        self._status, self._expires = status, parse_time(stamp) if stamp else None
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._running = None
+        if not task.cancelled():
+            task.exception()  # those that wait raise it; if nobody does, the next request runs the plugin again
 
     def invalidate(self) -> None:
         self._status = {}

@@ -252,6 +252,8 @@ class KubeClient:
             async with asyncio.timeout(DEFAULT_TIMEOUT) as until_headers:
                 response = await self._send("GET", path, {**params, "watch": "true"}, None, JSON, limits, verb="WATCH")
                 async with response:
+                    if response.status == 401:
+                        self.access.invalidate()  # the informer watches again
                     if response.status != 200 or response.content_type != JSON:
                         raise await self._error(response, context)
                     until_headers.reschedule(None)

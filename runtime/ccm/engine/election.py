@@ -93,7 +93,7 @@ class LeaderElector:
         self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._path = f"{self._collection}/{name}"
         self._where = f"{namespace}/{name}"
-        # A quarter: if two attempts hang on dead connections, there is still time for one on a new connection.
+        # Of one request. A quarter: if two hang on dead connections, there is still time for one on a new connection.
         self._attempt = renew_deadline / 4
         self._meta = ObjectMeta()
         self._record = LeaseSpec()
@@ -212,7 +212,7 @@ class LeaderElector:
 
     async def _try_to_take(self) -> bool:
         try:
-            async with timeout(self._clock, self._attempt):
+            async with timeout(self._clock, self._renew_deadline):
                 return await self._take_if_free()
         except (ApiError, TimeoutError) as error:
             if isinstance(error, ConflictError):
@@ -263,25 +263,26 @@ class LeaderElector:
                 ) from None
 
     async def _try_to_renew(self) -> str | None:
-        """None after a successful renewal, otherwise the reason. Raises LeadershipLost if another holds the Lease."""
+        """None after a successful renewal, otherwise the reason. Raises LeadershipLost if another holds the Lease.
+
+        Each request has its own time limit. A common one would discard the answer to the last of them, and the next
+        attempt would begin with a conflict again.
+        """
         sent = self._clock.monotonic()
         try:
-            async with timeout(self._clock, self._attempt):
-                try:
-                    await self._write(renewed(self._record, self.identity, self._seconds, self._stamp()))
-                except ConflictError:
-                    # Another write happened: an annotation, another holder, or our own request whose answer was lost.
-                    metrics.LEADER_SLOWPATH.labels(self.name).inc()
-                    await self._read()
-                    if self._record.holder_identity != self.identity:
-                        how = f"taken by {self.holder}" if self.holder else "released by another process"
-                        raise LeadershipLost(f"the Lease {self._where} was {how}") from None
-                    sent = self._clock.monotonic()
-                    await self._write(renewed(self._record, self.identity, self._seconds, self._stamp()))
-                except NotFoundError:
-                    await self._create()
-        except TimeoutError:
-            return "no answer in time"
+            try:
+                await self._write(renewed(self._record, self.identity, self._seconds, self._stamp()))
+            except ConflictError:
+                # Another write happened: an annotation, another holder, or our own request whose answer was lost.
+                metrics.LEADER_SLOWPATH.labels(self.name).inc()
+                await self._read()
+                if self._record.holder_identity != self.identity:
+                    how = f"taken by {self.holder}" if self.holder else "released by another process"
+                    raise LeadershipLost(f"the Lease {self._where} was {how}") from None
+                sent = self._clock.monotonic()
+                await self._write(renewed(self._record, self.identity, self._seconds, self._stamp()))
+            except NotFoundError:
+                await self._create()
         except ApiError as error:
             return str(error)
         self.renewed_at = sent

@@ -67,8 +67,12 @@ class Failing:
     tries: int
 
 
+#: Seconds until a key that was requeued runs again, at least: a cloud may say `Retry-After: 0` each time.
+SOONEST = 0.1
+
+
 class Requeue(Exception):
-    """Raised by a worker: run this key again in `after` seconds. Keeps the failure count.
+    """Raised by a worker: run this key again in `after` seconds, `SOONEST` at least. Keeps the failure count.
 
     Its `__cause__` is the error for which it is raised; without one, nothing is wrong.
     """
@@ -297,7 +301,7 @@ class WorkQueue(Generic[K]):
                 self._failed(key, later.__cause__, span)
             else:
                 self._failing.pop(key, None)
-            self.add_after(key, later.after, priority)
+            self.add_after(key, max(SOONEST, later.after), priority)
             return
         except Blocked as reason:
             self._failures.pop(key, None)

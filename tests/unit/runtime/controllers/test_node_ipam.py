@@ -67,6 +67,25 @@ async def test_lost_answers_and_deleted_nodes_give_no_range_to_two(seed: int):
 
 
 @in_virtual_time
+async def test_nothing_is_assigned_before_the_first_look_for_another_allocator_is_answered():
+    async with Cluster() as c:
+        answers, whole = False, c.api.list
+
+        async def listing(path, *arguments, **more):
+            if path.endswith("/pods") and not answers:
+                raise UnavailableError(503, "", "down")
+            return await whole(path, *arguments, **more)
+
+        c.api.list = listing
+        c.run(controller(c))
+        c.api.add("n1")
+        await asyncio.sleep(120)
+        assert not cidrs(c)
+        answers = True
+        await until(lambda: cidrs(c), 30)
+
+
+@in_virtual_time
 async def test_a_new_leader_reads_what_its_cache_does_not_show_yet():
     async with Cluster() as c:
         tell, c.api._tell = c.api._tell, lambda how, node: None  # a watch that is behind

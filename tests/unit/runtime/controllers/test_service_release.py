@@ -48,6 +48,28 @@ async def test_a_change_of_the_type_that_was_taken_back_costs_no_load_balancer()
 
 
 @in_virtual_time
+async def test_a_load_balancer_that_is_up_to_date_gets_its_finalizer_although_a_write_fails():
+    """Without it, a Service that is deleted would leave its load balancer behind."""
+    async with Cluster() as c:
+        c.add_node("n0")
+        await serve_one(c)
+        await c.stop()
+        c.api.change("services", "shop/web", {"metadata": {"finalizers": None}})
+        failed = []
+
+        def fail_once(path, patch):
+            if "finalizers" in patch.get("metadata", {}) and not failed:
+                failed.append(path)
+                return UnavailableError(503, "ServiceUnavailable", "down")
+            return None
+
+        c.api.fault = fail_once
+        c.serve()
+        await until(lambda: c.api.service()["metadata"].get("finalizers") == [FINALIZER], 60)
+        assert failed and c.cloud.count("ensure") == 1, "it was up to date"
+
+
+@in_virtual_time
 async def test_a_new_service_of_the_same_name_does_not_confirm_it():
     async with Cluster() as c:
         await serve_one(c)

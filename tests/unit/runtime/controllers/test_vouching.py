@@ -10,8 +10,9 @@ import asyncio
 import pytest
 from prometheus_client import REGISTRY
 
-from ccm.cloud import Route, Transient
+from ccm.cloud import Page, Route, Transient
 from ccm.controllers import route_rules
+from ccm.controllers.vouching import PATIENCE
 
 from ..gateway.virtual import in_virtual_time, now
 from .services_harness import Cluster, FakeCloud, Machines, until
@@ -337,6 +338,67 @@ async def test_a_listing_that_lacks_half_of_the_nodes_cuts_none():
         await settled(200)
         assert c.cloud.hosts("new") == c.cloud.hosts() == ["n0", "n1", "n2", "n3"]
         assert (c.cloud.count("update"), c.routes.count("delete"), len(c.routes.routes)) == (0, 0, 4)
+
+
+@pytest.mark.parametrize("reads_work", [True, False])
+def test_a_zone_that_does_not_answer_cuts_no_node_after_a_restart(reads_work):
+    """Its instances are unknown, not gone. Only after a quarter of an hour do others get their changes without them."""
+
+    @in_virtual_time
+    async def run():
+        async with Cluster() as c:
+            for number in range(4):
+                c.add_node(f"n{number}", f"10.120.{number}.0/24")
+            c.add_service()
+            c.serve()
+            await c.served()
+            await c.stop()
+            whole_page, whole_get = c.machines.list_page, c.machines.get
+            c.machines.missing = {"fake://n3"}
+
+            async def page_without(token):
+                return Page((await whole_page(token)).instances, unreachable="zone b does not answer")
+
+            async def get(ref):
+                if ref.provider_id in c.machines.missing and not reads_work:
+                    raise Transient("zone b does not answer")
+                return await whole_get(ref)
+
+            c.machines.list_page, c.machines.get = page_without, get
+            c.serve()
+            await settled(600)
+            assert (c.cloud.hosts(), c.cloud.count("update")) == (["n0", "n1", "n2", "n3"], 0)
+            c.machines.missing = set()
+            await settled(120)
+            assert (c.cloud.hosts(), c.cloud.count("update")) == (["n0", "n1", "n2", "n3"], 0)
+
+    run()
+
+
+@in_virtual_time
+async def test_a_machine_that_the_cloud_never_describes_keeps_load_balancers_for_a_while_only():
+    async with Cluster() as c:
+        for number in range(4):
+            c.add_node(f"n{number}", f"10.120.{number}.0/24")
+        c.add_service()
+        c.serve()
+        await c.served()
+        await c.stop()
+        whole_page = c.machines.list_page
+
+        async def page_without(token):
+            found = [each for each in (await whole_page(token)).instances if each.name != "n3"]
+            return Page(found, unreachable="zone b does not answer")
+
+        async def get(ref):
+            raise Transient("zone b does not answer")
+
+        c.machines.list_page, c.machines.get = page_without, get
+        c.serve()
+        await settled(PATIENCE - 60)
+        assert c.cloud.hosts() == ["n0", "n1", "n2", "n3"]
+        await settled(180)
+        assert c.cloud.hosts() == ["n0", "n1", "n2"]
 
 
 @pytest.mark.parametrize("hidden", [("n1", "n2"), ("n0", "n1", "n2")])

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tokens, certificates and credential plugins, and what happens when they are replaced while the process runs."""
 
+import asyncio
 import datetime
 import functools
 import json
@@ -135,6 +136,29 @@ def plugin(tmp_path):
 def exec_user(version="client.authentication.k8s.io/v1", **fields):
     # a relative command with a slash starts at the kubeconfig's folder
     return {"exec": {"command": "./plugin", "apiVersion": version, **fields}}
+
+
+async def test_a_request_that_gives_up_leaves_the_plugin_running_for_the_next_one(write, plugin):
+    plugin.does(
+        "import json, time\ntime.sleep(1)\n"
+        "print(json.dumps({'apiVersion': 'client.authentication.k8s.io/v1', 'status': {'token': 'slow'}}))"
+    )
+    access = from_kubeconfig(write(user=exec_user()))
+    for _ in range(2):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await access.headers()
+    found = await asyncio.gather(access.headers(), access.headers())
+    assert found == [[("Authorization", "Bearer slow")]] * 2 and plugin.runs == 1
+
+
+async def test_a_plugin_that_fails_is_run_again_by_the_next_request(write, plugin):
+    plugin.does("raise SystemExit('no network')")
+    access = from_kubeconfig(write(user=exec_user()))
+    for _ in range(2):
+        with pytest.raises(UnavailableError, match="no network"):
+            await access.headers()
+    assert plugin.runs == 2
 
 
 @pytest.mark.parametrize("version", ["client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"])

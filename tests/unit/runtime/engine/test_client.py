@@ -283,6 +283,19 @@ async def test_a_401_reads_the_token_afresh_once(server, tmp_path):
     await client.close()
 
 
+async def test_a_401_of_a_watch_discards_the_credentials_too(server, monkeypatch):
+    """A plugin's answer without an expiry is valid until then, and a quiet informer sends nothing but watches."""
+    discarded = []
+    monkeypatch.setattr(Access, "invalidate", lambda access: discarded.append(access))
+    client = KubeClient(Access(server.url, token="old"))
+    server.answers = [status(401)]
+    with pytest.raises(UnauthorizedError):
+        async with client.watch("/n", {}, read_timeout=5):
+            pytest.fail("a refusal is no watch")
+    assert discarded == [client.access]
+    await client.close()
+
+
 async def test_a_401_with_a_fixed_token_is_final(server, kube):
     server.answers = [status(401)]
     with pytest.raises(UnauthorizedError):

@@ -5,6 +5,7 @@
 import asyncio
 import contextlib
 import datetime
+import functools
 import json
 import os
 import time
@@ -13,6 +14,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from ccm.base.clock import FakeClock
+from ccm.base.clock import timeout as time_limit
 from ccm.engine.api_errors import ConflictError, NotFoundError, UnavailableError
 from ccm.engine.election import LeaderElector, LeadershipLost, free, micro_time, released, taken
 from ccm.engine.objects import Lease, LeaseSpec, ObjectMeta, decoder, parse_time
@@ -23,7 +25,8 @@ PATH = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 class Api:
     """One Lease as the API server keeps it. `fault` is awaited before each request of the methods that it names."""
 
-    def __init__(self):
+    def __init__(self, clock):
+        self.clock = clock
         self.lease, self.version, self.writes = None, 0, []
         self.changed = asyncio.Event()
         self.fault = None
@@ -49,6 +52,20 @@ class Api:
         return self.lease["spec"]["holderIdentity"]
 
 
+def limited(method):
+    """A request that ends after its `timeout`, as one of the real client does."""
+
+    @functools.wraps(method)
+    async def request(self, *arguments, timeout):
+        try:
+            async with time_limit(self.api.clock, timeout):
+                return await method(self, *arguments)
+        except TimeoutError:
+            raise UnavailableError(0, "TimeoutError", "no answer in time") from None
+
+    return request
+
+
 class Client:
     def __init__(self, api):
         self.api, self.requests, self.cut = api, [], None
@@ -59,20 +76,23 @@ class Client:
         if self.cut is not None:
             await self.cut(method)
 
-    async def get(self, path, type, *, timeout):
+    @limited
+    async def get(self, path, type):
         await self._pass("get")
         assert path == f"{PATH}/ccm"
         if self.api.lease is None:
             raise NotFoundError(404, "NotFound", "no lease")
         return decoder(Lease).decode(json.dumps(self.api.lease))
 
-    async def create(self, path, body, *, timeout):
+    @limited
+    async def create(self, path, body):
         await self._pass("create")
         if self.api.lease is not None:
             raise ConflictError(409, "AlreadyExists", "exists")
         return self.api.store(json.loads(json.dumps(body)))
 
-    async def patch(self, path, patch, *, timeout):
+    @limited
+    async def patch(self, path, patch):
         await self._pass("patch")
         if self.api.lease is None:
             raise NotFoundError(404, "NotFound", "no lease")
@@ -126,8 +146,8 @@ def clock():
 
 
 @pytest.fixture
-def api():
-    return Api()
+def api(clock):
+    return Api(clock)
 
 
 @pytest.fixture
@@ -407,6 +427,24 @@ async def test_a_foreign_annotation_is_kept_and_costs_nothing(candidate, api, cl
     api.store(api.lease)
     await clock.advance(4)
     assert leader.is_leader and api.lease["metadata"]["annotations"] == {"ours": "1", "theirs": "2"}
+
+
+@pytest.mark.parametrize(("read", "write"), [(0.3, 0.9), (0.5, 1.1), (0.8, 1.2), (2.0, 2.0)])
+async def test_an_api_server_that_is_slow_costs_nothing(candidate, api, clock, read, write):
+    """Each answer comes in time. After a foreign write, the three requests of a renewal take longer than one may."""
+
+    async def slow(method):
+        await clock.sleep({"get": read, "patch": write / 2, "patched": write / 2, "create": write}.get(method, 0))
+
+    leader = candidate("a")
+    leader._client.cut = slow
+    await clock.advance(20)
+    assert leader.is_leader, "it took the Lease"
+    for _ in range(3):
+        api.lease["metadata"].setdefault("annotations", {})["theirs"] = str(clock.monotonic())
+        api.store(api.lease)
+        await clock.advance(30)
+        assert leader.is_leader and leader.work.running
 
 
 async def test_an_answer_that_is_lost_is_no_theft(candidate, clock):

@@ -160,6 +160,19 @@ async def test_requeue_waits_and_leaves_the_failure_count_alone(clock):
     assert len(times) == 4 and queue.failures("a") == 0
 
 
+async def test_a_key_that_is_requeued_at_once_each_time_does_not_spin(clock):
+    queue, times = WorkQueue("q", clock=clock), []
+
+    async def process(key):
+        times.append(clock.monotonic())
+        raise Requeue(0)
+
+    queue.add("a")
+    async with workers(queue, process, on_error=lambda key, error: None):
+        await clock.advance(1)
+    assert len(times) <= 11
+
+
 async def test_of_several_delays_the_shortest_counts(clock):
     queue, times = WorkQueue("q", clock=clock), []
 
