@@ -87,7 +87,7 @@ async def foreign(kube: KubeClient) -> AsyncIterator[None]:
 async def test_another_vendors_controller_is_not_asked_about_nodes(kubeconfig: str, foreign: None) -> None:
     """It has no `ccm nodes`, whether or not its Pods have a command of their own."""
     (found,) = await call(kubeconfig, task("ccm_cluster_info", name=NAME))
-    assert found["compared"] == {"done": False, "reason": "it is not this collection's own runtime"}
+    assert found["compared"] == {"done": False, "reason": "the controller is not this collection's own runtime"}
 
 
 async def test_nodes_that_may_run_the_controller_are_counted(kube: KubeClient, kubeconfig: str) -> None:
