@@ -328,7 +328,9 @@ class ServiceController:
         if known.mark is None:
             self._refresh_backends()
         mark = self._balancers.mark(spec, self._backends)
-        listed = self._balancers.at_start.pop(spec.uid, None) if known.mark is None else None
+        listed = self._balancers.at_start.pop(spec.uid, None)
+        if known.mark is not None:
+            listed = None  # it was written since, while a cloud with new credentials was listed
         fingerprint = listed.fingerprint if listed is not None else ""
         # With an unchanged spec, the mark with the old backends is what was written.
         step = rules.next_step(
