@@ -50,8 +50,6 @@ log = logging.getLogger(__name__)
 LOST_RACE, LOST_RACES = 0.2, 5
 #: Seconds until a Service is tried again that waits for the second list of Nodes.
 NODES_AGAIN = 0.5
-#: Minimum seconds between two attempts, whatever the cloud suggests.
-AT_LEAST = 0.1
 
 
 @dataclass(frozen=True)
@@ -238,7 +236,7 @@ class ServiceController:
         except Requeue:
             raise
         except RetryAfter as error:  # not a failure: the cloud is still working
-            raise Requeue(max(AT_LEAST, error.retry_after or self._options.poll)) from None
+            raise Requeue(error.retry_after or self._options.poll) from None
         except Exception as error:
             if known is not None and isinstance(error, (ConflictError, NotFoundError)):
                 known.lost_races += 1
@@ -247,7 +245,7 @@ class ServiceController:
             self._wait_for(key, False)
             self._failed(service, known, error)
             if (wait := getattr(error, "retry_after", None)) is not None:
-                raise Requeue(max(AT_LEAST, wait)) from error
+                raise Requeue(wait) from error
             raise
         if known is not None:
             known.lost_races, known.reported = 0, False
@@ -328,9 +326,7 @@ class ServiceController:
         if known.mark is None:
             self._refresh_backends()
         mark = self._balancers.mark(spec, self._backends)
-        listed = self._balancers.at_start.pop(spec.uid, None)
-        if known.mark is not None:
-            listed = None  # it was written since, while a cloud with new credentials was listed
+        listed = self._balancers.take_listed(spec.uid, is_written=known.mark is not None)
         fingerprint = listed.fingerprint if listed is not None else ""
         # With an unchanged spec, the mark with the old backends is what was written.
         step = rules.next_step(
@@ -340,7 +336,6 @@ class ServiceController:
             backends = self._backends
             self._balancers.at_start[spec.uid] = listed  # for the next attempt, if this one fails
             await self._writes.add_finalizer(service)
-            self._balancers.at_start.pop(spec.uid, None)
             known.wrote(mark, spec, backends, self._context.monotonic())
             return listed
         if step is rules.Step.UPDATE:

@@ -90,6 +90,14 @@ class ServiceBalancers:
     async def call(self, verb: str, function: Callable[[], Awaitable[T]]) -> T:
         return await self._context.gateway.call(f"load_balancers.{verb}", function)
 
+    def take_listed(self, uid: str, *, is_written: bool) -> LoadBalancer | None:
+        """Remove a Service's entry of the listing and return it.
+
+        None if the load balancer was written since: a cloud with new credentials is listed while Services are served.
+        """
+        listed = self.at_start.pop(uid, None)
+        return None if is_written else listed
+
     async def begin(self) -> None:
         """List what the current cloud has, for `at_start`. Returns when the cloud has answered."""
         self._listing = None

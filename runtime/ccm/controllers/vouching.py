@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from prometheus_client import Gauge
 
-from ccm.cloud import CloudError, Conflict, Instance, InstanceRef, Invalid, NotFound, Transient
+from ccm.cloud import CloudError, Conflict, Instance, InstanceRef, NotFound, Transient
 from ccm.engine.objects import Node
 from ccm.gateway.instance_directory import InstanceDirectory
 
@@ -50,10 +50,6 @@ for _reason in Reason:
 #: Seconds until the cloud is asked about a Node again, first and longest: after it gave no answer; and after an answer
 #: that contradicts the Node, because that answer may be older than a change in the cloud.
 RETRY_FIRST, RETRY_MAX = 1.0, 60.0
-#: Errors that say something about an instance. Others say nothing, and "unknown" takes no Node out of a load balancer.
-ANSWERS = (NotFound, Conflict, Invalid)
-#: Seconds until the load balancers of the first listing are written although the cloud has not answered about a Node.
-PATIENCE = 900.0
 AGAIN_FIRST, AGAIN_MAX = 60.0, 600.0
 
 
@@ -169,17 +165,13 @@ class Vouching:
         return verdict if isinstance(verdict, Refused) else None
 
     def has_answers(self) -> bool:
-        """Return whether the cloud has said about every Node that it has an instance, or that it has none.
-
-        After `PATIENCE`, missing answers count as given: one machine that the cloud cannot describe must not keep all
-        load balancers as they are.
-        """
+        """Return whether the cloud has said about every Node that it has an instance, or that it has none."""
         if not self._counts[Reason.CLOUD_UNKNOWN]:
             return True
         now = self._context.monotonic()
         self._unanswered_since = min(self._unanswered_since, now)
-        unknown = [self._looks[name] for name, reason in self._reasons.items() if reason is Reason.CLOUD_UNKNOWN]
-        return now - self._unanswered_since >= PATIENCE or all(isinstance(look.doubt, ANSWERS) for look in unknown)
+        unknown = [name for name, reason in self._reasons.items() if reason is Reason.CLOUD_UNKNOWN]
+        return rules.are_answered((self._looks[name].doubt for name in unknown), now - self._unanswered_since)
 
     # What is known.
 

@@ -23,10 +23,22 @@ import ipaddress
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ccm.cloud import Address, AddressType, CloudError, Instance, NotFound
+from ccm.cloud import Address, AddressType, CloudError, Conflict, Instance, Invalid, NotFound
 from ccm.engine.objects import Node
 
 from . import node_rules
+
+#: Errors that say something about an instance. Others say nothing, and "unknown" takes no Node out of a load balancer.
+ANSWERS = (NotFound, Conflict, Invalid)
+#: Seconds until the load balancers of the first listing are written although the cloud has not answered about a Node:
+#: one machine that the cloud cannot describe must not keep all load balancers as they are.
+PATIENCE = 900.0
+
+
+def are_answered(doubts: Iterable[CloudError | None], waited: float) -> bool:
+    """Return whether each doubt says something about its instance, or enough time has passed: `waited` seconds."""
+    return waited >= PATIENCE or all(isinstance(doubt, ANSWERS) for doubt in doubts)
+
 
 IP = ipaddress.IPv4Address | ipaddress.IPv6Address
 

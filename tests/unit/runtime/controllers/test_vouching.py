@@ -12,7 +12,7 @@ from prometheus_client import REGISTRY
 
 from ccm.cloud import Page, Route, Transient
 from ccm.controllers import route_rules
-from ccm.controllers.vouching import PATIENCE
+from ccm.controllers.vouching_rules import PATIENCE
 
 from ..gateway.virtual import in_virtual_time, now
 from .services_harness import Cluster, FakeCloud, Machines, until
