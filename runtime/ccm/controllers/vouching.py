@@ -166,12 +166,13 @@ class Vouching:
 
     def has_answers(self) -> bool:
         """Return whether the cloud has said about every Node that it has an instance, or that it has none."""
-        if not self._counts[Reason.CLOUD_UNKNOWN]:
+        doubts = (self._looks[name].doubt for name, reason in self._reasons.items() if reason is Reason.CLOUD_UNKNOWN)
+        if not self._counts[Reason.CLOUD_UNKNOWN] or rules.are_answers(doubts):
+            self._unanswered_since = math.inf
             return True
         now = self._context.monotonic()
         self._unanswered_since = min(self._unanswered_since, now)
-        unknown = [name for name, reason in self._reasons.items() if reason is Reason.CLOUD_UNKNOWN]
-        return rules.are_answered((self._looks[name].doubt for name in unknown), now - self._unanswered_since)
+        return now - self._unanswered_since >= rules.PATIENCE
 
     # What is known.
 

@@ -35,9 +35,9 @@ ANSWERS = (NotFound, Conflict, Invalid)
 PATIENCE = 900.0
 
 
-def are_answered(doubts: Iterable[CloudError | None], waited: float) -> bool:
-    """Return whether each doubt says something about its instance, or enough time has passed: `waited` seconds."""
-    return waited >= PATIENCE or all(isinstance(doubt, ANSWERS) for doubt in doubts)
+def are_answers(doubts: Iterable[CloudError | None]) -> bool:
+    """Return whether each doubt says something about its instance."""
+    return all(isinstance(doubt, ANSWERS) for doubt in doubts)
 
 
 IP = ipaddress.IPv4Address | ipaddress.IPv6Address

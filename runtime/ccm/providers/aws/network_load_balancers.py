@@ -129,11 +129,12 @@ class NetworkLoadBalancers:
             present = await self._reads.present(row, want, tags, spec.uid)
         ids = targets.ids(want, backends)
         groups, stopped = await self._do(nlb_steps.steps(present, want, ids, {**want.tags, **marks}), present, spec)
-        await self._delete_left(spec, {groups[each.group] for each in want.listeners})
+        used = {groups[each.group] for each in want.listeners}
+        await self._delete_left(spec, used)
         opened = await self._open(spec, row, want, ids)
         fingerprint = f"{want.digest}-{targets.digest_of(want, backends)}"
         if present.tags and owners.mark_of(present.tags) is None:  # taken over: its parts get the mark, too
-            for arn in sorted(groups.values()):  # AWS tags one resource in a call
+            for arn in sorted(used):  # AWS tags one resource in a call
                 await self._elb("add_tags", ResourceArns=[arn], Tags=nlb_steps.pairs(marks))
         await self._tag(row, {**want.tags, **owners.mark_tags(spec, fingerprint)}, present.tags)
         kept = {groups[each.group]: each.node_port for each in want.listeners}
@@ -192,8 +193,11 @@ class NetworkLoadBalancers:
             return ()
         ids = targets.ids(want, backends)
         present = await self._reads.present(row, want, tags, spec.uid)
-        possible = await self._targets.possible(ids, present.targets.values())
-        found = [step.what for step in nlb_steps.steps(present, want, possible, {})]
+        found = [
+            step.what
+            for step in nlb_steps.steps(present, want, ids, {})
+            if step.operation != "register_targets" or await self._targets.can(step)
+        ]
         cidrs = await self._cidrs(row, want)
         for change in await self._groups.changes(want.name, self._cluster(spec), ids, want, cidrs):
             found.append(

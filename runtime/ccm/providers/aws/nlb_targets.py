@@ -32,12 +32,9 @@ class TargetWrites:
             return frozenset(row["Id"] for row in rows) - running
         return frozenset()
 
-    async def possible(self, ids: Sequence[str], present: Iterable[frozenset[tuple[str, int]]]) -> tuple[str, ...]:
-        """Of the desired targets, those that are targets of all groups or can be: the others do not run."""
-        everywhere = [{id for id, _ in each} for each in present]
-        missing = [id for id in ids if not all(id in each for each in everywhere)]
-        running = await self._instances.running(missing) if missing else frozenset()
-        return tuple(id for id in ids if id not in missing or id in running)
+    async def can(self, step: Step) -> bool:
+        """Whether a registration would add anything: some of its instances run."""
+        return bool(await self._instances.running([row["Id"] for row in step.arguments["Targets"]]))
 
     async def _send(self, operation: str, arn: str, rows: Sequence[Mapping[str, Any]]) -> None:
         await self._api.elb(operation, missing=NO_GROUP, TargetGroupArn=arn, Targets=rows)
