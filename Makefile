@@ -45,7 +45,7 @@ status-picture: setup ## docs/images/status-*.png: the page /statusz of an examp
 # fails; ONE_AT_A_TIME=1 is for a machine with one core, or a busy one. Each part alone: `make lint`, `make unit`, and so on.
 KEEP_GOING ?= $(findstring k,$(filter-out --%,$(firstword $(MAKEFLAGS))))
 ONE_AT_A_TIME ?=
-PARTS := $(BIN)/python tests/run.py $(if $(KEEP_GOING),--keep-going) $(if $(ONE_AT_A_TIME),--one-at-a-time)
+PARTS := $(BIN)/python -m tests.run $(if $(KEEP_GOING),--keep-going) $(if $(ONE_AT_A_TIME),--one-at-a-time)
 # Where the results of a target's tests go in such a run: $(call junit,NAME) has pytest's options for it. There a test that
 # fails gets a second try, which the summary reports.
 RESULTS ?=
@@ -68,6 +68,12 @@ test-ci: prerequisites setup ## what CI runs after make test: real clusters, Ope
 
 .PHONY: test-all
 test-all: test test-ci integration-long chaos test-prometheus test-clouds cores ee newcomer molecule-others soak mutation ## what must pass before a release: test, test-ci, and all that takes longer
+
+# An earlier table, of build/costs; by itself the newest one.
+BEFORE ?=
+.PHONY: test-costs
+test-costs: setup ## what each part and file of the last make test and make test-ci cost, and what it found: BEFORE=FILE
+	@python -m tests.costs $(if $(BEFORE),--against $(BEFORE))
 
 .PHONY: prerequisites
 prerequisites:
@@ -111,6 +117,7 @@ lint: setup build/ansible-lint ## ruff, mypy, import layers, words, commit subje
 		--disable-error-code union-attr -p ansible_collections.outoftree.ccm.plugins.module_utils
 	@python tests/prose/check.py
 	@python tests/prose/subjects.py
+	@python -m tests.quarantine
 	@antsibull-changelog lint
 
 # ansible-lint computes for three minutes, so it only runs after a change of what it reads. A folder is newer than this

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run parts of the tests, show progress, and sum up: what ran, what was skipped and why, and the slowest tests.
 
-    python tests/run.py [--first PART,...] [--timed PART,...] [--patient PART,...] [--keep-going] [--one-at-a-time]
+    python -m tests.run [--first PART,...] [--timed PART,...] [--patient PART,...] [--keep-going] [--one-at-a-time]
 
 A part is a target of the Makefile. Parts of --first run before all others. Parts of --timed run one after the other:
 they wait more than they compute, and a test among them fails when it gets no processor for seconds. Parts of --patient
@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import itertools
+import json
 import os
 import re
 import shutil
@@ -29,7 +30,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+from tests.results import ROOT, Test, read
+
 RESULTS = ROOT / "build" / "results"
 SIGN_OF_LIFE = 30.0  # seconds
 #: Seconds that an interrupted part has to end the processes, containers and files that it made.
@@ -38,31 +40,6 @@ SHOWN = 80  # lines of a failed part's output
 #: Of patient parts. Not the lowest: beside parts that need both cores their tests would run into time-outs.
 NICE = "10"
 _PERCENT = re.compile(rb"\[ *(\d+)%\]")
-
-
-@dataclass(frozen=True)
-class Test:
-    """One test as JUnit XML reports it. `outcome`: of its last try, passed, failed, or skipped with its reason."""
-
-    name: str
-    seconds: float
-    outcome: str
-    reason: str = ""
-    tries: int = 1
-
-
-def read(path: Path) -> list[Test]:
-    """The tests of a JUnit file of pytest, which has a case for each try; the last one counts."""
-    tests: dict[str, Test] = {}
-    for case in ET.parse(path).iter("testcase"):
-        name = f"{case.get('classname', '')}::{case.get('name', '')}".removeprefix("::")
-        failed = case.find("failure") is not None or case.find("error") is not None
-        skipped = case.find("skipped")
-        outcome = "failed" if failed else "skipped" if skipped is not None else "passed"
-        reason = "" if skipped is None else skipped.get("message") or skipped.text or "no reason given"
-        tries = 1 + (tests[name].tries if name in tests else 0)
-        tests[name] = Test(name, float(case.get("time", 0)), outcome, reason.strip(), tries)
-    return list(tests.values())
 
 
 @dataclass
@@ -139,6 +116,8 @@ class Part:
         # A part without tests is one test; so is what failed outside of all tests.
         if not self.tests or (self.status and not self.count("failed")):
             self.tests.append(Test(self.name, self.seconds, "failed" if self.status else "passed"))
+        figures = {"part": self.name, "seconds": round(self.seconds, 1), "cpu": round(self.computed, 1)}
+        (self.folder / "part.json").write_text(json.dumps(figures))  # for tests/costs.py
 
     def count(self, outcome: str) -> int:
         return sum(test.outcome == outcome for test in self.tests)
@@ -230,7 +209,7 @@ def summary(parts: Sequence[Part], seconds: float, elsewhere: Iterable[str] = ()
         else:
             lines.append(f"{part.name:{width}}  {'not run' if part.status is None else 'interrupted'}")
     tests = [test for part in parts for test in part.tests]
-    skipped = [test for test in tests if test.outcome == "skipped"]
+    skipped = [test for test in tests if test.outcome == "skipped" and not test.quarantine]
     if skipped:
         lines += ["", "Skipped:", *(f"  {test.name}: {test.reason}" for test in skipped)]
     slowest = sorted((test for test in tests if "::" in test.name), key=lambda test: -test.seconds)[:10]
@@ -240,9 +219,14 @@ def summary(parts: Sequence[Part], seconds: float, elsewhere: Iterable[str] = ()
     if late:
         lines += ["", "Failed at first, and passed on the second try. Each is a bug of the test or of the code:"]
         lines += [f"  {test.name}" for test in late]
+    quarantined = [test for test in tests if test.quarantine]
+    if quarantined:
+        lines += ["", "In quarantine (tests/quarantine.txt), and no reason to stop:"]
+        lines += [f"  {test.name}: {'failed' if test.reason else test.outcome}" for test in quarantined]
     failed = [test for test in tests if test.outcome == "failed"]
     if failed:
-        lines += ["", "Failed:", *(f"  {test.name}" for test in failed)]
+        lines += ["", "Failed:"]
+        lines += itertools.chain(*([f"  {test.name}", f"    alone: {test.command}"] for test in failed))
     lines += ["", *(f"Not in this run: {text}" for text in elsewhere), f"{seconds / 60:.1f} minutes"]
     lines.append(f"{sum(test.outcome == 'passed' for test in tests)} passed, {len(failed)} failed")
     return "\n".join(lines)

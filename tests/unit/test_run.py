@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 import time
@@ -135,6 +136,37 @@ def test_a_test_that_passes_on_its_second_try_is_named(parts: Parts, good: bool,
     assert said[heading + 1].endswith("test_tried::test_late") and not said[heading + 2]
     failed = said[said.index("Failed:") :] if "Failed:" in said else []
     assert any(line.endswith("test_tried::test_bad") for line in failed) is not good
+
+
+def test_a_failed_test_comes_with_the_command_that_runs_it_alone(parts: Parts):
+    failed = case("test_x[a b]", inside="<failure/>").replace("tests.test_it", "tests.unit.test_run")
+    parts.add("unit", "raise SystemExit(1)", failed)
+    parts.add("lint", "raise SystemExit(1)")
+    said = parts.run("--keep-going", "--patient", "unit,lint")[1]
+    start = said.index("Failed:")
+    assert said[start + 1 : start + 5] == [
+        "  tests.unit.test_run::test_x[a b]",
+        "    alone: PYTHONPATH=tests/bed build/venv/bin/pytest -q 'tests/unit/test_run.py::test_x[a b]'",
+        "  lint",
+        "    alone: make lint",
+    ]
+
+
+def test_a_test_in_quarantine_is_named_and_decides_nothing(parts: Parts):
+    since = '<properties><property name="quarantine" value="2026-11-25"/></properties>'
+    parts.add("unit", cases=case("bad", inside=since + '<skipped message="of luck"/>') + case("good", inside=since))
+    status, said = parts.run("--patient", "unit")
+    assert (status, said[-1]) == (0, "1 passed, 0 failed")
+    start = next(number for number, line in enumerate(said) if line.startswith("In quarantine"))
+    assert said[start + 1 : start + 3] == ["  tests.test_it::bad: failed", "  tests.test_it::good: passed"]
+    assert "Skipped:" not in said
+
+
+def test_a_part_leaves_its_figures_for_the_table_of_costs(parts: Parts):
+    parts.add("unit", cases=case("one"))
+    parts.run("--patient", "unit")
+    figures = json.loads((parts.folder / "results" / "unit" / "part.json").read_text())
+    assert figures["part"] == "unit" and set(figures) == {"part", "seconds", "cpu"}
 
 
 def test_reasons_of_skips_and_the_slowest_tests_are_told(parts: Parts):
