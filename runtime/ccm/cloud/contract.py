@@ -163,6 +163,12 @@ class Cloud:
         self.config = config
 
     @property
+    def needs_node_ports(self) -> bool:
+        """Whether load balancers send traffic to the node ports of a Service. If they do, the framework refuses a
+        Service with a port that has none: nothing would answer behind the load balancer."""
+        return True
+
+    @property
     def watched_files(self) -> Sequence[str]:
         """Paths of further files that belong to the configuration, such as a mounted token or certificate. The
         framework creates a new `Cloud` when the content of one of them changes. No I/O."""

@@ -4,5 +4,6 @@
 `json_api` calls a cloud's JSON API with aiohttp. `gcfg`, `gcfg_sections` and `setting_kinds` read a configuration,
 `annotation_reader` the annotations of Services. `ownership_marks` identifies the owner of a load balancer.
 `shared_balancers` and `shared_reads` let Services read and write concurrently; `steps` applies changes without waiting.
+`kept_settings` says which settings do not change what exists.
 `backend_addresses`, `rule_changes` and `retry_after` are small decisions that many clouds need.
 """

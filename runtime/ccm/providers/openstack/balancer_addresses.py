@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ccm.cloud import Conflict
+from ccm.cloud.toolkit.kept_settings import only_for_new
 
 from . import load_balancer_rules as rules
 from . import permissions
@@ -52,11 +53,7 @@ class Addresses:
         if want.floating is not None and floating is not None:
             kept |= await self._floating.kept(want.floating, floating)
         # Settings in cloud.conf do not apply to a load balancer that was created for another Service.
-        if changes := [f"{key} {what}" for key, what in kept.items() if owner or key in want.given]:
-            found.append(
-                f"settings for new load balancers do not change this one until the Service is deleted and "
-                f"created again: {', '.join(changes)}"
-            )
+        found += only_for_new({key: what for key, what in kept.items() if owner or key in want.given})
         if spec.load_balancer_ip and not owner and not rules.same_address(spec.load_balancer_ip, address):
             found.append(
                 f"loadBalancerIP requests {spec.load_balancer_ip}, but the load balancer was not created for this "

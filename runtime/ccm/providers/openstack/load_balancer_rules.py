@@ -15,6 +15,7 @@ from typing import Any
 
 from ccm.cloud import Ingress, Invalid, LoadBalancerSpec, Port
 from ccm.cloud.toolkit.annotation_reader import quoted, selector
+from ccm.cloud.toolkit.kept_settings import Setting, differences
 from ccm.cloud.toolkit.ownership_marks import digest
 
 from . import permissions
@@ -312,21 +313,21 @@ def left_out(
 
 def kept(want: DesiredLoadBalancer, row: Row, features: Features) -> dict[str, str]:
     """Return settings for new load balancers that this one was not created with: key -> desired and present value."""
-    settings = {
-        "lb-provider": (want.provider, "provider"),
-        "flavor-id": (want.flavor_id if features.flavors else "", "flavor_id"),
-        "availability-zone": (want.availability_zone if features.zones else "", "availability_zone"),
-        "port-id": (want.port_id, "vip_port_id"),
-        "network-id": ("" if want.port_id else want.network_id, "vip_network_id"),
-        "subnet-id": ("" if want.port_id else want.subnet_id, "vip_subnet_id"),
-    }
-    found = {}
-    for key, (desired, attribute) in settings.items():
-        present = str(row.get(attribute) or "")
-        same = desired == present or (key == "lb-provider" and {desired, present} <= set(AMPHORA))
-        if desired and not same:
-            found[key] = f"{desired} ({'it has ' + present if present else 'it has none'})"
-    return found
+    names = ("provider", "flavor_id", "availability_zone", "vip_port_id", "vip_network_id", "vip_subnet_id")
+    present = {attribute: str(row.get(attribute) or "") for attribute in names}
+    zone = want.availability_zone if features.zones else ""
+    if {want.provider, present["provider"]} <= set(AMPHORA):  # two names of one
+        present["provider"] = want.provider
+    return differences(
+        {
+            "lb-provider": Setting(want.provider, present["provider"]),
+            "flavor-id": Setting(want.flavor_id if features.flavors else "", present["flavor_id"]),
+            "availability-zone": Setting(zone, present["availability_zone"]),
+            "port-id": Setting(want.port_id, present["vip_port_id"]),
+            "network-id": Setting("" if want.port_id else want.network_id, present["vip_network_id"]),
+            "subnet-id": Setting("" if want.port_id else want.subnet_id, present["vip_subnet_id"]),
+        }
+    )
 
 
 def same_address(one: str, other: str) -> bool:
