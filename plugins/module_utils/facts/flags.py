@@ -110,8 +110,8 @@ def render(name: str, value: str) -> str:
 
 
 def without_list_items(value: str, unwanted: Iterable[str]) -> str:
-    """Return a comma-separated flag value without the unwanted items, the others in their order."""
-    drop = set(unwanted)
+    """Return a comma-separated flag value without the unwanted items, the others in their order. Blanks around an item do not count."""
+    drop = {item.strip() for item in unwanted}
     return ",".join(item for item in value.split(",") if item.strip() and item.strip() not in drop)
 
 
@@ -167,14 +167,14 @@ class Span(NamedTuple):
 
 
 def apply_spans(text: str, spans: Iterable[Span]) -> str:
-    """Apply replacements that do not overlap. Insertions at the same place keep their order."""
+    """Apply replacements. Insertions at the same place keep their order. Removals may overlap: two flags side by side share the blank."""
     pieces: List[str] = []
-    position = 0
+    position, removed = 0, True
     for span in sorted(spans, key=lambda item: (item.start, item.end)):
-        if span.start < position:
+        if span.start < position and (span.text or not removed):
             raise ValueError("overlapping edits at character {0}".format(span.start))
         pieces.append(text[position:span.start])
         pieces.append(span.text)
-        position = span.end
+        position, removed = max(position, span.end), not span.text
     pieces.append(text[position:])
     return "".join(pieces)

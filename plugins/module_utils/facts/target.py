@@ -23,14 +23,26 @@ ADMISSION_LISTS = ("enable-admission-plugins", "disable-admission-plugins")
 MIGRATION_FLAGS = ("enable-leader-migration", "leader-migration-config")
 
 
-class Change(NamedTuple):
-    """One flag that changes. C(then) is None if the flag is removed; C(flag) is None if it is new."""
-
+class _Change(NamedTuple):
     name: str
     flag: Optional[Flag]
     then: Optional[str]
     why: str
     risk: str
+
+
+class Change(_Change):
+    """One flag that changes. C(then) is None if the flag is removed; C(flag) is None if it is new.
+
+    Raises ValueError if nothing would change: the edit would never settle, because each further plan would have it again.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, name: str, flag: Optional[Flag], then: Optional[str], why: str, risk: str) -> "Change":
+        if then == (None if flag is None else flag.value):
+            raise ValueError("--{0} would be changed from {1!r} to the same value".format(name, then))
+        return super().__new__(cls, name, flag, then, why, risk)
 
     @property
     def now(self) -> Optional[str]:
@@ -62,7 +74,7 @@ def gate_changes(component: str, flags: List[Flag], version: Tuple[int, int]) ->
         dead = versions.dead_gates(component, flag.value, version) if flag.name == "feature-gates" else []
         if dead:
             then = without_list_items(flag.value, [item for item, unused in dead])
-            why = " and ".join("{0}: {1}".format(item.strip(), versions.why(component, flag.name, version, fact.value))
+            why = " and ".join("{0}: {1}".format(item, versions.why(component, flag.name, version, fact.value))
                                for item, fact in dead)
             changes.append(Change(flag.name, flag, then or None, why, ""))
     return changes

@@ -191,11 +191,17 @@ def risk_of_keeping(component: str, flag: str, version: Version, value: Optional
     return ""
 
 
+def split_gate(item: str) -> Tuple[str, str]:
+    """Return name and value of an item of --feature-gates. Components strip blanks around both (component-base, SetFromMap)."""
+    name, unused, value = item.partition("=")
+    return name.strip(), value.strip()
+
+
 def about(component: str, flag: str, value: str) -> List[Tuple[str, Fact]]:
     """Return the facts about a flag of this value, each with the item of the value that it is about ('' for the flag as a whole)."""
     found = [("", fact) for fact in facts(component, flag)]
     for item in (text.strip() for text in value.split(",")):
-        name, unused, setting = item.partition("=")
+        name, setting = split_gate(item)
         narrowed = {"cloud-provider": "" if item in ("", "external") else "in-tree",
                     "feature-gates": name + "=false" if setting.lower() == "false" else name}.get(flag, item)
         found += [(item, fact) for fact in facts(component, flag, narrowed)]
@@ -221,13 +227,13 @@ def why(component: str, flag: str, version: Version, value: Optional[str] = None
 
 
 def dead_gates(component: str, gates: str, version: Version) -> List[Tuple[str, Fact]]:
-    """Return the cloud-related items of a --feature-gates list that are fatal at this release or the next, with the fact.
+    """Return the cloud-related items of a --feature-gates list that are fatal at this release or the next, stripped, with the fact.
 
     Items without effect that every component accepts do not matter for a migration.
     """
     found = []
-    for item in gates.split(","):
-        name, unused, value = (part.strip() for part in item.partition("="))
+    for item in (text.strip() for text in gates.split(",")):
+        name, value = split_gate(item)
         about = facts(component, "feature-gates", name)
         if value.lower() == "false":
             about = facts(component, "feature-gates", name + "=false") + about

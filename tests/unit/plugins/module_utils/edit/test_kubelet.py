@@ -62,6 +62,23 @@ def test_a_flag_in_the_wrong_file_that_would_win_is_removed_and_both_files_are_n
     assert FLAGS_ENV in both.changes[0].why and DEFAULT in both.changes[0].why and "last one counts" in both.changes[0].why
 
 
+@pytest.mark.parametrize(("before", "after"), [
+    ("--cloud-provider=vsphere --cloud-config=/etc/c", ""),
+    ("--cloud-provider= --cloud-config=/etc/c", ""),
+    ("--cloud-provider vsphere --cloud-config /etc/c", ""),
+    ("--cloud-config=/etc/c --cloud-provider=vsphere --cloud-config=/etc/d", ""),
+    ("--cloud-provider=vsphere --cloud-config=/etc/c --v=2", " --v=2"),
+    ("--v=2 --cloud-provider=vsphere --cloud-config=/etc/c", "--v=2"),
+])
+@pytest.mark.parametrize("quote", ['"', "'"])
+def test_flags_side_by_side_go_from_the_file_that_is_not_kubeadms(kubeadm: Any, before: str, after: str, quote: str) -> None:
+    """The classic worker of an in-tree cloud. One blank is between both flags, and each took it along."""
+    unused, texts, argv = kubeadm(flags='KUBELET_KUBEADM_ARGS="--node-ip=10.0.0.1"\n', default=f"KUBELET_EXTRA_ARGS={quote}{before}{quote}\n")
+    assert texts == {FLAGS_ENV: 'KUBELET_KUBEADM_ARGS="--node-ip=10.0.0.1 --cloud-provider=external"\n',
+                     DEFAULT: f"KUBELET_EXTRA_ARGS={quote}{after}{quote}\n"}
+    assert [word for word in argv if "cloud" in word] == ["--cloud-provider=external"]
+
+
 def test_settled_files_are_left_alone_wherever_the_flag_is(kubeadm: Any) -> None:
     edit, texts, unused = kubeadm(flags='KUBELET_KUBEADM_ARGS="--v=2"\n', default='KUBELET_EXTRA_ARGS="--cloud-provider=external"\n')
     assert (edit.changes, texts) == ([], {})

@@ -34,15 +34,28 @@ def test_the_value_of_a_flag_is_not_taken_for_a_flag() -> None:
 @pytest.mark.parametrize(
     ("value", "expected"),
     [("NodeRestriction,PersistentVolumeLabel", "NodeRestriction"), ("PersistentVolumeLabel", ""), ("A,B", "A,B"),
-     ("A,PersistentVolumeLabel,B", "A,B"), ("PersistentVolumeLabelX", "PersistentVolumeLabelX")],
+     ("A,PersistentVolumeLabel,B", "A,B"), ("PersistentVolumeLabelX", "PersistentVolumeLabelX"),
+     ("A, PersistentVolumeLabel ,B", "A,B")],
 )
 def test_list_items_are_removed_as_items(value: str, expected: str) -> None:
     assert flags.without_list_items(value, ["PersistentVolumeLabel"]) == expected
 
 
 def test_overlapping_edits_are_an_error() -> None:
-    with pytest.raises(ValueError, match="overlapping"):
-        flags.apply_spans("abcdef", [flags.Span(0, 3, ""), flags.Span(2, 4, "")])
+    for first, second in (("x", ""), ("", "x"), ("x", "y")):
+        with pytest.raises(ValueError, match="overlapping"):
+            flags.apply_spans("abcdef", [flags.Span(0, 3, first), flags.Span(2, 4, second)])
+
+
+@pytest.mark.parametrize(("spans", "expected"), [
+    ([(0, 3, ""), (2, 4, "")], "ef"),
+    ([(0, 5, ""), (2, 4, "")], "f"),
+    ([(0, 3, ""), (2, 4, ""), (3, 5, "")], "f"),
+    ([(0, 3, ""), (2, 4, ""), (4, 4, "x"), (4, 4, "y")], "xyef"),
+    ([(2, 2, "x"), (2, 4, "")], "abxef"),
+])
+def test_removals_that_overlap_are_one_removal(spans: list[tuple[int, int, str]], expected: str) -> None:
+    assert flags.apply_spans("abcdef", [flags.Span(*span) for span in spans]) == expected
 
 
 @pytest.mark.parametrize(("argument", "expected"), [

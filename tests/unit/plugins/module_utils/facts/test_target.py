@@ -95,3 +95,22 @@ def test_what_is_left_of_the_flags() -> None:
     assert target.flags_after(flags, target.control_plane_changes(KCM, flags, OLD)) == [("cloud-provider", "external"), ("feature-gates", "A=true")]
     assert target.flags_after([], target.control_plane_changes(KCM, [], OLD)) == [("cloud-provider", "external")]
     assert target.flags_after(flags, []) == [(flag.name, flag.value) for flag in flags]
+
+
+@pytest.mark.parametrize(("before", "after"), [
+    ("X=true, DisableCloudProviders=true", "X=true"),
+    ("DisableCloudProviders=true ,X=true", "X=true"),
+    ("X=true,\tDisableCloudProviders = true,Y=true", "X=true,Y=true"),
+    (" DisableCloudProviders=true ", None),
+])
+@pytest.mark.parametrize("component", ["kubelet", KCM, "kube-apiserver"])
+def test_a_gate_goes_with_the_blanks_around_it(component: str, before: str, after: str | None) -> None:
+    """component-base strips names and values of gates, so such clusters run."""
+    (change,) = target.gate_changes(component, find_flags(["--feature-gates=" + before]), (1, 32))
+    assert (change.now, change.then) == (before, after)
+
+
+@pytest.mark.parametrize(("flag", "then"), [(None, None), (target.Flag("cloud-provider", "aws", 0, 1), "aws")])
+def test_a_change_that_changes_nothing_is_refused(flag: target.Flag | None, then: str | None) -> None:
+    with pytest.raises(ValueError, match="--cloud-provider would be changed"):
+        target.Change("cloud-provider", flag, then, "", "")
