@@ -78,7 +78,8 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - RV(_value.go) and RV(_value.problems) say whether the migration can start.
+    - RV(_value.go) and RV(_value.problems) say whether the migration can start. RV(_value.message) has the problems as at most 20 lines, those
+      of one kind as one.
     - RV(_value.edits) is a list of dictionaries with C(host), C(component), C(file), C(flag), C(now), C(then), C(why) and C(risk).
       RV(_value.table) has the same as lines of text, and RV(_value.report) has everything without the contents of files.
     - RV(_value.hosts) has the steps for each host (options of M(outoftree.ccm.ccm_component_config)). RV(_value.kubeadm_config) has

@@ -58,13 +58,14 @@ _value:
   description:
     - RV(_value.hosts) has C(host), C(state), C(edits), C(planned), C(seconds) and C(detail) of each host. RV(_value.lines) has the same as
       lines of text, with what to do next, which RV(_value.advice) has alone.
-    - RV(_value.ok) says whether no host failed. RV(_value.failed) has the names of failed hosts, RV(_value.allowed) how many may fail, and
+    - RV(_value.ok) says whether no host failed. RV(_value.failed) has the names of failed hosts, RV(_value.named) a short form of those whose
+      own change failed, RV(_value.allowed) how many may fail, and
       RV(_value.stop) whether more than that failed. RV(_value.seconds) is the duration of the run.
   type: dict
 """
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.outoftree.ccm.plugins.module_utils.plan import summary
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan import grouping, summary
 
 
 def run_summary(facts, hosts, plan, seconds=0.0, max_failed=0, node_only=False, services=0):
@@ -81,6 +82,7 @@ def run_summary(facts, hosts, plan, seconds=0.0, max_failed=0, node_only=False, 
     failed = summary.failed(entries)
     advice = summary.retry(entries) + meaning
     return {"hosts": entries, "advice": advice, "lines": lines + meaning, "seconds": round(float(seconds), 1), "ok": not failed, "failed": failed,
+            "named": grouping.compact(summary.failed(entries, summary.NAMED)),
             "allowed": tolerated, "stop": len(failed) > tolerated}
 
 

@@ -15,6 +15,12 @@ SHARED = 5
 #: Number of names and ranges that a short form has at most.
 NAMED = 8
 
+#: Number of lines that a message that ends a run has at most.
+LINES = 20
+
+#: Number of kinds of messages with the same number of words that are compared, so that the time stays bounded.
+KINDS = 100
+
 
 def in_order(name: str) -> List[Any]:
     """Return a key that sorts names by their numbers: w-2 before w-10."""
@@ -96,18 +102,77 @@ def _kind(edit: Dict[str, Any]) -> Tuple[Any, ...]:
 
 
 def equal_messages(texts: Sequence[str]) -> List[str]:
-    """Return messages in their order. Messages C(HOST: TEXT) with the same text are one if there are at least SHARED."""
-    found: Dict[str, List[str]] = {}
-    for text in texts:
-        found.setdefault(_text(text), []).append(text)
+    """Return messages in their order, those of one kind as one.
+
+    Messages C(HOST: TEXT) with the same text are one. So are at least SHARED messages that differ only in some words, such as names:
+    the first one is the example for the others.
+    """
+    kinds: Dict[str, List[str]] = {}
+    for text in dict.fromkeys(texts):
+        kinds.setdefault(_text(text), []).append(text)
     result: List[str] = []
-    for text in texts:
-        same = found[_text(text)]
-        if len(same) < SHARED:
-            result.append(text)
-        elif same[0] is text:
-            result.append("{0}: {1}".format(hosts([each.partition(": ")[0] for each in same]), _text(text)))
+    for same in _alike(list(kinds)):
+        members = [message for text in same for message in kinds[text]]
+        if len(same) > 1 and len(members) < SHARED:
+            result += [_shared(kinds[text]) for text in same]
+        else:
+            result.append(_shared(members))
     return result
+
+
+def _alike(texts: List[str]) -> List[List[str]]:
+    """Return the texts in groups of the same number of words, of which at most a quarter differ."""
+    groups: List[List[str]] = []
+    first: Dict[int, List[Tuple[List[str], List[str]]]] = {}
+    for text in texts:
+        words = text.split()
+        known = first.setdefault(len(words), [])
+        group = next((group for other, group in known if sum(a != b for a, b in zip(words, other)) <= len(words) // 4), None)
+        if group is None:
+            group = []
+            groups.append(group)
+            if len(known) < KINDS:
+                known.append((words, group))
+        group.append(text)
+    return groups
+
+
+def _shared(messages: List[str]) -> str:
+    """Return one line for messages of one kind."""
+    named = [message.partition(": ")[0] for message in messages if _text(message) != message]
+    if len(messages) == 1:
+        return messages[0]
+    if len(named) < len(messages):
+        others = _differing(messages)[1:]
+        return "{0} (and {1} more of this kind{2})".format(messages[0], len(messages) - 1, ": " + compact(sorted(others, key=in_order)) if others else "")
+    names = sorted(set(named), key=in_order)
+    who = hosts(names) if len(names) > 1 else names[0]
+    if len({_text(message) for message in messages}) == 1:
+        return "{0}: {1}".format(who, _text(messages[0]))
+    return "{0}: {1} of this kind, such as {2}".format(who, len(messages), messages[0])
+
+
+def _differing(messages: List[str]) -> List[str]:
+    """Return the first word that differs between messages of the same number of words, such as a name; [] if two messages share it."""
+    columns = list(zip(*(message.split() for message in messages)))
+    words = next((column for column in columns if len(set(column)) > 1), ())
+    return list(words) if len(set(words)) == len(messages) else []
+
+
+def few(texts: Sequence[str], more: str = "The table has all of them") -> List[str]:
+    """Return at most LINES lines for the messages, for a message that ends a run. C(more): where the others are."""
+    return cut(equal_messages(texts), more)
+
+
+def cut(lines: List[str], more: str = "The table has all of them") -> List[str]:
+    """Return at most LINES of the lines, the last of which counts the others."""
+    return lines if len(lines) <= LINES else lines[:LINES - 1] + ["and {0} more. {1}".format(len(lines) - LINES + 1, more)]
+
+
+def sample(names: Sequence[str], what: str) -> str:
+    """Return how many there are, and some of them: C(123 Nodes, such as cp-1...cp-3)."""
+    shown = ", ".join(spans(sorted(names, key=in_order))[:3])
+    return "{0} {1}{2}".format(len(names) or "no", what, (", such as " if len(names) > 3 else ": ") + shown if shown else "")
 
 
 def _text(message: str) -> str:

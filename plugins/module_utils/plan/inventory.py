@@ -15,6 +15,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.edit import manifest
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit.yamltext import NotYaml, load
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import host_facts, versions as _versions
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostFacts
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan import grouping
 
 #: A kubelet may be this many minor releases older than its API server, and never newer (version skew policy).
 SKEW = 3
@@ -69,10 +70,11 @@ def check(plan: Dict[str, Any], detected: Dict[str, HostFacts], cluster: Dict[st
             "" if host in control_plane else ", or exclude the host with --limit 'all:!{0}'".format(host)))
     if excluded_hosts:
         plan["warnings"].append("--limit excludes {0} host(s), which are neither inspected nor changed: {1}".format(
-            len(excluded_hosts), ", ".join(sorted(excluded_hosts))))
+            len(excluded_hosts), grouping.compact(sorted(excluded_hosts, key=grouping.in_order))))
     _check_excluded(plan, detected, cluster, [host for host in control_plane if host in excluded_hosts])
-    _check_nodes(plan, {host: facts for host, facts in detected.items() if host not in away}, cluster, {*unseen, *excluded_hosts})
-    _check_control_plane(plan, detected, cluster, control_plane, {*unseen, *excluded_hosts})
+    strange = _check_nodes(plan, {host: facts for host, facts in detected.items() if host not in away}, cluster, {*unseen, *excluded_hosts})
+    if not strange:
+        _check_control_plane(plan, detected, cluster, control_plane, {*unseen, *excluded_hosts})
     _check_versions(plan, detected, cluster, control_plane)
 
 
@@ -109,21 +111,36 @@ def _check_selector(plan: Dict[str, Any], selector: Dict[str, Any]) -> None:
             "{0}', or choose other labels with ccm_runtime_node_selector".format(labels))
 
 
-def _check_nodes(plan: Dict[str, Any], detected: Dict[str, HostFacts], cluster: Dict[str, Any], unknown: Set[str]) -> None:
+def _check_nodes(plan: Dict[str, Any], detected: Dict[str, HostFacts], cluster: Dict[str, Any], unknown: Set[str]) -> bool:
+    """Return whether the cluster has none of the hosts' Nodes. Nothing else about its Nodes then concerns the hosts."""
     names = {node["name"] for node in cluster["nodes"]}
     seen: Dict[str, str] = {}
+    strange = _check_cluster(plan, [facts["node_name"] for facts in detected.values() if facts["node_name"]], names)
     for host, facts in detected.items():
         name = facts["node_name"]
-        if name and name not in names:
+        if name and name not in names and not strange:
             plan["problems"].append(
                 "{0}: its kubelet should register as {1}, but the cluster has no such Node (it has {2}). Set "
-                "ccm_install_node_name for this host".format(host, name, ", ".join(sorted(names)) or "none"))
+                "ccm_install_node_name for this host".format(host, name, grouping.sample(sorted(names), "Nodes")))
         if name and name in seen:
             plan["problems"].append("{0} and {1} are the same Node {2}. Remove one of them from the inventory"
                                     .format(seen[name], host, name))
         seen[name] = host
-    for name in sorted(names - set(seen) - unknown):
-        plan["warnings"].append("Node {0} is not in the inventory, so the run does not change its kubelet".format(name))
+    if not strange:
+        plan["warnings"] += ["Node {0} is not in the inventory, so the run does not change its kubelet".format(name)
+                             for name in sorted(names - set(seen) - unknown)]
+    return strange
+
+
+def _check_cluster(plan: Dict[str, Any], ours: List[str], names: Set[str]) -> bool:
+    """Refuse a cluster that has none of the hosts' Nodes: whether this is so. One host may just have another name."""
+    if len(ours) < 2 or names.intersection(ours):
+        return False
+    plan["problems"].append(
+        "none of the {0} hosts' names is a Node of this cluster: wrong kubeconfig? Their kubelets should register as {1}, but the cluster "
+        "has {2}. If it is the right cluster, set ccm_install_node_name for each host".format(
+            len(ours), grouping.compact(sorted(ours, key=grouping.in_order)), grouping.sample(sorted(names), "Nodes")))
+    return True
 
 
 def _check_control_plane(plan: Dict[str, Any], detected: Dict[str, HostFacts], cluster: Dict[str, Any],

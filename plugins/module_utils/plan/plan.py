@@ -25,7 +25,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.facts.target import 
     Target, control_plane_changes, flags_after, hands_over, in_tree_provider,
 )
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import (
-    baseline, drift, gates, inventory, new_nodes, old_config, reregister as _reregister, serving, takeover as _takeover,
+    baseline, drift, gates, grouping, inventory, new_nodes, old_config, reregister as _reregister, serving, takeover as _takeover,
     volumes,
 )
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.report import report, table
@@ -115,8 +115,9 @@ def empty() -> Dict[str, Any]:
 
 
 def finish(plan: Dict[str, Any]) -> Dict[str, Any]:
-    """Add the verdict, the table and the report."""
+    """Add the verdict, the message about the problems, the table and the report."""
     plan["go"] = not plan["problems"]
+    plan["message"] = grouping.few(plan["problems"])
     plan["table"] = table(plan)
     plan["report"] = report(plan)
     return plan

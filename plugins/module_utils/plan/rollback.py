@@ -21,7 +21,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import r
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import (
     BaselineFacts, HostFacts, HostSteps, JournalFacts, KubeletFacts, Step, StepFile, UnitFacts,
 )
-from ansible_collections.outoftree.ccm.plugins.module_utils.plan import inventory as _inventory, plan as _plan, undo
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan import grouping, inventory as _inventory, plan as _plan, undo
 
 #: The order in which a control plane's components are restored.
 ORDER = ("kubeadm-patches", "kube-controller-manager", "kube-apiserver")
@@ -413,6 +413,7 @@ def judge(plan: Dict[str, Any], detected: Dict[str, Any], inventory: List[str], 
                         if path != _plan.KUBEADM_CONFIG and (host, path) not in given_up]
     unrestored = [("{host}: {file}: {reason}" if item["file"] else "{host}: {reason}").format(**item) for item in plan["unrestored"]]
     return {"restored": not waiting, "complete": not waiting and not unrestored, "waiting": waiting, "unrestored": unrestored,
+            "message": grouping.few(waiting or unrestored, "The others are in ccm_install_summary"),
             "lines": _last_words(plan, waiting + unrestored)}
 
 
@@ -422,15 +423,15 @@ def _last_words(plan: Dict[str, Any], undone: List[str]) -> List[str]:
     lines = [] if edited or plan["kept"] or undone else ["Every file that the migration changed has its original content again."]
     if edited:
         lines.append("These files were changed after the migration, so the rollback undid only the migration's own changes in them: "
-                     + ", ".join(edited))
+                     + grouping.compact(edited))
     if plan.get("copies"):
-        lines.append("These hosts lost their journal, so the rollback used its copy in the cluster: " + ", ".join(
-            "{0} (journal: copy in {1})".format(host, place) for host, place in sorted(plan["copies"].items())))
-    lines += ["Not restored: " + sentence for sentence in plan["kept"] + undone]
+        lines.append("These hosts lost their journal, so the rollback used its copy in the cluster: " + grouping.compact(
+            ["{0} (journal: copy in {1})".format(host, place) for host, place in sorted(plan["copies"].items())]))
+    lines += ["Not restored: " + sentence for sentence in grouping.equal_messages(plan["kept"] + undone)]
     lines.append("Nodes keep their providerID, which Kubernetes does not allow to change or remove. They also keep their addresses and "
                  "their zone, region and type labels. Kubelets without a cloud ignore them.")
     if plan["held"] and not plan["paused"]:
         lines.append("These Services keep the finalizer service.kubernetes.io/load-balancer-cleanup: {0}. Their load balancers keep "
                      "working, but no controller updates them. Deleting such a Service hangs until a cloud-controller-manager runs again or "
-                     "you remove the finalizer by hand.".format(", ".join(plan["held"])))
+                     "you remove the finalizer by hand.".format(grouping.compact(plan["held"])))
     return lines

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, Iterator, List, Mapping, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import grouping
 
@@ -17,6 +17,11 @@ WAIT = "__ccm_install_ready"
 
 #: States of a host whose change is not complete. Its Node is not adopted.
 BAD = ("failed", "unreachable", "restored", "half done")
+#: Those that are the reason why a run stops. Another host's failure leaves a host half done.
+NAMED = BAD[:3]
+
+#: What the detail of a changed host begins with.
+COPIED = "journal: copy in "
 
 #: With more rows than this, unchanged hosts share one line.
 MANY = 12
@@ -73,7 +78,7 @@ def summarise(hosts: Mapping[str, Mapping[str, Any]], plan: Dict[str, Any]) -> L
         else:
             entry["state"] = "changed" if done else "nothing to do"
         if not entry["detail"] and host in plan.get("copies", {}):
-            entry["detail"] = "journal: copy in {0}".format(plan["copies"][host])
+            entry["detail"] = COPIED + plan["copies"][host]
         entries.append(entry)
     return entries
 
@@ -86,9 +91,9 @@ def allowed(limit: Any, workers: int) -> int:
     return workers * int(match.group(1)) // 100 if match.group(2) else int(match.group(1))
 
 
-def failed(entries: List[Dict[str, Any]]) -> List[str]:
+def failed(entries: List[Dict[str, Any]], states: Sequence[str] = BAD) -> List[str]:
     """Return the hosts whose change failed."""
-    return [entry["host"] for entry in entries if entry["state"] in BAD]
+    return [entry["host"] for entry in entries if entry["state"] in states]
 
 
 def retry(entries: List[Dict[str, Any]]) -> List[str]:
@@ -123,28 +128,33 @@ def _words(result: Mapping[str, Any]) -> str:
 
 
 def _rows(entries: List[Dict[str, Any]], many: bool) -> List[Tuple[str, Dict[str, Any], str]]:
-    """Return (host or hosts, entry, seconds) of each row of the summary."""
-    alike: Dict[int, List[Dict[str, Any]]] = {}
+    """Return (host or hosts, entry, seconds) of each row of the summary. If there are many, hosts with the same row share it."""
+    alike: Dict[Tuple[Any, ...], List[Dict[str, Any]]] = {}
     for entry in entries:
-        if many and entry["state"] == "changed" and entry["edits"] == entry["planned"]:
-            alike.setdefault(entry["edits"], []).append(entry)
+        alike.setdefault(_kind(entry), []).append(entry)
     rows: List[Tuple[str, Dict[str, Any], str]] = []
     for entry in entries:
-        same = alike.get(entry["edits"], [])
-        if len(same) < grouping.SHARED or entry["state"] != "changed" or entry["edits"] != entry["planned"]:
+        same = alike[_kind(entry)]
+        if not many or len(same) < grouping.SHARED:
             rows.append((entry["host"], entry, "{0:.1f}".format(entry["seconds"])))
         elif same[0] is entry:
             times = [other["seconds"] for other in same]
-            detail = "the journals have copies in the cluster" if all(other["detail"].startswith("journal: copy in ") for other in same) else ""
-            rows.append((grouping.hosts([other["host"] for other in same]), dict(entry, detail=detail),
-                         "{0:.1f} to {1:.1f}".format(min(times), max(times))))
+            if entry["detail"].startswith(COPIED):
+                entry = dict(entry, detail="the journals have copies in the cluster" if all(other["detail"] for other in same) else "")
+            rows.append((grouping.hosts([other["host"] for other in same]), entry, "{0:.1f} to {1:.1f}".format(min(times), max(times))))
     return rows
+
+
+def _kind(entry: Dict[str, Any]) -> Tuple[Any, ...]:
+    """Return what is the same for all hosts of a row. The host's own name in the detail does not count."""
+    detail = "" if entry["detail"].startswith(COPIED) else entry["detail"].replace(entry["host"], "NAME")
+    return entry["state"], entry["edits"], entry["planned"], detail
 
 
 def table(entries: List[Dict[str, Any]], seconds: float) -> List[str]:
     """Return the summary as lines: a row for each host, but one line for all unchanged hosts if there are many.
 
-    Changed hosts also share a row if there are many, with the shortest and the longest time.
+    Hosts with the same state and detail also share a row if there are many, with the shortest and the longest time.
     """
     quiet = [entry for entry in entries if entry["state"] in ("nothing to do", "left out")] if len(entries) > MANY else []
     rows = [["HOST", "STATE", "EDITS", "SECONDS", ""]]

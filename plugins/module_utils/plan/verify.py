@@ -22,16 +22,19 @@ MANY = 12
 
 def verify(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], health: Dict[str, Any],
            control_plane: List[str], names: Optional[Dict[str, List[str]]] = None, controller: str = "") -> Dict[str, Any]:
-    """Return {ok, checks: [{name, ok, detail}], failures, notes, lines}. Every check runs, even if others fail.
+    """Return {ok, checks: [{name, ok, detail}], failures, message, notes, lines}. Every check runs, even if others fail.
 
     C(controller) is the name of a vendor's controller, for the message about what it does not report.
     """
     plan = make_plan(detected, cluster, control_plane, names=names)
     known = host_facts.usable(host_facts.sorted_out(detected))  # the plan reports the others as problems
     checks: List[Dict[str, Any]] = []
+    message: List[str] = []
 
     def check(name: str, failures: List[str], good: str) -> None:
-        checks.append({"name": name, "ok": not failures, "detail": "; ".join(failures) or good})
+        grouped = grouping.equal_messages(failures)
+        checks.append({"name": name, "ok": not failures, "detail": "; ".join(grouped) or good})
+        message.extend("{0}: {1}".format(name, text) for text in grouped)
 
     check("hosts", plan["problems"], "{0} host(s) were inspected".format(len(known)))
     check("flags", ["{host}: {component} {file} {flag}".format(**edit) for edit in plan["edits"]
@@ -68,7 +71,7 @@ def verify(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], health:
     notes = grouping.equal_messages(old_config.notes(known))
     lines += ["note  " + text for text in notes]
     failures = ["{name}: {detail}".format(**item) for item in checks if not item["ok"]]
-    return {"ok": not failures, "checks": checks, "failures": failures, "notes": notes, "lines": lines}
+    return {"ok": not failures, "checks": checks, "failures": failures, "message": grouping.cut(message), "notes": notes, "lines": lines}
 
 
 def _cloud_flags(facts: HostFacts) -> List[str]:

@@ -7,7 +7,7 @@ import base64
 from typing import Any
 
 import pytest
-from ansible_collections.outoftree.ccm.plugins.module_utils.plan import inventory
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan import grouping, inventory
 
 MANIFEST = "/etc/kubernetes/manifests/kube-apiserver.yaml"
 IN_TREE = {"kube-controller-manager": {"flags": ["--cloud-provider=aws"]}}
@@ -60,9 +60,25 @@ def test_a_managed_cluster_is_refused(version: str, own: dict[str, Any], managed
 def test_every_host_is_a_node_and_no_two_are_the_same() -> None:
     assert check({"a": host("a"), "b": host("b")}, [node("a"), node("b")]) == ([], [])
     one(check({"a": host("a"), "b": host("x")}, [node("a")])[0], "b: ", " x,", "ccm_install_node_name")
-    one(check({"a": host("x")}, [])[0], "none")
+    one(check({"a": host("x")}, [])[0], "no Nodes")
     one(check({"a": host("n"), "b": host("n")}, [node("n")])[0], "a and b")
     assert check({"a": host(""), "b": host("")}, [])[0] == []
+
+
+@pytest.mark.parametrize("ours", [{f"w-{n}": host(f"w-{n}") for n in range(120)}, {"a": host("a"), "b": host("b")}])
+def test_a_cluster_with_none_of_the_hosts_is_one_problem(ours: dict[str, Any]) -> None:
+    nodes = [node(f"n-{n}", control_plane=n < 3) for n in range(123)]
+    problems, warnings = check(ours, nodes, ("w-0", "a"))
+    one(problems, f"none of the {len(ours)} hosts' names is a Node of this cluster: wrong kubeconfig?", "123 Nodes, such as n-0...n-122",
+        "ccm_install_node_name")
+    assert warnings == [] and len(problems[0]) < 500
+
+
+def test_no_problem_names_every_node_of_a_large_cluster() -> None:
+    ours = {f"w-{n}": host(f"x-{n}") for n in range(119)}
+    problems, _ = check({"w-here": host("n-here"), **ours}, [node(f"n{n}a{n}") for n in range(119)] + [node("n-here")])
+    assert len(problems) == 119 and max(map(len, problems)) < 250 and "120 Nodes, such as" in problems[0]
+    assert len(grouping.few(problems)) == 1
 
 
 def test_a_node_without_a_host_is_warned_of_unless_its_host_is_known_and_left_out() -> None:

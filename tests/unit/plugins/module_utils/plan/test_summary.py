@@ -87,6 +87,16 @@ def test_columns_stand_below_each_other_and_long_messages_are_cut() -> None:
     assert rounded["seconds"] == 4.3
 
 
+def test_many_hosts_with_the_same_failure_share_a_row() -> None:
+    facts = {f"w-{n}": changed({"component": "kubelet", "failed": True, "restored": True, "seconds": float(n), "msg": f"kubelet on w-{n} is ill"})
+             for n in range(30)}
+    lines = summary.table(summary.summarise(facts, {}), 1.0)
+    assert len(lines) == 3 and lines[1].startswith("30 hosts: w-0...w-29  restored") and "0.0 to 29.0" in lines[1]
+    assert lines[1].endswith("kubelet on w-0 is ill")
+    few = dict(list(facts.items())[:summary.MANY])
+    assert len(summary.table(summary.summarise(few, {}), 1.0)) == summary.MANY + 2
+
+
 # -- workers that fail -------------------------------------------------------------------------------------------------
 
 

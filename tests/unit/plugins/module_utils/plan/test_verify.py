@@ -51,6 +51,17 @@ def test_a_flag_in_a_file_fails_and_names_the_file(worker: Any, cluster_facts: A
     assert not found["flags"][0] and FLAGS_ENV in found["flags"][1] and found["kubeadm-config"][0]
 
 
+def test_many_workers_with_one_failure_are_one_line(worker: Any, cluster_facts: Any) -> None:
+    names = [f"w-{n}" for n in range(120)]
+    detected = {name: worker(name, "--cloud-provider=aws", file="--cloud-provider=aws") for name in names}
+    found = verify(detected, cluster_facts(*((name, "unmanaged") for name in names)), HEALTH, [])
+    assert len(found["message"]) <= 20 and len("".join(found["message"])) < 4000
+    assert any("120 hosts: w-0...w-119: runs with" in line for line in found["message"])
+    assert any("120 hosts: w-0...w-119: kubelet" in line for line in found["message"])
+    assert any("w-0 is unmanaged" in line and "(and 119 more of this kind: w-1...w-119)" in line for line in found["message"])
+    assert len("".join(found["lines"])) < 6000
+
+
 def test_what_only_concerns_nodes_is_no_flag(worker: Any, cluster_facts: Any) -> None:
     found = checks({"w-1": worker("w-1", "--cloud-provider=external")}, cluster_facts(("w-1", "unmanaged"), kubeadm=""))
     assert found["flags"][0] and not found["nodes"][0]
