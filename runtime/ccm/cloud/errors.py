@@ -59,7 +59,18 @@ class RateLimited(CloudError):
 
 
 class Unauthorized(CloudError):
-    """The credentials are wrong, expired, or missing a permission; the message says which."""
+    """The credentials are wrong, expired, or missing a permission; the message says which.
+
+    `scope`: "object" if only what the object of this call names is beyond the credentials (`Transient`).
+    """
+
+    scope: Literal["all", "object"] = "all"
+
+    def __init__(
+        self, message: str, *, retry_after: float | None = None, scope: Literal["all", "object"] = "all"
+    ) -> None:
+        super().__init__(message, retry_after=retry_after)
+        self.scope = scope
 
 
 class Forbidden(CloudError):
@@ -84,8 +95,20 @@ class QuotaExceeded(CloudError):
 class Transient(CloudError):
     """The cloud could not answer: network error, timeout, 5xx, an unreadable or incomplete answer.
 
-    It says *nothing* about the object of the call.
+    It says *nothing* about the object of the call: neither that it exists nor that it does not.
+
+    `scope`: whom it concerns. "all": the cloud may be down, so it counts towards the breaker of its group of
+    operations. "object": the cloud itself answered, and refused or failed what this one object requests, for a reason
+    that the provider does not know or that may pass. Only this object is tried again, later.
     """
+
+    scope: Literal["all", "object"] = "all"
+
+    def __init__(
+        self, message: str, *, retry_after: float | None = None, scope: Literal["all", "object"] = "all"
+    ) -> None:
+        super().__init__(message, retry_after=retry_after)
+        self.scope = scope
 
 
 class ConfigError(CloudError):

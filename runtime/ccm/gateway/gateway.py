@@ -2,9 +2,9 @@
 """The gateway to the cloud, shared by all controllers.
 
 Every call passes `Gateway.call`. It makes the call wait for its turn (token bucket, concurrency, a pause that the cloud
-requested), limits its duration (deadline), rejects it while the cloud is known to be down (circuit breaker), and counts
-it. Every failure becomes a `CloudError`. Queries for instances go through `Gateway.instances`, which answers many of
-them with one listing (`ccm.gateway.instance_directory`).
+requested), limits its duration (deadline), rejects it while the cloud is known to be down (`ccm.gateway.breaker`), and
+counts it. Every failure becomes a `CloudError`. Queries for instances go through `Gateway.instances`, which answers
+many of them with one listing (`ccm.gateway.instance_directory`).
 
 `Gateway.replace` can replace the cloud with one that has newer credentials. Therefore no caller may keep one of its
 capabilities: read it from `Gateway.cloud` for each use.
@@ -26,13 +26,16 @@ from typing import Any, TypeVar
 
 from prometheus_client import Counter, Gauge, Histogram
 
-from ccm.base import tracing
+from ccm.base import log_context, tracing
 from ccm.base.log_context import about
+from ccm.base.rounds import namespace_of
 from ccm.cloud import Cloud, LoadBalancer, Quota, Route
 from ccm.cloud.errors import CloudError, ConfigError, RateLimited, Transient, Unauthorized
 
+from .breaker import Breaker, Pass, Subject
 from .gateway_state import BreakerState, GatewayState
 from .instance_directory import InstanceDirectory
+from .slots import Slots
 from .turns import Turns
 
 log = logging.getLogger(__name__)
@@ -59,10 +62,6 @@ ABANDONED = Counter(
 )
 LAST_SUCCESS = Gauge("ccm_cloud_last_success_timestamp_seconds", "Unix time of the last call that the cloud answered.")
 
-#: Consecutive failures of one group after which its calls are rejected.
-BREAKER_THRESHOLD = 5
-#: First and longest time for which they are rejected, in seconds; doubled by each failed probe.
-BREAKER_FIRST, BREAKER_MAX = 1.0, 30.0
 #: The pause after a 429 without a time, and the longest accepted one, in seconds.
 MAX_PAUSE = 300.0
 DEFAULT_PAUSE = 5.0
@@ -79,47 +78,11 @@ _ONE: dict[str, type] = {
 _MANY: dict[str, type] = {"load_balancers.list": LoadBalancer, "routes.list": Route, "quotas.list": Quota}
 
 
+#: Operations that are about no object, whoever asked first.
+_ABOUT_ALL = (".list", ".start")
+
 #: Numbers of calls, from a random start, so that those of two processes differ in a common log.
 _requests = itertools.count(random.getrandbits(31))
-
-
-@dataclass
-class Breaker:
-    """Rejects the calls of one group after repeated failures, then lets one pass as a probe."""
-
-    group: str
-    failures: int = 0
-    held: float = 0.0
-    open_until: float = 0.0
-    probing: bool = False
-    last_error: str = ""
-
-    def check(self, now: float) -> bool:
-        """Raises Transient while the group is rejected; otherwise returns whether the call is the probe."""
-        if self.failures < BREAKER_THRESHOLD:
-            return False
-        if now < self.open_until or self.probing:
-            wait = max(self.open_until - now, BREAKER_FIRST)
-            raise Transient(
-                f"call not made: the cloud failed {self.failures} times in a row, most recently: {self.last_error}",
-                retry_after=wait,
-            )
-        self.probing = True
-        return True
-
-    def succeeded(self) -> None:
-        self.failures, self.held, self.probing = 0, 0.0, False
-        BREAKER_OPEN.labels(self.group).set(0)
-
-    def failed(self, error: CloudError, now: float, *, probe: bool) -> None:
-        """Record a failure. Only the failure that opens the breaker and failed probes set the time: concurrent calls
-        fail together and add no information."""
-        self.failures += 1
-        self.last_error = str(error)
-        if self.failures == BREAKER_THRESHOLD or (probe and self.failures > BREAKER_THRESHOLD):
-            self.held = min(BREAKER_MAX, self.held * 2 or BREAKER_FIRST)
-            self.open_until = now + self.held
-            BREAKER_OPEN.labels(self.group).set(1)
 
 
 @dataclass
@@ -128,30 +91,30 @@ class _Connection:
 
     cloud: Cloud
     turns: Turns
-    slots: asyncio.Semaphore
+    slots: Slots
     breakers: dict[str, Breaker] = field(default_factory=dict)
     under_way: int = 0
     idle: asyncio.Event = field(default_factory=asyncio.Event)
 
     @classmethod
     def to(cls, cloud: Cloud, clock: Callable[[], float]) -> _Connection:
-        return cls(cloud, Turns(cloud.limits, clock), asyncio.Semaphore(cloud.limits.concurrency))
+        return cls(cloud, Turns(cloud.limits, clock), Slots(cloud.limits.concurrency))
 
     @contextlib.asynccontextmanager
-    async def free_slot(self, group: str) -> AsyncIterator[None]:
+    async def free_slot(self, group: str, namespace: str) -> AsyncIterator[None]:
         """Hold one of the slots; calls of this group are not paused then. A call that waits for the end of a pause
         holds no slot, so that a group that is paused alone leaves all slots to the others."""
         while True:
             while (wait := self.turns.paused_for(group)) > 0:
                 await asyncio.sleep(wait)
-            await self.slots.acquire()
+            await self.slots.acquire(group, namespace)
             if self.turns.paused_for(group) <= 0:
                 break
-            self.slots.release()  # a 429 arrived while this call waited
+            self.slots.release(group, namespace)  # a 429 arrived while this call waited
         try:
             yield
         finally:
-            self.slots.release()
+            self.slots.release(group, namespace)
 
     def breaker(self, group: str) -> Breaker:
         return self.breakers.setdefault(group, Breaker(group))
@@ -184,35 +147,40 @@ class Gateway:
         """Make one call. `operation` is `group.verb`, e.g. `instances.list`; each group has its own breaker.
 
         Raises CloudError only. An answer such as NotFound, Conflict or Forbidden proves that the cloud works. A
-        timeout, a 5xx and rejected credentials count as failures.
+        timeout, a 5xx and rejected credentials count as failures: of the object that the caller works on
+        (`log_context`), but those of a listing are about no object.
         """
         group = operation.partition(".")[0]
+        subject = _subject(operation)
+        namespace = "" if subject is None else namespace_of(subject.key)
         asked = self._clock()
         while True:
             connection = self._current
             breaker = connection.breaker(group)
-            probe = breaker.check(self._clock())
+            kind = breaker.check(subject, self._clock())
             try:
                 for reserve in (partial(connection.turns.reserve_in_group, group), connection.turns.reserve):
                     if (wait := reserve()) > 0:
                         await asyncio.sleep(wait)
-                async with connection.free_slot(group):
+                async with connection.free_slot(group, namespace):
                     # During the wait, the cloud may have failed or been replaced.
                     if connection is not self._current:
                         continue
                     WAITING.observe(self._clock() - asked)
-                    probe = probe or breaker.check(self._clock())
-                    return await self._judged(operation, function, connection, breaker, probe)
+                    kind = breaker.check(subject, self._clock()) if kind is Pass.FREE else kind
+                    judge = partial(self._conclude, connection, breaker, subject, kind)
+                    return await self._judged(operation, function, connection, judge)
             finally:
-                if probe:  # also if it was cancelled without a result
-                    breaker.probing = False
+                breaker.ended(kind)  # also if it was cancelled without a result
 
     @property
     def state(self) -> GatewayState:
         """The present state of the budget and the breakers, for people."""
         now, connection = self._clock(), self._current
         breakers = [
-            BreakerState(each.group, each.failures, max(0.0, each.open_until - now), each.last_error)
+            BreakerState(
+                each.group, each.failures, each.is_open_for_all, max(0.0, each.open_until - now), each.last_error
+            )
             for each in connection.breakers.values()
             if each.failures
         ]
@@ -250,7 +218,7 @@ class Gateway:
         task = asyncio.create_task(self._retire(old), name="retire the old cloud")
         self._retiring.add(task)
         task.add_done_callback(self._retiring.discard)
-        self._answered(connection.breaker("cloud"))
+        self._answered(connection.breaker("cloud"), None)
 
     async def close(self) -> None:
         """Cancel all calls in progress and close the cloud."""
@@ -274,21 +242,22 @@ class Gateway:
         operation: str,
         function: Callable[[], Awaitable[T]],
         connection: _Connection,
-        breaker: Breaker,
-        probe: bool,
+        judge: Callable[[CloudError | None], None],
     ) -> T:
-        """Make the call and evaluate its outcome, unless the cloud was replaced meanwhile."""
+        """Make the call and judge its outcome, unless the cloud was replaced meanwhile."""
         try:
             result = await self._timed(operation, function, connection)
         except CloudError as error:
             if connection is self._current:
-                self._conclude(error, connection, breaker, probe)
+                judge(None if _concerns_one_object(operation, error) else error)
             raise
         if connection is self._current:
-            self._answered(breaker)
+            judge(None)
         return result
 
-    def _conclude(self, error: CloudError, connection: _Connection, breaker: Breaker, probe: bool) -> None:
+    def _conclude(
+        self, connection: _Connection, breaker: Breaker, subject: Subject | None, kind: Pass, error: CloudError | None
+    ) -> None:
         if isinstance(error, RateLimited):
             alone = breaker.group if error.scope == "group" else None
             connection.turns.pause(min(MAX_PAUSE, error.retry_after or DEFAULT_PAUSE), alone)
@@ -298,9 +267,10 @@ class Gateway:
             self.last_error = str(error)
             self.failing_since = self._clock() if self.failing_since is None else self.failing_since
             if not isinstance(error, ProviderBug):
-                breaker.failed(error, self._clock(), probe=probe)
+                breaker.failed(error, subject, self._clock(), kind)
         else:
-            self._answered(breaker)
+            self._answered(breaker, subject)
+        BREAKER_OPEN.labels(breaker.group).set(breaker.is_open_for_all)
 
     async def _timed(self, operation: str, function: Callable[[], Awaitable[T]], connection: _Connection) -> T:
         """Make the call under a number of its own, by which logs and traces name it."""
@@ -366,8 +336,8 @@ class Gateway:
             raise _Cancelled
         return task.result()
 
-    def _answered(self, breaker: Breaker) -> None:
-        breaker.succeeded()
+    def _answered(self, breaker: Breaker, subject: Subject | None) -> None:
+        breaker.succeeded(subject)
         self.failing_since = None
         self.last_success = datetime.datetime.now(datetime.UTC)
         LAST_SUCCESS.set(self.last_success.timestamp())
@@ -403,6 +373,17 @@ async def _close(cloud: Cloud) -> None:
             await cloud.close()
     except Exception:
         log.exception("provider %r failed to close", cloud.name)
+
+
+def _concerns_one_object(operation: str, error: CloudError) -> bool:
+    """Whether the cloud answered about one object. A listing is about no object, whatever the provider says."""
+    return getattr(error, "scope", "") == "object" and not operation.endswith(_ABOUT_ALL)
+
+
+def _subject(operation: str) -> Subject | None:
+    """The object that the caller works on; None for a call that is about all of them."""
+    key = log_context.fields().get("object")
+    return None if key is None or operation.endswith(_ABOUT_ALL) else Subject.of(key)
 
 
 def _check(operation: str, result: Any) -> None:

@@ -21,10 +21,12 @@ class BudgetState:
 
 @dataclass(frozen=True, slots=True)
 class BreakerState:
-    """One group of calls that failed last. `failures`: in a row. `open_for`: seconds until the next probe."""
+    """One group of calls that failed last. `failures`: in a row. `is_open`: calls are not made, whoever asks.
+    `open_for`: seconds until the next probe."""
 
     group: str
     failures: int
+    is_open: bool
     open_for: float
     last_error: str
 

@@ -25,6 +25,7 @@ from typing import Any, Protocol, cast
 
 from prometheus_client import Counter, Gauge
 
+from ccm.base.log_context import about
 from ccm.base.text import printable
 from ccm.cloud import CanonicalIds, Instance, InstanceRef, Instances, Page
 from ccm.cloud.errors import CloudError, Transient
@@ -293,7 +294,8 @@ class InstanceDirectory:
 
     async def _get(self, ref: InstanceRef, future: asyncio.Future[Instance]) -> None:
         try:
-            instance = await self.get(ref)
+            with about(object=ref.node_name):  # not what the first query of the batch is about
+                instance = await self.get(ref)
         except CloudError as error:
             if not future.done():
                 future.set_exception(error)

@@ -14,7 +14,7 @@ from ccm.controllers.holds import Holds
 from ccm.engine.informer import Informer
 from ccm.engine.objects import Node, Service
 from ccm.engine.queue import QUEUES
-from ccm.gateway.gateway import BREAKER_THRESHOLD, Gateway
+from ccm.gateway.gateway import Gateway
 from ccm.options.command_line import Options
 from ccm.serving.health import Health
 from ccm.serving.status_report import (
@@ -130,8 +130,7 @@ def _cloud(gateway: Gateway, now: datetime.datetime) -> CloudState:
             for each in state.budgets
         ],
         breakers=[
-            Breaker(each.group, each.failures >= BREAKER_THRESHOLD, each.failures, each.open_for, each.last_error)
-            for each in state.breakers
+            Breaker(each.group, each.is_open, each.failures, each.open_for, each.last_error) for each in state.breakers
         ],
     )
 

@@ -46,6 +46,8 @@ LARGEST = 64 * 2**20
 SHORTEST_SECRET = 8
 #: The delay before the next query about work in progress, in seconds, if the cloud does not set one.
 BUSY = 3.0
+#: The one status of 4xx that is about the cloud and not about what was requested.
+TIMED_OUT = 408
 
 
 class Failure(NamedTuple):
@@ -267,6 +269,8 @@ class JsonApi:
                 return RateLimited(text, retry_after=wait, scope=scope)  # type: ignore[arg-type]
             case 400 | 422 if own is not None:
                 return Invalid(text)
+            case status if own is not None and 400 <= status < 500 and status != TIMED_OUT:
+                return Transient(text, retry_after=wait, scope="object")  # nobody else's call is refused for this
         return Transient(text, retry_after=wait)
 
 

@@ -141,6 +141,26 @@ async def test_what_the_clouds_own_error_means(
         assert len(server.asked) == 1
 
 
+@pytest.mark.threat("tenant-cannot-stop-the-controller")
+@pytest.mark.parametrize(("status", "scope"), [(402, "object"), (404, "object"), (412, "object"), (424, "object")])
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_an_unknown_refusal_of_the_cloud_itself_concerns_one_object(method, status, scope):
+    async with serving() as (server, api):
+        server.answer = lambda request: refusal(status, "resource_unavailable")
+        with pytest.raises(Transient) as caught:
+            await api.call(method, "/things/1")
+        assert caught.value.scope == scope
+
+
+@pytest.mark.parametrize("answer", [refusal(408), refusal(500), web.Response(status=412, text="<html>a proxy</html>")])
+async def test_what_may_be_an_outage_concerns_all(answer):
+    async with serving() as (server, api):
+        server.answer = lambda request: answer
+        with pytest.raises(Transient) as caught:
+            await api.call("POST", "/things/1")
+        assert caught.value.scope == "all"
+
+
 @pytest.mark.parametrize("status", [400, 403, 404, 409, 422, 502])
 @pytest.mark.parametrize("body", ["<html>404</html>", '{"message": "no error of this cloud"}', "[]", "", '"error"'])
 async def test_an_error_that_is_not_the_clouds_own_says_nothing(status: int, body: str) -> None:

@@ -30,7 +30,8 @@ from ccm.cloud import (
     VolumeRef,
 )
 from ccm.cloud.toolkit.retry_after import retry_after
-from ccm.gateway.gateway import BREAKER_THRESHOLD, Gateway
+from ccm.gateway.breaker import BREAKER_THRESHOLD
+from ccm.gateway.gateway import Gateway
 from ccm.providers.openstack import OpenStackCloud, credentials, service_errors
 from ccm.providers.openstack.service_errors import error_of
 from ccm.providers.openstack.session import COMPUTE, LOAD_BALANCER, NETWORK

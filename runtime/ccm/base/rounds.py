@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lanes that take turns: whoever has much to do does not delay whoever has little."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+T = TypeVar("T", bound=Hashable)
+
+
+def namespace_of(key: object) -> str:
+    """The namespace of an object by its key, `namespace/name`; "" for an object that has none."""
+    return key.partition("/")[0] if isinstance(key, str) and "/" in key else ""
+
+
+class Rounds(Generic[T]):
+    """Items that wait in lanes. Each lane is first in, first out; the lanes take turns. An item waits once."""
+
+    def __init__(self) -> None:
+        self._lanes: OrderedDict[str, OrderedDict[T, None]] = OrderedDict()
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, lane: str, item: T) -> None:
+        items = self._lanes.setdefault(lane, OrderedDict())
+        self._count += item not in items
+        items[item] = None
+
+    def discard(self, lane: str, item: T) -> None:
+        """Take an item out that waits no more; nothing happens if it does not wait in this lane."""
+        items = self._lanes.get(lane, OrderedDict())
+        if item in items:
+            del items[item]
+            self._count -= 1
+            if not items:
+                del self._lanes[lane]
+
+    def take(self, may_go: Callable[[str], bool] = lambda lane: True) -> tuple[str, T] | None:
+        """The first lane that may go, and its next item; that lane is the last one then. None if no lane may go."""
+        lane = next(filter(may_go, self._lanes), None)
+        if lane is None:
+            return None
+        items = self._lanes[lane]
+        item, _ = items.popitem(last=False)
+        self._count -= 1
+        self._lanes.move_to_end(lane)
+        if not items:
+            del self._lanes[lane]
+        return lane, item

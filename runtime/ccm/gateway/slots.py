@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The slots of calls in progress: as many as the cloud accepts at a time, and no group of calls holds all of them.
+
+Slow calls succeed, so no breaker stops them. Without bulkheads, the load balancers of one namespace that take a minute
+each would hold every slot, and no Node would be initialised meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, OrderedDict
+
+from ccm.base.rounds import Rounds
+
+#: The group that has slots of its own: Nodes wait for it.
+INSTANCES = "instances"
+
+
+class Slots:
+    """At most `concurrency` calls at a time. A group holds three quarters of the slots at most, and one more if its calls
+    are of several namespaces: one namespace leaves a slot of its group to the others. All groups but the instances
+    leave an eighth to them, one slot at least. Everybody may have one slot: with a single one, nothing is kept free.
+
+    Waiting calls of a group take turns by namespace, and the groups take turns.
+    """
+
+    def __init__(self, concurrency: int) -> None:
+        self._free = concurrency
+        share = concurrency * 3 // 4
+        self._most_of_group = max(1, min(share + 1, concurrency - 1))
+        self._most_of_one = max(1, min(share, self._most_of_group - 1))
+        self._most_without = max(1, share)  # of calls that are about no object of a namespace
+        self._most_of_others = max(1, concurrency - max(1, concurrency // 8))
+        self._held: Counter[str] = Counter()
+        self._others = 0
+        self._held_by: Counter[tuple[str, str]] = Counter()
+        self._waiting: OrderedDict[str, Rounds[asyncio.Future[None]]] = OrderedDict()
+
+    async def acquire(self, group: str, namespace: str) -> None:
+        """Wait for a slot. `namespace`: "" if the call is about no object of a namespace."""
+        if not len(self._waiting.get(group, ())) and self._may_go(group, namespace):
+            self._count(group, namespace, 1)
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiting = self._waiting.setdefault(group, Rounds())
+        waiting.add(namespace, turn)
+        self._wake()
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.cancelled():
+                waiting.discard(namespace, turn)
+            else:
+                self.release(group, namespace)
+            raise
+
+    def release(self, group: str, namespace: str) -> None:
+        self._count(group, namespace, -1)
+        self._wake()
+
+    def _may_go(self, group: str, namespace: str) -> bool:
+        if self._free <= 0 or (group != INSTANCES and self._others >= self._most_of_others):
+            return False
+        if not namespace:
+            return self._held[group] < self._most_without
+        return self._held[group] < self._most_of_group and self._held_by[group, namespace] < self._most_of_one
+
+    def _count(self, group: str, namespace: str, change: int) -> None:
+        self._free -= change
+        self._held[group] += change
+        self._others += change * (group != INSTANCES)
+        self._held_by[group, namespace] += change
+        if not self._held_by[group, namespace]:
+            del self._held_by[group, namespace]
+
+    def _wake(self) -> None:
+        """Give the free slots to those who wait and may have them, a group at a time."""
+        while any(self._serve(group) for group in list(self._waiting)):
+            pass
+
+    def _serve(self, group: str) -> bool:
+        """Whether one of this group got a slot, or had gone."""
+        chosen = self._waiting[group].take(lambda namespace: self._may_go(group, namespace))
+        if chosen is None:
+            return False
+        namespace, turn = chosen
+        if not turn.done():
+            self._count(group, namespace, 1)
+            turn.set_result(None)
+            self._waiting.move_to_end(group)
+        return True

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whose failure it is: objects that fail hold back nobody else, and an outage holds back all."""
+
+import asyncio
+import itertools
+import random
+
+import pytest
+
+from ccm.base.log_context import about
+from ccm.cloud import Limits, Transient, Unauthorized
+from ccm.gateway.breaker import REMEMBERED_FAILURES, Breaker, Pass, Subject
+from ccm.gateway.gateway import BREAKER_OPEN, Gateway
+
+from .fake import FakeCloud
+from .virtual import in_virtual_time, now
+
+DOWN = Transient("503 from the cloud")
+
+
+class Cloud:
+    """Calls for objects, some of which fail after `seconds`."""
+
+    def __init__(self, *failing, seconds=0.0, error=DOWN, **limits):
+        limits = {"calls_per_second": 1e6, "burst": 10**6, **limits}
+        self.gate = Gateway(FakeCloud(limits=Limits(**limits)), clock=now)
+        self.failing, self.seconds, self.error, self.down = set(failing), seconds, error, False
+        self.calls = []
+
+    async def ensure(self, key, operation="services.make"):
+        async def call():
+            self.calls.append((now(), key))
+            if self.down or key in self.failing:
+                await asyncio.sleep(self.seconds)
+                raise self.error
+            return key
+
+        with about(object=key):
+            return await self.gate.call(operation, call)
+
+    async def fails(self, key):
+        """The error; its `retry_after` is None if the cloud was called."""
+        with pytest.raises((Transient, Unauthorized)) as caught:
+            await self.ensure(key)
+        return caught.value
+
+    async def client(self, key, until, first=5.0):
+        """As the queue does: with a back-off of its own, or when a call that was not made may be made."""
+        tries = 0
+        while now() < until:
+            try:
+                await self.ensure(key)
+            except Transient as error:
+                tries += 1
+                wait = error.retry_after or min(300.0, first * 2.0 ** (tries - 1)) * random.uniform(0.75, 1.0)
+                await asyncio.sleep(wait * random.uniform(1.0, 1.25))
+            else:
+                return
+
+
+def bad(count, namespace="bad"):
+    return [f"{namespace}/{number}" for number in range(count)]
+
+
+@in_virtual_time
+@pytest.mark.threat("tenant-cannot-stop-the-controller")
+@pytest.mark.parametrize("times", [5, 50])
+async def test_one_object_that_fails_again_and_again_is_no_outage(times):
+    cloud = Cloud("bad/0")
+    for _ in range(times):
+        assert (await cloud.fails("bad/0")).retry_after is None
+    assert await cloud.ensure("bad/other") == "bad/other"
+    assert len(cloud.calls) == times + 1
+
+
+@in_virtual_time
+@pytest.mark.threat("tenant-cannot-stop-the-controller")
+@pytest.mark.parametrize("error", [DOWN, Unauthorized("forbidden")])
+@pytest.mark.parametrize("count", [5, 20, 100])
+async def test_the_objects_of_one_namespace_hold_back_only_each_other(count, error):
+    cloud = Cloud(*bad(count), error=error)
+    for key in bad(count):
+        await cloud.fails(key)
+    assert (await cloud.fails("bad/0")).retry_after is not None
+    assert BREAKER_OPEN.labels("services")._value.get() == 0
+    for number in range(10):
+        assert await cloud.ensure(f"good/{number}") == f"good/{number}"
+        assert await cloud.ensure(f"node-{number}") == f"node-{number}"
+
+
+@in_virtual_time
+@pytest.mark.threat("tenant-cannot-stop-the-controller")
+async def test_a_probe_of_a_failing_object_that_hangs_holds_back_nobody_else():
+    cloud = Cloud(*bad(5), *bad(5, "worse"), seconds=30.0, deadline=60.0)
+    await asyncio.gather(*map(cloud.fails, cloud.failing))
+    await asyncio.sleep(1.0)
+    probe = asyncio.create_task(cloud.fails("bad/0"))
+    await asyncio.sleep(1.0)
+    assert await cloud.ensure("good/0") == "good/0"
+    await probe
+
+
+@in_virtual_time
+@pytest.mark.parametrize("namespaces", [["a", "b"], ["a", "b", "c", "d", "e"]])
+async def test_failures_of_several_namespaces_are_an_outage_until_one_succeeds(namespaces):
+    failing = [f"{each}/{number}" for number in range(5) for each in namespaces][:5]
+    cloud = Cloud(*failing)
+    for key in failing:
+        await cloud.fails(key)
+    assert BREAKER_OPEN.labels("services")._value.get() == 1
+    assert (await cloud.fails(failing[0])).retry_after is not None
+    assert await cloud.ensure("good/0") == "good/0"  # it has not failed: what it gets to know is new
+    assert BREAKER_OPEN.labels("services")._value.get() == 0
+
+
+@in_virtual_time
+async def test_another_object_of_the_namespace_may_probe_at_once():
+    cloud = Cloud(*bad(5))
+    for key in bad(5):
+        await cloud.fails(key)
+    assert await cloud.ensure("bad/good") == "bad/good"
+
+
+@in_virtual_time
+async def test_probes_at_once_are_made_one_at_a_time():
+    cloud = Cloud(*bad(3), *bad(3, "worse"), "slow/0", seconds=10.0)
+    await asyncio.gather(*map(cloud.fails, [*bad(3), *bad(3, "worse")]))
+    first = asyncio.create_task(cloud.fails("slow/0"))
+    await asyncio.sleep(0.5)
+    assert (await cloud.fails("good/0")).retry_after is not None
+    assert (await first).retry_after is None
+    assert await cloud.ensure("good/0") == "good/0"
+
+
+@in_virtual_time
+async def test_in_an_outage_probes_at_once_end_and_count_as_probes():
+    cloud = Cloud()
+    cloud.down = True
+    keys = [f"{number}/service" for number in range(100)]
+    for key in keys:
+        await cloud.fails(key)
+    assert [key for _, key in cloud.calls] == keys[:7]
+    await asyncio.sleep(3.9)
+    assert (await cloud.fails("new/service")).retry_after == pytest.approx(1.0)  # the third pause is four seconds
+    assert len(cloud.calls) == 7
+
+
+@in_virtual_time
+@pytest.mark.parametrize("seconds", [0.0, 30.0])
+@pytest.mark.parametrize("namespaces", [1, 100])
+async def test_an_outage_gets_no_more_calls_than_with_one_probe_after_each_pause(seconds, namespaces):
+    random.seed(7)
+    cloud = Cloud(seconds=seconds, deadline=60.0, concurrency=20)
+    cloud.down = True
+    async with asyncio.TaskGroup() as group:
+        for number in range(500):
+            group.create_task(cloud.client(f"{number % namespaces}/{number}", now() + 300.0))
+    # 15 slots, before anything is known; then after 1, 2, 4, 8, 16, 30 seconds, and the time of the probe
+    pauses = itertools.accumulate(min(30.0, 2.0**each) + seconds for each in range(100))
+    assert len(cloud.calls) <= 15 + sum(each + seconds < 300.0 for each in pauses) + 2
+
+
+@in_virtual_time
+@pytest.mark.threat("tenant-cannot-stop-the-controller")
+@pytest.mark.parametrize("namespaces", [1, 3])
+@pytest.mark.parametrize("count", [5, 50])
+async def test_a_new_object_of_another_namespace_is_served_at_once(count, namespaces):
+    """Whatever the phase of those that fail, and if a second and a third tenant have some, too."""
+    waits = []
+    for seed in range(10):
+        random.seed(seed)
+        failing = [f"bad{number % namespaces}/{number}" for number in range(count)]
+        cloud, until = Cloud(*failing), now() + 400.0
+        clients = [asyncio.create_task(cloud.client(key, until)) for key in failing]
+        await asyncio.sleep(random.uniform(20.0, 300.0))
+        started = now()
+        await cloud.client("good/0", until, first=1.0)
+        waits.append(now() - started)
+        for each in clients:
+            each.cancel()
+        await asyncio.gather(*clients, return_exceptions=True)
+    assert sorted(waits)[5] <= 1.0 and max(waits) <= 10.0
+
+
+@in_virtual_time
+@pytest.mark.parametrize("error", [Transient("own", scope="object"), Unauthorized("own", scope="object")])
+async def test_what_the_cloud_says_of_one_object_proves_that_it_works(error):
+    cloud = Cloud(*bad(3), *bad(3, "worse"), error=error)
+    for _ in range(3):
+        for key in sorted(cloud.failing):
+            assert await cloud.fails(key) is error
+    assert len(cloud.calls) == 18
+    assert cloud.gate.failing_since is None and cloud.gate.last_success is not None
+
+
+@in_virtual_time
+async def test_a_listing_is_about_no_object():
+    cloud = Cloud("a/0", error=Transient("x", scope="object"))
+    for _ in range(5):
+        with pytest.raises(Transient):
+            await cloud.ensure("a/0", "services.list")
+    with pytest.raises(Transient, match="call not made"):
+        await cloud.ensure("b/0", "services.list")
+
+
+@in_virtual_time
+async def test_those_who_failed_let_others_probe_first():
+    cloud = Cloud(*bad(3), *bad(3, "worse"))
+    for key in [*bad(3), *bad(3, "worse")]:
+        await cloud.fails(key)
+    await cloud.fails("worse/2")
+    cloud.failing |= {"a/0", "b/0"}
+    await cloud.fails("a/0")
+    await cloud.fails("b/0")
+    pause = (await cloud.fails("good/0")).retry_after
+    assert (await cloud.fails("bad/0")).retry_after == pytest.approx(1.25 * pause)
+
+
+def test_only_the_latest_failing_objects_are_remembered():
+    breaker = Breaker("x")
+    for number in range(3 * REMEMBERED_FAILURES):
+        breaker.failed(DOWN, Subject.of(f"ns/{number}"), 0.0, Pass.FREE)
+    assert len(breaker._failing) == REMEMBERED_FAILURES
+    assert breaker._owners == {"ns": REMEMBERED_FAILURES}
+    breaker.succeeded(Subject.of(f"ns/{3 * REMEMBERED_FAILURES - 1}"))
+    assert breaker._owners == {"ns": REMEMBERED_FAILURES - 1}
