@@ -17,9 +17,10 @@ INSTANCES = "instances"
 
 
 class Slots:
-    """At most `concurrency` calls at a time. A group holds three quarters of the slots at most, and one more if its calls
-    are of several namespaces: one namespace leaves a slot of its group to the others. All groups but the instances
-    leave an eighth to them, one slot at least. Everybody may have one slot: with a single one, nothing is kept free.
+    """At most `concurrency` calls at a time. A group holds three quarters of the slots at most, and one more if its
+    calls are of several namespaces: one namespace leaves a slot of its group to the others. All groups but the
+    instances leave an eighth to them, one slot at least. Everybody may have one slot: with a single one, nothing is
+    kept free.
 
     Waiting calls of a group take turns by namespace, and the groups take turns.
     """

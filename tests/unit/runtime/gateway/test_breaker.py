@@ -155,9 +155,9 @@ async def test_an_outage_gets_no_more_calls_than_with_one_probe_after_each_pause
     async with asyncio.TaskGroup() as group:
         for number in range(500):
             group.create_task(cloud.client(f"{number % namespaces}/{number}", now() + 300.0))
-    # 15 slots, before anything is known; then after 1, 2, 4, 8, 16, 30 seconds, and the time of the probe
+    # those of all slots, before anything is known; then after 1, 2, 4, 8, 16, 30 seconds, and the time of the probe
     pauses = itertools.accumulate(min(30.0, 2.0**each) + seconds for each in range(100))
-    assert len(cloud.calls) <= 15 + sum(each + seconds < 300.0 for each in pauses) + 2
+    assert len(cloud.calls) <= 20 + sum(each + seconds < 300.0 for each in pauses)
 
 
 @in_virtual_time
