@@ -43,6 +43,7 @@ class Program:
 
 PROGRAMS = {
     "peer": Program(paths.REPOSITORY / "tests/bench/peer", ".", "the peer (the upstream framework)"),
+    "cloud-configs": Program(paths.BED / "cloud_configs", ".", "the parsers of cloud providers' configurations"),
     "vcsim": Program(paths.REPOSITORY / "tests/vsphere/simulator", ".", "vcsim"),
     "openstack-cloud-controller-manager": Program(
         _VENDORS / "openstack",

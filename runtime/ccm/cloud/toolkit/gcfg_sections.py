@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads a gcfg configuration into dataclasses whose fields are `setting_kinds.key`. Pure.
 
-It reports all problems at once, each with its line, and quotes no values.
+It reports all problems at once, each with its line, and quotes no values. What a provider concludes from keys counts
+only if they can be read: otherwise "the password is missing" follows a password that cannot be read.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import Any
 from . import gcfg
 from .setting_kinds import boolean, names, text
 
+_COMMENT = "what follows {} is a comment; put the value in double quotes if it belongs to it"
+
 
 class GcfgSections:
     """Converts entries to sections and collects problems. Line 0: no specific line.
@@ -21,7 +24,7 @@ class GcfgSections:
     `sections`: name, as documented -> its dataclass. `named`: sections of the form `[Section "name"]`, of which there
     may be several. `ignored` and `refused`: section and key -> the reason, and what to do. `foreign`: sections of other
     programs -> the reason why they have no effect. `may_be_empty`: further kinds for which an empty value is valid; for
-    all others, an empty value means the default.
+    all others, an empty value means the default. `defaults`: the section that has the defaults of others.
     """
 
     def __init__(
@@ -34,13 +37,17 @@ class GcfgSections:
         refused: Mapping[tuple[str, str], str] | None = None,
         foreign: Mapping[str, str] | None = None,
         may_be_empty: Collection[Callable[[str], Any]] = (),
+        defaults: str = "",
     ) -> None:
         self.document = gcfg.read(config)
         self.problems: list[tuple[int, str]] = list(self.document.problems)
-        #: One sentence for each key that has no effect.
+        #: Section and key, in lower case, of what cannot be read; "" where it may be any.
+        self._unread = set(self.document.unread)
+        #: One sentence for each key that has no effect, and for each secret that a comment may cut.
         self.ignored: list[str] = []
         self._sections, self._named = sections, named
         self._ignored, self._refused = ignored or {}, refused or {}
+        self._defaults = defaults.lower()
         self._may_be_empty = (text, names, *may_be_empty)
         self._lines: dict[tuple[str, str, str], int] = {}
         known = {name.lower(): name for name in sections}
@@ -50,10 +57,10 @@ class GcfgSections:
                 name, reason = others[section]
                 self.ignored.append(f"line {line}: [{name}] has no effect: {reason}")
             elif section not in known:
-                self.problems.append((line, f"[{section}]: unknown section; known sections are {', '.join(sections)}"))
+                self._doubt_section(section, {name: name for name in sections}, line, f"[{section}]: unknown section")
             elif (known[section] in named) != bool(sub):
                 shape = f'[{known[section]} "name"]' if known[section] in named else f"[{known[section]}]"
-                self.problems.append((line, f"[{known[section]}]: must be written {shape}"))
+                self._doubt(section, "", line, f"[{known[section]}]: must be written {shape}")
 
     def report(self) -> Iterator[str]:
         """The problems, each as one sentence, sorted by line."""
@@ -69,9 +76,32 @@ class GcfgSections:
         return list(dict.fromkeys(sub for name, sub, _ in self.document.sections if name == section.lower()))
 
     def problem(self, section: str, at: str, problem: str, or_at: str = "", sub: str = "") -> None:
-        """Report a problem that the provider found: at the key `at`, or at `or_at` if only that key is set."""
+        """Report what the provider concludes from the keys `at` and `or_at`: at the first of them that is set.
+
+        Call it when all sections are read. It is not reported if one of the keys cannot be read.
+        """
+        if not self._unread & {(section.lower(), at), (section.lower(), or_at)}:
+            self._conclude(section, at, problem, or_at, sub)
+
+    def missing(self, section: str, at: str, problem: str, or_at: str = "", sub: str = "") -> None:
+        """As `problem`, for something that is missing: not reported if anything in the section cannot be read, because
+        that may be it. Nor is it if that is in the section with defaults, or may be in any section."""
+        if not {section.lower(), self._defaults, ""} & {name for name, _ in self._unread}:
+            self._conclude(section, at, problem, or_at, sub)
+
+    def _conclude(self, section: str, at: str, problem: str, or_at: str, sub: str) -> None:
         line = self._lines.get((section, sub, at), self._lines.get((section, sub, or_at), 0))
-        self.problems.append((line, f"{_header(section, sub)} {problem}"))
+        self.problems.append((line, f"{_header(section, sub)} {problem}" if section else problem))
+
+    def _doubt_section(self, name: str, known: Mapping[str, str], line: int, problem: str) -> None:
+        """`known`: section -> what the file calls it. What is missing in the section that was meant may be in this."""
+        hint = meant(name, list(known.values()))
+        self.problems.append((line, f"{problem}; {hint}"))
+        self._unread |= {(section.lower(), "") for section, spelt in known.items() if hint == f"did you mean {spelt}?"}
+
+    def _doubt(self, section: str, key: str, line: int, problem: str) -> None:
+        self.problems.append((line, problem))
+        self._unread.add((section.lower(), key))
 
     def no_effect(self, section: str, at: str, reason: str, sub: str = "") -> None:
         """Report a key that is set and has no effect."""
@@ -90,34 +120,43 @@ class GcfgSections:
             if (name, entry.name) in self._ignored:
                 self.ignored.append(f"line {entry.line}: {where} has no effect: {self._ignored[name, entry.name]}")
             elif (name, entry.name) in self._refused:
-                self.problems.append((entry.line, f"{where}: {self._refused[name, entry.name]}"))
+                self._doubt(name, entry.name, entry.line, f"{where}: {self._refused[name, entry.name]}")
             elif entry.name not in fields:
-                similar = difflib.get_close_matches(entry.name, fields, 1)
-                hint = f"did you mean {similar[0]}?" if similar else f"known keys are {', '.join(fields)}"
-                self.problems.append((entry.line, f"{where}: unknown key; {hint}"))
+                self._doubt(name, entry.name, entry.line, f"{where}: unknown key; {meant(entry.name, fields, 'keys')}")
             else:
-                self._take(where, fields[entry.name], entry, values)
+                self._take(name, where, fields[entry.name], entry, values)
                 self._lines[name, sub, entry.name] = entry.line
         return cls(**values)
 
-    def _take(self, where: str, field: dataclasses.Field[Any], entry: gcfg.Entry, values: dict[str, Any]) -> None:
+    def _take(
+        self, section: str, where: str, field: dataclasses.Field[Any], entry: gcfg.Entry, values: dict[str, Any]
+    ) -> None:
+        if entry.comment and field.metadata["secret"]:
+            self.ignored.append(f"line {entry.line}: {where}: {_COMMENT.format(entry.comment)}")
         kind = field.metadata["kind"]
         raw = "true" if entry.value is None and kind is boolean else entry.value
         if raw is None:
-            self.problems.append((entry.line, f"{where}: the value is missing"))
+            self._doubt(section, entry.name, entry.line, f"{where}: the value is missing")
             return
         try:
             value = kind(raw) if raw or kind in self._may_be_empty else field.default
         except ValueError as error:
-            self.problems.append((entry.line, f"{where}: {error}"))
+            self._doubt(section, entry.name, entry.line, f"{where}: {error}")
             return
         repeatable = isinstance(field.default, tuple)
         if field.name in values and repeatable:
             value = values[field.name] + value if raw else ()  # empty: discards earlier values, as in git
         elif field.name in values and values[field.name] != value:
-            self.problems.append((entry.line, f"{where}: duplicate key with different values"))
+            self._doubt(section, entry.name, entry.line, f"{where}: duplicate key with different values")
         values[field.name] = value
 
 
 def _header(section: str, sub: str) -> str:
     return f'[{section} "{sub}"]' if sub else f"[{section}]"
+
+
+def meant(name: str, known: Collection[str], what: str = "sections") -> str:
+    """A hint at the name that somebody may have meant."""
+    spelt = {each.lower(): each for each in known}
+    similar = difflib.get_close_matches(name.lower(), spelt, 1)
+    return f"did you mean {spelt[similar[0]]}?" if similar else f"known {what} are {', '.join(known)}"

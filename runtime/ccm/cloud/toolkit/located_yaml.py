@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,10 +14,15 @@ from ccm.cloud import ConfigError
 
 @dataclass(frozen=True)
 class Located:
-    """A value and its line. Mappings are dict[str, Located], sequences list[Located]."""
+    """A value and its line. Mappings are dict[str, Located], sequences list[Located].
+
+    `text`: a scalar as the file has it, as Go's YAML gives it to a field of type string: 0123456 and `yes`, where
+    `value` is 42798 and True. None for anything else, and for null.
+    """
 
     value: Any
     line: int
+    text: str | None = field(default=None, compare=False)
 
 
 @dataclass
@@ -66,7 +72,8 @@ class _Reader:
                 self._problems.add(Located(None, line), "an anchor contains itself")
             return made or Located(None, line)
         self._made[id(node)] = None
-        found = self._made[id(node)] = Located(self._value(node, line), line)
+        value = self._value(node, line)
+        found = self._made[id(node)] = Located(value, line, _text(node, value))
         return found
 
     def _value(self, node: yaml.Node, line: int) -> Any:
@@ -76,7 +83,7 @@ class _Reader:
             values: dict[str, Located] = {}
             for key_node, value_node in node.value:
                 key, at = str(key_node.value), key_node.start_mark.line + 1
-                values[key] = Located(self.located(value_node).value, at)
+                values[key] = dataclasses.replace(self.located(value_node), line=at)
             return values
         if isinstance(node, yaml.SequenceNode):
             return [self.located(each) for each in node.value]
@@ -84,9 +91,8 @@ class _Reader:
             return Unreadable(node.tag)
         try:
             return self._loader.construct_object(node)
-        except ValueError as error:  # for example an invalid date
-            self._problems.add(Located(None, line), f"{node.value!r}: {error}")
-            return None
+        except ValueError:  # for example an invalid date, which is text then
+            return node.value
 
     def _find_doubles(self, node: yaml.MappingNode) -> None:
         seen: set[str] = set()
@@ -95,6 +101,17 @@ class _Reader:
             if key in seen:
                 self._problems.add(Located(None, key_node.start_mark.line + 1), f"{key}: duplicate key")
             seen.add(key)
+
+
+def _text(node: yaml.Node, value: Any) -> str | None:
+    if value is None or isinstance(value, Unreadable) or not isinstance(node, yaml.ScalarNode):
+        return None
+    if isinstance(value, bytes):  # !!binary
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return None
+    return str(node.value)
 
 
 @dataclass(frozen=True)

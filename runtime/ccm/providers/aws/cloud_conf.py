@@ -124,7 +124,7 @@ def _overrides(reader: GcfgSections) -> dict[tuple[str, str], Endpoint]:
         given: ServiceOverride = reader.section("ServiceOverride", name)
         for each in ("service", "region", "url", "signingregion"):
             if not getattr(given, each):
-                reader.problem("ServiceOverride", each, f"{each}: is missing", "service", name)
+                reader.missing("ServiceOverride", each, f"{each}: is missing", "service", name)
         services = SERVICES.get(given.service.strip().lower(), ())
         if given.service and not services:
             reader.no_effect("ServiceOverride", "service", "the provider does not call this service", name)
@@ -139,7 +139,7 @@ def _check(reader: GcfgSections, common: Global) -> None:
     if len(set(common.nodeipfamilies)) < len(common.nodeipfamilies):
         reader.problem("Global", "nodeipfamilies", "nodeipfamilies: repeats a family")
     if common.sourcearn and not common.rolearn:
-        reader.problem("Global", "sourcearn", "sourcearn: it needs rolearn")
+        reader.missing("Global", "sourcearn", "sourcearn: it needs rolearn")
     tag, name = common.kubernetesclustertag, common.kubernetesclusterid
     if tag and name and tag != name:
         reader.problem("Global", "kubernetesclusterid", "kubernetesclusterid: kubernetesclustertag has another value")

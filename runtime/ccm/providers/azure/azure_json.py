@@ -216,8 +216,9 @@ class Settings:
             variables.get("AZURE_POD_IDENTITY_AUTHORITY_HOST", "").rstrip("/") or METADATA,
             tuple(reader.ignored()),
         )
-        for problem in _missing(settings):
-            problems.add(top, problem)
+        if not problems.found:  # otherwise what seems to be missing may be what cannot be read
+            for problem in _missing(settings):
+                problems.add(top, problem)
         problems.raise_any()
         return settings
 
@@ -274,12 +275,11 @@ class _Reader:
         values: dict[str, Any] = {}
         for each in dataclasses.fields(kind):
             name = spelt(each.name)
-            if (found := self.take(name)) is None or found.value == "":
+            if (found := self.take(name)) is None or found.text == "":
                 continue
-            if not isinstance(found.value, str | int | float):
+            if (raw := found.text) is None:
                 self._problems.add(found, f"{self._path}{name}: expected one value")
                 continue
-            raw = str(found.value).lower() if isinstance(found.value, bool) else str(found.value)
             try:
                 values[each.name] = each.metadata["kind"](raw if each.metadata["kind"] is text else raw.strip())
             except ValueError as error:

@@ -7,7 +7,6 @@ All problems are found at once, each with file and line. No problem quotes a val
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from ccm.cloud import ConfigError, ProviderConfig
@@ -97,10 +96,7 @@ class Settings:
             raise ConfigError([f"{config.source}: it is empty: the provider cloudstack needs a cloud-config"])
         reader = GcfgSections(config.text, SECTIONS, ignored=IGNORED)
         common, balancers, runtime = (reader.section(name) for name in SECTIONS)
-        wrong = {line for line, _ in reader.problems}
-        reported = {name for name, line in reader.lines("Global").items() if line in wrong}
-        for at, problem in _problems(common, reported):
-            reader.problem("Global", at, problem)
+        _check(reader, common)
         if reader.problems:
             raise ConfigError([f"{config.source}: {problem}" for problem in reader.report()])
         return cls(common, balancers, runtime, config.source, tuple(reader.ignored))
@@ -110,17 +106,16 @@ class Settings:
         return [each for each in (self.common.secret_key_file, self.common.ca_file) if each]
 
 
-def _problems(found: Global, reported: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Key and problem. `reported`: keys whose values cannot be used, so that they are not missing."""
+def _check(reader: GcfgSections, found: Global) -> None:
     for name in ("api-url", "api-key"):
-        if not getattr(found, name.replace("-", "_")) and name not in reported:
-            yield name, f"{name}: it is missing"
-    if not found.secret_key and not found.secret_key_file and "secret-key-file" not in reported:
-        yield "secret-key", "secret-key: it is missing, and so is secret-key-file"
+        if not getattr(found, name.replace("-", "_")):
+            reader.missing("Global", name, f"{name}: it is missing")
+    if not found.secret_key and not found.secret_key_file:
+        reader.missing("Global", "secret-key", "secret-key: it is missing, and so is secret-key-file")
     if found.secret_key and found.secret_key_file:
-        yield "secret-key-file", "secret-key-file: secret-key is set, too: remove one of them"
-    for name in ("api_key", "secret_key"):
-        if not re.fullmatch(r"[!-~]*", getattr(found, name)):
-            yield name.replace("_", "-"), f"{name.replace('_', '-')}: a key has only letters, digits and signs"
+        reader.problem("Global", "secret-key-file", "secret-key-file: secret-key is set, too: remove one of them")
+    for name in ("api-key", "secret-key"):
+        if not re.fullmatch(r"[!-~]*", getattr(found, name.replace("-", "_"))):
+            reader.problem("Global", name, f"{name}: a key has only letters, digits and signs")
     if found.ssl_no_verify and found.ca_file:
-        yield "ssl-no-verify", "ssl-no-verify: ca-file is set, too: remove one of them"
+        reader.problem("Global", "ssl-no-verify", "ssl-no-verify: ca-file is set, too: remove one of them")

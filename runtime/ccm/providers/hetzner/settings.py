@@ -182,14 +182,15 @@ class Settings:
                 except ValueError as error:
                     problems.append(f"{each.where}: {error}")
         variables = Variables(**values)
-        problems += _contradictions(variables, given)
+        if not problems:  # otherwise what seems to be missing may be what cannot be read
+            problems += _contradictions(variables, given)
         if problems:
             raise ConfigError(problems)
         return cls(variables, config.source, tuple(ignored))
 
 
 def _in_file(config: ProviderConfig, problems: list[str]) -> Iterator[_Given]:
-    for number_, line in enumerate(config.text.removeprefix("\ufeff").splitlines(), 1):
+    for number_, line in enumerate(config.text.removeprefix("\ufeff").split("\n"), 1):
         if not (line := line.strip()) or line.startswith("#"):
             continue
         at = f"{config.source}: line {number_}"

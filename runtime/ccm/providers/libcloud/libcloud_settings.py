@@ -129,10 +129,10 @@ class _Taker:
         """The value as text; None if it is not set or has another shape."""
         if (found := self._given.get(key)) is None:
             return None
-        if isinstance(found.value, bool) or not isinstance(found.value, str | int | float) or found.value == "":
+        if not found.text:
             self._problems.add(found, f"{key}: expected a text")
             return None
-        return str(found.value)
+        return found.text
 
     def of_kind(self, key: str, kind: Callable[[str], Any], default: Any) -> Any:
         if (raw := self.text(key)) is None:
@@ -169,7 +169,7 @@ class _Taker:
             self._problems.add(top, f"zones: it is missing: the zones of {driver.cloud} to list, such as [fr-par-1]")
             return ()
         entries = found.value if isinstance(found.value, list) else []
-        names = [str(each.value) for each in entries]
+        names = [each.text or "" for each in entries]
         if not names or not all(map(ZONE.fullmatch, names)) or len(set(names)) < len(names):
             self._problems.add(found, "zones: expected a list of different zones, such as [fr-par-1]")
         return tuple(names)

@@ -17,8 +17,13 @@ def check(
     reader: GcfgSections, auth: Global, balancer: LoadBalancerSection, classes: Mapping[str, LoadBalancerClass]
 ) -> None:
     """Add the problems found to the reader's problems."""
-    for line_of, problem in _auth_problems(auth):
+    for line_of, problem in _contradictions(auth):
         reader.problem("Global", line_of, problem)
+    for other in ("clouds-file", "cloud"):
+        if _of(auth, other) and not auth.use_clouds:
+            reader.problem("Global", other, f"{other}: has an effect only with use-clouds=true", "use-clouds")
+    for line_of, problem in _absences(auth):
+        reader.missing("Global", line_of, problem)
     if not balancer.use_octavia:
         reader.problem("LoadBalancer", "use-octavia", "use-octavia=false: only Octavia is supported; remove the key")
     if balancer.lb_provider == "ovn" and balancer.lb_method != "SOURCE_IP_PORT":
@@ -42,36 +47,43 @@ def first_of(reader: GcfgSections, name: str, section: Any, sub: str = "") -> An
     return section
 
 
-def _auth_problems(auth: Global) -> Iterator[tuple[str, str]]:
-    """Yield problems with the credentials: the key whose line is reported, and the message."""
+def _ways(auth: Global) -> list[str]:
+    """The ways to log in that are set, each by its key."""
     ways = {
         "application-credential-secret": auth.application_credential_id or auth.application_credential_name,
         "trust-id": auth.trust_id,
         "password": auth.password and not auth.trust_id,  # of a trust, it is the trustee's
         "token": auth.token,
     }
-    chosen = [way for way, given in ways.items() if given]
+    return [way for way, given in ways.items() if given]
+
+
+def _contradictions(auth: Global) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with the keys that are set: the key whose line is reported, and the message."""
+    chosen = _ways(auth)
     if len(chosen) > 1:
         yield chosen[1], f"{', '.join(chosen)}: these are {len(chosen)} ways to log in; keep one"
     if auth.username and auth.user_id and not auth.application_credential_id:
         yield "username", "username, user-id: set only one of them"
-    if bool(auth.cert_file) != bool(auth.key_file):
-        yield ("cert-file" if auth.cert_file else "key-file"), "cert-file, key-file: set both or neither"
     if auth.tls_insecure and auth.ca_file:
         yield "tls-insecure", "tls-insecure, ca-file: tls-insecure turns off the check that needs ca-file; remove one"
     if auth.auth_url and not re.fullmatch(r"https?://[^\s/@]+(/\S*)?", auth.auth_url):
         yield "auth-url", "auth-url: expected http://HOST:PORT/v3 or https://HOST:PORT/v3, without credentials"
     elif re.search(r"/v2\.0/?$", auth.auth_url):
         yield "auth-url", "auth-url: keystone removed API 2.0 in 2018: end the URL with /v3"
+
+
+def _absences(auth: Global) -> Iterator[tuple[str, str]]:
+    """Yield what is missing: the key whose line is reported, and the message."""
+    if bool(auth.cert_file) != bool(auth.key_file):
+        yield ("cert-file" if auth.cert_file else "key-file"), "cert-file, key-file: set both or neither"
     if auth.use_clouds:
         if not auth.cloud:
             yield "use-clouds", "use-clouds: cloud is missing: set it to the cloud's name in clouds.yaml"
         return
-    for other in ("clouds-file", "cloud"):
-        if _of(auth, other):
-            yield other, f"{other}: has an effect only with use-clouds=true"
     if not auth.auth_url:
         yield "auth-url", "auth-url: is missing"
+    chosen = _ways(auth)
     if not chosen:
         choices = "username and password, an application credential, or a trust"
         yield "username", f"credentials are missing: set {choices}"

@@ -15,7 +15,7 @@ from ccm.cloud import ConfigError, ProviderConfig
 from ccm.cloud.toolkit import gcfg
 from ccm.cloud.toolkit.gcfg_sections import GcfgSections
 
-from .conf_sections import IGNORED, REFUSED, SECTIONS, VARIABLES, Global, Labels, Nodes, Runtime, VirtualCenter
+from .conf_sections import FOREIGN, IGNORED, REFUSED, SECTIONS, VARIABLES, Global, Labels, Nodes, Runtime, VirtualCenter
 from .conf_yaml import YamlSections
 
 #: Where Secrets are mounted: the files of the only Secret, or NAMESPACE/NAME/ for each Secret that the file names.
@@ -80,7 +80,7 @@ class Settings:
         if common.server and common.server not in named:
             named[common.server] = VirtualCenter()
         if not named:
-            reader.problems.append((0, "no vCenter: add a section VirtualCenter, or set server in Global"))
+            reader.missing("", "", "no vCenter: add a section VirtualCenter, or set server in Global")
         vcenters = tuple(_vcenter(reader, name, given, common) for name, given in named.items())
         ignored = list(reader.ignored)
         if bool(labels.zone) != bool(labels.region):
@@ -94,7 +94,7 @@ def _reader(text: str) -> GcfgSections:
     first = next((line.strip() for line in text.splitlines() if line.strip() and line.strip()[0] not in "#;"), "")
     if not first.startswith("["):
         return YamlSections(text)
-    reader = GcfgSections(text, SECTIONS, named=("VirtualCenter",), ignored=IGNORED)
+    reader = GcfgSections(text, SECTIONS, named=("VirtualCenter",), ignored=IGNORED, foreign=FOREIGN, defaults="Global")
     refused = {line: name for name, _, line in gcfg.read(text).sections if name in REFUSED}
     reader.problems = [each for each in reader.problems if each[0] not in refused]
     reader.problems += [(line, f"[{name}]: {REFUSED[name]}") for line, name in refused.items()]
@@ -104,7 +104,7 @@ def _reader(text: str) -> GcfgSections:
 def _vcenter(reader: GcfgSections, name: str, given: VirtualCenter, common: Global) -> VCenter:
     is_yaml, own = isinstance(reader, YamlSections), given.server
     if is_yaml and not own and name != common.server:
-        reader.problem("VirtualCenter", "server", "server: is missing", sub=name)
+        reader.missing("VirtualCenter", "server", "server: is missing", sub=name)
     server = own or name
     if not re.fullmatch(r"[A-Za-z0-9._:\[\]-]+", server):
         reader.problem("VirtualCenter", "server", "server: expected an address or a DNS name", sub=name)
@@ -116,7 +116,7 @@ def _vcenter(reader: GcfgSections, name: str, given: VirtualCenter, common: Glob
     if not secrets:
         for key in ("user", "password"):
             if not of(key):
-                reader.problem("VirtualCenter", key, f"{key}: is missing, and no Secret is named", "server", sub=name)
+                reader.missing("VirtualCenter", key, f"{key}: is missing, and no Secret is named", "server", sub=name)
     return VCenter(
         name=name,
         server=server.strip("[]"),
@@ -136,7 +136,7 @@ def _secrets(reader: GcfgSections, name: str, given: VirtualCenter, common: Glob
     """The folder with the credentials of a vCenter: its own Secret's, the common folder, or the common Secret's."""
     for section, sub, each in (("VirtualCenter", name, given), ("Global", "", common)):
         if bool(each.secret_name) != bool(each.secret_namespace):
-            reader.problem(section, "secret-name", "secret-name, secret-namespace: set both", "secret-namespace", sub)
+            reader.missing(section, "secret-name", "secret-name, secret-namespace: set both", "secret-namespace", sub)
         elif each.secret_name and not all(map(_SECRET_NAME.fullmatch, (each.secret_name, each.secret_namespace))):
             reader.problem(section, "secret-name", "secret-name, secret-namespace: expected names of objects", sub=sub)
         elif each.secret_name:

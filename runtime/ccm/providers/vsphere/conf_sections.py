@@ -132,12 +132,23 @@ SECTION_OF_YAML = {
     "nodes": "Nodes",
     "runtime": "Runtime",
 }
+_IN_TREE = "it is of Kubernetes' former in-tree provider, for volumes; the CSI driver has a configuration of its own"
+_CSI = "it is of the CSI driver"
 _LOOPS = "the framework retries, so that it knows what fails"
 #: Section and key without effect here -> the reason.
 IGNORED = {
     **{(section, "soap-roundtrip-count"): _LOOPS for section in ("Global", "VirtualCenter")},
+    **{("Global", key): _IN_TREE for key in ("datastore", "working-dir", "vm-uuid", "vm-name")},
+    ("Global", "datacenter"): "it is of Kubernetes' former in-tree provider; to read only some, set datacenters",
+    **{("Global", key): _CSI for key in ("cluster-id", "cluster-distribution")},
     ("Global", "api-disable"): "there is no such API",
     ("Global", "api-binding"): "there is no such API",
+}
+#: Sections of other programs that people have in this file -> the reason why they have no effect, as in
+#: cloud-provider-vsphere. In YAML, their names are in lower case.
+FOREIGN = {
+    **dict.fromkeys(("workspace", "disk", "network"), _IN_TREE),
+    **dict.fromkeys(("snapshot", "netpermissions", "topologycategory"), _CSI),
 }
 #: Sections of cloud-provider-vsphere that this provider refuses.
 REFUSED = {

@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import re
 from typing import Any
 
-from ccm.cloud.toolkit.gcfg_sections import GcfgSections
+from ccm.cloud.toolkit.gcfg_sections import GcfgSections, meant
 from ccm.cloud.toolkit.located_yaml import Located, Problems, read
 
-from .conf_sections import IGNORED, REFUSED, SECTION_OF_YAML, SECTIONS
+from .conf_sections import FOREIGN, IGNORED, REFUSED, SECTION_OF_YAML, SECTIONS
 
 _YAML_OF_SECTION = {section: name for name, section in SECTION_OF_YAML.items()}
 
@@ -20,18 +19,21 @@ class YamlSections(GcfgSections):
     """A `GcfgSections` whose entries come from YAML: `insecureFlag` instead of `insecure-flag`, lists for lists."""
 
     def __init__(self, text: str) -> None:
-        super().__init__("", SECTIONS, named=("VirtualCenter",))
+        super().__init__("", SECTIONS, named=("VirtualCenter",), defaults="Global")
         problems = Problems("")
         top = read(text, problems)
         if not isinstance(top.value, dict) and not problems.found:
             problems.add(top, "expected sections: global, vcenter, labels, nodes")
-        self.problems += problems.found
+        for problem in problems.found:
+            self._doubt("", "", *problem)
         self._top: dict[str, Located] = top.value if isinstance(top.value, dict) else {}
         for name, found in self._top.items():
             if name.lower() in REFUSED:
                 self.problems.append((found.line, f"{name}: {REFUSED[name.lower()]}"))
+            elif name.lower() in FOREIGN:
+                self.ignored.append(f"line {found.line}: {name} has no effect: {FOREIGN[name.lower()]}")
             elif name not in SECTION_OF_YAML:
-                self.problems.append((found.line, f"{name}: unknown section; known are {', '.join(SECTION_OF_YAML)}"))
+                self._doubt_section(name, _YAML_OF_SECTION, found.line, f"{name}: unknown section")
 
     def names_of(self, section: str) -> list[str]:
         return list(self._mapping(self._top.get(_YAML_OF_SECTION[section]), _YAML_OF_SECTION[section]))
@@ -49,15 +51,15 @@ class YamlSections(GcfgSections):
             if key in ignored:
                 self.ignored.append(f"line {value.line}: {where}.{key} has no effect: {ignored[key]}")
             elif key not in fields:
-                similar = difflib.get_close_matches(key, fields, 1)
-                hint = f"did you mean {similar[0]}?" if similar else f"known keys are {', '.join(fields)}"
-                self.problems.append((value.line, f"{where}.{key}: unknown key; {hint}"))
+                self._doubt(name, key, value.line, f"{where}.{key}: unknown key; {meant(key, fields, 'keys')}")
             else:
                 self._lines[name, sub, fields[key].name.replace("_", "-")] = value.line
-                self._read(f"{where}.{key}", fields[key], value, values)
+                self._read(name, f"{where}.{key}", fields[key], value, values)
         return cls(**values)
 
-    def problem(self, section: str, at: str, problem: str, or_at: str = "", sub: str = "") -> None:
+    def _conclude(self, section: str, at: str, problem: str, or_at: str, sub: str) -> None:
+        if not section:
+            return super()._conclude(section, at, problem, or_at, sub)
         line = self._lines.get((section, sub, at), self._lines.get((section, sub, or_at), 0))
         if not line and sub:
             named = self._mapping(self._top.get(_YAML_OF_SECTION[section]), "")
@@ -71,18 +73,20 @@ class YamlSections(GcfgSections):
             return {}
         if isinstance(found.value, dict):
             return found.value
-        self.problems.append((found.line, f"{where}: expected keys and values"))
+        self._doubt("", "", found.line, f"{where}: expected keys and values")
         return {}
 
-    def _read(self, where: str, field: dataclasses.Field[Any], found: Located, values: dict[str, Any]) -> None:
-        raw = _text(found)
+    def _read(
+        self, section: str, where: str, field: dataclasses.Field[Any], found: Located, values: dict[str, Any]
+    ) -> None:
+        raw, key = _text(found), field.name.replace("_", "-")
         if raw is None:
-            self.problems.append((found.line, f"{where}: expected one value, or a list of values"))
+            self._doubt(section, key, found.line, f"{where}: expected one value, or a list of values without commas")
             return
         try:
             values[field.name] = field.metadata["kind"](raw) if raw else field.default
         except ValueError as error:
-            self.problems.append((found.line, f"{where}: {error}"))
+            self._doubt(section, key, found.line, f"{where}: {error}")
 
 
 def camel(name: str) -> str:
@@ -93,10 +97,6 @@ def camel(name: str) -> str:
 def _text(found: Located) -> str | None:
     """A value as INI spells it; None if it is neither a scalar nor a list of scalars."""
     if isinstance(found.value, list):
-        parts = [_text(each) for each in found.value]
-        return None if None in parts else ",".join(part for part in parts if part)
-    if found.value is None:
-        return ""
-    if isinstance(found.value, bool):
-        return str(found.value).lower()
-    return str(found.value) if isinstance(found.value, str | int | float) else None
+        parts = [each.text for each in found.value]
+        return ",".join(part for part in parts if part) if all(part and "," not in part for part in parts) else None
+    return "" if found.value is None else found.text

@@ -38,7 +38,7 @@ def settings(config: cloud.ProviderConfig) -> Rack:
     if not re.fullmatch(r"https?://[^\s/@]+", found.url):
         reader.problem("Rack", "url", "url: expected https://HOST, without credentials")
     if not (found.token or config.environment.get("RACK_TOKEN")):
-        reader.problem("Rack", "token", "token: is missing, here and as $RACK_TOKEN")
+        reader.missing("Rack", "token", "token: is missing, here and as $RACK_TOKEN")
     if problems := list(reader.report()):
         raise ConfigError([f"{config.source}: {problem}" for problem in problems])
     return found

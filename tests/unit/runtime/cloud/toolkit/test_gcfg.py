@@ -14,8 +14,9 @@ def values(text):
     ("text", "expected"),
     [
         ("[a]\nb = c\\\nd\n", ["cd"]),
-        ("[a]\nb = c\\\\\n", ["c\\"]),
-        ("[a]\nb = c\\\\\\\nd\n", ["c\\d"]),  # an escaped backslash, and one that continues the line
+        ('[a]\nb = "c\\\\"\n', ["c\\"]),
+        ('[a]\nb = "c\\\\"\\\nd\n', ["c\\d"]),  # an escaped backslash, and one that continues the line
+        ("[a]\nb = c # d\\\ne = f\n", ["c", "f"]),  # none that continues a comment
         ("[a]\nb =\n", [""]),
         ("[a]\nb = # nothing\n", [""]),
         ("[a]\nb = x  # y\n", ["x"]),

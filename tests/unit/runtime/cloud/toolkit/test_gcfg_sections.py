@@ -49,7 +49,8 @@ def test_an_empty_value_is_a_text_and_stands_for_the_default_of_what_cannot_be_e
     ("text", "problem"),
     [
         ("[Main]\nurll = x\n", "line 2: [Main] urll: unknown key; did you mean url?"),
-        ("[Man]\n", "line 1: [man]: unknown section; known sections are Main, Class"),
+        ("[Man]\n", "line 1: [man]: unknown section; did you mean Main?"),
+        ("[Other]\n", "line 1: [other]: unknown section; known sections are Main, Class"),
         ("[Class]\n", 'line 1: [Class]: must be written [Class "name"]'),
         ('[Main "x"]\n', "line 1: [Main]: must be written [Main]"),
         ("[Main]\ntimeout = 5\n", "line 2: [Main] timeout: expected a duration with its unit, such as 5s or 1m30s"),

@@ -46,7 +46,6 @@ def test_a_key_that_stands_twice_is_a_problem_beside_a_merged_mapping_as_well():
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("a: 1\nb: 2026-02-30\n", 2),
         ("a: 1\na: 2\n", 2),
         ("a: &a\n  b: *a\n", 1),
         ("a: [\n", 2),

@@ -68,11 +68,13 @@ def test_all_problems_of_a_configuration_are_told_with_their_lines() -> None:
     with pytest.raises(ConfigError) as caught:
         RackCloud(ProviderConfig(text, "rack.conf", {}))
     assert caught.value.problems == [
-        "rack.conf: [Rack] token: is missing, here and as $RACK_TOKEN",
         "rack.conf: line 2: [Rack] url: expected https://HOST, without credentials",
         "rack.conf: line 3: [Rack] timeout: expected a duration with its unit, such as 5s or 1m30s",
         "rack.conf: line 4: [Rack] urll: unknown key; did you mean url?",
     ]
+    with pytest.raises(ConfigError) as caught:
+        RackCloud(ProviderConfig("[Rack]\nurl = http://x\n", "rack.conf", {}))
+    assert caught.value.problems == ["rack.conf: [Rack] token: is missing, here and as $RACK_TOKEN"]
 
 
 def test_it_is_small() -> None:

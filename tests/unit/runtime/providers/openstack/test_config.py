@@ -53,7 +53,7 @@ def problems(text: str) -> list[str]:
         ("k # comment", None),
         ("K = upper", "upper"),
         ("k = one \\\n  two", "one   two"),
-        (r"k = ends in two \\", "ends in two \\"),
+        (r'k = "ends in two \\"', "ends in two \\"),
         ("k = windows\r", "windows"),
     ],
 )
@@ -231,7 +231,6 @@ key = value
         "cloud.conf: line 3: [Global] usrname: unknown key; did you mean username?",
         "cloud.conf: line 4: [Global] application-credential-secret, password: these are 2 ways to log in; keep one",
         "cloud.conf: line 6: [Global] os-endpoint-type: expected public, internal or admin",
-        "cloud.conf: line 7: [Global] cert-file, key-file: set both or neither",
         "cloud.conf: line 8: [Global] cloud: has an effect only with use-clouds=true",
         "cloud.conf: line 10: [Networking] address-sort-order: expected CIDRs separated by commas",
         "cloud.conf: line 12: [LoadBalancer] use-octavia=false: only Octavia is supported; remove the key",

@@ -130,11 +130,12 @@ def test_all_problems_of_ini_with_their_lines():
         "[Global]\nuser = u\nport = 70000\nuesr = x\n"
         '[VirtualCenter "vc"]\nthumbprint = zz\n[NSXT]\nhost = h\n[Nodes]\ninternal-network-subnet-cidr = x\n'
     )
-    assert [each.partition(":")[0] for each in found[1:]] == ["line 3", "line 4", "line 6", "line 7", "line 10"]
+    assert [each.partition(":")[0] for each in found] == ["line 3", "line 4", "line 6", "line 7", "line 10"]
     text = "\n".join(found)
     for part in ("1 to 65535", "did you mean user", "SHA-1 or SHA-256", "NSX-T is not supported", "expected CIDRs"):
         assert part in text
-    assert "password: is missing" in text
+    assert "password: is missing" not in text
+    assert any("password: is missing" in each for each in problems("[Global]\nserver = vc\nuser = u\n"))
 
 
 def test_all_problems_of_yaml_with_their_lines():
@@ -146,12 +147,13 @@ def test_all_problems_of_yaml_with_their_lines():
     for part in (
         "line 4: global.port: expected a port",
         "line 5: global.insecureflag: unknown key; did you mean insecureFlag?",
-        "line 7: vcenter.one: server: is missing",
         "line 8: loadBalancer: NSX-T is not supported",
         "line 9: other: unknown section",
         "line 10: labels: expected keys and values",
     ):
         assert part in text
+    assert "server: is missing" not in text
+    assert problems("vcenter:\n  one: {user: u, password: p}\n") == ["line 2: vcenter.one: server: is missing"]
 
 
 @pytest.mark.parametrize(
