@@ -30,11 +30,11 @@ from bed import binaries, minors, paths, versions  # noqa: E402
 from bed.errors import BedError  # noqa: E402
 from bed.progress import Progress  # noqa: E402
 
-COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kubelet")
+COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet")
 NEEDED = (*COMPONENTS, "kubeadm", "kubectl", "etcd")
 #: Flags that are ours to care about, beside those that the collection manages: their names have one of these words.
 _OURS = re.compile(
-    r"cloud|provider|node-ip|hostname-override|register|taint|leader-migration|cluster-cidr|route|serving-cert"
+    r"cloud|provider|node-ip|hostname-override|register|taint|leader-migration|cluster-cidr|route|serving-cert|-service-|controllers"
 )
 _OUR_GATES = re.compile(r"(?!DRA).*(?:Cloud|Provider|NodeI|LoadBalancer|Taint)")
 _FLAG = re.compile(r"^ +(?:-\w, )?--([\w.-]+)(?: (?!  )\S+)? {2,}(.*)", re.MULTILINE)
@@ -135,13 +135,17 @@ def disagreements(release: Release, facts: tuple[Any, ...]) -> Iterator[str]:
             continue
         gone = fact.gone_in is not None and release.minor >= fact.gone_in
         known, what = None, f"--{fact.flag}"
-        if fact.kind == "flag":
+        if fact.kind == "flag" and (gone or fact.no_effect_in or not fact.deprecated_in):
+            # pflag hides many a deprecated one in its help.
             known = fact.flag in release.flags[fact.component]
         elif fact.kind == "feature gate" and "=" not in fact.value and gone:
             # One that is there may be GA, which no help text shows.
             known, what = fact.value in release.gates[fact.component], f"feature gate {fact.value}"
-        elif fact.kind == "admission plugin":
+        elif fact.kind == "admission plugin" and (gone or fact.deprecated_in):
             known, what = fact.value in release.plugins, f"admission plugin {fact.value}"
+        elif fact.flag == "controllers" and release.controllers and fact.value.endswith("-controller"):
+            # A help text has no aliases.
+            known, what = fact.value in release.controllers, f"controller {fact.value}"
         if known is not None and known == gone:
             says = "is gone" if gone else "is there"
             yield f"{fact.component}: {what} {says}, says the table; the program {'knows it' if known else 'does not'}"
@@ -163,13 +167,15 @@ def report(old: Release, new: Release, managed: tuple[str, ...], facts: tuple[An
     in_table = {fact.value.partition("=")[0] for fact in facts if fact.kind == "feature gate"}
     ours = {name for name, _ in gates_changed if name in in_table or _OUR_GATES.match(name)}
     part("Flags that concern us", [text for name, text in flags_changed if concerns_us(name, managed)])
+    # One that names it in --controllers, to run it or not to, does not start any more.
+    part("Controllers of kube-controller-manager that are gone", sorted(old.controllers - new.controllers))
     part("Feature gates that concern us", [text for name, text in gates_changed if name in ours])
     part("API versions that we use and the newer one does not serve", sorted((apis & old.apis) - new.apis))
     part("Configuration that kubeadm writes", sorted(new.kubeadm), "unknown")
     part("Table of facts (plugins/module_utils/facts/versions.py)", list(disagreements(new, facts)), "agrees")
     for title, before, after in (
         ("Admission plugins", old.plugins, new.plugins),
-        ("Controllers of kube-controller-manager", old.controllers, new.controllers),
+        ("New controllers of kube-controller-manager", old.controllers & new.controllers, new.controllers),
         ("API versions", old.apis, new.apis),
     ):
         gone, added = sorted(before - after), sorted(after - before)

@@ -57,6 +57,12 @@ def row(*cells: str) -> str:
     return "| " + " | ".join(cells) + " |\n"
 
 
+def what(names: list[tuple[str, str]]) -> str:
+    """Flags, or a flag and its values, as one cell."""
+    values = [f"`{value}`" for _, value in names if value]
+    return f"{names[0][0]} {', '.join(values)}" if values else ", ".join(name for name, _ in names)
+
+
 def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
     return row(*head) + row(*["---"] * len(head)) + "".join(row(*cells) for cells in rows)
 
@@ -71,10 +77,14 @@ def page(versions: Any) -> str:
     components: dict[tuple[str, ...], list[str]] = {}
     for fact in versions.FACTS:
         name = f"`{fact.flag}`" if fact.kind == versions.FIELD else f"`--{fact.flag}`"
-        value = "" if fact.value is None else f" `{fact.value}`"
         stages = (fact.deprecated_in, fact.no_effect_in, fact.fatal_in, fact.gone_in)
-        components.setdefault((name + value, *map(since, stages), fact.reason), []).append(fact.component)
-    facts = [(", ".join(those), *cells) for cells, those in components.items()]
+        cells = (name, fact.value or "", *map(since, stages), fact.reason)
+        components.setdefault(cells, []).append(fact.component)
+    # What shares its life cycle and reason is one row: values of one flag, or flags of one component.
+    alike: dict[tuple[str, ...], list[tuple[str, str]]] = {}
+    for (name, value, *cells), those in components.items():
+        alike.setdefault((", ".join(those), name if value else "", *cells), []).append((name, value))
+    facts = [(those, what(names), *cells) for (those, _, *cells), names in alike.items()]
     head = ("Component", "What", "Deprecated", "Without effect", "Fatal", "Gone", "Why")
     providers = [
         (f"`{p.name}`", show(p.gone_in), p.successor or "none", f"`{p.provider_id}`")

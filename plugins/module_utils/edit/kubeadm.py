@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit.yamltext import YamlText, independent, quoted
-from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import MANAGED_FLAGS, Flag, split_flag
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import MANAGED_FLAGS, Flag, managed, split_flag
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.target import Change, Target, control_plane_changes
 
 #: Sections of ClusterConfiguration and the component each one configures.
@@ -51,10 +51,19 @@ def _document(text: str) -> YamlText:
     return document
 
 
-def managed_flags(text: str) -> Dict[str, List[Flag]]:
-    """Return the managed flags among extraArgs by component. Raises NotYaml and BadClusterConfiguration."""
+def managed_flags(text: str, whole: bool = False) -> Dict[str, List[Flag]]:
+    """Return the managed flags among extraArgs by component; with C(whole) also C(controllers) without a cloud controller.
+
+    Raises NotYaml and BadClusterConfiguration.
+    """
+    return {component: [flag for flag in flags if managed(flag.name, flag.value) or whole and flag.name in MANAGED_FLAGS]
+            for component, flags in all_flags(text).items()}
+
+
+def all_flags(text: str) -> Dict[str, List[Flag]]:
+    """Return extraArgs by component. Raises NotYaml and BadClusterConfiguration."""
     document = _document(text)
-    return {component: [flag for flag in _flags(document.data.get(key)) if flag.name in MANAGED_FLAGS] for key, component in SECTIONS}
+    return {component: _flags(document.data.get(key)) for key, component in SECTIONS}
 
 
 def lost_volumes(before: str, after: str) -> Dict[str, List[Dict[str, Any]]]:

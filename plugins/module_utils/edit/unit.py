@@ -16,7 +16,7 @@ import re
 from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple, Union
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import (
-    BOOLEAN_FLAGS, MANAGED_FLAGS, Char, Flag, Span, Word, apply_spans, render, shell, split_flag, split_words,
+    BOOLEAN_FLAGS, MANAGED_FLAGS, Char, Flag, Span, Word, apply_spans, managed, render, shell, split_flag, split_words,
 )
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import FileFacts, KubeletFacts, UnitFacts
 
@@ -291,8 +291,8 @@ def _one_argument(value: Optional[Value], name: str, word: Word, unit: Unit) -> 
     return Argument("".join(char.char for char in value.chars), value.path, value.chars[0].start, value.chars[-1].end, name)
 
 
-def occurrences(line: CommandLine, names: Iterable[str] = MANAGED_FLAGS) -> List[Occurrence]:
-    """Return the managed flags among the arguments, in order."""
+def occurrences(line: CommandLine, names: Iterable[str] = MANAGED_FLAGS, whole: bool = False) -> List[Occurrence]:
+    """Return the named flags among the arguments, in order; with C(whole) also C(--controllers) without a cloud controller."""
     wanted = set(names)
     found = []
     index = 0
@@ -307,7 +307,8 @@ def occurrences(line: CommandLine, names: Iterable[str] = MANAGED_FLAGS) -> List
             elif not given and index + 1 < len(line.arguments):
                 following = line.arguments[index + 1]
                 parts, value, width = (argument, following), following.value, 2
-            found.append(Occurrence(name, value, parts))
+            if whole or name not in MANAGED_FLAGS or managed(name, value):
+                found.append(Occurrence(name, value, parts))
         index += width
     return found
 

@@ -23,10 +23,18 @@ MANAGED_FLAGS = (
     "feature-gates",
     "enable-leader-migration",
     "leader-migration-config",
+    "cloud-provider-gce-lb-src-cidrs",
+    "concurrent-service-syncs",
+    "controllers",
 )
 
+#: The cloud controllers of kube-controller-manager by the names and aliases that C(--controllers) knows. Only these items of that list
+#: are managed, because installers write the rest.
+CLOUD_CONTROLLERS = ("service-lb-controller", "service", "node-route-controller", "route", "cloud-node-lifecycle-controller",
+                     "cloud-node-lifecycle")
+
 #: Flags without a separate argument: C(--flag) alone means true.
-BOOLEAN_FLAGS = ("enable-leader-migration",)
+BOOLEAN_FLAGS = ("enable-leader-migration", "enable-load-reader", "log-cadvisor-usage", "storage-driver-secure")
 
 #: Programs that take a command as text. Flags in that text cannot be found or changed.
 SHELLS = ("sh", "ash", "bash", "dash", "ksh", "zsh")
@@ -75,8 +83,21 @@ def shell(argv: Iterable[str]) -> str:
     return ""
 
 
-def find_flags(argv: Iterable[str], names: Iterable[str] = MANAGED_FLAGS) -> List[Flag]:
-    """Return every occurrence of the named flags in order. The last occurrence of a name counts."""
+def cloud_controllers(value: str) -> List[str]:
+    """Return the items of C(--controllers) that name a cloud controller, with C(-) in front if it is switched off."""
+    return [item for item in value.split(",") if (item[1:] if item.startswith("-") else item) in CLOUD_CONTROLLERS]
+
+
+def managed(name: str, value: str) -> bool:
+    """Whether a flag of this value is managed: C(--controllers) is only if it names a cloud controller."""
+    return name in MANAGED_FLAGS and (name != "controllers" or bool(cloud_controllers(value)))
+
+
+def find_flags(argv: Iterable[str], names: Iterable[str] = MANAGED_FLAGS, whole: bool = False) -> List[Flag]:
+    """Return every occurrence of the named flags in order. The last occurrence of a name counts.
+
+    C(whole): also C(--controllers) without a cloud controller.
+    """
     wanted = set(names)
     args = list(argv)
     found: List[Flag] = []
@@ -89,7 +110,8 @@ def find_flags(argv: Iterable[str], names: Iterable[str] = MANAGED_FLAGS) -> Lis
                 value = "true"
             elif not given and index + 1 < len(args):
                 value, width = args[index + 1], 2
-            found.append(Flag(name, value, index, width))
+            if whole or name not in MANAGED_FLAGS or managed(name, value):
+                found.append(Flag(name, value, index, width))
         index += width
     return found
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import versions
-from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import Flag, without_list_items
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import Flag, cloud_controllers, managed, without_list_items
 
 EXTERNAL = "external"
 REMOVED_PLUGIN = "PersistentVolumeLabel"
@@ -21,6 +21,12 @@ ADMISSION_LISTS = ("enable-admission-plugins", "disable-admission-plugins")
 
 
 MIGRATION_FLAGS = ("enable-leader-migration", "leader-migration-config")
+
+#: A flag of the in-tree GCE, which also kube-apiserver had.
+GCE_RANGES = "cloud-provider-gce-lb-src-cidrs"
+
+#: Flags of the cloud loops in kube-controller-manager, which stop.
+LOOP_FLAGS = ("concurrent-service-syncs", GCE_RANGES)
 
 
 class _Change(NamedTuple):
@@ -89,7 +95,7 @@ def about_value(value: str, why: str) -> str:
 def _apiserver(flags: List[Flag], version: Tuple[int, int]) -> List[Change]:
     changes = []
     for flag in flags:
-        if flag.name in ("cloud-provider", "cloud-config"):
+        if flag.name in ("cloud-provider", "cloud-config", GCE_RANGES):
             why = versions.why("kube-apiserver", flag.name, version)
             changes.append(Change(flag.name, flag, None, about_value(flag.value, why), ""))
         elif flag.name in ADMISSION_LISTS:
@@ -113,7 +119,10 @@ def _controller_manager(flags: List[Flag], version: Tuple[int, int]) -> List[Cha
             why = versions.reason(component, flag.name) if version >= versions.IN_TREE_GONE else \
                 "without cloud loops it must leave the migration Lease to the external controller (KEP-2436)"
             changes.append(Change(flag.name, flag, None, why, ""))
+        elif flag.name in LOOP_FLAGS:
+            changes.append(Change(flag.name, flag, None, versions.why(component, flag.name, version), ""))
     if version >= versions.IN_TREE_GONE:
+        changes += _without_cloud_controllers(component, flags, version)
         for flag in providers:
             if flag.value != EXTERNAL:
                 why = versions.why(component, "cloud-provider", version, "in-tree") if flag.value else \
@@ -128,6 +137,17 @@ def _controller_manager(flags: List[Flag], version: Tuple[int, int]) -> List[Cha
         if providers[-1].value != EXTERNAL:
             last = providers[-1]
             changes.append(Change("cloud-provider", last, EXTERNAL, about_value(last.value, why), ""))
+    return changes
+
+
+def _without_cloud_controllers(component: str, flags: List[Flag], version: Tuple[int, int]) -> List[Change]:
+    """Return the changes in --controllers. A list without other items stays empty, because without the flag all controllers run."""
+    changes = []
+    for flag in flags:
+        items = cloud_controllers(flag.value) if flag.name == "controllers" else []
+        if items:
+            why = versions.why(component, flag.name, version, items[0].lstrip("-"))
+            changes.append(Change(flag.name, flag, without_list_items(flag.value, items), why, ""))
     return changes
 
 
@@ -165,14 +185,17 @@ def leader_migration_changes(config: str) -> Target:
     return changes
 
 
-def flags_after(flags: List[Flag], changes: List[Change]) -> List[Tuple[str, str]]:
-    """Return the (name, value) pairs of managed flags after the changes, which the new process must have."""
+def flags_after(flags: List[Flag], changes: List[Change], whole: bool = False) -> List[Tuple[str, str]]:
+    """Return the (name, value) pairs of managed flags after the changes, which the new process must have.
+
+    C(whole): also C(--controllers) without a cloud controller.
+    """
     by_index: Dict[int, Change] = {change.flag.index: change for change in changes if change.flag is not None}
     result = []
     for flag in flags:
         change = by_index.get(flag.index)
         value = flag.value if change is None else change.then
-        if value is not None:
+        if value is not None and (whole or flag.name != "controllers" or managed(flag.name, value)):
             result.append((flag.name, value))
     result += [(change.name, change.then) for change in changes if change.flag is None and change.then is not None]
     return result

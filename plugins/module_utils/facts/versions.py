@@ -16,7 +16,7 @@ from typing import List, NamedTuple, Optional, Tuple
 Version = Tuple[int, int]
 
 #: The first and last release for which this collection has facts.
-SUPPORTED: Tuple[Version, Version] = ((1, 29), (1, 36))
+SUPPORTED: Tuple[Version, Version] = ((1, 29), (1, 37))
 
 #: From this release on, every in-tree provider is gone, so there is nothing left to migrate *from*.
 IN_TREE_GONE: Version = (1, 31)
@@ -49,6 +49,14 @@ _IN_TREE = "only '' and 'external' are accepted, in-tree providers are gone (KEP
 _NOBODY = "nothing reads it any more, in-tree providers are gone (KEP-2395)"
 _HANDED_OVER = "kube-controller-manager has no cloud loops to hand over any more (KEP-2436)"
 _LOCKED = "the gate is locked to true, in-tree providers are gone (KEP-2395)"
+_CSI_ONLY = "in-tree volumes are always served by their CSI driver (KEP-625)"
+_LOOPS = "the service controller runs in the external controller (kubernetes/kubernetes#138002)"
+_UNKNOWN_CONTROLLER = "the name is not in the list of known controllers (kubernetes/kubernetes#138002)"
+_GCE = "the flag went with the in-tree GCE (kubernetes/kubernetes#124519)"
+_IPAM = "only RangeAllocator is accepted, the others need an in-tree provider (KEP-2395)"
+_CADVISOR = "cAdvisor's flags were registered by mistake and are removed (kubernetes/kubernetes#139870)"
+_GRADUATED = "the feature is always on, and its gate is removed"
+_ABANDONED = "the gate is removed"
 _UNREGISTER = "the gate went with the in-tree volume plugins it switched off (KEP-625)"
 
 #: Which gates are locked or gone, for every component that takes --feature-gates. The value false of a locked gate is fatal.
@@ -56,7 +64,7 @@ _GATES: Tuple[Tuple[str, Optional[Version], Version, str], ...] = (
     ("DisableCloudProviders", (1, 31), (1, 33), _LOCKED),
     ("DisableKubeletCloudCredentialProviders", (1, 31), (1, 33), _LOCKED),
     ("CloudDualStackNodeIPs", (1, 30), (1, 32), "dual-stack --node-ip with an external cloud needs no gate any more (KEP-3705)"),
-    ("CSIMigrationAzureFile", (1, 27), (1, 30), "in-tree volumes are always served by their CSI driver (KEP-625)"),
+    ("CSIMigrationAzureFile", (1, 27), (1, 30), _CSI_ONLY),
     ("InTreePluginAWSUnregister", None, (1, 31), _UNREGISTER),
     ("InTreePluginAzureDiskUnregister", None, (1, 31), _UNREGISTER),
     ("InTreePluginAzureFileUnregister", None, (1, 31), _UNREGISTER),
@@ -65,13 +73,39 @@ _GATES: Tuple[Tuple[str, Optional[Version], Version, str], ...] = (
     ("InTreePluginvSphereUnregister", None, (1, 31), _UNREGISTER),
 )
 
+#: Gates that have nothing to do with clouds and that 1.37 does not know, by the release that locked them to true. The linter reports them,
+#: preflight warns, and no run removes them.
+_GATES_OF_OTHERS: Tuple[Tuple[Optional[Version], Tuple[str, ...]], ...] = (
+    ((1, 31), ("LogarithmicScaleDown",)),
+    ((1, 32), ("RetryGenerateName",)),
+    ((1, 33), ("AnyVolumeDataSource", "BtreeWatchCache", "JobBackoffLimitPerIndex", "JobSuccessPolicy", "SidecarContainers")),
+    ((1, 34), ("APIServerTracing", "AnonymousAuthConfigurableEndpoints", "AuthorizeNodeWithSelectors", "AuthorizeWithSelectors",
+               "ConsistentListFromCache", "JobPodReplacementPolicy", "OrderedNamespaceDeletion", "PodLifecycleSleepAction",
+               "PodLifecycleSleepActionAllowZero", "RelaxedDNSSearchValidation", "ResilientWatchCacheInitialization",
+               "SchedulerQueueingHints", "StreamingCollectionEncodingToJSON", "StreamingCollectionEncodingToProtobuf",
+               "StructuredAuthenticationConfiguration")),
+    (None, ("GangScheduling", "PreventStaticPodAPIReferences", "WorkloadAwarePreemption")),
+)
+
+#: Flags of cAdvisor that the kubelet had.
+_CADVISOR_FLAGS = (
+    "application-metrics-count-limit", "boot-id-file", "container-hints", "containerd", "containerd-namespace", "enable-load-reader",
+    "event-storage-age-limit", "event-storage-event-limit", "global-housekeeping-interval", "log-cadvisor-usage", "machine-id-file",
+    "storage-driver-buffer-duration", "storage-driver-db", "storage-driver-host", "storage-driver-password", "storage-driver-secure",
+    "storage-driver-table", "storage-driver-user",
+)
+
+#: Admission plugins that 1.36 had for alpha gates.
+_ALPHA_PLUGINS = ("JobValidation", "PodGroupWorkloadExists")
+
 GATED_COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet")
 
 
 def _gate_facts() -> Tuple[Fact, ...]:
     facts: List[Fact] = []
+    others = tuple((gate, locked, (1, 37), _GRADUATED if locked else _ABANDONED) for locked, gates in _GATES_OF_OTHERS for gate in gates)
     for component in GATED_COMPONENTS:
-        for gate, locked, gone, why in _GATES:
+        for gate, locked, gone, why in _GATES + others:
             if locked is not None:
                 facts.append(Fact(component, "feature-gates", gate + "=false", GATE, None, None, locked, gone, why))
             facts.append(Fact(component, "feature-gates", gate, GATE, locked, locked, gone, gone, why))
@@ -94,8 +128,24 @@ FACTS: Tuple[Fact, ...] = (
     Fact("kubelet", "cloud-provider", "in-tree", VALUE, (1, 29), None, (1, 31), (1, 31), _IN_TREE),
     Fact("kubelet", "cloud-config", None, FLAG, (1, 29), None, (1, 34), (1, 34),
          "kubelet lost the flag (kubernetes/kubernetes#130161)"),
+    Fact("kube-controller-manager", "concurrent-service-syncs", None, FLAG, None, (1, 31), (1, 37), (1, 37), _LOOPS),
+    Fact("kube-apiserver", "cloud-provider-gce-lb-src-cidrs", None, FLAG, (1, 29), None, (1, 31), (1, 31), _GCE),
+    Fact("kube-controller-manager", "cloud-provider-gce-lb-src-cidrs", None, FLAG, (1, 29), None, (1, 31), (1, 31), _GCE),
+    Fact("kubelet", "azure-container-registry-config", None, FLAG, (1, 29), None, (1, 30), (1, 30),
+         "the kubelet's own credentials for ACR are gone (kubernetes/kubernetes#122857): install acr-credential-provider"),
     Fact("kubeadm", "apiVersion", "kubeadm.k8s.io/v1beta3", FIELD, (1, 31), None, (1, 37), (1, 37),
          "kubeadm reads v1beta4 only (kubernetes/kubernetes#136016): 'kubeadm config migrate' of 1.35 or 1.36 converts it"),
+) + tuple(
+    Fact("kube-controller-manager", "controllers", name, VALUE, None, (1, 31), (1, 37), (1, 37), _UNKNOWN_CONTROLLER)
+    for name in ("service-lb-controller", "service", "node-route-controller", "route", "cloud-node-lifecycle-controller", "cloud-node-lifecycle")
+) + tuple(
+    Fact("kube-controller-manager", "cidr-allocator-type", name, VALUE, (1, 29), None, (1, 32), None, _IPAM)
+    for name in ("CloudAllocator", "IPAMFromCloud", "IPAMFromCluster")
+) + tuple(
+    Fact("kube-apiserver", flag, plugin, PLUGIN, None, None, (1, 37), (1, 37), "the alpha admission plugin is removed")
+    for flag in ("enable-admission-plugins", "disable-admission-plugins") for plugin in _ALPHA_PLUGINS
+) + tuple(
+    Fact("kubelet", flag, None, FLAG, (1, 29), None, (1, 37), (1, 37), _CADVISOR) for flag in _CADVISOR_FLAGS
 ) + _gate_facts()
 
 
@@ -191,23 +241,45 @@ def risk_of_keeping(component: str, flag: str, version: Version, value: Optional
     return ""
 
 
-def split_gate(item: str) -> Tuple[str, str]:
-    """Return name and value of an item of --feature-gates. Components strip blanks around both (component-base, SetFromMap)."""
-    name, unused, value = item.partition("=")
-    return name.strip(), value.strip()
+def flags_of(component: str) -> Tuple[str, ...]:
+    """Return the flags of a component about which the table has facts."""
+    return tuple(dict.fromkeys(fact.flag for fact in FACTS if fact.component == component))
+
+
+def gate(item: str) -> Tuple[str, bool]:
+    """Return the name of a gate in C(--feature-gates), and whether the item switches it off.
+
+    Components strip blanks around both (component-base, SetFromMap). An item may have the prefix C(kube:) (compatibility/registry.go).
+    """
+    name, setting = (part.strip() for part in (item.partition("=")[0], item.partition("=")[2]))
+    return (name[len("kube:"):] if name.startswith("kube:") else name), setting in ("0", "f", "F", "false", "FALSE", "False")
+
+
+def concerns_clouds(flag: str, item: str) -> bool:
+    """Whether a fact about a flag (or an item of it) is about the integration of a cloud."""
+    if flag == "feature-gates":
+        return gate(item)[0] in [row[0] for row in _GATES]
+    return flag not in _CADVISOR_FLAGS and item not in _ALPHA_PLUGINS
 
 
 def about(component: str, flag: str, value: str) -> List[Tuple[str, Fact]]:
     """Return the facts about a flag of this value, each with the item of the value that it is about ('' for the flag as a whole)."""
     found = [("", fact) for fact in facts(component, flag)]
     for item in (text.strip() for text in value.split(",")):
-        name, setting = split_gate(item)
-        narrowed = {"cloud-provider": "" if item in ("", "external") else "in-tree",
-                    "feature-gates": name + "=false" if setting.lower() == "false" else name}.get(flag, item)
-        found += [(item, fact) for fact in facts(component, flag, narrowed)]
-        if narrowed != name:  # of a gate that is off, also what holds for the gate
-            found += [(item, fact) for fact in facts(component, flag, name)]
+        found += [(item, fact) for narrowed in _narrowed(flag, item) for fact in facts(component, flag, narrowed)]
     return found
+
+
+def _narrowed(flag: str, item: str) -> List[str]:
+    """Return the values of the table that an item of a flag's value stands for."""
+    if flag == "cloud-provider":
+        return ["external" if item == "external" else "in-tree"] if item else []
+    if flag == "controllers":
+        return [item[1:] if item.startswith("-") else item]
+    if flag == "feature-gates":  # of a gate that is off, also what holds for the gate
+        name, off = gate(item)
+        return [name + "=false", name] if off else [name]
+    return [item]
 
 
 def fatal(component: str, flag: str, value: str, version: Version) -> str:
@@ -231,14 +303,14 @@ def dead_gates(component: str, gates: str, version: Version) -> List[Tuple[str, 
 
     Items without effect that every component accepts do not matter for a migration.
     """
-    found = []
+    found: List[Tuple[str, Fact]] = []
     for item in (text.strip() for text in gates.split(",")):
-        name, value = split_gate(item)
-        about = facts(component, "feature-gates", name)
-        if value.lower() == "false":
-            about = facts(component, "feature-gates", name + "=false") + about
-        for fact in about:
-            if fact.fatal_in is not None and (version[0], version[1] + 1) >= fact.fatal_in:
+        if not concerns_clouds("feature-gates", item):
+            continue
+        for narrowed in _narrowed("feature-gates", item):
+            fact = next((fact for fact in facts(component, "feature-gates", narrowed)
+                         if fact.fatal_in is not None and (version[0], version[1] + 1) >= fact.fatal_in), None)
+            if fact is not None:
                 found.append((item, fact))
                 break
     return found

@@ -16,7 +16,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.edit import kubeadm,
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit.yamltext import EditRefused, NotYaml, load
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import host_facts, versions
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import find_flags
-from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostFacts
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import FileFacts, HostFacts
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import grouping, volumes
 
 CONFIG_MAP = "configmap:kube-system/kubeadm-config"
@@ -67,6 +67,18 @@ def lint(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any]) -> Dict[s
             "ok": ok, "lines": _lines(findings, unread, version)}
 
 
+def preview(known: Dict[str, HostFacts], cluster: Dict[str, Any], version: versions.Version) -> List[str]:
+    """Return a sentence for each setting with which a component of this or the next minor does not start, and that no run removes.
+
+    What concerns clouds is not among them: the planner edits it, or says why not.
+    """
+    unread: List[str] = []  # the planner reports what it cannot read
+    given = [item for host, facts in known.items() for item in _of_host(host, facts, unread)] + list(_of_kubeadm(cluster, unread))
+    findings = [finding for item in given for finding in _judged(item, version)]
+    return ["{0}: {1}, before the upgrade to {2}".format(_where(finding), _sentence(finding), finding["stops_in"]) for finding in findings
+            if finding["level"] == NOW and not versions.concerns_clouds(finding["flag"].lstrip("-"), finding["item"])]
+
+
 def sarif(result: Dict[str, Any]) -> Dict[str, Any]:
     """Return the result of lint as SARIF 2.1.0, which code scanners read. A file's host is a part of its URI."""
     rules = {_rule(finding): finding["reason"] for finding in result["findings"]}
@@ -99,11 +111,11 @@ def _rule(finding: Dict[str, Any]) -> str:
 
 def _of_host(host: str, facts: HostFacts, unread: List[str]) -> Iterator[Given]:
     for path in facts["manifests"]:
-        text = manifest.decoded(facts["files"][path])
         try:
+            text = manifest.decoded(facts["files"][path])
             name = manifest.component_name(load(text))
             if name in COMPONENTS:
-                yield from _placed(host, name, {path: text}, manifest.read(text, name).flags)
+                yield from _placed(host, name, {path: text}, find_flags(manifest.read(text, name).argv, versions.flags_of(name)))
         except (NotYaml, manifest.BadManifest) as exc:
             unread.append("{0}: {1}: {2}".format(host, path, exc))
     described: List[Tuple[str, Any]] = list(facts["units"].items()) + [("kubelet", facts["kubelet"])]
@@ -111,13 +123,13 @@ def _of_host(host: str, facts: HostFacts, unread: List[str]) -> Iterator[Given]:
         try:
             sources = unit.sources(facts["files"], description)
             texts = {path: text for path, text in sources.texts.items() if text is not None}
-            yield from _placed(host, name, texts, unit.flags(sources.command_line()))
+            yield from _placed(host, name, texts, unit.flags(sources.command_line(), versions.flags_of(name)))
         except unit.UnitRefused as exc:
             unread.append("{0}: {1}: {2}".format(host, name, exc))
     for path in facts["kubelet"].get("config_files", []):
-        yield from _of_kubelet_configuration(host, path, manifest.decoded(facts["files"][path]), unread)
+        yield from _of_kubelet_configuration(host, path, facts["files"][path], unread)
     for path in facts["patches"]:
-        yield from _of_patch(host, path, manifest.decoded(facts["files"][path]), unread)
+        yield from _of_patch(host, path, facts["files"][path], unread)
     yield from _of_rancher(host, facts, unread)
 
 
@@ -136,8 +148,9 @@ def _place(texts: Dict[str, str], name: str, value: str) -> Tuple[str, int]:
     return path, number
 
 
-def _of_kubelet_configuration(host: str, path: str, text: str, unread: List[str]) -> Iterator[Given]:
+def _of_kubelet_configuration(host: str, path: str, entry: FileFacts, unread: List[str]) -> Iterator[Given]:
     try:
+        text = manifest.decoded(entry)
         data = load(text)
     except NotYaml as exc:
         unread.append("{0}: {1}: {2}".format(host, path, exc))
@@ -148,9 +161,10 @@ def _of_kubelet_configuration(host: str, path: str, text: str, unread: List[str]
         yield Given(host, "kubelet", path, line, "feature-gates", "{0}={1}".format(name, str(value).lower()))
 
 
-def _of_patch(host: str, path: str, text: str, unread: List[str]) -> Iterator[Given]:
+def _of_patch(host: str, path: str, entry: FileFacts, unread: List[str]) -> Iterator[Given]:
     name = patches.parse_name(path)
     try:
+        text = manifest.decoded(entry)
         changes = patches.edit(path, text, versions.SUPPORTED[1])[1] if name else []
     except (patches.PatchRefused, EditRefused, NotYaml) as exc:
         unread.append("{0}: {1}: {2}".format(host, path, exc))
@@ -163,13 +177,13 @@ def _of_rancher(host: str, facts: HostFacts, unread: List[str]) -> Iterator[Give
     service = facts["service"]
     if not service:
         return
-    files: List[Tuple[str, Optional[str]]] = [(path, rancher.decoded(path, facts["files"][path])) for path in service["config_files"]]
-    texts = {path: text for path, text in files if text is not None}
     try:
+        files: List[Tuple[str, Optional[str]]] = [(path, rancher.decoded(path, facts["files"][path])) for path in service["config_files"]]
+        texts = {path: text for path, text in files if text is not None}
         for key, component in RANCHER_KEYS.items():
             values = rancher.values(service["name"], files, service["arguments"], key)
             arguments = [value if value.startswith("--") else "--" + value for value in values]
-            yield from _placed(host, component, texts or {service["unit"]: ""}, find_flags(arguments))
+            yield from _placed(host, component, texts or {service["unit"]: ""}, find_flags(arguments, versions.flags_of(component)))
     except rancher.RancherRefused as exc:
         unread.append("{0}: {1}".format(host, exc))
 
@@ -180,15 +194,15 @@ def _of_kubeadm(cluster: Dict[str, Any], unread: List[str]) -> Iterator[Given]:
     if not text:
         return
     try:
-        flags = kubeadm.managed_flags(text)
+        flags = kubeadm.all_flags(text)
         gates = kubeadm.scheduler_gates(text)
         api = str(load(text).get("apiVersion", ""))
     except (NotYaml, kubeadm.BadClusterConfiguration, EditRefused) as exc:
         unread.append("{0}: {1}".format(CONFIG_MAP, exc))
         return
     for component, given in flags.items():
-        for item in _placed("", component, {CONFIG_MAP: text}, given):
-            yield item
+        known = versions.flags_of(component)
+        yield from _placed("", component, {CONFIG_MAP: text}, [flag for flag in given if flag.name in known])
     for value, line in gates:
         yield Given("", "kube-scheduler", CONFIG_MAP, line, "--feature-gates", value)
     yield Given("", "kubeadm", CONFIG_MAP, _place({CONFIG_MAP: text}, "apiVersion", api)[1], "apiVersion", api)
@@ -256,11 +270,14 @@ def _sentence(finding: Dict[str, Any]) -> str:
     return "{0}: {1}. To fix it, {2}".format(effect, finding["reason"], finding["fix"])
 
 
+def _where(finding: Dict[str, Any]) -> str:
+    return ":".join(part for part in (finding["host"], finding["file"], str(finding["line"] or "")) if part)
+
+
 def _lines(findings: List[Dict[str, Any]], unread: List[str], version: versions.Version) -> List[str]:
     lines = []
     for finding in findings:
-        place = ":".join(part for part in (finding["host"], finding["file"], str(finding["line"] or "")) if part)
-        lines.append("{0:6} {1}".format(finding["level"], place))
+        lines.append("{0:6} {1}".format(finding["level"], _where(finding)))
         lines.append("       " + _sentence(finding))
     lines += ["unread {0}".format(text) for text in unread]
     flags = [finding for finding in findings if finding["component"] != VOLUMES]

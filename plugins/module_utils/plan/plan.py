@@ -25,8 +25,8 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.facts.target import 
     Target, control_plane_changes, flags_after, hands_over, in_tree_provider,
 )
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import (
-    baseline, drift, gates, grouping, inventory, new_nodes, old_config, reregister as _reregister, serving, takeover as _takeover,
-    volumes,
+    baseline, drift, gates, grouping, inventory, lint, new_nodes, old_config, reregister as _reregister, serving,
+    takeover as _takeover, volumes,
 )
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.report import report, table
 
@@ -101,6 +101,7 @@ def make_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], cont
     notes, warnings = serving.predict(known, cluster["serving"], runtime_name, serving_csr)
     plan["notes"] += notes
     plan["warnings"] += warnings
+    plan["warnings"] += lint.preview(known, cluster, version)
     volumes.check(plan, cluster, list(volumes_ignore))
     old_config.check(plan, known)
     plan["new_nodes"] = new_nodes.instructions({facts["layout"] for facts in known.values()}, cluster)

@@ -23,7 +23,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import F
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.target import ADMISSION_LISTS, Change, flags_after
 
 #: Flags whose value is a list of items, to which others may have added items.
-LISTS = ADMISSION_LISTS + ("feature-gates", "disable")
+LISTS = ADMISSION_LISTS + ("feature-gates", "controllers", "disable")
 
 WHY = "as it was before the migration"
 
@@ -149,7 +149,7 @@ class Manifest(Kind):
     """A static Pod's manifest, or a kubeadm patch in the form of one."""
 
     def flags(self, text: str) -> Dict[str, List[Flag]]:
-        return {self.component: manifest.read(text, self.component).flags}
+        return {self.component: find_flags(manifest.read(text, self.component).argv, whole=True)}
 
     def rest(self, text: str) -> Any:
         data = independent(load(text))
@@ -170,10 +170,10 @@ class ClusterConfiguration(Kind):
     """The text in the ConfigMap kubeadm-config; C(kubeadm upgrade) converts it from a mapping to a list."""
 
     def flags(self, text: str) -> Dict[str, List[Flag]]:
-        return kubeadm.managed_flags(text)
+        return kubeadm.managed_flags(text, whole=True)
 
     def rest(self, text: str) -> Any:
-        data, flags = independent(load(text)), kubeadm.managed_flags(text)
+        data, flags = independent(load(text)), kubeadm.managed_flags(text, whole=True)
         for key, component in kubeadm.SECTIONS:
             section = data.get(key) or {}
             gone = {flag.name for flag in flags[component]}
@@ -198,7 +198,7 @@ class Unit(Kind):
         return self.sources._replace(texts=dict(self.sources.texts, **{self.path: text})).command_line()
 
     def _found(self, line: unit.CommandLine) -> List[unit.Occurrence]:
-        return [item for item in unit.occurrences(line) if item.path == self.path]
+        return [item for item in unit.occurrences(line, whole=True) if item.path == self.path]
 
     def flags(self, text: str) -> Dict[str, List[Flag]]:
         found = self._found(self._line(text))
@@ -243,7 +243,7 @@ class Rancher(Kind):
 
     def _arguments(self, file: rancher.File, key: str) -> List[List[Flag]]:
         """Return the managed flag, if it is one, that each item of a component's key gives."""
-        return [find_flags(["--" + item.value.lstrip("-")]) for item in self._items(file, key)]
+        return [find_flags(["--" + item.value.lstrip("-")], whole=True) for item in self._items(file, key)]
 
     def flags(self, text: str) -> Dict[str, List[Flag]]:
         file = rancher.File("it", text)
@@ -292,7 +292,7 @@ def _remove(file: rancher.File, items: List[rancher.Item]) -> None:
 
 
 def _unmanaged(argv: List[str]) -> List[str]:
-    gone = {index for flag in find_flags(argv) for index in range(flag.index, flag.index + flag.width)}
+    gone = {index for flag in find_flags(argv, whole=True) for index in range(flag.index, flag.index + flag.width)}
     return [argument for index, argument in enumerate(argv) if index not in gone]
 
 
@@ -312,7 +312,7 @@ def undo(kind: Kind, before: str, ours: str, now: str, version: Tuple[int, int])
         unread = _plain(old) == _plain(new)  # the migration's change no longer has any effect
         if not unread and not any(changes.values()):
             return Undone(now, kept)
-        wanted = {component: flags_after(flags, changes[component]) for component, flags in found.items()}
+        wanted = {component: flags_after(flags, changes[component], whole=True) for component, flags in found.items()}
         merged = merge(ours, before, now)
         if merged is not None and _agrees(kind, merged, now, wanted, _back(kind, before, ours, changes)):
             return Undone(merged, kept)

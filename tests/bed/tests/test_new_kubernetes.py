@@ -84,6 +84,21 @@ def test_what_concerns_us_is_apart():
     assert part(text, "Table of facts") == ["agrees"]
 
 
+def test_flags_and_controllers_of_cloud_loops_concern_us():
+    """As 1.37 removed them: none of them has the word cloud in its name."""
+    old = release((1, 36), {"concurrent-service-syncs": ""}, {}, controllers={"service-lb-controller", "ttl"})
+    new = release((1, 37), {}, {}, controllers={"ttl", "fresh-controller"})
+    text = new_kubernetes.report(old, new, (), VERSIONS.FACTS, set())
+    assert part(text, "Flags that concern us") == [
+        f"{name}  --concurrent-service-syncs  gone" for name in new_kubernetes.COMPONENTS
+    ]
+    assert part(text, "Controllers of kube-controller-manager that are gone") == ["service-lb-controller"]
+    assert part(text, "New controllers of kube-controller-manager") == ["fresh-controller  new"]
+    kept = release((1, 37), {}, {}, controllers={"node-route-controller"})
+    (line,) = [line for line in new_kubernetes.disagreements(kept, VERSIONS.FACTS) if "controller node" in line]
+    assert line.endswith("controller node-route-controller is gone, says the table; the program knows it")
+
+
 def test_the_table_of_facts_is_held_against_the_programs():
     """It says that 1.34's kubelet has no --cloud-config, and that kube-controller-manager has one."""
     found = list(new_kubernetes.disagreements(release((1, 34), {"cloud-config": ""}, {}), VERSIONS.FACTS))

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import target, versions
-from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import find_flags
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import CLOUD_CONTROLLERS, find_flags
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[5]
-RELEASES = [(1, minor) for minor in range(29, 37)]
+RELEASES = [(1, minor) for minor in range(29, 38)]
 
 
 @pytest.mark.parametrize(("text", "expected"), [("v1.36.3", (1, 36)), ("1.30", (1, 30)), ("v1.31.0-rc.1+k3s1", (1, 31)),
@@ -68,6 +68,28 @@ def test_the_release_of_an_image_is_in_its_tag(image: str, expected: tuple[int, 
         ("kubelet", "feature-gates", "InTreePluginAWSUnregister=false", (1, 31), True),
         ("kubelet", "feature-gates", "InTreePluginAWSUnregister=false", (1, 30), False),
         ("kubelet", "v", "DisableCloudProviders", (1, 36), False),
+        ("kube-controller-manager", "concurrent-service-syncs", "5", (1, 36), False),
+        ("kube-controller-manager", "concurrent-service-syncs", "5", (1, 37), True),
+        ("kube-controller-manager", "controllers", "*,bootstrapsigner,-service", (1, 36), False),
+        ("kube-controller-manager", "controllers", "*,bootstrapsigner,-service", (1, 37), True),
+        ("kube-controller-manager", "controllers", "cloud-node-lifecycle-controller", (1, 37), True),
+        ("kube-controller-manager", "controllers", "*,bootstrapsigner,tokencleaner,-service-cidr-controller", (1, 37), False),
+        ("kube-controller-manager", "cidr-allocator-type", "CloudAllocator", (1, 31), False),
+        ("kube-controller-manager", "cidr-allocator-type", "IPAMFromCloud", (1, 32), True),
+        ("kube-controller-manager", "cidr-allocator-type", "RangeAllocator", (1, 37), False),
+        ("kube-apiserver", "cloud-provider-gce-lb-src-cidrs", "10.0.0.0/8", (1, 30), False),
+        ("kube-controller-manager", "cloud-provider-gce-lb-src-cidrs", "10.0.0.0/8", (1, 31), True),
+        ("kubelet", "azure-container-registry-config", "/etc/kubernetes/azure.json", (1, 29), False),
+        ("kubelet", "azure-container-registry-config", "/etc/kubernetes/azure.json", (1, 30), True),
+        ("kubelet", "containerd", "/run/containerd/containerd.sock", (1, 36), False),
+        ("kubelet", "containerd", "/run/containerd/containerd.sock", (1, 37), True),
+        ("kube-apiserver", "enable-admission-plugins", "NodeRestriction,JobValidation", (1, 37), True),
+        ("kube-scheduler", "feature-gates", "SidecarContainers=true", (1, 36), False),
+        ("kube-scheduler", "feature-gates", "SidecarContainers=true", (1, 37), True),
+        ("kube-scheduler", "feature-gates", "SidecarContainers=false", (1, 33), True),
+        ("kube-apiserver", "feature-gates", "kube:DisableCloudProviders=true", (1, 33), True),
+        ("kube-apiserver", "feature-gates", "kube:DisableCloudProviders=0", (1, 31), True),
+        ("kube-apiserver", "feature-gates", "wardle:DisableCloudProviders=true", (1, 36), False),
     ],
 )
 def test_a_flag_is_fatal_from_a_release_on(component: str, flag: str, value: str, version: tuple[int, int], expected: bool) -> None:
@@ -83,6 +105,9 @@ def test_the_reason_why_a_gate_is_fatal_is_that_of_the_gate() -> None:
     ("DisableCloudProviders=true", (1, 31), []), ("DisableCloudProviders=true", (1, 32), ["DisableCloudProviders=true"]),
     ("DisableCloudProviders=false", (1, 29), []), ("A=true,DisableCloudProviders=false", (1, 30), ["DisableCloudProviders=false"]),
     ("DisableCloudProviders=false,InTreePluginAWSUnregister", (1, 36), ["DisableCloudProviders=false", "InTreePluginAWSUnregister"]),
+    ("kube:A=true,kube:DisableCloudProviders=true", (1, 32), ["kube:DisableCloudProviders=true"]),
+    ("A=true, DisableCloudProviders = f", (1, 31), ["DisableCloudProviders = f"]),
+    ("SidecarContainers=true,GangScheduling=false", (1, 37), []),
 ])
 def test_a_gate_is_dead_when_it_is_fatal_at_the_release_or_the_next(gates: str, version: tuple[int, int], expected: list[str]) -> None:
     assert [item for item, _ in versions.dead_gates("kubelet", gates, version)] == expected
@@ -106,7 +131,8 @@ def test_nothing_that_is_fatal_at_a_release_or_the_next_is_left(version: tuple[i
     """What remains after the change is asked of the table itself, for every component and release."""
     argv = {
         "kube-apiserver": APISERVER,
-        "kube-controller-manager": ["--cloud-provider=aws", "--cloud-config=/c", APISERVER[-1]],
+        "kube-controller-manager": ["--cloud-provider=aws", "--cloud-config=/c", APISERVER[-1], "--concurrent-service-syncs=5",
+                                    "--controllers=*,bootstrapsigner,-service,cloud-node-lifecycle", "--cloud-provider-gce-lb-src-cidrs=a"],
     }
     for component, arguments in argv.items():
         flags = find_flags(arguments)
@@ -137,6 +163,28 @@ def test_lists_keep_their_order_and_rest_and_go_only_when_nothing_is_left() -> N
     assert after((1, 29), "--feature-gates=CloudDualStackNodeIPs=true") == {"feature-gates": "CloudDualStackNodeIPs=true"}
     assert after((1, 31), "--feature-gates=CloudDualStackNodeIPs=true") == {}, "fatal at the next release"
     assert after((1, 29), "--feature-gates=CloudDualStackNodeIPs=false") == {}, "locked at the next release"
+
+
+@pytest.mark.parametrize(("value", "then"), [
+    ("*,bootstrapsigner,tokencleaner,-service-lb-controller,-route", "*,bootstrapsigner,tokencleaner"),
+    ("-cloud-node-lifecycle,*", "*"), ("service", ""), ("*,-service,-service-cidr-controller", "*,-service-cidr-controller"),
+])
+def test_only_cloud_controllers_leave_the_list_of_controllers(value: str, then: str) -> None:
+    """Without the flag, every controller would run, so an empty list stays."""
+    flags = find_flags(["--controllers=" + value])
+    (change,) = target.control_plane_changes("kube-controller-manager", flags, (1, 36))
+    assert change.then == then and "1.37, the next release" in change.why
+    assert target.flags_after(flags, [change]) == [], "what is left is not managed"
+    assert target.control_plane_changes("kube-controller-manager", find_flags(["--controllers=" + then]), (1, 36)) == []
+
+
+def test_a_list_of_controllers_of_an_installer_is_not_managed() -> None:
+    assert find_flags(["--controllers=*,bootstrapsigner,tokencleaner"]) == []
+    assert [flag.value for flag in find_flags(["--controllers", "*,-service", "--v=2"])] == ["*,-service"]
+
+
+def test_the_table_and_the_flags_name_the_same_cloud_controllers() -> None:
+    assert [fact.value for fact in versions.FACTS if fact.flag == "controllers"] == list(CLOUD_CONTROLLERS)
 
 
 @pytest.mark.parametrize("name", ["aws", "azure", "gce", "openstack", "vsphere", "cloudstack", "ovirt", "photon"])

@@ -154,7 +154,7 @@ def test_every_member_of_etcd_votes(voter: bool | None, refused: bool) -> None:
 
 @pytest.mark.parametrize(("kubelet", "version", "words"), [
     ("v1.36.0", "v1.36.3", ""), ("v1.33.0", "v1.36.3", ""), ("v1.32.9", "v1.36.3", "API server"), ("v1.36.0", "v1.35.4", "API server"),
-    ("v1.28.0", "v1.30.0", "1.29"), ("v1.37.0", "v1.37.0", "1.29"), ("", "v1.36.3", ""), ("v1.36.0", "unknown", ""),
+    ("v1.28.0", "v1.30.0", "1.29"), ("v1.38.0", "v1.38.0", "1.29"), ("", "v1.36.3", ""), ("v1.36.0", "unknown", ""),
     ("v1.29.0", "v1.29.0", ""),
 ])
 def test_the_version_of_a_kubelet(kubelet: str, version: str, words: str) -> None:

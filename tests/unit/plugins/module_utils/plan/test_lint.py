@@ -180,6 +180,49 @@ def test_what_cannot_be_read_is_named_and_is_not_ok(host_facts: Any, tree_facts:
     assert away["lines"][-1].endswith("0 without effect, 1 could not be read")
 
 
+def test_flags_that_1_37_does_not_know_are_found_whoever_they_concern(host_facts: Any, cluster_facts: Any) -> None:
+    manager, scheduler = "kube-controller-manager", "kube-scheduler"
+    files = {
+        **pod(manager, "--controllers=*,bootstrapsigner,-route", "--concurrent-service-syncs=5", "--cidr-allocator-type=CloudAllocator"),
+        **pod(scheduler, "--feature-gates=kube:SidecarContainers=true,kube:X=true"),
+    }
+    at = {name: MANIFEST.format(name) for name in (manager, scheduler)}
+    assert brief(of(host_facts, cluster_facts, files, "v1.36.1")) == [
+        ("now", "1.32", "cp-1", manager, at[manager], 12, "--cidr-allocator-type", "CloudAllocator"),
+        ("now", "1.37", "cp-1", manager, at[manager], 10, "--controllers", "-route"),
+        ("now", "1.37", "cp-1", manager, at[manager], 11, "--concurrent-service-syncs", ""),
+        ("now", "1.37", "cp-1", scheduler, at[scheduler], 10, "--feature-gates", "kube:SidecarContainers=true"),
+    ]
+    kubeadm = "kind: ClusterConfiguration\ncontrollerManager:\n  extraArgs:\n    controllers: '*,-service'\n    concurrent-service-syncs: '2'\n"
+    assert [finding["flag"] for finding in of(host_facts, cluster_facts, {}, "v1.36.1", kubeadm)["findings"]] == [
+        "--controllers", "--concurrent-service-syncs"]
+
+
+def test_preflight_warns_of_what_ends_a_component_at_the_next_minor_and_stays(host_facts: Any, cluster_facts: Any) -> None:
+    """The planner removes what concerns clouds; the rest belongs to others."""
+    env = "/var/lib/kubelet/kubeadm-flags.env"
+    files = {
+        **pod("kube-apiserver", "--feature-gates=SidecarContainers=true,DisableCloudProviders=true", "--enable-admission-plugins=JobValidation"),
+        env: 'KUBELET_KUBEADM_ARGS="--log-cadvisor-usage --containerd /run/c.sock --azure-container-registry-config=/a"\n',
+        MANIFEST.format("broken"): "spec: [",
+    }
+    facts = host_facts("cp-1", files)
+    facts["manifests"] = [path for path in files if "manifests" in path]
+
+    def warned(version: tuple[int, int]) -> list[str]:
+        cluster = cluster_facts(("cp-1", "initialized"), version="v{0}.{1}.0".format(*version), kubeadm="")
+        return [text.partition(" does not")[0] + text.rpartition("To fix it")[2] for text in lint.preview({"cp-1": facts}, cluster, version)]
+
+    where = "cp-1:" + MANIFEST.format("kube-apiserver")
+    assert warned((1, 35)) == []
+    assert warned((1, 36)) == [
+        where + ":10: kube-apiserver of 1.37, remove SidecarContainers=true, before the upgrade to 1.37",
+        where + ":11: kube-apiserver of 1.37, remove JobValidation, before the upgrade to 1.37",
+        "cp-1:" + env + ":1: kubelet of 1.37, remove --log-cadvisor-usage, before the upgrade to 1.37",
+        "cp-1:" + env + ":1: kubelet of 1.37, remove --containerd, before the upgrade to 1.37",
+    ]
+
+
 def test_people_and_code_scanners_read_the_same(host_facts: Any, cluster_facts: Any) -> None:
     result = of(host_facts, cluster_facts, pod("kube-apiserver", "--cloud-provider=external"), "v1.33.0")
     place = MANIFEST.format("kube-apiserver")
@@ -187,7 +230,7 @@ def test_people_and_code_scanners_read_the_same(host_facts: Any, cluster_facts: 
                 "(kubernetes/kubernetes#130162). To fix it, remove --cloud-provider")
     assert result["lines"] == [
         "now    cp-1:{0}:10".format(place), "       " + sentence,
-        "Kubernetes 1.33, checked up to 1.36. Findings: 1 fatal in this minor or the next, 0 fatal in a later one, 0 without effect"]
+        "Kubernetes 1.33, checked up to 1.37. Findings: 1 fatal in this minor or the next, 0 fatal in a later one, 0 without effect"]
     (run,) = lint.sarif(result)["runs"]
     assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == ["kube-apiserver/cloud-provider"]
     assert run["results"] == [{
@@ -217,7 +260,7 @@ def test_a_volume_in_use_on_a_node_without_its_driver_fails(host_facts: Any, clu
         "now    Pod/shop/db-0",
         "       volumes of azureDisk need the CSI driver disk.csi.azure.com: Pods use them on w-1, where disk.csi.azure.com is not registered. To fix "
         "it, install disk.csi.azure.com on w-1",
-        "Kubernetes 1.36, checked up to 1.36. Findings: 0 fatal in this minor or the next, 0 fatal in a later one, 0 without effect, 1 kind(s) of "
+        "Kubernetes 1.36, checked up to 1.37. Findings: 0 fatal in this minor or the next, 0 fatal in a later one, 0 without effect, 1 kind(s) of "
         "volumes have no driver"]
     (scanned,) = lint.sarif(result)["runs"][0]["results"]
     assert (scanned["ruleId"], scanned["level"]) == ("volumes/azureDisk/disk.csi.azure.com", "error")

@@ -789,12 +789,15 @@ def test_lines_of_ours_that_nothing_reads_any_more_go_back_too() -> None:
     pytest.param(["--enable-admission-plugins=PersistentVolumeLabel"], [], [], [], 1, id="a-list-with-which-it-does-not-start"),
     pytest.param(["--feature-gates=A=true"], [], ["--feature-gates=C=true", "--feature-gates=D=true"],
                  ["--feature-gates=C=true", "--feature-gates=D=true"], 1, id="a-list-that-somebody-else-gives-twice"),
+    pytest.param(["--controllers=*,-route,-service"], ["--controllers=*"], ["--controllers=*,-ttl"], ["--controllers=*,-ttl,-route,-service"], 0,
+                 id="cloud-controllers"),
+    pytest.param(["--controllers=service"], ["--controllers="], ["--controllers="], ["--controllers=service"], 0, id="a-cloud-controller-alone"),
 ])
 def test_how_flags_go_back(before: list[str], ours: list[str], now: list[str], expected: list[str], kept: int) -> None:
-    found = find_flags(now)
-    changes, told = undo.reversal("kube-apiserver", find_flags(before), find_flags(ours), found,
+    found = find_flags(now, whole=True)
+    changes, told = undo.reversal("kube-apiserver", find_flags(before, whole=True), find_flags(ours, whole=True), found,
                                   (1, 33) if "PersistentVolumeLabel" in str(before) else (1, 29))
-    assert [f"--{name}={value}" for name, value in flags_after(found, changes)] == expected and len(told) == kept
+    assert [f"--{name}={value}" for name, value in flags_after(found, changes, whole=True)] == expected and len(told) == kept
     assert all(change.why == undo.WHY for change in changes)
 
 
@@ -832,6 +835,7 @@ def test_lines_of_two_sides_are_merged_unless_they_touch(base: str, first: str, 
 @pytest.mark.parametrize("texts", [
     pytest.param(("--cloud-provider=aws", "--cloud-provider=external"), id="value"),
     pytest.param(("--v=2\n    - --cloud-provider=aws", "--v=2"), id="gone"),
+    pytest.param(("--controllers=*,bootstrapsigner,-route", "--controllers=*,bootstrapsigner"), id="an-item"),
 ])
 def test_a_manifest_that_others_changed_keeps_what_they_wrote(texts: tuple[str, str]) -> None:
     before, ours = (manifest(text) for text in texts)
