@@ -52,22 +52,22 @@ RESULTS ?=
 junit = $(if $(RESULTS),--junitxml=$(RESULTS)/$(1).xml --reruns=1 --reruns-delay=2)
 
 .PHONY: test
-test: prerequisites setup ## what a contributor runs before a change lands: about 20 minutes on two cores
+test: prerequisites setup ## what a contributor runs before a change lands: 12 minutes on two quiet cores
 	@$(PARTS) --first images --timed integration --patient lint,install-test,docs-site,unit \
-		--elsewhere "make test-ci: real clusters, 30 kills of the leader, long stories, OpenStack" \
+		--elsewhere "make test-ci: a real cluster, 30 kills of the leader, 8,000 sequences of faults, long stories, OpenStack" \
 		--elsewhere "make test-all: every ansible-core, other clusters and clouds, half an hour of churn, mutation"
 
-# CI has 90 minutes, so make test-all has the rest: clouds beside their vendors' controllers, vSphere, three control planes,
-# the playbooks' long stories, the mutants of the kit.
+# docs/testing.md says what make test-all has beside this, and why: other clusters and clouds, the playbooks' long stories, the
+# mutants of the kit.
 .PHONY: test-ci
 test-ci: export CLOUD_TESTS := not long
 test-ci: export CHAOS_KILLS := 30
 test-ci: export LONG_TESTS := $(addprefix tests/integration/,faults runtime secrecy) tests/soak tests/packaging
-test-ci: prerequisites setup ## what CI runs after make test: real clusters, OpenStack, 30 kills, long stories: an hour
-	@$(PARTS) --first images --timed molecule,molecule-layouts,openstack-once,integration-long,chaos
+test-ci: prerequisites setup ## what CI runs after make test: a real cluster, OpenStack, 30 kills, 8,000 sequences, long stories
+	@$(PARTS) --first images --timed molecule,openstack-once,integration-long,chaos --patient sequences
 
 .PHONY: test-all
-test-all: test test-ci integration-long chaos test-prometheus test-clouds cores ee newcomer molecule-others soak mutation ## what must pass before a release: test, test-ci, and all that takes longer
+test-all: test test-ci integration-long chaos test-prometheus test-clouds cores ee newcomer molecule-layouts molecule-others soak mutation ## what must pass before a release: test, test-ci, and all that takes longer
 
 # An earlier table, of build/costs; by itself the newest one.
 BEFORE ?=
@@ -105,33 +105,40 @@ lock: setup ## runtime/requirements.lock: the packages of the image and their ha
 image: ## the runtime's image and its archive for nodes without a registry
 	@$(BED) images --only runtime
 
+# What passed on the same contents, here or in another checkout, is not run again (tests/kept.py).
+KEPT := $(BIN)/python -m tests.kept
+CHECKS := $(or $(OUTOFTREE_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/outoftree.ccm)/checks
+
 .PHONY: lint
-lint: setup build/ansible-lint ## ruff, mypy, import layers, words, commit subjects, changelog fragments, ansible-lint
-	@cd runtime && ruff check . && ruff format --check . && mypy && lint-imports --no-cache
+lint: setup types ## ruff, mypy, import layers, words, commit subjects, changelog fragments, quarantine, ansible-lint
+	@cd runtime && ruff check . && ruff format --check . && lint-imports --no-cache
 	@ruff check -q --config runtime/pyproject.toml --exclude tests/unit/plugins tests molecule
 	@ruff check -q --isolated --line-length 160 --select E,F,W --ignore E402 plugins tests/unit/plugins
 	@ruff check -q --isolated --preview --select E30 plugins tests/unit/plugins
 	@mkdir -p build/types/ansible_collections/outoftree/ccm
 	@ln -sfn $(CURDIR)/plugins build/types/ansible_collections/outoftree/ccm/plugins
-	@MYPYPATH=build/types mypy --config-file= --cache-dir build/types/cache --no-error-summary --ignore-missing-imports \
+	@$(KEPT) types-of-plugins plugins/module_utils -- env MYPYPATH=build/types mypy --config-file= --cache-dir $(CHECKS)/mypy-plugins \
+		--no-error-summary --ignore-missing-imports \
 		--disable-error-code union-attr -p ansible_collections.outoftree.ccm.plugins.module_utils
 	@python tests/prose/check.py
 	@python tests/prose/subjects.py
 	@python -m tests.quarantine
-	@antsibull-changelog lint
+	@$(KEPT) changelog changelogs galaxy.yml -- antsibull-changelog lint
+	@$(KEPT) ansible-lint $(LINTED) -- ansible-lint --offline -q
 
-# ansible-lint computes for three minutes, so it only runs after a change of what it reads. A folder is newer than this
-# file when a file in it came or went.
-build/ansible-lint: $(VENV)/.installed .ansible-lint galaxy.yml requirements.yml site.yml \
-		$(shell find docs/docsite docs/inventories meta molecule playbooks plugins roles -mindepth 1 ! -name '*.md' ! -name '* *')
-	@ansible-lint --offline -q
-	@touch $@
+# What ansible-lint reads. It computes for three minutes.
+LINTED := .ansible-lint ansible.cfg galaxy.yml requirements.yml site.yml docs/docsite docs/inventories meta molecule playbooks \
+	plugins roles ':!*.md'
+
+.PHONY: types
+types: setup ## mypy, strictly, on the runtime
+	@$(KEPT) types runtime ':!*.md' -- sh -c 'cd runtime && mypy --no-error-summary --cache-dir $(CHECKS)/mypy'
 
 # What `make quick` runs of the unit tests: the files that differ from origin/main, unless they are named.
 TESTS ?= $(shell git diff --name-only --diff-filter=d origin/main -- 'tests/unit/**test_*.py' 2>/dev/null)
 .PHONY: quick
-quick: setup ## the fast loop, under a minute: ruff, mypy, words, and TESTS=tests/unit/...
-	@cd runtime && ruff check -q . && mypy --no-error-summary
+quick: setup types ## the fast loop, under half a minute: ruff, mypy, words, and TESTS=tests/unit/...
+	@cd runtime && ruff check -q .
 	@python tests/prose/check.py
 	@$(if $(strip $(TESTS)),pytest -q -n 2 $(TESTS),echo "no unit test differs from origin/main: name some, TESTS=tests/unit/runtime/options")
 
@@ -148,9 +155,13 @@ prose: setup ## words that this project does not use, in every file; make lint r
 	@python tests/prose/check.py --all
 
 .PHONY: unit
-unit: setup ## pure logic, and 10,000 sequences of faults
+unit: setup ## pure logic, and 2,000 sequences of faults
 	@pytest -q $(call junit,unit) -n 2 --timeout 300 tests/unit tests/bed/tests tests/bench tests/bench_collection tests/parity tests/explore tests/mutation
-	@python -m tests.explore --seeds 0-549 --jobs 2 --least 10000
+	@python -m tests.explore --seeds 0-109 --jobs 2 --least 2000
+
+.PHONY: sequences
+sequences: setup ## 8,000 sequences of faults more than make unit has
+	@python -m tests.explore --seeds 110-549 --jobs 2 --least 8000
 
 CORE ?= 2.19
 .PHONY: sanity
@@ -231,7 +242,7 @@ docs: setup ## pages of docs/reference from the code and its tables
 	@python tests/docs/commands.py
 	@python -m tests.comparison
 
-# CI runs these three on each change; the others run before a release. Each raises a cluster of its own and removes it.
+# CI runs `default` on each change; the others run before a release. Each raises a cluster of its own and removes it.
 LAYOUT_SCENARIOS := kubespray dual_stack
 OTHER_SCENARIOS := $(filter-out default $(LAYOUT_SCENARIOS),$(patsubst molecule/%/molecule.yml,%,$(wildcard molecule/*/molecule.yml)))
 

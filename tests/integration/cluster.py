@@ -15,6 +15,7 @@ import os
 import shutil
 import ssl
 import subprocess
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -31,6 +32,8 @@ from tests.ports import free_port
 
 VERSION = "v1.36.3"
 ADMIN_TOKEN = "admin-token-of-the-tests"  # of a server on loopback that lives for minutes
+MEMORY = Path("/dev/shm")
+ROOM = 2 << 30  # bytes that are free in memory; the data of an etcd of the tests have at most a few hundred MiB
 #: No command of the tests takes this long, and one that does is worth an error.
 KUBECTL_SECONDS = 90
 
@@ -51,6 +54,16 @@ def binaries() -> Path:
             f"{', '.join(missing)} not found in {folder}: run `make binaries`, or set KUBEBUILDER_ASSETS"
         )
     return folder
+
+
+def data_folder(beside: Path, memory: Path = MEMORY, room: int = ROOM) -> Path:
+    """An empty folder for etcd's data, in memory if there is room. Removes those of processes that were killed."""
+    if not memory.is_dir() or shutil.disk_usage(memory).free < room:
+        return Path(tempfile.mkdtemp(prefix="data-", dir=beside))
+    for folder in memory.glob("outoftree-etcd-*"):
+        if not Path("/proc", folder.name.split("-")[2]).exists():
+            shutil.rmtree(folder, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=f"outoftree-etcd-{os.getpid()}-", dir=memory))
 
 
 class Authority:
@@ -124,6 +137,7 @@ class ApiServer:
         self.url = f"https://127.0.0.1:{self.port}"
         self.token = ADMIN_TOKEN
         self._etcd_port, self._peer_port = free_port(), free_port()
+        self._data = data_folder(folder)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         cert, key = self.authority.issue("kube-apiserver", hosts=["127.0.0.1", "localhost", "kubernetes.default.svc"])
         (folder / "server.crt").write_bytes(cert)
@@ -180,6 +194,7 @@ class ApiServer:
     def close(self) -> None:
         for name in list(self._processes):
             self._end(name, kill=True)
+        shutil.rmtree(self._data, ignore_errors=True)
 
     def kubeconfig(self, user: str = "admin", groups: Sequence[str] = ("system:masters",), server: str = "") -> Path:
         """A kubeconfig with a client certificate of this user and these groups."""
@@ -228,7 +243,7 @@ class ApiServer:
         """A copy of etcd's data as they are now. etcd is away for a moment."""
         copy = self.folder / f"etcd-{time.monotonic_ns()}"
         self._end("etcd", kill=False)
-        shutil.copytree(self.folder / "etcd", copy)
+        shutil.copytree(self._data, copy)
         self._start_etcd()
         return copy
 
@@ -241,9 +256,9 @@ class ApiServer:
         revision = self._revision()
         self._end("kube-apiserver", kill=True)
         self._end("etcd", kill=True)
-        shutil.rmtree(self.folder / "etcd")
+        shutil.rmtree(self._data)
         if copy is not None:
-            shutil.copytree(copy, self.folder / "etcd")
+            shutil.copytree(copy, self._data)
         self._start_etcd()
         if copy is not None and bump:
             while self._revision() <= revision:
@@ -273,7 +288,7 @@ class ApiServer:
         client, peer = f"http://127.0.0.1:{self._etcd_port}", f"http://127.0.0.1:{self._peer_port}"
         self._spawn(
             "etcd",
-            f"--data-dir={self.folder}/etcd",
+            f"--data-dir={self._data}",
             f"--listen-client-urls={client}",
             f"--advertise-client-urls={client}",
             f"--listen-peer-urls={peer}",
