@@ -195,7 +195,7 @@ HEAD = """<!-- SPDX-License-Identifier: Apache-2.0 -->
 <!-- Written by `make parity`: do not edit. The sentences are in tests/parity/behaviours and tests/parity/notes. -->
 # Parity with upstream
 
-What `k8s.io/cloud-provider` v0.36 does, the framework that other cloud-controller-managers are built upon, and whether
+What `k8s.io/cloud-provider` v0.37 does, the framework that other cloud-controller-managers are built upon, and whether
 this runtime does the same. Each behaviour has an ID, which the names or parameters of our tests carry; the links lead
 to these tests.
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from ccm.controllers import (
     comparison,
     node,
-    node_lifecycle,
+    node_lifecycle_metrics,
     orphans,
     route_removal,
     service_metrics,
@@ -37,7 +37,7 @@ Alerts = Mapping[str, Mapping[str, str]]
 
 #: What is more than 0 while something is wrong -> the alert, and its labels.
 GAUGES = {
-    "Nodes whose instances are gone stay": (node_lifecycle.MISSING, "CcmNodesMissing", {}),
+    "Nodes whose instances are gone stay": (node_lifecycle_metrics.MISSING, "CcmNodesMissing", {}),
     "Ready Nodes have no instance": (node.VANISHED, "CcmReadyNodesWithoutInstance", {}),
     "the cloud does not vouch for a Node": (vouching.NOT_VOUCHED, "CcmNodesNotVouched", {"reason": "OtherMachine"}),
     "a load balancer does not get ready": (service_metrics.WAITING, "CcmLoadBalancersPending", {}),
@@ -117,7 +117,7 @@ def of_gauges() -> list[Situation]:
 
 NOT_INITIALISED = node.NOT_INITIALISED.labels("InstanceNotFound")
 DOUBTED, UNKNOWN, UNCONFIRMED = (
-    node_lifecycle.HELD.labels(reason) for reason in ("ListingDoubted", "CloudUnknown", "Unconfirmed")
+    node_lifecycle_metrics.HELD.labels(reason) for reason in ("ListingDoubted", "CloudUnknown", "Unconfirmed")
 )
 DEVIATIONS, LAG, RELOADS = comparison.DEVIATIONS, loop_lag.LAG, cloud_reload.RELOADS
 NO_LEADER: Fault = lambda minute: metrics.LEADER.labels(LEASE).set(0)  # noqa: E731

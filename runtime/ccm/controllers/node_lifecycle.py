@@ -17,8 +17,6 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, TypeVar
 
-from prometheus_client import Counter, Gauge
-
 from ccm.cloud import CloudError, Instance, InstanceState, NotFound, Transient
 from ccm.engine.client import ApiError, ConflictError, NotFoundError, UnavailableError
 from ccm.engine.objects import Node
@@ -28,32 +26,12 @@ from . import node_rules
 from .context import Context
 from .event_budget import EventBudget
 from .node import JITTER, PATCHES, age_seconds
+from .node_lifecycle_metrics import DELETED, FAILED, HELD, MISSING, PASS_SECONDS, count_answer
 from .node_lifecycle_rules import Decision, Missing, Safety, Verdict, Window, certain_age, concerns_us, decide, turn
 from .node_witness import Witnesses
 from .node_witness_rules import Evidence, doubt
 
 log = logging.getLogger(__name__)
-
-DELETED = Counter("ccm_node_deletions", "Nodes deleted because their instance is gone.")
-FAILED = Counter("ccm_node_deletion_failures", "Deletions of Nodes that the API server did not carry out.")
-HELD = Counter(
-    "ccm_node_deletions_held",
-    "Checks of a NotReady Node that did not delete it, by reason: Unconfirmed, TooYoung, RateLimited (others go "
-    "first), ListingDoubted (Ready Nodes contradict the cloud's listing), TurnedOff, NoProviderID, CloudUnknown (the "
-    "cloud could not say whether the instance exists).",
-    ["reason"],
-)
-for _reason in (
-    "Unconfirmed",
-    "TooYoung",
-    "RateLimited",
-    "ListingDoubted",
-    "TurnedOff",
-    "NoProviderID",
-    "CloudUnknown",
-):
-    HELD.labels(_reason)
-MISSING = Gauge("ccm_nodes_missing", "Existing NotReady Nodes whose instance the cloud reports gone.")
 
 #: Key of the note that records, for the next leader, the deletions within the window.
 NOTE = "node-deletions"
@@ -113,7 +91,8 @@ class NodeLifecycleController:
         self._watching = True
         while True:
             try:
-                await self._pass()
+                with PASS_SECONDS.time():
+                    await self._pass()
             except ApiError as error:
                 log.warning("cannot check the Nodes now: %s", error)
             except Exception:  # a bug must not affect the other Nodes or the other controllers
@@ -147,6 +126,7 @@ class NodeLifecycleController:
             answers, told = await self._ask(asked, nodes.values(), now)
             gone, there = [], []
             for node, answer in zip(asked, answers, strict=True):
+                count_answer(answer)
                 if isinstance(answer, NotFound):
                     self._is_missing(node, now)
                     gone.append(node)

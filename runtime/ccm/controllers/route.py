@@ -33,9 +33,19 @@ from .vouching import Vouching
 
 log = logging.getLogger(__name__)
 
-SYNCS = Counter("route_controller_route_sync", "Comparisons of Nodes and routes.")
+SYNCS = Counter(
+    "route_controller_route_sync",
+    "Comparisons of Nodes and routes, by trigger (node_change or periodic; a repetition after a failure is periodic) "
+    "and outcome (error if anything failed, changed if at least one route was created or deleted, otherwise noop).",
+    ["outcome", "trigger"],
+)
 CHANGES = Counter("ccm_route_changes", "Routes created and deleted, by outcome.", ["verb", "result"])
 
+#: Upstream's names for what started a comparison.
+_NODE_CHANGE, _PERIODIC = "node_change", "periodic"
+for _trigger in (_NODE_CHANGE, _PERIODIC):
+    for _outcome in ("changed", "noop", "error"):
+        SYNCS.labels(_outcome, _trigger)
 #: Seconds before the next attempt after a failure: RETRY_FIRST, then twice as long each time up to RETRY_MAX.
 RETRY_FIRST, RETRY_MAX = 1.0, 60.0
 #: Conditions written at the same time; limited, because the API server has other clients.
@@ -85,25 +95,29 @@ class RouteController:
         self._vouching.nodes.add_handler(self._removal.on_node)
         self._vouching.nodes.add_handler(self._on_node)
         self._vouching.on_change(self._changed.set)
+        trigger = _PERIODIC
         while True:
             self._changed.clear()
-            wait = await self._once()
+            wait = await self._once(trigger)
             try:
                 async with asyncio.timeout(wait):
                     await self._changed.wait()
                 await asyncio.sleep(max(self._options.debounce, self._not_before - self._context.monotonic()))
+                trigger = _NODE_CHANGE
             except TimeoutError:
-                pass
+                trigger = _PERIODIC
 
-    async def _once(self) -> float:
+    async def _once(self, trigger: str) -> float:
         """Reconcile. Return the seconds until the next time if no Node changes."""
+        changed = 0
         try:
-            failed = await self._reconcile()
+            changed, failed = await self._reconcile()
         except CloudError as error:
             failed = [error]
         except Exception as error:  # a bug must not affect the other controllers
             log.exception("cannot compare the routes with the Nodes")
             failed = [error]
+        SYNCS.labels("error" if failed else "changed" if changed else "noop", trigger).inc()
         if not failed:
             self._failures = 0
             return self._options.period
@@ -120,9 +134,9 @@ class RouteController:
         if rules.routing(old, self._vouching.judge) != rules.routing(new, self._vouching.judge):
             self._changed.set()
 
-    async def _reconcile(self) -> list[Exception]:
-        """Compare and change. Return what failed. Raises CloudError if the routes cannot be listed."""
-        SYNCS.inc()
+    async def _reconcile(self) -> tuple[int, list[Exception]]:
+        """Compare and change. Return how many routes changed and what failed. Raises CloudError if the routes cannot be
+        listed."""
         plan = await self._compare()
         going, unsure = await self._removal.choose(plan)
         for node, problem in plan.problems:
@@ -139,7 +153,8 @@ class RouteController:
         unrouted |= {node.metadata.name for node, _ in plan.problems} | {node.metadata.name for node in plan.cut_off}
         marked = [*plan.nodes.values(), *plan.cut_off]
         written = await self._set_conditions(marked, unrouted)
-        return [error for error in (*unsure, *deleted, *created, *written) if error is not None]
+        changed = [*deleted, *created].count(None)
+        return changed, [error for error in (*unsure, *deleted, *created, *written) if error is not None]
 
     async def _compare(self) -> rules.RoutePlan:
         """List the routes and compare them with the Nodes. Raises CloudError."""

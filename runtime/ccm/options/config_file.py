@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ccm.base.yaml_reader import Document, Path
+from ccm.base.yaml_reader import Document, Path, spell
 
 from . import controller_sections, leader_migration
 from .declaration import Flag
@@ -32,6 +32,11 @@ def place(flag: Flag) -> Path:
     return tuple(flag.place.split(".")) if flag.place else (OURS, flag.name)
 
 
+#: Where a key stood in the configuration of an older upstream minor -> the place of its flag now. Both are read.
+_MOVED: Mapping[Path, Path] = {
+    # until 1.36
+    ("KubeCloudShared", "NodeMonitorPeriod"): ("NodeLifecycleController", "NodeMonitorPeriod"),
+}
 _SHOWN: Mapping[Path, Any] = {
     tuple(path.split(".")): shown
     for path, shown in [*((i.place, i.shown) for i in IGNORED.values() if i.place), *IGNORED_KEYS.items()]
@@ -67,7 +72,7 @@ class _Section:
         document = self._document
         for key, value in data.items():
             inner = (*path, key)
-            if flag := self._flags.get(inner):
+            if flag := self._flags.get(_MOVED.get(inner, inner)):
                 if value is not None:
                     self._set(flag, inner, value)
             elif inner == _MIGRATION:
@@ -85,6 +90,9 @@ class _Section:
                 document.unknown(inner, dict.fromkeys(near))
 
     def _set(self, flag: Flag, path: Path, value: Any) -> None:
+        if flag.field in self.values:
+            self._document.problem(path, f"is set twice: keep {spell(place(flag))} only")
+            return
         try:
             self.values[flag.field] = flag.kind.load(value)
         except ValueError as error:

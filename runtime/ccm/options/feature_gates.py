@@ -3,10 +3,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from prometheus_client import Gauge
+
+from .upstream_gates import UPSTREAM
+
+log = logging.getLogger(__name__)
 
 
 class Gate(NamedTuple):
@@ -43,7 +48,7 @@ def check(given: object) -> dict[str, bool]:
     """A mapping of gates, as in a configuration file. Raises ValueError with all problems."""
     if not isinstance(given, dict):
         raise ValueError(f"{given!r} is not a mapping of gates to true or false")
-    problems = [f"unknown gate {name!r}" for name in given if name not in KNOWN]
+    problems = [f"unknown gate {name!r}" for name in given if name not in KNOWN and name not in UPSTREAM]
     if problems:
         problems[-1] += f": known gates are {', '.join(KNOWN)}"
     problems += [
@@ -59,6 +64,8 @@ def enabled(given: Mapping[str, bool], name: str) -> bool:
 
 
 def export(given: Mapping[str, bool]) -> None:
-    """Set `kubernetes_feature_enabled`."""
+    """Set `kubernetes_feature_enabled`, and warn of gates of upstream that have no meaning here."""
+    if useless := sorted(given.keys() & UPSTREAM):
+        log.warning("feature gates without effect here: %s", ", ".join(useless))
     for name, gate in KNOWN.items():
         ENABLED.labels(name, gate.stage).set(enabled(given, name))

@@ -129,7 +129,12 @@ class Flags:
         check=at_least(1),
     )
     node_monitor_period: float = option(
-        _RUN, DURATION, 5.0, "check Nodes that are not Ready this often", f"{_SHARED}.NodeMonitorPeriod", check=positive
+        _RUN,
+        DURATION,
+        5.0,
+        "check Nodes that are not Ready this often",
+        "NodeLifecycleController.NodeMonitorPeriod",
+        check=positive,
     )
     node_status_update_frequency: float = option(
         _RUN,

@@ -29,6 +29,11 @@ def _only_leases(text: str) -> None:
         raise ValueError(f"{text!r} is not a supported lock: only leases is")
 
 
+def _at_least_one(text: str) -> None:
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise ValueError(f"must be at least 1, not {text}")
+
+
 def _not_negative(text: str) -> None:
     if not text.isascii() or not text.isdigit():
         raise ValueError(f"must be 0 or more, not {text}")
@@ -58,6 +63,12 @@ IGNORED: Mapping[str, Ignored] = {
     ),
     "concurrent-node-status-updates": Ignored(
         "one listing refreshes all addresses", "NodeController.ConcurrentNodeStatusUpdates", 0, _not_negative
+    ),
+    "concurrent-node-lifecycle-syncs": Ignored(
+        "one read answers for all Nodes",
+        "NodeLifecycleController.ConcurrentNodeLifecycleSyncs",
+        1,
+        _at_least_one,
     ),
     "requestheader-client-ca-file": Ignored(_FRONT),
     "requestheader-allowed-names": Ignored(_FRONT),

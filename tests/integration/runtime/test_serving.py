@@ -151,6 +151,8 @@ METRICS = (
     "service_controller_nodesync_latency_seconds",
     "service_controller_update_loadbalancer_host_latency_seconds",
     "route_controller_route_sync_total",
+    "cloud_node_lifecycle_controller_monitor_nodes_duration_seconds",
+    "cloud_node_lifecycle_controller_cloud_provider_calls_total",
     "cloud_provider_webhook_request_total",
     "cloud_provider_webhook_request_duration_seconds",
     *(f"workqueue_{name}" for name in ("depth", "adds_total", "queue_duration_seconds", "work_duration_seconds")),

@@ -82,6 +82,30 @@ async def test_L1_L7_it_takes_two_reads_a_listing_and_a_last_look_that_agree():
 
 
 @in_virtual_time
+async def test_answers_and_checks_are_counted_by_upstreams_names():
+    calls, stem = "cloud_node_lifecycle_controller_cloud_provider_calls_total", "cloud_node_lifecycle_controller"
+
+    def counted():
+        results = ("success", "instance_not_found", "error")
+        return [
+            *(metric(calls, operation="instance_exists", result=result) for result in results),
+            metric(calls, operation="instance_shutdown", result="success"),
+            metric(f"{stem}_monitor_nodes_duration_seconds_count"),
+        ]
+
+    async with Cluster() as c:
+        fleet(c, 2, ready="False")
+        c.cloud.remove("n1")
+        before = counted()
+        c.watch_over_nodes()
+        await asyncio.sleep(1)
+        assert [now - then for now, then in zip(counted(), before, strict=True)] == [1, 1, 0, 1, 1]
+        c.cloud.error = Transient("500")
+        await asyncio.sleep(10)
+        assert counted()[2] > before[2]
+
+
+@in_virtual_time
 @pytest.mark.parametrize(
     "error",
     [

@@ -452,3 +452,32 @@ async def test_credentials_that_are_reloaded_are_used_at_once():
 def test_a_route_of_the_contract_has_no_owner_and_no_addresses_unless_told():
     route = Route(A4, "fake://a")
     assert route.owner == "" and route.target_addresses is None
+
+
+def syncs():
+    return {
+        (outcome, trigger): REGISTRY.get_sample_value(
+            "route_controller_route_sync_total", {"outcome": outcome, "trigger": trigger}
+        )
+        for outcome in ("changed", "noop", "error")
+        for trigger in ("periodic", "node_change")
+    }
+
+
+@in_virtual_time
+async def test_comparisons_are_counted_by_trigger_and_outcome_as_upstream_does():
+    before = syncs()
+    async with Cluster() as c:
+        c.add_node("a", A4)
+        c.route()
+        await until(lambda: c.api.condition("a") == CREATED)
+        await asyncio.sleep(61)  # one audit
+        c.add_node("b", B4)
+        await until(lambda: c.api.condition("b") == CREATED)
+        c.routes.fault = lambda verb, route: Transient("503")
+        await asyncio.sleep(62)
+    counted = {key: value - before[key] for key, value in syncs().items() if value != before[key]}
+    assert counted.keys() == {
+        ("changed", "periodic"), ("changed", "node_change"), ("noop", "periodic"), ("error", "periodic")
+    }  # fmt: skip
+    assert (counted["changed", "periodic"], counted["changed", "node_change"]) == (1, 1)

@@ -276,7 +276,10 @@ def test_existing_manifests_start(arguments):
 
 @pytest.mark.parametrize("name", IGNORED)
 def test_ignored_flags_change_nothing(name):
-    value = {"leader-elect-resource-lock": "leases", "concurrent-node-status-updates": "3"}.get(name, "x")
+    values = {"leader-elect-resource-lock": "leases"} | dict.fromkeys(
+        ("concurrent-node-status-updates", "concurrent-node-lifecycle-syncs"), "3"
+    )
+    value = values.get(name, "x")
     assert parse([SIM, f"--{name}={value}"]) == parse([SIM, f"--{name}", value]) == DEFAULTS
 
 
@@ -345,6 +348,7 @@ def test_all_problems_at_once():
         ("--cluster-cidr=10.0.0.0/16,10.1.0.0/16", "at most one IPv4 and one IPv6 CIDR"),
         pytest.param("--concurrent-node-status-updates=-1", "must be 0 or more, not -1", id="C6-status-updates"),
         ("--leader-elect-resource-lock=endpoints", "'endpoints' is not a supported lock: only leases is"),
+        pytest.param("--concurrent-node-lifecycle-syncs=0", "must be at least 1, not 0", id="C6-lifecycle-syncs"),
         ("--feature-gates=Nope=true", "unknown gate 'Nope': known gates are CloudControllerManagerWatchBasedRoutes"),
         (f"--feature-gates={GATE[:-4]}yes", "=yes: is neither true nor false"),
         ("--webhooks=*", "requires --feature-gates=CloudControllerManagerWebhook=true"),

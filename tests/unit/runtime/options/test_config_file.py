@@ -81,6 +81,7 @@ def test_C20_shape():
         "Generic",
         "KubeCloudShared",
         "NodeController",
+        "NodeLifecycleController",
         "ServiceController",
         "NodeStatusUpdateFrequency",
         "Webhook",
@@ -104,7 +105,6 @@ def test_C20_shape():
         "UseServiceAccountCredentials",
         "AllowUntaggedCloud",
         "RouteReconciliationPeriod",
-        "NodeMonitorPeriod",
         "ClusterName",
         "ClusterCIDR",
         "AllocateNodeCIDRs",
@@ -215,10 +215,29 @@ OutOfTree:
 def test_what_is_ignored_is_checked_as_its_flag_is():
     data = {"Generic": {"LeaderElection": {"resourceLock": "endpoints"}, "MinResyncPeriod": "1h"}}
     data["NodeController"] = {"ConcurrentNodeStatusUpdates": -1}
+    data["NodeLifecycleController"] = {"ConcurrentNodeLifecycleSyncs": 0}
     assert problems(data) == [
         "c.yaml, line 1: Generic.LeaderElection.resourceLock: "
         "'endpoints' is not a supported lock: only leases is",
         "c.yaml, line 1: NodeController.ConcurrentNodeStatusUpdates: must be 0 or more, not -1",
+        "c.yaml, line 1: NodeLifecycleController.ConcurrentNodeLifecycleSyncs: must be at least 1, not 0",
+    ]
+
+
+def test_C20_the_node_monitor_period_is_read_where_1_36_and_1_37_have_it(write):
+    before, now = ({**SIM, section: {**SIM.get(section, {}), "NodeMonitorPeriod": "7s"}} for section in
+                   ("KubeCloudShared", "NodeLifecycleController"))  # fmt: skip
+    assert parse([write(before)]) == parse([write(now)]) == parse(["--cloud-provider=sim", "--node-monitor-period=7s"])
+    assert "NodeMonitorPeriod" not in parse([write(before)]).configz()["KubeCloudShared"]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_key_at_its_old_and_its_new_place_is_a_problem(order):
+    sections = ["KubeCloudShared", "NodeLifecycleController"][::order]
+    data = {section: {"NodeMonitorPeriod": f"{number}s"} for number, section in enumerate(sections, 7)}
+    assert problems(data) == [
+        f"c.yaml, line 1: {sections[1]}.NodeMonitorPeriod: is set twice: "
+        "keep NodeLifecycleController.NodeMonitorPeriod only"
     ]
 
 
