@@ -73,7 +73,8 @@ def check(
 
 def forget(folder: Path, before: float) -> None:
     for path in folder.iterdir():
-        if path.suffix != ".lock" and path.stat().st_mtime < before:
+        # Folders are caches of the linters themselves.
+        if path.is_file() and path.suffix != ".lock" and path.stat().st_mtime < before:
             path.unlink(missing_ok=True)
 
 

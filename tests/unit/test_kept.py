@@ -99,10 +99,14 @@ def test_a_failure_is_not_kept(here: Checkout):
 
 def test_what_nobody_asks_for_is_forgotten(here: Checkout):
     (old,) = (here.folder / "kept").glob("it-*")
-    os.utime(old, (0, time.time() - (kept.DAYS + 1) * 86400))
+    linters_own = here.folder / "kept" / "mypy"
+    linters_own.mkdir()
+    for path in (old, linters_own):
+        os.utime(path, (0, time.time() - (kept.DAYS + 1) * 86400))
     (here.root / "a.yml").write_text("a: 2\n")
     assert here.check() == 0
     assert not old.exists() and len(list((here.folder / "kept").glob("it-*"))) == 1
+    assert linters_own.is_dir()
 
 
 def test_arguments_are_paths_and_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
