@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
-from ansible_collections.outoftree.ccm.plugins.module_utils.edit import unit
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit import unit, unit_edits
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit.unit import (
     PACKAGE_DIRECTORIES, CommandLine, Occurrence, Sources, UnitRefused, occurrences,
 )
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit.unit_edits import Planned
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import Span, render
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.target import EXTERNAL, about_value, gate_changes
 
@@ -39,6 +40,7 @@ class Edit(NamedTuple):
     spans: Dict[str, List[Span]]
     changes: List[KubeletChange]
     after: List[Tuple[str, str]]
+    planned: List[Planned]
 
 
 def describe(found: List[Occurrence]) -> str:
@@ -47,22 +49,32 @@ def describe(found: List[Occurrence]) -> str:
 
 
 def plan(sources: Sources, version: Tuple[int, int]) -> Edit:
-    """Return the edits that leave only C(--cloud-provider=external), in a file that survives upgrades. Raises UnitRefused."""
+    """Return the edits that leave only C(--cloud-provider=external), in a file that survives upgrades. Raises UnitRefused.
+
+    The edited files are read again: they must give exactly the planned flags, and a second plan for them must be empty.
+    """
+    edit = _plan(sources, version)
+    edited = unit_edits.proven(sources, edit.spans, edit.planned)
+    again = _plan(edited, version).changes if edit.changes else []
+    if again:
+        raise UnitRefused("{0}: --{1} would still change from {2} to {3} after the edit. Write each flag once, as one word --flag=value".format(
+            again[0].path, again[0].flag, again[0].now, again[0].then))
+    return edit._replace(after=[(item.name, item.value) for item in occurrences(edited.command_line())])
+
+
+def _plan(sources: Sources, version: Tuple[int, int]) -> Edit:
     line = sources.command_line()
     unit.refuse_unreadable(line)
     found = occurrences(line)
-    edit = Edit({}, [], [])
+    edit = Edit({}, [], [], [])
     _plan_provider(edit, line, found, sources)
     for change in gate_changes("kubelet", unit.flags(line), version):
         item = found[change.flag.index]
         if change.then is None:
             _remove(edit, line, item, sources, change.why)
         else:
-            _refuse_package(item)
-            unit.replace(edit.spans, item, change.then)
-            edit.changes.append(KubeletChange(item.path, item.name, item.value, change.then, change.why))
-    after = occurrences(sources.edited(edit.spans).command_line())
-    return edit._replace(after=[(item.name, item.value) for item in after])
+            _replace(edit, line, item, change.then, change.why)
+    return edit
 
 
 def _plan_provider(edit: Edit, line: CommandLine, found: List[Occurrence], sources: Sources) -> None:
@@ -92,9 +104,7 @@ def _plan_provider(edit: Edit, line: CommandLine, found: List[Occurrence], sourc
     if keep is None:
         _insert(edit, line, target, sources, why)
     elif keep.value != EXTERNAL:
-        _refuse_package(keep)
-        unit.replace(edit.spans, keep, EXTERNAL)
-        edit.changes.append(KubeletChange(keep.path, keep.name, keep.value, EXTERNAL, about_value(keep.value, why)))
+        _replace(edit, line, keep, EXTERNAL, about_value(keep.value, why))
 
 
 def _target(line: CommandLine) -> str:
@@ -105,7 +115,7 @@ def _target(line: CommandLine) -> str:
         if name in line.unset and _file_for(line, name):
             return name
     # Variables of an operator's own unit have any name, such as KUBELET_OPTS.
-    last = unit.last_variable(line)
+    last = unit_edits.last_variable(line)
     if last or line.unit.exec_path and not line.unit.exec_path.startswith(PACKAGE_DIRECTORIES):
         return last
     if line.single:
@@ -133,29 +143,35 @@ def _file_for(line: CommandLine, variable: str) -> str:
     return ""
 
 
-def _refuse_package(item: Occurrence) -> None:
-    if unit.of_a_package(item):
+def _refuse_package(path: str, item: Occurrence) -> None:
+    if path.startswith(PACKAGE_DIRECTORIES):
         raise UnitRefused(
             "{0} sets {1}, but that file belongs to a package. Override it with a drop-in under "
-            "/etc/systemd/system/kubelet.service.d, then run again".format(item.path, render(item.name, item.value)))
+            "/etc/systemd/system/kubelet.service.d, then run again".format(path, render(item.name, item.value)))
+
+
+def _replace(edit: Edit, line: CommandLine, item: Occurrence, value: str, why: str) -> None:
+    path = unit_edits.replace(edit.spans, line, item, value)
+    _refuse_package(path, item)
+    edit.changes.append(KubeletChange(path, item.name, item.value, value, why))
+    edit.planned.append(Planned(item, item.name, value))
 
 
 def _remove(edit: Edit, line: CommandLine, item: Occurrence, sources: Sources, why: str) -> None:
-    _refuse_package(item)
-    unit.remove(edit.spans, line, item, sources.texts)
-    edit.changes.append(KubeletChange(item.path, item.name, item.value, None, why))
+    for part in item.parts:
+        _refuse_package(part.path, item)
+    unit_edits.remove(edit.spans, line, item, sources.texts)
+    edit.changes.append(KubeletChange(item.parts[0].path, item.name, item.value, None, why))
+    edit.planned.append(Planned(item, item.name, None))
 
 
 def _insert(edit: Edit, line: CommandLine, target: str, sources: Sources, why: str) -> None:
     """Add the flag to its variable. If nothing sets the variable yet, add the variable to its environment file."""
     flag = render("cloud-provider", EXTERNAL)
     if target == "" or target in line.variables:
-        path = unit.append(edit.spans, line, target, flag)
+        path = unit_edits.append(edit.spans, line, target, flag)
     else:
         path = _file_for(line, target)
-        text = sources.texts.get(path) or ""
-        newline = "\r\n" if "\r\n" in text else "\n"
-        lead = newline if text and not text.endswith("\n") else ""
-        span = Span(len(text), len(text), '{0}{1}="{2}"{3}'.format(lead, target, flag, newline))
-        edit.spans.setdefault(path, []).append(span)
+        unit_edits.new_variable(edit.spans, sources, path, target, flag)
     edit.changes.append(KubeletChange(path, "cloud-provider", None, EXTERNAL, why))
+    edit.planned.append(Planned(None, "cloud-provider", EXTERNAL))

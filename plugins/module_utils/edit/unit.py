@@ -4,23 +4,26 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A component's command line according to its systemd unit, with the place in a file from which each argument comes.
 
-Pure and stdlib-only (it also runs on managed nodes, Python 3.8): text in, spans out. A unit's ExecStart uses variables, which
+Pure and stdlib-only (it also runs on managed nodes, Python 3.8): text in, arguments out. A unit's ExecStart uses variables, which
 Environment= and environment files set. Later ones override earlier ones, and the last occurrence of a flag counts. Therefore the files
-must be read together. The module knows systemd, but no component.
+must be read together. The module knows systemd, but no component. unit_edits changes what it reads.
 """
 
 from __future__ import annotations
 
 import base64
 import re
-from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple, Union
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Union
 
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit import env_file, words
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit.env_file import Value
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit.words import WHITESPACE, Char, Place, Word, split_words, text_of
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import (
-    BOOLEAN_FLAGS, MANAGED_FLAGS, Char, Flag, Span, Word, apply_spans, managed, render, shell, split_flag, split_words,
+    BOOLEAN_FLAGS, MANAGED_FLAGS, Flag, Span, apply_spans, managed, shell, split_flag,
 )
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import FileFacts, KubeletFacts, UnitFacts
 
-_BRACED = re.compile(r"\$\{(\w+)\}")
+_LINE_END = re.compile("\r\n|\n\r|\n|\r")
 
 #: First characters of a comment in a unit or an environment file.
 COMMENTS = ("#", ";")
@@ -28,28 +31,31 @@ COMMENTS = ("#", ";")
 #: Directories with unit files of distribution packages. The next package upgrade overwrites edits there.
 PACKAGE_DIRECTORIES = ("/lib/", "/usr/lib/", "/usr/share/")
 
+#: What systemd allows before the program of ExecStart.
+PREFIXES = "-@+!:"
+
 
 class UnitRefused(ValueError):
     """A component's arguments cannot be changed safely; the message says why and what to do."""
 
 
-class Value(NamedTuple):
-    """The text of a variable (or of ExecStart) in a file: its decoded characters, and the place for another argument."""
-
-    path: str
-    chars: Tuple[Char, ...]
-    insert_at: int
-    quoted: bool
-
-
 class Argument(NamedTuple):
-    """One argument and its place in a file; C(variable) is '' for a word of ExecStart itself."""
+    """One argument and its place in a file; C(variable) is '' for a word of ExecStart itself.
+
+    C(chars): its decoded characters, which may come from more files. C(raw): what goes when it is removed. C(exact): whether the files
+    alone decide its value. C(open): a quote in it is never closed.
+    """
 
     value: str
     path: str
     start: int
     end: int
     variable: str
+    chars: Tuple[Char, ...] = ()
+    raw: Tuple[Char, ...] = ()
+    inside: Optional[Place] = None
+    exact: bool = True
+    open: bool = False
 
 
 class Occurrence(NamedTuple):
@@ -61,7 +67,14 @@ class Occurrence(NamedTuple):
 
     @property
     def path(self) -> str:
-        return self.parts[0].path
+        """Return the file that gives the flag its value."""
+        last = self.parts[-1]
+        return last.chars[-1].path if len(self.parts) == 1 and last.chars else self.parts[0].path
+
+    @property
+    def paths(self) -> Tuple[str, ...]:
+        """Return every file that has a part of the flag."""
+        return tuple(dict.fromkeys([part.path for part in self.parts] + [char.path for part in self.parts for char in part.chars]))
 
 
 def decoded(path: str, content: bytes) -> str:
@@ -72,6 +85,8 @@ def decoded(path: str, content: bytes) -> str:
     text = content.decode("utf-8", "surrogateescape")
     for number, line in enumerate(text.split("\n"), 1):
         strange = re.search("[\udc80-\udcff]", line)
+        if "\0" in line:
+            raise UnitRefused("{0} line {1}: it has a zero byte, with which systemd does not read the file. Is it a text?".format(path, number))
         if strange and not line.lstrip().startswith(COMMENTS):
             raise UnitRefused("{0} line {1}: the byte 0x{2:x} is not UTF-8, which systemd does not accept. Write the line in UTF-8".format(
                 path, number, ord(strange.group(0)) & 0xFF))
@@ -83,84 +98,7 @@ def is_unit_file(path: str) -> bool:
     return re.search(r"\.service(\.d/[^/]+\.conf)?$", path) is not None
 
 
-# -- systemd's file formats ------------------------------------------------------------------------------------------
-
-
-def logical_lines(text: str, comments: bool = False) -> List[Tuple[int, int]]:
-    """Return (start, end) of each logical line. A backslash at its end joins a line with the next one.
-
-    C(comments): whether a continued line may contain comments, as in units (systemd.syntax), but not in environment files.
-    """
-    lines = []
-    start = position = 0
-    while position < len(text):
-        end = text.find("\n", position)
-        end = len(text) if end < 0 else end
-        first = text[start:end].lstrip()[:1] in COMMENTS
-        inside = comments and text[position:end].lstrip()[:1] in COMMENTS
-        if not first and end < len(text) and (inside or _goes_on(text[position:end])):
-            position = end + 1
-            continue
-        lines.append((start, end))
-        start = position = end + 1
-    if start < len(text):
-        lines.append((start, len(text)))
-    return lines
-
-
-def _goes_on(line: str) -> bool:
-    """Whether a line ends in an unescaped backslash."""
-    line = line.rstrip("\r")
-    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
-
-
-def parse_environment_file(path: str, text: str) -> Dict[str, Value]:
-    """Return the variables of an EnvironmentFile. The last assignment of a variable counts."""
-    values = {}
-    for start, end in logical_lines(text):
-        line = text[start:end]
-        stripped = line.lstrip()
-        if not stripped or stripped[0] in "#;" or "=" not in line:
-            continue
-        name = line.partition("=")[0].strip()
-        begin = start + line.index("=") + 1
-        values[name] = _decode(path, text, begin, end)
-    return values
-
-
-def _decode(path: str, text: str, begin: int, end: int) -> Value:
-    """Decode the value in text[begin:end] as systemd does: remove outer quotes, and unescape characters after a backslash."""
-    while end > begin and text[end - 1] in " \t\r":
-        end -= 1
-    chars: List[Char] = []
-    quote = ""
-    closed: Optional[int] = None
-    position = begin
-    while position < end:
-        char = text[position]
-        if char == "\\" and quote != "'" and position + 1 < end:
-            following = text[position + 1]
-            if following in "\r\n":
-                skip = 3 if text[position + 1:position + 3] == "\r\n" else 2
-                chars.append(Char(position, position + skip, " "))
-                position += skip
-                continue
-            if not quote or following in "\"\\`$":
-                chars.append(Char(position, position + 2, following))
-                position += 2
-                continue
-        if char in "\"'" and not quote and not chars:
-            quote, closed = char, None
-            position += 1
-            continue
-        if quote and char == quote:
-            closed, quote = position, ""
-            position += 1
-            continue
-        chars.append(Char(position, position + 1, char))
-        position += 1
-    insert_at = closed if closed is not None else end
-    return Value(path, tuple(chars), insert_at, closed is not None)
+# -- units --------------------------------------------------------------------------------------------------------------
 
 
 class Unit(NamedTuple):
@@ -172,73 +110,105 @@ class Unit(NamedTuple):
     environment_files: Tuple[str, ...]
 
 
-def parse_unit(files: Iterable[Tuple[str, str]]) -> Unit:
-    """Merge a unit file and its drop-ins (path, text) in systemd's order."""
+def logical_lines(path: str, text: str) -> Iterator[List[Char]]:
+    """Return the characters of each logical line of a unit. A backslash at a line's end joins it with the next one by a blank.
+
+    Comments between the parts of a line are left out (C(config_parse)).
+    """
+    joined: List[Char] = []
+    for start, end, following in _lines(text):
+        line = text[start:end]
+        if line.lstrip(WHITESPACE).startswith(COMMENTS):
+            continue
+        lead = 1 if not start and line.startswith("\ufeff") else 0
+        joined += [Char(start + index, start + index + 1, char, "", path) for index, char in enumerate(line[lead:], lead)]
+        if (len(line) - len(line.rstrip("\\"))) % 2:
+            joined[-1] = joined[-1]._replace(end=following, char=" ")
+            continue
+        yield joined
+        joined = []
+    if joined:
+        yield joined
+
+
+def _lines(text: str) -> Iterator[Tuple[int, int, int]]:
+    """Return (start, end, start of the next one) of each line."""
+    start = 0
+    for match in _LINE_END.finditer(text):
+        yield start, match.start(), match.end()
+        start = match.end()
+    if start < len(text):
+        yield start, len(text), len(text)
+
+
+def settings(path: str, text: str, section: str = "Service") -> Iterator[Tuple[str, List[Char]]]:
+    """Return (key, characters of the value) of each assignment in a section of a unit."""
+    current = ""
+    for chars in logical_lines(path, text):
+        line = text_of(chars)
+        if line.strip(WHITESPACE).startswith("["):
+            current = line.strip(WHITESPACE).strip("[]")
+        elif current == section and "=" in line:
+            at = line.index("=")
+            yield line[:at].strip(WHITESPACE), _stripped(chars[at + 1:])
+
+
+def _stripped(chars: List[Char]) -> List[Char]:
+    first, last = 0, len(chars)
+    while first < last and chars[first].char in WHITESPACE:
+        first += 1
+    while last > first and chars[last - 1].char in WHITESPACE:
+        last -= 1
+    return chars[first:last]
+
+
+def parse_unit(files: Iterable[Tuple[str, str]], specifiers: Optional[Dict[str, str]] = None) -> Unit:
+    """Merge a unit file and its drop-ins (path, text) in systemd's order. C(specifiers): its %-specifiers, by default those of its name."""
     exec_words: Tuple[Word, ...] = ()
     exec_path = ""
     environment: Dict[str, Value] = {}
     environment_files: List[str] = []
     for path, text in files:
-        section = ""
-        for start, end in logical_lines(text, comments=True):
-            line = text[start:end].strip()
-            if line.startswith("["):
-                section = line.strip("[]")
-            if section != "Service" or "=" not in line:
-                continue
-            key = line.partition("=")[0].strip()
-            begin = start + text[start:end].index("=") + 1
-            words = split_words(_unit_chars(text, begin, end))
+        if specifiers is None:
+            specifiers = words.of_unit(path.rpartition("/")[2])
+        for key, chars in settings(path, text):
             if key == "ExecStart":
-                exec_words, exec_path = (tuple(words), path) if words else ((), "")
+                split = split_words(chars, True)
+                if any(word.open for word in split):
+                    raise UnitRefused("{0} line {1}: ExecStart has a quote that is never closed, so systemd does not start it. Close it".format(
+                        path, line_of(text, chars[0].start)))
+                exec_words = tuple(word._replace(chars=tuple(words.specified(word.chars, specifiers))) for word in split)
+                exec_path = path if exec_words else ""
             elif key == "Environment":
-                if not words:
+                if not chars:
                     environment = {}
-                for word in words:
-                    environment.update(_assignment(path, text, word))
+                for word in split_words(chars, True):
+                    if word.open or word.strange:
+                        break  # systemd ignores the rest of the line
+                    environment.update(_assignment(word._replace(chars=tuple(words.specified(word.chars, specifiers)))))
             elif key == "EnvironmentFile":
-                if not words:
+                if not chars:
                     environment_files = []
-                environment_files += [word.value.lstrip("-") for word in words]
-    return Unit(exec_words, exec_path, environment, tuple(environment_files))
+                else:
+                    environment_files.append(text_of(words.specified(chars, specifiers)))
+    names = [name[1:] if name.startswith("-") else name for name in environment_files]
+    return Unit(exec_words, exec_path, environment, tuple(name for name in names if name.startswith("/")))
 
 
-def _unit_chars(text: str, begin: int, end: int) -> List[Char]:
-    chars = []
-    position = begin
-    while position < end:
-        if text[position] == "\\" and text[position + 1:position + 2] in ("\n", "\r"):
-            skip = 3 if text[position + 1:position + 3] == "\r\n" else 2
-            chars.append(Char(position, position + skip, " "))
-            position = _after_comments(text, position + skip, end)
-            continue
-        chars.append(Char(position, position + 1, text[position]))
-        position += 1
-    return chars
-
-
-def _after_comments(text: str, position: int, end: int) -> int:
-    """Return where a continued line continues after comments between its parts."""
-    while text[position:end].lstrip(" \t")[:1] in COMMENTS:
-        following = text.find("\n", position, end)
-        position = end if following < 0 else following + 1
-    return position
-
-
-def _assignment(path: str, text: str, word: Word) -> Dict[str, Value]:
+def _assignment(word: Word) -> Dict[str, Value]:
     """Return the variable that one word of Environment= sets: NAME=value, with or without quotes."""
-    begin, end = word.start, word.end
-    quoted = text[begin] in "\"'" and text[end - 1] == text[begin]
-    if quoted:
-        begin, end = begin + 1, end - 1
-    equals = text.find("=", begin, end)
-    if equals < 0:
+    name, equals, unused = word.value.partition("=")
+    if not equals or not env_file.valid(name):
         return {}
-    first = equals + 1
-    if not quoted and end - first > 1 and text[first] in "\"'" and text[end - 1] == text[first]:  # NAME="value"
-        first, end, quoted = first + 1, end - 1, True
-    chars = tuple(Char(i, i + 1, text[i]) for i in range(first, end))
-    return {text[begin:equals]: Value(path, chars, end, quoted)}
+    first = next(index for index, char in enumerate(word.chars) if char.char == "=") + 1
+    chars = word.chars[first:]
+    inside = word.inside
+    if not chars:
+        equal = word.chars[first - 1]
+        pair = next((char for char in word.raw if char.char in words.QUOTES and char.start >= equal.end), None)
+        inside = inside._replace(at=pair.end, quote=pair.char) if pair and not equal.quote else inside
+    plain = not any(char.char in words.QUOTES + "\\" for char in word.raw)
+    return {name: Value(inside.path, chars, inside, word.start if plain else -1, word.end if plain else -1)}
 
 
 # -- the command line ------------------------------------------------------------------------------------------------
@@ -256,39 +226,99 @@ class CommandLine(NamedTuple):
     unit: Unit
     single: Tuple[str, ...] = ()
 
+    @property
+    def program(self) -> str:
+        """Return the program that ExecStart starts."""
+        return self.unit.exec_words[0].value.lstrip(PREFIXES) if self.unit.exec_words else ""
+
+    @property
+    def given(self) -> Tuple[Argument, ...]:
+        """Return the arguments behind the program's name. With C(@), the second word is that name."""
+        prefix = self.arguments[0].value[:-len(self.program)] if self.arguments and self.program else ""
+        return self.arguments[2 if "@" in prefix else 1:]
+
 
 def command_line(unit: Unit, environment_files: Iterable[Tuple[str, str]]) -> CommandLine:
     """Expand ExecStart with the environment; C(environment_files) are (path, text) in the unit's order."""
     environment = dict(unit.environment)
     for path, text in environment_files:
-        environment.update(parse_environment_file(path, text))
+        environment.update(env_file.parse(path, text))
     arguments: List[Argument] = []
     variables: Dict[str, Value] = {}
     unset = []
     single = []
-    for word in unit.exec_words:
-        braced = _BRACED.fullmatch(word.value)
-        name = word.value[1:] if word.value.startswith("$") and not word.value.startswith("${") else ""
-        if braced:
-            single.append(braced.group(1))
-            arguments.append(_one_argument(environment.get(braced.group(1)), braced.group(1), word, unit))
-        elif not name:
-            arguments.append(Argument(word.value, unit.exec_path, word.start, word.end, ""))
-        elif name in environment:
-            value = environment[name]
-            variables[name] = value
-            arguments += [Argument(w.value, value.path, w.start, w.end, name) for w in split_words(value.chars)]
+    literal = bool(unit.exec_words) and ":" in _prefix(unit.exec_words[0].value)
+    for index, word in enumerate(unit.exec_words):
+        value = word.value
+        if literal or not index or "$" not in value:
+            arguments.append(_argument(word, word.chars, unit.exec_path))
+        elif value.startswith("$") and value[1:2] not in ("{", "$"):
+            name = value[1:]
+            if name in environment:
+                variables[name] = environment[name]
+                arguments += [_argument(part, part.chars, environment[name].path, name) for part in split_words(environment[name].chars)]
+            else:
+                unset.append(name)
         else:
-            unset.append(name)
+            argument, used = _expanded(word, environment, unit.exec_path)
+            single += used
+            arguments.append(argument)
     variables = {name: value for name, value in variables.items() if name not in single}
     return CommandLine(tuple(arguments), variables, tuple(unset), unit, tuple(single))
 
 
-def _one_argument(value: Optional[Value], name: str, word: Word, unit: Unit) -> Argument:
-    """Return the argument that C(${NAME}) is. It is empty if nothing sets the variable."""
-    if value is None or not value.chars:
-        return Argument("", unit.exec_path, word.start, word.end, name)
-    return Argument("".join(char.char for char in value.chars), value.path, value.chars[0].start, value.chars[-1].end, name)
+def _prefix(word: str) -> str:
+    return word[:len(word) - len(word.lstrip(PREFIXES))]
+
+
+def _argument(word: Word, chars: Tuple[Char, ...], path: str, variable: str = "") -> Argument:
+    return Argument(text_of(chars), path, word.start, word.end, variable, chars, word.raw, word.inside, open=word.open)
+
+
+def _expanded(word: Word, environment: Dict[str, Value], path: str) -> Tuple[Argument, List[str]]:
+    """Replace C(${NAME}) in a word by its value and C($$) by C($); also return the name if it is the whole word (C(replace_env))."""
+    chars: List[Char] = []
+    exact, position, whole = True, 0, []  # type: bool, int, List[str]
+    inside = word.inside
+    while position < len(word.chars):
+        char, rest = word.chars[position], text_of(word.chars[position:])
+        closing = rest.find("}") if rest.startswith("${") else -1
+        if rest.startswith("${") and closing < 0:
+            chars += word.chars[position:]
+            break
+        if rest.startswith("$$"):
+            chars.append(char._replace(end=word.chars[position + 1].end))
+            position += 2
+        elif closing > 0:
+            name = rest[2:closing]
+            width = _width(word.chars[position:], closing + 1)
+            value = environment.get(name)
+            exact = exact and value is not None
+            if value is not None:
+                chars += value.chars
+                inside = value.inside
+            if width == len(word.chars):
+                whole = [name]
+            position += width
+        else:
+            chars.append(char)
+            position += 1
+    variable = whole[0] if whole else ""
+    if chars:
+        last = chars[-1]
+        inside = Place(last.path, last.end, last.quote, last.layer)
+    start, end = (chars[0].start, chars[-1].end) if whole and chars else (word.start, word.end)
+    place = inside.path if whole else path
+    return Argument(text_of(chars), place, start, end, variable, tuple(chars), word.raw, inside, exact), whole
+
+
+def _width(chars: Tuple[Char, ...], length: int) -> int:
+    """Return how many characters have a text of this length."""
+    count = 0
+    while length > 0:
+        length -= len(chars[count].char)
+        count += 1
+    return count
 
 
 def occurrences(line: CommandLine, names: Iterable[str] = MANAGED_FLAGS, whole: bool = False) -> List[Occurrence]:
@@ -315,12 +345,57 @@ def occurrences(line: CommandLine, names: Iterable[str] = MANAGED_FLAGS, whole: 
 
 def managed_flags(argv: Iterable[str]) -> List[Tuple[str, str]]:
     """Return (name, value) of the managed flags of a running kubelet's argument list."""
-    words = tuple(Argument(arg, "", 0, 0, "") for arg in argv)
-    line = CommandLine(words, {}, (), Unit((), "", {}, ()))
-    return [(item.name, item.value) for item in occurrences(line)]
+    return [(item.name, item.value) for item in occurrences(_of_process(argv))]
 
 
-# -- edits -----------------------------------------------------------------------------------------------------------
+def _of_process(argv: Iterable[str]) -> CommandLine:
+    return CommandLine(tuple(Argument(arg, "", 0, 0, "") for arg in argv), {}, (), Unit((), "", {}, ()))
+
+
+def unmanaged(line: CommandLine) -> List[Argument]:
+    """Return the arguments that are no part of a managed flag."""
+    gone = {id(part) for item in occurrences(line, whole=True) for part in item.parts}
+    return [argument for argument in line.arguments if id(argument) not in gone]
+
+
+def others_of_process(argv: Iterable[str]) -> List[str]:
+    """Return the arguments of a process that no change of managed flags may touch."""
+    return [argument.value for argument in unmanaged(_of_process(argv))]
+
+
+def difference(sources: "Sources", component: str, argv: List[str], specifiers: Optional[Dict[str, str]] = None) -> str:
+    """Return the first difference between a process's arguments and those in the files, '' if they are the same.
+
+    Only systemd's own rules lie between the files and a component that its unit starts by itself. A wrapper may add arguments of its own.
+    """
+    line = sources.command_line(specifiers)
+    if line.program.rpartition("/")[2] != component or not argv:
+        return ""
+    written, running = line.given, argv[1:]
+    for index, (argument, value) in enumerate(zip(written, running), 1):
+        if argument.exact and argument.value != value:
+            return "argument {0} of the process is {1}, but {2} gives it {3}".format(index, shown(value), sources.place(argument), shown(argument.value))
+    if len(running) > len(written):
+        return "argument {0} of the process is {1}, but its files give it only {2}".format(
+            len(written) + 1, shown(running[len(written)]), len(written))
+    if len(written) > len(running):
+        missing = written[len(running)]
+        return "{0} gives it the argument {1}, which the process does not have".format(sources.place(missing), shown(missing.value))
+    return ""
+
+
+def shown(value: str) -> str:
+    """Return an argument for people to read, without line ends."""
+    text = value if len(value) <= 200 else value[:197] + "..."
+    return "'{0}'".format(text.encode("unicode_escape").decode("ascii") if not text.isprintable() else text)
+
+
+def line_of(text: str, position: int) -> int:
+    """Return the number of the line of a position."""
+    return len(list(_lines(text[:position]))) or 1
+
+
+# -- files -----------------------------------------------------------------------------------------------------------
 
 
 class Sources(NamedTuple):
@@ -330,8 +405,8 @@ class Sources(NamedTuple):
     environment_files: Tuple[str, ...]
     texts: Dict[str, Optional[str]]
 
-    def command_line(self) -> CommandLine:
-        unit = parse_unit([(path, self.texts.get(path) or "") for path in self.unit_files])
+    def command_line(self, specifiers: Optional[Dict[str, str]] = None) -> CommandLine:
+        unit = parse_unit([(path, self.texts.get(path) or "") for path in self.unit_files], specifiers)
         found = [(path, self.texts[path] or "") for path in self.environment_files if self.texts.get(path) is not None]
         return command_line(unit._replace(environment_files=self.environment_files), found)
 
@@ -340,11 +415,20 @@ class Sources(NamedTuple):
         texts.update({path: apply_spans(self.texts.get(path) or "", edits) for path, edits in spans.items()})
         return self._replace(texts=texts)
 
+    def place(self, argument: Argument) -> str:
+        """Return the file and the line of an argument."""
+        return "{0} line {1}".format(argument.path, line_of(self.texts.get(argument.path) or "", argument.start + 1))
+
 
 def sources(files: Dict[str, FileFacts], unit: Union[UnitFacts, KubeletFacts]) -> Sources:
     """Return the sources of a unit's command line, from files as detection reports them. Raises UnitRefused."""
     texts = {path: decoded(path, base64.b64decode(files[path]["content"])) if files[path]["exists"] else None
              for path in unit["unit_files"] + unit["environment_files"]}
+    for path in unit["environment_files"]:
+        number = env_file.ambiguous(texts[path] or "")
+        if number:
+            raise UnitRefused("{0} line {1}: the comment ends in a backslash. systemd before 254 takes the next line as a part of the comment, later "
+                              "releases read it. Remove the backslash".format(path, number))
     return Sources(tuple(unit["unit_files"]), tuple(unit["environment_files"]), texts)
 
 
@@ -361,78 +445,3 @@ def refuse_unreadable(line: CommandLine) -> None:
     if wrapper:
         raise UnitRefused("{0} starts it with a shell ({1}), and this collection does not edit flags inside a shell command. Write the "
                           "program and its arguments into ExecStart".format(line.unit.exec_path, wrapper))
-
-
-def remove(spans: Dict[str, List[Span]], line: CommandLine, item: Occurrence, texts: Dict[str, Optional[str]]) -> None:
-    """Remove a flag from its file, together with the white space around it, or with its line if it is alone there."""
-    parts = list(item.parts)
-    one, two = parts[0], parts[-1]
-    if one.path == two.path and not (texts[one.path] or "")[one.end:two.start].strip(" \t"):
-        parts = [one._replace(end=two.end)]
-    for unused, path, start, end, variable in parts:
-        if variable in line.single:
-            raise UnitRefused("{0} has ${{{1}}} in ExecStart, which stays as an empty argument when --{2} is removed from {3}. Write ${1} there, "
-                              "then run again".format(line.unit.exec_path, variable, item.name, path))
-        text = texts[path] or ""
-        first = 0 if variable == "" else line.variables[variable].chars[0].start
-        if start <= first:
-            while text[end:end + 1] in (" ", "\t"):
-                end += 1
-        else:
-            while start > first and text[start - 1] in " \t":
-                start -= 1
-            before, after = re.search(r"\\\r?\n$", text[:start]), re.match(r"[ \t]*(\\\r?\n|(?=\r?\n|$))", text[end:])
-            if before and after and after.group(1):
-                end += after.end()
-            elif before and after:
-                start = len(text[:before.start()].rstrip(" \t"))
-        spans.setdefault(path, []).append(Span(start, end, ""))
-
-
-def replace(spans: Dict[str, List[Span]], item: Occurrence, value: str) -> None:
-    """Replace the value of a flag where it is set."""
-    last = item.parts[-1]
-    new = value if len(item.parts) == 2 else render(item.name, value)
-    spans.setdefault(last.path, []).append(Span(last.start, last.end, new))
-
-
-def append(spans: Dict[str, List[Span]], line: CommandLine, variable: str, flag: str) -> str:
-    """Add a flag at the end of a variable that is set ('' for ExecStart itself); return the path of the file.
-
-    In a unit, white space ends an unquoted assignment (systemd.exec, Environment=), so it gets quotes. Raises UnitRefused.
-    """
-    if variable == "":
-        path, at = line.unit.exec_path, line.unit.exec_words[-1].end
-        spans.setdefault(path, []).append(Span(at, at, " " + flag))
-        return path
-    value = line.variables[variable]
-    found, at = spans.setdefault(value.path, []), value.insert_at
-    quote = '"' if not value.quoted and (is_unit_file(value.path) or not value.chars) else ""
-    earlier = next((span for span in found if span.start == span.end == at), None)
-    if earlier is not None:
-        found[found.index(earlier)] = earlier._replace(text=earlier.text[:len(earlier.text) - len(quote)] + " " + flag + quote)
-        return value.path
-    removed = [span for span in found if not span.text]
-    left = [c for c in value.chars if not any(s.start <= c.start < s.end for s in removed)]
-    text = (" " if left and not left[-1].char.isspace() else "") + flag + quote
-    if quote and is_unit_file(value.path):
-        if any(char.char in "\"'\\" for char in value.chars):
-            raise UnitRefused("{0} has quotes inside the value of {1}, so --{2} cannot be added to it. Put the whole assignment in quotes, as in "
-                              "Environment=\"{1}=...\"".format(value.path, variable, flag.lstrip("-").partition("=")[0]))
-        begin = at - len(value.chars) - len(variable + "=")
-        found.append(Span(begin, begin, quote))
-    else:
-        text = quote + text
-    found.append(Span(at, at, text))
-    return value.path
-
-
-def last_variable(line: CommandLine) -> str:
-    """Return the variable in which another flag comes last and survives upgrades, '' for ExecStart itself."""
-    kept = [name for name, value in line.variables.items() if not value.path.startswith(PACKAGE_DIRECTORIES)]
-    own = line.unit.exec_words[-1].value
-    return kept[-1] if kept and own.startswith("$") else ""
-
-
-def of_a_package(item: Occurrence) -> bool:
-    return any(part.path.startswith(PACKAGE_DIRECTORIES) for part in item.parts)

@@ -11,7 +11,7 @@ Kubernetes versions.
 from __future__ import annotations
 
 import re
-from typing import Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
+from typing import Dict, Iterable, List, NamedTuple, Set, Tuple
 
 #: Flags that this collection reads and edits. The value of a string flag may be a separate argument.
 MANAGED_FLAGS = (
@@ -135,49 +135,6 @@ def without_list_items(value: str, unwanted: Iterable[str]) -> str:
     """Return a comma-separated flag value without the unwanted items, the others in their order. Blanks around an item do not count."""
     drop = {item.strip() for item in unwanted}
     return ",".join(item for item in value.split(",") if item.strip() and item.strip() not in drop)
-
-
-class Char(NamedTuple):
-    """One character of a decoded value, and its span in the raw text."""
-
-    start: int
-    end: int
-    char: str
-
-
-class Word(NamedTuple):
-    """One word of a decoded value, and its span in the raw text."""
-
-    start: int
-    end: int
-    value: str
-
-
-def split_words(chars: Iterable[Char]) -> List[Word]:
-    """Split a decoded value at white space, as systemd splits C($VARIABLE) in ExecStart. Quotes group words and are removed."""
-    words: List[Word] = []
-    current: Optional[Tuple[int, int, str]] = None
-    quote = ""
-    for start, end, char in chars:
-        if not quote and char.isspace():
-            if current is not None:
-                words.append(Word(*current))
-                current = None
-            continue
-        begin, text = (start, "") if current is None else (current[0], current[2])
-        if quote:
-            if char == quote:
-                quote = ""
-            else:
-                text += char
-        elif char in "\"'":
-            quote = char
-        else:
-            text += char
-        current = (begin, end, text)
-    if current is not None:
-        words.append(Word(*current))
-    return words
 
 
 class Span(NamedTuple):

@@ -15,7 +15,7 @@ import os
 import re
 import socket
 
-from ansible_collections.outoftree.ccm.plugins.module_utils.edit import unit as _unit
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit import env_file, unit as _unit, words
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import flags as _flags, host_facts
 from ansible_collections.outoftree.ccm.plugins.module_utils.host import (
     files, journal as _journal, machine, probes, processes as _processes, secrets, settings, systemd,
@@ -146,10 +146,10 @@ def detect_kubelet(result, unit):
                         "kubespray" if "/etc/kubernetes/kubelet.env" in kubelet["environment_files"] else "systemd")
     for path in WELL_KNOWN:
         if path not in kubelet["environment_files"] and os.path.exists(path):
-            for value in _unit.parse_environment_file(path, text_of(read_file(path)) or "").values():
-                words = [word.value for word in _flags.split_words(value.chars)]
+            for value in env_file.parse(path, text_of(read_file(path)) or "").values():
+                arguments = [word.value for word in words.split_words(value.chars)]
                 kubelet["unread_files"] += [{"path": path, "flag": _flags.render(flag.name, flag.value)}
-                                            for flag in _flags.find_flags(words)]
+                                            for flag in _flags.find_flags(arguments)]
     if not running:
         result["problems"].append("the kubelet does not run. See 'systemctl status kubelet' on this host")
         return None
@@ -215,9 +215,9 @@ def detect_service(result, name, unit):
 
 def environment_value(result, paths, variable):
     for path in reversed(paths):
-        value = _unit.parse_environment_file(path, text_of(result["files"][path]) or "").get(variable)
+        value = env_file.parse(path, text_of(result["files"][path]) or "").get(variable)
         if value is not None:
-            return "".join(char.char for char in value.chars)
+            return words.text_of(value.chars)
     return ""
 
 

@@ -14,15 +14,15 @@ import base64
 from typing import Any, Dict, Iterable, List, Optional, Tuple, Union
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit import (
-    kubeadm, kubelet as _kubelet, manifest, patches, rancher, unit as _unit,
+    kubeadm, kubelet as _kubelet, manifest, patches, rancher, unit as _unit, unit_edits,
 )
-from ansible_collections.outoftree.ccm.plugins.module_utils.edit.unit import Sources, UnitRefused
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit.unit import PACKAGE_DIRECTORIES, Sources, UnitRefused
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit.yamltext import EditRefused, NotYaml, load
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import host_facts, versions
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import render, shell
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostFacts, HostSteps, KubeletFacts, StepFile, UnitFacts
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.target import (
-    Target, control_plane_changes, flags_after, hands_over, in_tree_provider,
+    Change, Target, control_plane_changes, flags_after, hands_over, in_tree_provider,
 )
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import (
     baseline, drift, gates, grouping, inventory, lint, new_nodes, old_config, reregister as _reregister, serving,
@@ -248,29 +248,23 @@ def _plan_unit(plan: Dict[str, Any], steps: HostSteps, host: str, facts: HostFac
     if problem:
         plan["problems"].append(problem)
         return
-    spans: Dict[str, Any] = {}
     if target is control_plane_changes:
         _warn_of_two_owners(plan, host, component, _unit.flags(line), version)
+    spans: Dict[str, Any] = {}
     try:
         _unit.refuse_unreadable(line)
-        for change in target(component, _unit.flags(line), version):
-            if change.flag is None:
-                path = _unit.append(spans, line, _unit.last_variable(line), render(change.name, change.then or ""))
-            else:
-                item = found[change.flag.index]
-                path = item.path
-                if change.then is None:
-                    _unit.remove(spans, line, item, sources.texts)
-                else:
-                    _unit.replace(spans, item, change.then)
-            if path.startswith(_unit.PACKAGE_DIRECTORIES):
-                raise UnitRefused("{0} sets --{1}, but that file belongs to a package. Override it with a drop-in under "
-                                  "/etc/systemd/system/{2}.d".format(path, change.name, unit["unit"]))
-            _edit(plan, host, component, path, "--" + change.name, change.now, change.then, change.why, RISKS[component])
+        changes = target(component, _unit.flags(line), version)
+        paths = [_edit_unit(spans, line, sources, change, unit["unit"]) for change in changes]
+        edited = unit_edits.proven(sources, spans, [
+            unit_edits.Planned(found[change.flag.index] if change.flag else None, change.name, change.then) for change in changes])
+        again = target(component, _unit.flags(edited.command_line()), version)
+        if again:
+            raise UnitRefused("--{0} would still change from {1} to {2} after the edit".format(again[0].name, again[0].now, again[0].then))
     except UnitRefused as exc:
         plan["problems"].append("{0}: the flags of {1} cannot be changed: {2}. Then run again".format(host, component, exc))
         return
-    edited = sources.edited(spans)
+    for change, path in zip(changes, paths):
+        _edit(plan, host, component, path, "--" + change.name, change.now, change.then, change.why, RISKS[component])
     wanted = [render(flag.name, flag.value) for flag in _unit.flags(edited.command_line())]
     if not spans and running is None:
         plan["problems"].append("{0}: {1} does not run, although {2} exists. Fix it first".format(host, component, unit["unit"]))
@@ -281,6 +275,22 @@ def _plan_unit(plan: Dict[str, Any], steps: HostSteps, host: str, facts: HostFac
         steps["control_plane"].append({
             "component": component, "files": _unit_files(facts, edited, spans), "flags": wanted, "flags_before": written,
             "restart": not spans, "service": {"unit": unit["unit"]}})
+
+
+def _edit_unit(spans: Dict[str, Any], line: _unit.CommandLine, sources: Sources, change: Change, name: str) -> str:
+    """Add the edit of one flag to C(spans); return the path of its file. Raises UnitRefused."""
+    item = _unit.occurrences(line)[change.flag.index] if change.flag else None
+    if item is None:
+        path = unit_edits.append(spans, line, unit_edits.last_variable(line), render(change.name, change.then or ""))
+    elif change.then is None:
+        path = item.parts[0].path
+        unit_edits.remove(spans, line, item, sources.texts)
+    else:
+        path = unit_edits.replace(spans, line, item, change.then)
+    if path.startswith(PACKAGE_DIRECTORIES):
+        raise UnitRefused("{0} sets --{1}, but that file belongs to a package. Override it with a drop-in under "
+                          "/etc/systemd/system/{2}.d".format(path, change.name, name))
+    return path
 
 
 def _plan_patches(plan: Dict[str, Any], steps: HostSteps, host: str, facts: HostFacts,

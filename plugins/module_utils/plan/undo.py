@@ -16,10 +16,10 @@ import difflib
 import re
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from ansible_collections.outoftree.ccm.plugins.module_utils.edit import kubeadm, manifest, rancher, unit
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit import kubeadm, manifest, rancher, unit, unit_edits
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit.yamltext import independent, load, pruned
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import versions
-from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import Flag, find_flags, render
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import Flag, apply_spans, find_flags, render
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.target import ADMISSION_LISTS, Change, flags_after
 
 #: Flags whose value is a list of items, to which others may have added items.
@@ -198,7 +198,7 @@ class Unit(Kind):
         return self.sources._replace(texts=dict(self.sources.texts, **{self.path: text})).command_line()
 
     def _found(self, line: unit.CommandLine) -> List[unit.Occurrence]:
-        return [item for item in unit.occurrences(line, whole=True) if item.path == self.path]
+        return [item for item in unit.occurrences(line, whole=True) if self.path in item.paths]
 
     def flags(self, text: str) -> Dict[str, List[Flag]]:
         found = self._found(self._line(text))
@@ -213,14 +213,17 @@ class Unit(Kind):
         spans: Dict[str, Any] = {}
         for change in changes[self.component]:
             if change.flag is None:
-                unit.append(spans, line, self._place(before, line, change.name), render(change.name, change.then or ""))
+                unit_edits.append(spans, line, self._place(before, line, change.name), render(change.name, change.then or ""))
             elif change.then is None:
-                unit.remove(spans, line, found[change.flag.index], dict(self.sources.texts, **{self.path: now}))
+                unit_edits.remove(spans, line, found[change.flag.index], dict(self.sources.texts, **{self.path: now}))
             else:
-                unit.replace(spans, found[change.flag.index], change.then)
+                unit_edits.replace(spans, line, found[change.flag.index], change.then)
         if set(spans) - {self.path}:
             raise CannotUndo("one of its flags is now set in two files")
-        return unit.apply_spans(now, spans.get(self.path, []))
+        text = apply_spans(now, spans.get(self.path, []))
+        if self.rest(text) != self.rest(now):
+            raise CannotUndo("an edit of its flags would also change its other arguments")
+        return text
 
     def _place(self, before: str, line: unit.CommandLine, name: str) -> str:
         """Return the variable of this file that had the flag before ('': ExecStart itself), or another variable of this file."""

@@ -3,9 +3,14 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
+
 import pytest
-from ansible_collections.outoftree.ccm.plugins.module_utils.edit import kubelet, unit as _unit
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit import env_file, kubelet, unit as _unit, unit_edits
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import flags
+
+from tests import systemd
 
 UNIT = "/etc/systemd/system/kubelet.service"
 
@@ -38,15 +43,15 @@ def test_a_comment_before_the_last_argument_hides_no_flag() -> None:
     assert [(change.now, change.then) for change in edit.changes] == [("aws", "external")]
     assert sources(text).edited(edit.spans).texts[UNIT] == text.replace("=aws", "=external")
     gone = _unit.flags(sources(text).command_line())
-    spans: dict[str, list[_unit.Span]] = {}
-    _unit.remove(spans, sources(text).command_line(), _unit.occurrences(sources(text).command_line())[gone[0].index], {UNIT: text})
+    spans: dict[str, list[flags.Span]] = {}
+    unit_edits.remove(spans, sources(text).command_line(), _unit.occurrences(sources(text).command_line())[gone[0].index], {UNIT: text})
     assert arguments(sources(text).edited(spans).texts[UNIT] or "") == ["/usr/bin/kubelet", "--v=2", "--config=/c"]
 
 
 def test_an_environment_file_has_no_comments_inside_a_value() -> None:
     """systemd reads these files by other rules: only a line of its own may be a comment."""
-    values = _unit.parse_environment_file("/etc/default/kubelet", 'A="--v=2 \\\n#no-comment"\n# B=1\nC=2\n')
-    assert "".join(char.char for char in values["A"].chars) == "--v=2  #no-comment"
+    values = env_file.parse("/etc/default/kubelet", 'A="--v=2 \\\n#no-comment"\n# B=1\nC=2\n')
+    assert "".join(char.char for char in values["A"].chars) == "--v=2 #no-comment"
     assert set(values) == {"A", "C"}
 
 
@@ -86,8 +91,8 @@ def test_flags_are_added_to_a_variable_as_systemd_reads_it(path: str, before: st
     lead = "[Service]\n" if path == DROP_IN else ""
     texts = {UNIT: unit, path: f"{lead}{before}\n"}
     found = _unit.Sources((UNIT, *([DROP_IN] if path == DROP_IN else [])), (DEFAULT,), dict(texts))
-    spans: dict[str, list[_unit.Span]] = {}
-    assert [_unit.append(spans, found.command_line(), "A", flag) for flag in ("--x=1", "--y=2")] == [path, path]
+    spans: dict[str, list[flags.Span]] = {}
+    assert [unit_edits.append(spans, found.command_line(), "A", flag) for flag in ("--x=1", "--y=2")] == [path, path]
     edited = found.edited(spans)
     assert edited.texts == {UNIT: unit, path: f"{lead}{after}\n"}
     assert [argument.value for argument in edited.command_line().arguments][-2:] == ["--x=1", "--y=2"]
@@ -101,13 +106,26 @@ def test_the_flag_is_not_lost_in_an_assignment_without_quotes() -> None:
     assert edit.after == [("cloud-provider", "external")]
 
 
-@pytest.mark.parametrize("value", ["--a='b c'", 'x"y"', r"a\b", '"'])
-def test_quotes_inside_a_value_are_not_put_in_quotes_again(value: str) -> None:
-    """They would come to mean something else."""
-    found = _unit.Sources((UNIT, DROP_IN), (), {UNIT: "[Service]\nExecStart=/usr/bin/kubelet $KUBELET_EXTRA_ARGS\n",
+@pytest.mark.parametrize(("value", "after", "argument"), [
+    ("--a='b c'", "--a='b c --cloud-provider=external'", "--a=b c"),
+    ('x"y"', 'x"y --cloud-provider=external"', "xy"),
+    (r"a\x62", r'a\x62" --cloud-provider=external"', "ab"),
+    ("'--a=b'c", "'--a=b'c\" --cloud-provider=external\"", "--a=bc"),
+])
+def test_quotes_inside_a_value_stay(value: str, after: str, argument: str) -> None:
+    """Quotes around the whole assignment would change what they mean."""
+    found = _unit.Sources((UNIT, DROP_IN), (), {UNIT: "[Service]\nExecStart=/usr/bin/kubelet ${KUBELET_EXTRA_ARGS}\n",
                                                 DROP_IN: f"[Service]\nEnvironment=KUBELET_EXTRA_ARGS={value}\n"})
-    with pytest.raises(_unit.UnitRefused, match=f"{DROP_IN} has quotes inside the value of KUBELET_EXTRA_ARGS, so --cloud-provider cannot"):
-        kubelet.plan(found, (1, 33))
+    assert found.command_line().arguments[1].value == argument
+    found.texts[UNIT] = "[Service]\nExecStart=/usr/bin/kubelet $KUBELET_EXTRA_ARGS\n"
+    edit = kubelet.plan(found, (1, 33))
+    assert found.edited(edit.spans).texts[DROP_IN] == f"[Service]\nEnvironment=KUBELET_EXTRA_ARGS={after}\n"
+
+
+@pytest.mark.parametrize("value", [r"a\q", '"', "'b"])
+def test_an_assignment_that_systemd_ignores_sets_nothing(value: str) -> None:
+    line = sources(f"[Service]\nExecStart=/usr/bin/kubelet $A $B\nEnvironment=B=1 A={value}\n").command_line()
+    assert [argument.value for argument in line.arguments] == ["/usr/bin/kubelet", "1"] and line.unset == ("A",)
 
 
 @pytest.mark.parametrize(("assignment", "values"), [
@@ -137,44 +155,59 @@ def test_a_byte_of_a_value_that_is_not_utf_8_is_named_with_its_line(content: byt
         _unit.decoded("/e", content)
 
 
-@pytest.mark.parametrize(("text", "units", "others"), [
-    ("", [], []),
-    ("a\n", ["a"], ["a"]),
-    ("a\nb", ["a", "b"], ["a", "b"]),
-    ("\na\n", ["", "a"], ["", "a"]),
-    ("a\\\nb\nc\n", ["a\\\nb", "c"], ["a\\\nb", "c"]),
-    ("a\\\r\nb\r\n", ["a\\\r\nb\r"], ["a\\\r\nb\r"]),
-    ("a\\", ["a\\"], ["a\\"]),
-    ("a\\\\\nb", ["a\\\\", "b"], ["a\\\\", "b"]),
-    ("a\\\\\\\nb", ["a\\\\\\\nb"], ["a\\\\\\\nb"]),
-    ("a\\\n", ["a\\\n"], ["a\\\n"]),
-    ("#a\\\nb\n", ["#a\\", "b"], ["#a\\", "b"]),
-    ("a\\\n#b\nc\n", ["a\\\n#b\nc"], ["a\\\n#b", "c"]),
+@pytest.mark.parametrize(("text", "lines"), [
+    ("", []),
+    ("a\n", ["a"]),
+    ("a\nb", ["a", "b"]),
+    ("\na\n", ["", "a"]),
+    ("a\\\nb\nc\n", ["a b", "c"]),
+    ("a\\\r\nb\r\n", ["a b"]),
+    ("a\rb\n\rc", ["a", "b", "c"]),
+    ("a\\", ["a "]),
+    ("a\\\\\nb", ["a\\\\", "b"]),
+    ("a\\\\\\\nb", ["a\\\\ b"]),
+    ("a\\\n", ["a "]),
+    ("#a\\\nb\n", ["b"]),
+    ("a\\\n#b\nc\n", ["a c"]),
+    ("\ufeffa\n", ["a"]),
 ])
-def test_where_lines_end_in_units_and_in_environment_files(text: str, units: list[str], others: list[str]) -> None:
-    for comments, expected in ((True, units), (False, others)):
-        assert [text[start:end] for start, end in _unit.logical_lines(text, comments)] == expected
+def test_where_the_lines_of_a_unit_end(text: str, lines: list[str]) -> None:
+    assert ["".join(char.char for char in line) for line in _unit.logical_lines("/u", text)] == lines
 
 
 @pytest.mark.parametrize(("written", "value"), [
     ("x  \t", "x"), ("x\r", "x"), ("", ""), ("  ", ""), ("x y", "x y"),
-    ('"x" y', "x y"), ('"x"y', "xy"), ("'x'", "x"), ("\"\"'x'", "x"), ('x"y"', 'x"y"'),
+    ('"x" y', "xy"), ('"x"y', "xy"), (' "x"', "x"), ('\t"x"\t', "x"), ('"x" \\\n', "x"), ('"\n x\n"', "\n x\n"), ("'x\\\ny'", "x\\\ny"),
+    ("'x'", "x"), ("\"\"'x'", "x"), ('x"y"', 'x"y"'),
     ("\\x", "x"), ("a\\nb", "anb"), ('"a\\nb"', "a\\nb"), ('"a\\"b"', 'a"b'), ("'a\\b'", "a\\b"), ("a\\\\", "a\\"),
-    ("a\\\nb", "a b"), ("a\\\r\nb", "a b"), ("a\\\nbc d", "a bc d"),
+    ("a\\\nb", "ab"), ("a\\\r\nb", "a"), ("a\\\nbc d", "abc d"), ('"a\\\nb"', "ab"), ("a \\\nb", "a b"),
 ])
 @pytest.mark.parametrize("end", ["", "\n"])
 def test_values_of_an_environment_file(written: str, value: str, end: str) -> None:
     text = f"A={written}{end}"
-    found = _unit.parse_environment_file("/e", text)["A"]
+    found = env_file.parse("/e", text)["A"]
     assert "".join(char.char for char in found.chars) == value
-    starts, ends = [char.start for char in found.chars], [char.end for char in found.chars]
-    quotes = written.startswith(('"', "'"))
-    assert quotes or starts[1:] == ends[:-1]  # each character ends where the next one begins
-    assert found.quoted is quotes and (text[found.insert_at:].strip() == "" or quotes)
+    assert systemd.environment_file(text)["A"] == value
 
 
-def test_a_backslash_at_the_end_of_a_file_is_a_character() -> None:
-    assert "".join(char.char for char in _unit.parse_environment_file("/e", "A=x\\")["A"].chars) == "x\\"
+@pytest.mark.parametrize(("text", "names"), [
+    ("A=1\nA=2\nB=3\n", {"A": "2", "B": "3"}), ("A B=1\n1=2\nA.B=3\n=4\nx\n", {}), (" A =1\n\tB\t= 2\n", {"A": "1", "B": "2"}), ("A='x\nB=1", {"A": "x\nB=1"}),
+    ("A=x\\", {"A": "x"}), ('A="x\\', {"A": "x"}), ("#A=1\n;B=2\n C=3", {"C": "3"}), ("\ufeffA=1\n", {}), ("A=\\\nB=1\n", {"A": "B=1"}),
+])
+def test_the_variables_of_an_environment_file(text: str, names: dict[str, str]) -> None:
+    assert {name: "".join(char.char for char in value.chars) for name, value in env_file.parse("/e", text).items()} == names
+    assert systemd.environment_file(text) == names
+
+
+@pytest.mark.parametrize(("text", "line"), [
+    ("# x \\\nA=1\n", 1), ("A=1\n; x\\\n\nB=1\n", 0), ("A=1\n; x\\\nA=1\n", 2), ("A=1\n# x\\\nA=2\n", 2), ("# x\\\\\nA=1\n", 0), ("# x\\y\nA=1\n", 0),
+])
+def test_a_comment_that_releases_of_systemd_read_in_two_ways_is_refused_with_its_line(text: str, line: int) -> None:
+    assert env_file.ambiguous(text) == line
+    unit = {"unit": "kubelet.service", "unit_files": [], "environment_files": ["/e"]}
+    files = {"/e": {"exists": True, "content": base64.b64encode(text.encode()).decode(), "sha256": "", "problem": ""}}
+    with pytest.raises(_unit.UnitRefused, match=f"/e line {line}: .*254") if line else contextlib.nullcontext():
+        _unit.sources(files, unit)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("body", "words"), [
@@ -235,8 +268,8 @@ def test_a_flag_goes_with_its_value_wherever_that_is(a: str, b: str, after_a: st
     found = _unit.Sources((UNIT,), (ENV_A, ENV_B), {UNIT: "[Service]\nExecStart=/k $A $B\n", ENV_A: a, ENV_B: b})
     line = found.command_line()
     (item,) = _unit.occurrences(line)
-    spans: dict[str, list[_unit.Span]] = {}
-    _unit.remove(spans, line, item, found.texts)
+    spans: dict[str, list[flags.Span]] = {}
+    unit_edits.remove(spans, line, item, found.texts)
     edited = found.edited(spans)
     assert (edited.texts[ENV_A], edited.texts[ENV_B]) == (after_a, after_b)
 
@@ -249,9 +282,9 @@ def test_a_flag_goes_with_its_value_wherever_that_is(a: str, b: str, after_a: st
 def test_a_flag_takes_the_place_of_one_that_goes(before: str, after: str) -> None:
     found = _unit.Sources((UNIT,), (ENV_A,), {UNIT: "[Service]\nExecStart=/k $A\n", ENV_A: before})
     line = found.command_line()
-    spans: dict[str, list[_unit.Span]] = {}
-    _unit.remove(spans, line, _unit.occurrences(line)[0], found.texts)
-    _unit.append(spans, line, "A", "--x=1")
+    spans: dict[str, list[flags.Span]] = {}
+    unit_edits.remove(spans, line, _unit.occurrences(line)[0], found.texts)
+    unit_edits.append(spans, line, "A", "--x=1")
     assert found.edited(spans).texts[ENV_A] == after
 
 
@@ -267,10 +300,10 @@ def test_a_flag_takes_the_place_of_one_that_goes(before: str, after: str) -> Non
 ])
 def test_where_a_further_flag_comes_last(exec_start: str, path: str, expected: str) -> None:
     texts: dict[str, str | None] = {UNIT: f"[Service]\nExecStart={exec_start}\n", path: "A=-a\nB=-b\nD=-d\n"}
-    assert _unit.last_variable(_unit.Sources((UNIT,), (path,), texts).command_line()) == expected
+    assert unit_edits.last_variable(_unit.Sources((UNIT,), (path,), texts).command_line()) == expected
 
 
 def test_a_flag_is_a_packages_when_any_part_of_it_is() -> None:
     parts = [_unit.Argument(value, path, 0, 0, "") for value, path in (("--cloud-provider", "/etc/e"), ("aws", "/usr/lib/e"))]
-    assert _unit.of_a_package(_unit.Occurrence("cloud-provider", "aws", tuple(parts)))
-    assert not _unit.of_a_package(_unit.Occurrence("cloud-provider", "", (parts[0],)))
+    assert unit_edits.of_a_package(_unit.Occurrence("cloud-provider", "aws", tuple(parts)))
+    assert not unit_edits.of_a_package(_unit.Occurrence("cloud-provider", "", (parts[0],)))
