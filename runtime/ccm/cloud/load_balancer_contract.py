@@ -104,7 +104,8 @@ class LoadBalancer:
     `fingerprint`: the value of `LoadBalancers.fingerprint` at the last write. The cloud stores it, so that an unchanged
     Service causes no write after a restart.
     `ready`: whether the cloud has finished. Until then the framework checks the Service again, and blocks no worker.
-    `warnings`: properties that are probably not intended, one sentence each; reported as Events after a write.
+    `warnings`: properties that are probably not intended, one sentence each. The framework reports each one once, when
+    an answer of `ensure`, `update_backends` or `get` has it and the one before had not.
     """
 
     service_uid: str
@@ -158,6 +159,8 @@ class LoadBalancers(Protocol):
     async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> LoadBalancer:
         """Update only the backends. Raises NotFound if the load balancer does not exist.
 
+        The framework also calls it while `ensure` refuses `spec`. So read only what concerns the backends, refuse
+        nothing else, and let the fingerprint say that the rest is as it was: `spec` is written later, by `ensure`.
         Called for every Service when a node joins or leaves: `Backends.of(backends).recent` caches the targets.
         """
         ...

@@ -47,7 +47,9 @@ class BalancerReads:
             return Seen(listed=listed)
         count = len(self._backends)
         try:
-            spec = rules.load_balancer_spec(service, self._context.cluster_name)
+            spec = rules.load_balancer_spec(
+                service, self._context.cluster_name, needs_node_ports=self._context.gateway.cloud.needs_node_ports
+            )
             mark = self._balancers.mark(spec, self._backends)
         except rules.ServiceRuleError as error:
             return Seen(problem=str(error), listed=listed)

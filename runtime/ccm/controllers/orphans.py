@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from prometheus_client import Counter, Gauge
 
@@ -40,7 +40,8 @@ class OrphanAudit:
     """Checks every `period` seconds. `delete`: whether to delete orphans or only report them.
 
     `in_hand` returns UIDs of Services that a controller is handling, whether they exist or not. `recheck` gets the
-    UIDs of Services whose load balancer the listing shows as not ready.
+    UIDs of Services whose load balancer the listing shows as not ready. `release_unwanted` gets the listing: it cleans
+    up for Services that exist and want no load balancer.
     """
 
     def __init__(
@@ -48,12 +49,13 @@ class OrphanAudit:
         context: Context,
         in_hand: Callable[[], set[str]],
         recheck: Callable[[set[str]], None],
+        release_unwanted: Callable[[Mapping[str, LoadBalancer]], None],
         *,
         delete: bool,
         period: float,
     ) -> None:
         self._context, self._delete, self._period = context, delete, period
-        self._in_hand, self._recheck = in_hand, recheck
+        self._in_hand, self._recheck, self._release_unwanted = in_hand, recheck, release_unwanted
         self._sightings: dict[str, float] = {}
         self._reported: frozenset[str] = frozenset()
 
@@ -89,6 +91,7 @@ class OrphanAudit:
         balancers = await context.gateway.call("load_balancers.list", lambda: self._cloud.list(context.cluster_name))
         listed = {balancer.service_uid: balancer for balancer in balancers if balancer.service_uid}
         self._recheck({uid for uid, balancer in listed.items() if not balancer.ready})
+        self._release_unwanted(listed)
         services = {service.metadata.uid for service in context.services.items()} | self._in_hand()
         if not listed.keys() <= services:
             # The cache may lag or be wrong: list the missing Services now, after the cloud's listing.

@@ -27,12 +27,12 @@ from ccm.cloud import (
     RetryAfter,
     Transient,
 )
-from ccm.engine.queue import Requeue
 
 from . import late_answer_rules
 from .allocations import ServiceAllocations
 from .context import Context
 from .service_state import ServiceState
+from .waiting_services import Waiting
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +44,8 @@ BULK = 3
 READ_EVERY = 6
 #: Seconds until a second request to delete a load balancer that the cloud did not know.
 CONFIRM = 5.0
+#: Why a deletion waits.
+NOT_SHOWN = "the cloud does not show it, and is asked once more whether it is really gone"
 
 
 class _Listing(NamedTuple):
@@ -159,7 +161,7 @@ class ServiceBalancers:
         return found or (repr(spec), backends.digest)
 
     async def delete(self, spec: LoadBalancerSpec, state: ServiceState) -> None:
-        """Delete the load balancer. Returns when nothing is left; raises Requeue and RetryAfter until then.
+        """Delete the load balancer. Returns when nothing is left; raises Waiting and RetryAfter until then.
 
         The Service has our finalizer, so a load balancer may exist, and nothing looks for it once the finalizer is
         removed. If the cloud reports that there is none, it is asked again after `CONFIRM`, because one wrong answer
@@ -167,7 +169,7 @@ class ServiceBalancers:
         up. Neither is needed once the cloud has reported that it is deleting the load balancer.
         """
         if (left := state.again_at - self._context.monotonic()) > 0:
-            raise Requeue(left)
+            raise Waiting(left, NOT_SHOWN)
         again_at = state.tried_at + self.lag
         try:
             await self.call("delete", lambda: self.cloud.delete(spec))
@@ -183,4 +185,4 @@ class ServiceBalancers:
             self._deletions.add(spec.uid, self._context.monotonic(), self.lag)
         if (left := again_at - self._context.monotonic()) > 0 and not state.met:
             state.again_at = again_at
-            raise Requeue(left)
+            raise Waiting(left, NOT_SHOWN)

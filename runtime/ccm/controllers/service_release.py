@@ -12,7 +12,6 @@ import logging
 from ccm.engine.client import NotFoundError
 from ccm.engine.events import EventRecorder
 from ccm.engine.objects import Service, object_path
-from ccm.engine.queue import Requeue
 
 from . import service_rules as rules
 from .context import Context
@@ -20,6 +19,7 @@ from .service_balancers import ServiceBalancers
 from .service_state import ServiceState
 from .service_writes import ServiceWrites
 from .vanished_services import SERVICES
+from .waiting_services import Waiting
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class ServiceRelease:
 
         Raises Requeue and RetryAfter until that is done, and ApiError if the API server does not answer.
         """
-        ours = rules.FINALIZER in service.metadata.finalizers
+        ours = rules.needs_cleanup(service)
         if not ours and state.spec is None and service.metadata.uid not in self._balancers.at_start:
             return
         if not state.met and not await self._is_confirmed(service):  # met: the cloud is deleting it already
@@ -47,14 +47,14 @@ class ServiceRelease:
                 service.metadata.namespace,
                 service.metadata.name,
             )
-            raise Requeue(CATCH_UP)
+            raise Waiting(CATCH_UP, "the API server shows an older state of the Service")
         if not state.deleting:
             state.deleting = True
             self._events.event(service, "Normal", "DeletingLoadBalancer", "Deleting load balancer")
         state.mark = None  # if the Service wants it again before the deletion is done, it is created again
         await self._balancers.delete(rules.deletion_spec(service, self._context.cluster_name), state)
-        self._balancers.at_start.pop(service.metadata.uid, None)
-        await self._writes.release(service)
+        listed = self._balancers.at_start.pop(service.metadata.uid, None)
+        await self._writes.release(service, state.ingress or (listed.ingress if listed is not None else ()))
         self._events.event(service, "Normal", "DeletedLoadBalancer", "Deleted load balancer")
 
     async def _is_confirmed(self, service: Service) -> bool:

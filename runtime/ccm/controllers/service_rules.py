@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ccm.base.text import quoted
-from ccm.cloud import Backend, Backends, Ingress, IngressPort, LoadBalancerSpec, Port
+from ccm.cloud import AddressType, Backend, Backends, Ingress, IngressPort, LoadBalancerSpec, Port
 from ccm.engine.objects import IngressEntry, IngressPortStatus, Node, Service
 
 from .comparison_rules import Compared
@@ -29,6 +29,7 @@ SOURCE_RANGES_ANNOTATION = "service.beta.kubernetes.io/load-balancer-source-rang
 HEALTH_CHECK_PATH = "/healthz"
 #: Number of Nodes that a message names.
 _NAMED = 20
+_IP = (AddressType.INTERNAL_IP, AddressType.EXTERNAL_IP)
 _FALSE = {"0", "f", "F", "false", "False", "FALSE"}
 
 
@@ -53,6 +54,11 @@ def is_still_unwanted(cached: Service, live: Service) -> bool:
     return live.metadata.uid == cached.metadata.uid and (
         live.metadata.deletion_timestamp is not None or not wants_load_balancer(live)
     )
+
+
+def wants_it_served(service: Service) -> bool:
+    """Return whether a load balancer of ours has a reason to exist for this Service."""
+    return wants_load_balancer(service) and service.metadata.deletion_timestamp is None
 
 
 def concerns_us(service: Service) -> bool:
@@ -111,13 +117,42 @@ def health_check(service: Service) -> tuple[str, int]:
     return HEALTH_CHECK_PATH, service.spec.health_check_node_port
 
 
-def load_balancer_spec(service: Service, cluster: str) -> LoadBalancerSpec:
-    """Return the Service's desired load balancer in the terms of the contract. Raises ServiceRuleError."""
-    spec = service.spec
-    if len(spec.ports) > PORTS:
+def load_balancer_spec(service: Service, cluster: str, *, needs_node_ports: bool = False) -> LoadBalancerSpec:
+    """Return the Service's desired load balancer in the terms of the contract. Raises ServiceRuleError.
+
+    `needs_node_ports`: see `Cloud.needs_node_ports`.
+    """
+    if len(service.spec.ports) > PORTS:
         raise ServiceRuleError(
             f"spec.ports: more than {PORTS} ports, the maximum for one load balancer: split it into several Services"
         )
+    if needs_node_ports and (without := [str(port.port) for port in service.spec.ports if not port.node_port]):
+        raise ServiceRuleError(
+            f"spec.ports: no node port for {', '.join(without[:_NAMED])}, and load balancers of this cloud send "
+            "traffic to node ports: set spec.allocateLoadBalancerNodePorts to true"
+        )
+    return _spec(service, cluster, source_ranges(service), load_balancer_ip(service))
+
+
+#: Admits nobody: the address is never one of a client.
+NOBODY = ("255.255.255.255/32",)
+
+
+def tolerant_spec(service: Service, cluster: str) -> LoadBalancerSpec:
+    """Return what to update the backends with if `load_balancer_spec` refuses the Service.
+
+    Only the identity, the ports and the annotations matter for that. If a range cannot be read, nobody is admitted:
+    a provider that writes ranges with the backends must not open the load balancer.
+    """
+    try:
+        ranges = source_ranges(service)
+    except ServiceRuleError:
+        ranges = NOBODY
+    return _spec(service, cluster, ranges, "")
+
+
+def _spec(service: Service, cluster: str, ranges: tuple[str, ...], address: str) -> LoadBalancerSpec:
+    spec = service.spec
     affinity = (spec.session_affinity_config or {}).get("clientIP") or {}
     return LoadBalancerSpec(
         cluster=cluster,
@@ -132,12 +167,12 @@ def load_balancer_spec(service: Service, cluster: str) -> LoadBalancerSpec:
                 node_port=port.node_port,
                 app_protocol=port.app_protocol,
             )
-            for port in spec.ports
+            for port in spec.ports[:PORTS]
         ),
         annotations=dict(service.metadata.annotations),
         ip_families=tuple(spec.ip_families) or ("IPv4",),
-        source_ranges=source_ranges(service),
-        load_balancer_ip=load_balancer_ip(service),
+        source_ranges=ranges,
+        load_balancer_ip=address,
         session_affinity=spec.session_affinity or "None",
         session_affinity_timeout=affinity.get("timeoutSeconds"),
         external_traffic_policy=spec.external_traffic_policy or "Cluster",
@@ -299,6 +334,27 @@ def backends(nodes: Iterable[Node], judge: Judge, *, ready_only: bool = False) -
     )
 
 
+def without_family(spec: LoadBalancerSpec, chosen: Backends) -> tuple[str, ...]:
+    """Return a warning if no backend has an address of a family that the Service has: nothing can be reached then.
+
+    Nodes whose addresses the cloud does not report are no reason for it.
+    """
+    families = chosen.once("families", _families)
+    if not families or families & set(spec.ip_families):
+        return ()
+    requested, present = " and ".join(spec.ip_families), " and ".join(sorted(families))
+    return (
+        f"no traffic is served: the Service has the family {requested}, and the Nodes have only {present} addresses",
+    )
+
+
+def _families(chosen: Backends) -> frozenset[str]:
+    if not all(backend.addresses for backend in chosen):
+        return frozenset()
+    texts = (each.address for backend in chosen for each in backend.addresses if each.type in _IP)
+    return frozenset("IPv6" if ":" in text else "IPv4" for text in texts)
+
+
 def serves_alike(old: Node | None, new: Node | None, judge: Judge, *, ready_only: bool = False) -> bool:
     """Return whether a change of a Node (None: it does not exist) makes no difference to load balancers."""
     before, after = ([] if node is None else [node] for node in (old, new))
@@ -328,20 +384,40 @@ def ingress_wire(ingress: Sequence[Ingress]) -> list[dict[str, Any]]:
     return entries
 
 
+def release_patch(service: Service, ours: Sequence[Ingress]) -> dict[str, Any]:
+    """Return what removes our addresses and finalizer from a Service, {} if it has none of them.
+
+    `ours`: the addresses of our load balancer. They matter only if the Service stays and has a class: its controller
+    may have published others, and may rely on the finalizer, which has the same name for all.
+    """
+    meta, entries = service.metadata, service.status.load_balancer.ingress
+    own = {text for each in ours for text in (each.ip, each.hostname) if text}
+    is_shared = bool(service.spec.load_balancer_class) and meta.deletion_timestamp is None
+    left = [each for each in entries if not own & {each.ip, each.hostname}] if is_shared else []
+    patch: dict[str, Any] = {}
+    if len(left) < len(entries):
+        patch["status"] = {"loadBalancer": {"ingress": [_entry_wire(each) for each in left]} if left else None}
+    if FINALIZER in meta.finalizers and not left:
+        kept = [finalizer for finalizer in meta.finalizers if finalizer != FINALIZER]
+        patch["metadata"] = {"finalizers": kept or None, "resourceVersion": meta.resource_version}
+    return patch
+
+
+def _entry_wire(entry: IngressEntry) -> dict[str, Any]:
+    wire: dict[str, Any] = {}
+    if entry.ip:
+        wire |= {"ip": entry.ip, "ipMode": entry.ip_mode or "VIP"}
+    if entry.hostname:
+        wire["hostname"] = entry.hostname
+    if entry.ports:
+        wire["ports"] = [_port_wire(port) for port in entry.ports]
+    return wire
+
+
 def _port_wire(port: IngressPort | IngressPortStatus) -> dict[str, Any]:
     return {"port": port.port, "protocol": port.protocol, **({"error": port.error} if port.error else {})}
 
 
 def same_ingress(current: Sequence[IngressEntry], wanted: Sequence[dict[str, Any]]) -> bool:
     """Return whether the status already equals the result of `ingress_wire` (W20: a missing ipMode means VIP)."""
-    present = []
-    for entry in current:
-        wire: dict[str, Any] = {}
-        if entry.ip:
-            wire |= {"ip": entry.ip, "ipMode": entry.ip_mode or "VIP"}
-        if entry.hostname:
-            wire["hostname"] = entry.hostname
-        if entry.ports:
-            wire["ports"] = [_port_wire(port) for port in entry.ports]
-        present.append(wire)
-    return present == list(wanted)
+    return [_entry_wire(entry) for entry in current] == list(wanted)

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from ccm.cloud import Backends, Ingress, LoadBalancers, LoadBalancerSpec
 from ccm.engine.objects import Service
 
+from .told_warnings import ToldWarnings
+
 
 @dataclass
 class ServiceState:
@@ -24,7 +26,12 @@ class ServiceState:
     again. `reported`: an Event has reported the current failure. `vanished_at`: since when the Service is gone without
     being released. `ingress`: the addresses last written to its status. `cloud`: the cloud that all this applies to.
     `was_going`: the Service was being deleted when it was last seen. `compare`: the load balancer is due for a
-    comparison; `asked`: a user asked for it; `compared_at`: the last one. All times are seconds of the context's
+    comparison; `asked`: a user asked for it; `compared_at`: the last one.
+
+    `exists`: the cloud has shown or accepted a load balancer. `accepted`: the desired state that the cloud accepted
+    last, None if this process wrote none. `followed`: the backends that the load balancer has, None if unknown.
+    `refused`: the last attempt to write all of it failed; `behind`: the last one to write its backends alone, too.
+    `warnings`: those that Events reported. All times are seconds of the context's
     monotonic clock.
     """
 
@@ -53,6 +60,12 @@ class ServiceState:
     compare: bool = False
     asked: bool = False
     compared_at: float = -math.inf
+    exists: bool = False
+    accepted: LoadBalancerSpec | None = None
+    followed: Backends | None = None
+    refused: bool = False
+    behind: bool = False
+    warnings: ToldWarnings = field(default_factory=ToldWarnings)
 
     def look_again(self) -> None:
         """Make reading the load balancer the next step, whatever was known of it."""
@@ -63,5 +76,11 @@ class ServiceState:
         self.mark, self.spec, self.backends, self.written_at = mark, spec, backends, now
         self.unsure, self.updating, self.settled, self.polls = False, False, False, 0
         self.provisional = False
+        self.exists, self.accepted, self.followed, self.refused, self.behind = True, spec, backends, False, False
         if lag:
             self.late_until = now + lag
+
+    def is_elsewhere(self, mark: Hashable, spec: LoadBalancerSpec, backends: Backends) -> None:
+        """Another controller serves the Service: there is nothing to write until something changes."""
+        self.mark, self.spec, self.backends, self.followed, self.settled = mark, spec, backends, backends, True
+        self.unsure, self.updating, self.refused, self.provisional = False, False, False, False

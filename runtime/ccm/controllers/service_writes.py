@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ccm.cloud import Ingress
-from ccm.engine.client import KubeClient, NotFoundError
+from ccm.engine.client import ConflictError, InvalidError, KubeClient, NotFoundError
 from ccm.engine.objects import Service
 
 from . import service_rules as rules
@@ -43,19 +43,24 @@ class ServiceWrites:
             if not service.status.load_balancer.ingress:
                 await self.publish(service, ingress)
 
-    async def release(self, service: Service) -> None:
-        """Remove the addresses and the finalizer, so that the API server can delete the Service."""
-        patch: dict[str, Any] = {}
-        meta = service.metadata
-        if service.status.load_balancer.ingress:
-            patch["status"] = {"loadBalancer": None}
-        if rules.FINALIZER in meta.finalizers:
-            kept = [finalizer for finalizer in meta.finalizers if finalizer != rules.FINALIZER]
-            patch["metadata"] = {"finalizers": kept or None, "resourceVersion": meta.resource_version}
+    async def release(self, service: Service, ingress: Sequence[Ingress]) -> None:
+        """Remove the addresses and the finalizer, so that the API server can delete the Service.
+
+        A class says that another controller serves the Service from now on: only the addresses of ours, `ingress`, are
+        removed then, and the finalizer stays if the other one has published its own.
+        """
+        patch = rules.release_patch(service, ingress)
         if patch:
             with contextlib.suppress(NotFoundError):
                 await self._patch(service, patch)
 
     async def _patch(self, service: Service, patch: dict[str, Any]) -> None:
+        """The UID keeps the patch from a Service that has got the name since. Raises ConflictError for such a one."""
         meta = service.metadata
-        await self._client.patch(f"/api/v1/namespaces/{meta.namespace}/services/{meta.name}/status", patch)
+        guarded = patch | {"metadata": {"uid": meta.uid, **patch.get("metadata", {})}}
+        try:
+            await self._client.patch(f"/api/v1/namespaces/{meta.namespace}/services/{meta.name}/status", guarded)
+        except InvalidError as error:
+            if "metadata.uid" not in error.message:
+                raise
+            raise ConflictError(409, "Conflict", error.message) from None

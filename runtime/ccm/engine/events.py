@@ -24,7 +24,7 @@ from ccm.base.text import printable, shorten
 from ccm.base.token_bucket import TokenBucket
 
 from . import metrics
-from .api_errors import ApiError, ConflictError, NotFoundError, TooManyRequestsError, UnavailableError
+from .api_errors import ApiError, ConflictError, ForbiddenError, NotFoundError, TooManyRequestsError, UnavailableError
 from .client import KubeClient
 from .objects import Node, ObjectRef, Service
 
@@ -176,7 +176,9 @@ class EventRecorder:
                 last: ApiError = error
             except ApiError as error:
                 # Forbidden, invalid, a namespace in deletion: it would always fail.
-                logger.info("dropped event %s about %s %s: %s", series.reason, series.ref.kind, series.ref.name, error)
+                level = logging.DEBUG if _is_namespace_going(error) else logging.INFO
+                ref = series.ref
+                logger.log(level, "dropped event %s about %s %s: %s", series.reason, ref.kind, ref.name, error)
                 metrics.EVENTS_DROPPED.labels("refused").inc()
                 return
             if attempt < ATTEMPTS - 1:
@@ -223,6 +225,16 @@ class EventRecorder:
             "reportingComponent": self._component,
             "reportingInstance": self._host,
         }
+
+
+def _is_namespace_going(error: ApiError) -> bool:
+    """Return whether the namespace of an Event is being deleted, or gone: everybody expects that Events are lost then.
+
+    The API server's words are those of its admission plugin NamespaceLifecycle.
+    """
+    return isinstance(error, NotFoundError) or (
+        isinstance(error, ForbiddenError) and "because it is being terminated" in error.message
+    )
 
 
 def reference(obj: Node | Service | ObjectRef) -> ObjectRef:

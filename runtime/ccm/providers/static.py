@@ -61,6 +61,11 @@ class StaticCloud(cloud.Cloud):
         self.instances = StaticInstances(self._inventory)
         self.load_balancers = StaticLoadBalancers(self._settings) if self._settings.pool else None
 
+    @property
+    def needs_node_ports(self) -> bool:
+        """kube-proxy serves the addresses themselves."""
+        return False
+
     async def start(self) -> None:
         """Raises ConfigError with all problems of the file. Later, problems of the file are Transient."""
         await self._inventory.read()

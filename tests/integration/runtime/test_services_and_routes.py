@@ -455,7 +455,7 @@ async def test_W30_an_orphan_is_found_and_deleted_and_what_has_a_service_is_not(
         monotonic=lambda: seconds[0],
     )
     try:
-        audit = OrphanAudit(context, set, lambda uids: None, delete=True, period=600.0)
+        audit = OrphanAudit(context, set, lambda uids: None, lambda listed: None, delete=True, period=600.0)
         for _ in range(3):
             await audit.look()
             assert len(balancers(cloud)) == 3

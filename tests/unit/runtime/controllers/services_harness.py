@@ -40,7 +40,7 @@ from ccm.controllers.route import RouteController, RouteOptions
 from ccm.controllers.service import ServiceController, ServiceOptions
 from ccm.controllers.service_rules import FINALIZER
 from ccm.controllers.vouching import Vouching
-from ccm.engine.api_errors import ConflictError, NotFoundError
+from ccm.engine.api_errors import ConflictError, InvalidError, NotFoundError
 from ccm.engine.client import KubeClient
 from ccm.engine.events import EventRecorder
 from ccm.engine.informer import Informer
@@ -191,6 +191,9 @@ class Api:
         version = patch.get("metadata", {}).pop("resourceVersion", None)
         if version not in (None, before["metadata"]["resourceVersion"]):
             raise ConflictError(409, "Conflict", f"PATCH {path}: the object has been modified")
+        uid = patch.get("metadata", {}).get("uid", before["metadata"].get("uid"))
+        if uid != before["metadata"].get("uid"):
+            raise InvalidError(422, "Invalid", f"PATCH {path}: metadata.uid: Invalid value: {uid}: field is immutable")
         after = (strategic_merge if strategic else merge)(before, patch)
         if after != before:
             self.put(kind, after)

@@ -89,7 +89,10 @@ def test_a_service_is_served(ports):
             # Two patches: the finalizer before the cloud is asked for anything, the status after.
             (_, first), (_, second) = c.api.patches
             assert first["metadata"]["finalizers"] == [FINALIZER]
-            assert second == {"status": {"loadBalancer": {"ingress": [{"ip": made["ip"], "ipMode": "VIP"}]}}}
+            assert second == {
+                "metadata": {"uid": "uid-of-web"},
+                "status": {"loadBalancer": {"ingress": [{"ip": made["ip"], "ipMode": "VIP"}]}},
+            }
             assert len(c.api.told("EnsuringLoadBalancer")) == len(c.api.told("EnsuredLoadBalancer")) == 1
             assert c.cloud.count("ensure") == 1
 
@@ -189,7 +192,7 @@ async def test_S8_S69_a_service_with_the_finalizer_is_patched_once():
         c.serve()
         await c.served()
         (patch,) = [patch for _, patch in c.api.patches]
-        assert patch.keys() == {"status"}
+        assert patch.keys() == {"metadata", "status"} and patch["metadata"] == {"uid": "uid-of-web"}
 
 
 @in_virtual_time
@@ -206,7 +209,7 @@ async def test_S70_S71_S72_S151_the_finalizer_comes_and_goes_among_others():
         await until(lambda: not c.cloud.made)
         await settled()
         assert finalizers(c) == ["a.example/first"]
-        assert all("resourceVersion" in patch["metadata"] for _, patch in c.api.patches if "metadata" in patch)
+        assert all("resourceVersion" in p["metadata"] for _, p in c.api.patches if "finalizers" in p["metadata"])
         before = len(c.api.patches)
         c.api.change("services", "shop/web", {"spec": {"type": "NodePort"}})
         await settled()

@@ -258,6 +258,27 @@ async def test_what_is_refused_is_not_repeated(recorder, api):
     assert dropped("refused") - before == 1 and len(api.requests) == 2 and len(api.events) == 1
 
 
+GOING = 'events "web.1" is forbidden: unable to create new content in namespace shop because it is being terminated'
+
+
+@pytest.mark.parametrize(
+    ("error", "lines"),
+    [
+        (ForbiddenError(403, "Forbidden", GOING), 0),
+        (NotFoundError(404, "NotFound", 'namespaces "shop" not found'), 0),
+        (ForbiddenError(403, "Forbidden", "user x cannot create events"), 1),
+    ],
+)
+async def test_a_namespace_that_goes_is_no_reason_for_a_log_line(recorder, api, caplog, error, lines):
+    caplog.set_level("INFO")
+    before = dropped("refused")
+    api.failures = [error]
+    recorder.event(SERVICE, "Normal", "R", "m")
+    await recorder.flush(1)
+    assert dropped("refused") - before == 1
+    assert len([record for record in caplog.records if "dropped event" in record.message]) == lines
+
+
 async def test_a_create_whose_answer_was_lost_is_not_doubled(recorder, api, clock):
     create, before = api.create, dropped("refused")
 

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Report why a Service waits, once it has waited for a minute.
+
+A Service that waits causes no failure, so nothing else would say what it waits for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ccm.engine.events import EventRecorder
+from ccm.engine.objects import Service
+from ccm.engine.queue import Requeue
+
+#: Seconds until an Event says what a Service waits for.
+PATIENCE = 60.0
+
+
+class Waiting(Requeue):
+    """Raised by the work on a Service: nothing is wrong, but it has to wait for `reason`, a clause for people."""
+
+    def __init__(self, after: float, reason: str) -> None:
+        super().__init__(after)
+        self.reason = reason
+
+
+@dataclass
+class _Wait:
+    service: Service
+    reason: Callable[[], str]
+    due: float
+    is_told: bool = False
+
+
+class WaitingServices:
+    def __init__(self, events: EventRecorder, clock: Callable[[], float]) -> None:
+        self._events, self._clock = events, clock
+        self._waits: dict[str, _Wait] = {}
+        self._wake = asyncio.Event()
+
+    def begin(self, key: str, service: Service, reason: Callable[[], str]) -> None:
+        """The Service waits. A wait goes on as long as nothing ends it, whatever the reason becomes. The reason is
+        asked for when it is reported."""
+        wait = self._waits.get(key)
+        if wait is None or wait.service.metadata.uid != service.metadata.uid:
+            self._waits[key] = _Wait(service, reason, self._clock() + PATIENCE)
+            self._wake.set()
+        else:
+            wait.reason = reason
+
+    def end(self, key: str) -> None:
+        self._waits.pop(key, None)
+
+    async def run(self) -> None:
+        """Report each Service when it has waited for `PATIENCE` seconds."""
+        while True:
+            pending = [wait.due for wait in self._waits.values() if not wait.is_told]
+            if not pending:
+                self._wake.clear()
+                await self._wake.wait()
+                continue
+            await asyncio.sleep(max(0.0, min(pending) - self._clock()))
+            self._tell()
+
+    def _tell(self) -> None:
+        now = self._clock()
+        for wait in self._waits.values():
+            if not wait.is_told and now >= wait.due:
+                wait.is_told = True
+                message = f"The load balancer has waited for {PATIENCE:g} s: {wait.reason()}"
+                self._events.event(wait.service, "Normal", "LoadBalancerWaits", message)
