@@ -56,13 +56,15 @@ def _with_blanks(text: str, line: CommandLine, part: Argument) -> Tuple[int, int
         return start, end
     while start > first and text[start - 1] in " \t":
         start -= 1
-    before = re.search(r"\\\r?\n$", text[:start])
-    after = re.match(r"[ \t]*(\\\r?\n|(?=\r?\n|$))", text[end:])
-    if before and (end == last or after and not after.group(1)):
+    in_unit = value is None or is_unit_file(part.path)
+    joint = r"\\\r?\n" if in_unit else r"\\\n"
+    before = re.search(joint + "$", text[:start])
+    after = re.match(r"[ \t]*({0}|(?=\r?\n|$))".format(joint), text[end:])
+    if before and (not text[end:last].strip(" \t") or after and not after.group(1)):
         return len(text[:before.start()].rstrip(" \t")), end
     if before and after:
         # In an environment file, a backslash joins lines without a blank.
-        blank = value is None or is_unit_file(part.path) or text[before.start() - 1] in " \t" or text[end + after.end():][:1] in (" ", "\t")
+        blank = in_unit or text[before.start() - 1] in " \t" or text[end + after.end():][:1] in (" ", "\t")
         return start, end + (after.end() if blank else 0)
     lead = re.search(r"\r?\n$", text[:start])
     if value and lead and lead.start() >= first and re.match(r"[ \t]*(\r?\n|[\"']|$)", text[end:]):
