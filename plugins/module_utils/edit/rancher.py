@@ -19,12 +19,23 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.edit import manifest
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit.yamltext import EditRefused, NotYaml, YamlText, independent, load, pruned
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import target
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import Flag, find_flags
-from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import FileFacts
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.registration import FROM_METADATA
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import FileFacts, Registration
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.target import EXTERNAL, Change
 
 #: Keys whose items are flags of a component in the form C(name=value).
 COMPONENT_KEYS = {"kubelet-arg": "kubelet", "kube-apiserver-arg": "kube-apiserver",
                   "kube-controller-manager-arg": "kube-controller-manager"}
+
+#: Providers whose controller and CSI driver RKE2 deploys itself, and the name of the controller. With such a name the kubelet is external;
+#: with any other one, RKE2 deletes the CSI driver, too (validateCloudProviderName).
+BUNDLED = {"rancher-vsphere": "rancher-vsphere-cpi", "harvester": "harvester-cloud-provider"}
+
+BUNDLED_WHY = ("two controllers would fight: RKE2 deploys {0} for cloud-provider-name: {1}. That name stays, because RKE2 removes its CSI driver "
+               "with any other name")
+METADATA_WHY = ("RKE2 keeps the Node's name from the metadata service, which cloud-provider-name: aws implied. Otherwise it would register a second "
+                "Node")
+NAME_WHY = "the Node keeps its name. Otherwise {0} would register a second Node as {1} ({2})"
 
 KUBELET_WHY = "the kubelet must leave addresses, providerID and the taint to the external controller"
 EMBEDDED_WHY = "two controllers would fight: the embedded cloud-controller-manager sets {0}:// as providerID"
@@ -181,8 +192,10 @@ def command_line_values(arguments: List[str], key: str) -> List[str]:
 
 
 class _Configuration:
-    def __init__(self, name: str, files: List[Tuple[str, Optional[str]]], arguments: List[str]) -> None:
+    def __init__(self, name: str, files: List[Tuple[str, Optional[str]]], arguments: List[str],
+                 environment: Optional[Dict[str, str]] = None) -> None:
         self.name = name
+        self.environment = environment or {}
         self.files = [File(path, text) for path, text in files]
         self.arguments = arguments
         self.changes: List[KeyChange] = []
@@ -198,7 +211,21 @@ class _Configuration:
                 items = file.items(key)
             if file.has(key + "+"):
                 items = items + file.items(key + "+")
+        if not items and key in self.environment:
+            return [Item("", key, None, self.environment[key])]
         return items
+
+    def set_key(self, key: str, value: str, why: str) -> None:
+        """Set a key with a single value where it is set, or in the first file, which counts more than the environment."""
+        items = self.effective(key)
+        if items and items[-1].value == value:
+            return
+        self.refuse_command_line(key)
+        if items and items[-1].path:
+            self.file(items[-1].path).set(items[-1], value)
+        else:
+            self.files[0].add_key(key, value)
+        self.note(items[-1].path if items and items[-1].path else self.files[0].path, key, items[-1].value if items else None, value, why)
 
     def file(self, path: str) -> File:
         return next(file for file in self.files if file.path == path)
@@ -219,18 +246,6 @@ class _Configuration:
         file, name = holders[-1] if holders else (self.files[0], key)
         file.add_item(name, value)
         self.note(file.path, label, None, then, why)
-
-    def switch_on(self, key: str, why: str) -> None:
-        items = self.effective(key)
-        if items and items[-1].value == "true":
-            return
-        self.refuse_command_line(key)
-        if items:
-            self.file(items[-1].path).set(items[-1], "true")
-            self.note(items[-1].path, key, items[-1].value, "true", why)
-        else:
-            self.files[0].add_key(key, "true")
-            self.note(self.files[0].path, key, None, "true", why)
 
     def flags(self, key: str, decide: Any) -> List[Tuple[str, str]]:
         """Make the changes that a function decides for the flags in a list; return the flags afterwards."""
@@ -265,7 +280,7 @@ def is_external(name: str, files: List[Tuple[str, Optional[str]]], arguments: Li
     config = _Configuration(name, files, arguments)
     values = [item.value.lstrip("-") for item in config.effective("kubelet-arg")]
     named = [item.value for item in config.effective("cloud-provider-name")] if name == "rke2" else []
-    return "cloud-provider=" + EXTERNAL in values or EXTERNAL in named[-1:]
+    return "cloud-provider=" + EXTERNAL in values or bool({EXTERNAL, *BUNDLED}.intersection(named[-1:]))
 
 
 def _kubelet_changes(flags: List[Flag], version: Tuple[int, int]) -> List[Change]:
@@ -279,28 +294,35 @@ def _kubelet_changes(flags: List[Flag], version: Tuple[int, int]) -> List[Change
 
 
 def plan(name: str, server: bool, files: List[Tuple[str, Optional[str]]], arguments: List[str],
-         version: Tuple[int, int]) -> Edit:
+         version: Tuple[int, int], environment: Optional[Dict[str, str]] = None, node_name: str = "",
+         registers: Optional[Registration] = None) -> Edit:
     """Return the new texts and what changes. C(files) begins with C(config.yaml), None for a file that does not exist.
 
-    Raises RancherRefused.
+    C(environment) are settings that only environment variables have. C(node_name) is the name of the Node, which it must keep, and
+    C(registers) the name that it would have. Raises RancherRefused.
     """
-    config = _Configuration(name, files, arguments)
+    config = _Configuration(name, files, arguments, environment)
     provider = config.effective("cloud-provider-name") if name == "rke2" else []
-    if provider and provider[-1].value != EXTERNAL:
-        config.refuse_command_line("cloud-provider-name")
-        config.file(provider[-1].path).set(provider[-1], EXTERNAL)
-        config.note(provider[-1].path, "cloud-provider-name", provider[-1].value, EXTERNAL,
-                    target.about_value(provider[-1].value, KUBELET_WHY))
+    bundled = BUNDLED.get(provider[-1].value, "") if provider else ""
+    if provider and not bundled and provider[-1].value != EXTERNAL:
+        if provider[-1].value == "aws":
+            config.set_key(FROM_METADATA, "true", METADATA_WHY)
+        config.set_key("cloud-provider-name", EXTERNAL, target.about_value(provider[-1].value, KUBELET_WHY))
     for item in config.effective("cloud-provider-config") if name == "rke2" else []:
         config.refuse_command_line("cloud-provider-config")
+        if not item.path:
+            raise RancherRefused("its unit's environment has RKE2_CLOUD_PROVIDER_CONFIG. Remove that line, run 'systemctl daemon-reload', then "
+                                 "run again")
         config.file(item.path).remove([item])
         config.note(item.path, item.key, item.value, None, CONFIG_WHY)
     if server:
         if not provider:
-            config.switch_on("disable-cloud-controller", EMBEDDED_WHY.format(name))
+            config.set_key("disable-cloud-controller", "true", EMBEDDED_WHY.format(name))
         disabled = [part.strip() for item in config.effective("disable") for part in item.value.split(",")]
         if name == "k3s" and "servicelb" not in disabled:
             config.add("disable", "servicelb", SERVICELB_WHY, "disable", "servicelb")
+        if bundled and bundled not in disabled:
+            config.add("disable", bundled, BUNDLED_WHY.format(bundled, provider[-1].value), "disable", bundled)
         for key in ("kube-apiserver-arg", "kube-controller-manager-arg"):
             component = COMPONENT_KEYS[key]
             config.flags(key, lambda flags, component=component: [
@@ -308,5 +330,10 @@ def plan(name: str, server: bool, files: List[Tuple[str, Optional[str]]], argume
     after = config.flags("kubelet-arg", lambda flags: _kubelet_changes(flags, version))
     if ("cloud-provider", EXTERNAL) not in after and not provider:
         config.add("kubelet-arg", "cloud-provider=" + EXTERNAL, KUBELET_WHY, "kubelet-arg: cloud-provider", EXTERNAL)
+    if config.changes and node_name and registers and registers["name"] != node_name and not registers["metadata"]:
+        if registers["setting"] == "with-node-id":
+            raise RancherRefused("it would register as {0} (with-node-id), and its Node is {1}. Set node-name so that both agree, then run "
+                                 "again".format(registers["name"], node_name))
+        config.set_key("node-name", node_name, NAME_WHY.format(name, registers["name"], registers["setting"]))
     changed = {change.path for change in config.changes}
     return Edit({file.path: file.render() for file in config.files if file.path in changed}, config.changes)

@@ -48,6 +48,17 @@ class Serving(TypedDict):
     problem: str
 
 
+class Registration(TypedDict):
+    """The name with which a kubelet registers after its next start, and what sets it.
+
+    C(metadata): the setting of RKE2 that takes the name from the cloud instead, as long as it stays; '' for none.
+    """
+
+    name: str
+    setting: str
+    metadata: str
+
+
 class UnitFacts(TypedDict):
     """A unit's name, and its files in the order in which systemd reads them."""
 
@@ -73,7 +84,10 @@ class KubeletFacts(TypedDict, total=False):
 
 
 class ServiceFacts(TypedDict, total=False):
-    """The service of k3s or RKE2, empty for other layouts. C(stale): a file was changed after it was started."""
+    """The service of k3s or RKE2, empty for other layouts. C(stale): a file was changed after it was started.
+
+    C(environment): settings that only environment variables of its unit have.
+    """
 
     name: str
     unit: str
@@ -84,6 +98,7 @@ class ServiceFacts(TypedDict, total=False):
     stale: bool
     port: int
     health: str
+    environment: Dict[str, str]
 
 
 class _ComponentFacts(TypedDict):
@@ -151,10 +166,12 @@ class _HostFacts(TypedDict):
 class HostFacts(_HostFacts, total=False):
     """Everything that decides how the components of a host start. C(files) has every path that another part contains.
 
-    C(cloud_configs) are the existing files that C(--cloud-config) names, or named before a run changed it.
+    C(cloud_configs) are the existing files that C(--cloud-config) names, or named before a run changed it. C(registers) is the name that
+    its kubelet will have.
     """
 
     cloud_configs: List[str]
+    registers: Registration
     notices: List[str]
     journal_problem: str
     journal_found: Dict[str, Any]

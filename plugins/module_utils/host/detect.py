@@ -16,7 +16,7 @@ import re
 import socket
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit import env_file, unit as _unit, words
-from ansible_collections.outoftree.ccm.plugins.module_utils.facts import flags as _flags, host_facts
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts import flags as _flags, host_facts, registration
 from ansible_collections.outoftree.ccm.plugins.module_utils.host import (
     files, journal as _journal, machine, probes, processes as _processes, secrets, settings, systemd,
 )
@@ -32,6 +32,8 @@ SERVICES = {"k3s": "k3s", "k3s-agent": "k3s", "rke2-server": "rke2", "rke2-agent
 #: Kubeconfigs with cluster-admin rights that installers create.
 ADMIN_CONFS = ("/etc/kubernetes/admin.conf", "/etc/rancher/k3s/k3s.yaml", "/etc/rancher/rke2/rke2.yaml")
 COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
+#: What k3s and RKE2 add to the name with with-node-id.
+NODE_ID = "/etc/rancher/node/id"
 KUBEADM_CONFIG = "configmap:kube-system/kubeadm-config"
 
 
@@ -164,8 +166,24 @@ def detect_kubelet(result, unit):
                    health=probes.baseline(lambda: probes.kubelet_health(settings.kubelet_settings(argv))))
     kubelet["flags"] = [_flags.render(name, value) for name, value in _unit.managed_flags(argv)]
     kubelet["version"] = version_of(result, "kubelet", "kubelet", running)
-    result["node_name"] = result["node_name"] or settings.option(argv, "hostname-override").strip().lower() or socket.gethostname().lower()
+    result["registers"] = registration.of_kubelet(settings.option(argv, "hostname-override"), socket.gethostname())
+    result["node_name"] = result["node_name"] or identity(settings.option(argv, "kubeconfig", "/etc/kubernetes/kubelet.conf")) \
+        or result["registers"]["name"]
     return running
+
+
+def identity(path):
+    """Return the name of the running kubelet's Node, by its client certificate or the kubeconfig that contains it; '' if unknown."""
+    try:
+        text = files.read_text(path) or ""
+        named = re.search(r"^\s*client-certificate:\s*[\"']?([^\s\"'#]+)", text, re.MULTILINE)
+        inline = re.search(r"^\s*client-certificate-data:\s*[\"']?([A-Za-z0-9+/=]+)", text, re.MULTILINE)
+        text = files.read_text(named.group(1)) or "" if named else base64.b64decode(inline.group(1)).decode("ascii") if inline else text
+        der = probes.first_certificate(text)
+    except (OSError, ValueError):
+        return ""
+    name = registration.of_certificate(der)
+    return name if host_facts.is_node_name(name) else ""
 
 
 def version_of(result, component, unit, running):
@@ -186,13 +204,15 @@ def detect_service(result, name, unit):
     unit_files, environment_files, parsed = unit_sources(local, unit)
     arguments = [word.value for word in parsed.exec_words[1:]]
     running = _processes.of_unit(name)
-    config = settings.option(arguments, "config") or environment_value(local, environment_files, kind.upper() + "_CONFIG_FILE") \
+    environment = environment_of(local, environment_files, parsed)
+    config = settings.option(arguments, "config") or environment.get(kind.upper() + "_CONFIG_FILE") \
         or "/etc/rancher/{0}/config.yaml".format(kind)
     config_files = [config] + sorted(listed(result, config + ".d", "*.yaml") + listed(result, config + ".d", "*.yml"))
     for path in config_files:
         result["files"][path] = read_file(path, secret=True)
     texts = [text_of(result["files"][path]) or "" for path in config_files]
-    data = settings.option(arguments, "data-dir") or scalar(texts, "data-dir") or "/var/lib/rancher/" + kind
+    values = settings_of(kind, arguments, texts, environment)
+    data = values.get("data-dir", ("", ""))[0] or "/var/lib/rancher/" + kind
     port = settings.option(arguments, "https-listen-port") or scalar(texts, "https-listen-port")
     changed = [os.stat(result["files"][path]["real_path"]).st_mtime for path in config_files if result["files"][path]["exists"]]
     result["layout"] = kind
@@ -201,10 +221,13 @@ def detect_service(result, name, unit):
         "arguments": secrets.public_arguments(arguments),
         "config_files": config_files, "data_directory": data, "port": int(port) if port.isdigit() else probes.RANCHER_PORT,
         "stale": bool(running and changed and max(changed) > _processes.started_at(running)),
+        "environment": {key: value for key, (value, setting) in values.items() if setting.isupper()},
     }
     result["kubelet"]["static_pod_path"] = os.path.join(data, "agent", "pod-manifests")
-    result["node_name"] = result["node_name"] or settings.option(arguments, "node-name") or scalar(texts, "node-name") \
-        or socket.gethostname().lower()
+    result["registers"] = registration.of_rancher(values, socket.gethostname(), (files.read_text(NODE_ID) or "").strip())
+    result["node_name"] = result["node_name"] or identity(os.path.join(data, "agent", "client-kubelet.crt")) or result["registers"]["name"]
+    result["notices"] += ["{0} reads no {1}, which its unit's environment has".format(kind, name) for name, value in environment.items()
+                          if name.startswith(kind.upper() + "_") and _flags.find_flags(value.split())]
     if running is None:
         result["problems"].append("{0} does not run. See 'systemctl status {0}' on this host".format(name))
         return None
@@ -213,12 +236,28 @@ def detect_service(result, name, unit):
     return running
 
 
-def environment_value(result, paths, variable):
-    for path in reversed(paths):
-        value = env_file.parse(path, text_of(result["files"][path]) or "").get(variable)
-        if value is not None:
-            return words.text_of(value.chars)
-    return ""
+def environment_of(result, paths, parsed):
+    """Return the environment variables of a unit: those of its files come after its own."""
+    found = dict(parsed.environment)
+    for path in paths:
+        found.update(env_file.parse(path, text_of(result["files"][path]) or ""))
+    return {name: words.text_of(value.chars) for name, value in found.items()}
+
+
+def settings_of(kind, arguments, texts, environment):
+    """Return the value of each setting of k3s or RKE2, and what sets it: the command line, else its files, else its environment."""
+    found = {}
+    for key in ("node-name", "with-node-id", "data-dir", "cloud-provider-name", "cloud-provider-config", registration.FROM_METADATA):
+        variable = "{0}_{1}".format(kind, key.replace("-", "_")).upper()
+        if "--" + key in arguments and key in ("with-node-id", registration.FROM_METADATA):
+            found[key] = "true", "--" + key
+        elif settings.option(arguments, key):
+            found[key] = settings.option(arguments, key), "--" + key
+        elif scalar(texts, key):
+            found[key] = scalar(texts, key), key
+        elif environment.get(variable) and key in registration.OF_ENVIRONMENT[kind]:
+            found[key] = environment[variable], variable
+    return found
 
 
 def scalar(texts, key):

@@ -189,8 +189,12 @@ def rancher_health(unit: str, data_directory: str, port: int = RANCHER_PORT) -> 
 
 def _first_certificate(path: str) -> bytes:
     """Return the first certificate of a file in DER, b'' if there is none or if others than root control the file."""
-    text = files.read_text(path) if path else None
-    match = re.search(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", text or "", re.DOTALL)
+    return first_certificate((files.read_text(path) if path else None) or "")
+
+
+def first_certificate(text: str) -> bytes:
+    """Return the first certificate of a text in DER, b'' if there is none."""
+    match = re.search(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", text, re.DOTALL)
     try:
         return ssl.PEM_cert_to_DER_cert(match.group(0)) if match else b""
     except ValueError:

@@ -18,7 +18,7 @@ KEYS = ("token", "agent-token", "cluster-secret", "datastore-endpoint", "etcd-s3
 
 #: The options that the planner needs. Other options of a command line may be secret.
 PUBLIC_OPTIONS = ("kubelet-arg", "kube-apiserver-arg", "kube-controller-manager-arg", "disable", "disable-cloud-controller",
-                  "cloud-provider-name", "cloud-provider-config")
+                  "cloud-provider-name", "cloud-provider-config", "node-name", "node-name-from-cloud-provider-metadata")
 
 _KEY = r"[\"']?(?:{0})\+?[\"']?".format("|".join(KEYS))
 #: A key at the beginning of a line, whose value goes on in lines that are indented deeper. It may be in a comment, such as an old token.

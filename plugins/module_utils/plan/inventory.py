@@ -120,8 +120,8 @@ def _check_nodes(plan: Dict[str, Any], detected: Dict[str, HostFacts], cluster: 
         name = facts["node_name"]
         if name and name not in names and not strange:
             plan["problems"].append(
-                "{0}: its kubelet should register as {1}, but the cluster has no such Node (it has {2}). Set "
-                "ccm_install_node_name for this host".format(host, name, grouping.sample(sorted(names), "Nodes")))
+                "{0}: its kubelet should register as {1}, but the cluster has no such Node (it has {2}). {3}".format(
+                    host, name, grouping.sample(sorted(names), "Nodes"), _way_to_name(facts)))
         if name and name in seen:
             plan["problems"].append("{0} and {1} are the same Node {2}. Remove one of them from the inventory"
                                     .format(seen[name], host, name))
@@ -130,6 +130,29 @@ def _check_nodes(plan: Dict[str, Any], detected: Dict[str, HostFacts], cluster: 
         plan["warnings"] += ["Node {0} is not in the inventory, so the run does not change its kubelet".format(name)
                              for name in sorted(names - set(seen) - unknown)]
     return strange
+
+
+def _way_to_name(facts: HostFacts) -> str:
+    """Return what to do if a host's Node has another name: only a name that the restart keeps may be set for the run."""
+    registers = facts.get("registers")
+    if registers is None or registers["metadata"] or registers["name"] != facts["node_name"]:
+        return "Set ccm_install_node_name for this host"
+    return "If its Node has another name, write that name into {0}, because the kubelet takes its name from {1} when it restarts, and would " \
+        "register a second Node".format(_name_setting(facts), registers["setting"])
+
+
+def _name_setting(facts: HostFacts) -> str:
+    service = facts["service"]
+    return "node-name in {0}".format(service["config_files"][0]) if service else "--hostname-override"
+
+
+def check_name(plan: Dict[str, Any], host: str, facts: HostFacts) -> None:
+    """Refuse to restart a kubelet that would then register under another name than that of its Node."""
+    registers = facts.get("registers")
+    if registers and facts["node_name"] and registers["name"] != facts["node_name"]:
+        plan["problems"].append(
+            "{0}: its Node is {1}, but its kubelet would register a second Node as {2} when it restarts with an external cloud ({3}). Set "
+            "{4}={1}, then run again".format(host, facts["node_name"], registers["name"], registers["setting"], _name_setting(facts)))
 
 
 def _check_cluster(plan: Dict[str, Any], ours: List[str], names: Set[str]) -> bool:

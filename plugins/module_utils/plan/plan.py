@@ -347,6 +347,7 @@ def _plan_kubelet(plan: Dict[str, Any], steps: HostSteps, host: str, facts: Host
               " ".join(wanted), "its files already have the flag, but it was not restarted", RISKS["kubelet"])
     if not edit.changes and not restart:
         return
+    inventory.check_name(plan, host, facts)
     files = _unit_files(facts, sources.edited(edit.spans), edit.spans)
     steps["kubelet"] = {"component": "kubelet", "files": files, "flags": wanted, "flags_before": written,
                         "restart": restart, "service": {}}
@@ -360,7 +361,8 @@ def _plan_rancher(plan: Dict[str, Any], steps: HostSteps, host: str, facts: Host
     version = versions.parse(facts["kubelet"]["version"]) or cluster_version
     try:
         texts = [(path, rancher.decoded(path, facts["files"][path])) for path in service["config_files"]]
-        edit = rancher.plan(name, service["server"], texts, service["arguments"], version)
+        edit = rancher.plan(name, service["server"], texts, service["arguments"], version, service.get("environment"), facts["node_name"],
+                            facts.get("registers"))
     except rancher.RancherRefused as exc:
         plan["problems"].append("{0}: the configuration of {1} cannot be changed: {2}".format(host, name, exc))
         return

@@ -20,6 +20,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.edit import kubeadm,
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit.yamltext import independent, load, pruned
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import versions
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import Flag, apply_spans, find_flags, render
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.registration import FROM_METADATA
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.target import ADMISSION_LISTS, Change, flags_after
 
 #: Flags whose value is a list of items, to which others may have added items.
@@ -238,7 +239,7 @@ class Unit(Kind):
 class Rancher(Kind):
     """A configuration file of k3s or RKE2. Its own keys count as flags here."""
 
-    KEYS = ("disable", "disable-cloud-controller", "cloud-provider-name", "cloud-provider-config")
+    KEYS = ("disable", "disable-cloud-controller", "cloud-provider-name", "cloud-provider-config", "node-name", FROM_METADATA)
 
     @staticmethod
     def _items(file: rancher.File, key: str) -> List[rancher.Item]:

@@ -294,7 +294,8 @@ def test_every_key_of_rke2_that_changes_is_noted() -> None:
     text = "cloud-provider-name: aws\ncloud-provider-config: /c\n"
     edit = rancher.plan("rke2", True, [("/f", text)], [], (1, 33))
     assert [(change.path, change.key, change.now, change.then) for change in edit.changes] == [
-        ("/f", "cloud-provider-name", "aws", "external"), ("/f", "cloud-provider-config", "/c", None)]
+        ("/f", "node-name-from-cloud-provider-metadata", None, "true"), ("/f", "cloud-provider-name", "aws", "external"),
+        ("/f", "cloud-provider-config", "/c", None)]
     edit = rancher.plan("rke2", True, [("/f", "token: x\n")], [], (1, 33))
     assert [(change.key, change.now, change.then) for change in edit.changes] == [
         ("disable-cloud-controller", None, "true"), ("kubelet-arg: cloud-provider", None, "external")]

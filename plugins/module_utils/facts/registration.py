@@ -1,0 +1,55 @@
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The name with which a kubelet registers its Node after its next start, and the name that it has now.
+
+The same name under an in-tree provider does not prove the same name afterwards: some providers chose the name, or ignored
+C(--hostname-override). Pure and stdlib-only: it runs on managed nodes (Python 3.8).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Dict, Tuple
+
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import Registration
+
+HOST_NAME = "the host's name"
+
+#: The key with which RKE2 takes the Node's name from the cloud's metadata service, as C(cloud-provider-name: aws) does, too.
+FROM_METADATA = "node-name-from-cloud-provider-metadata"
+
+#: Settings of k3s and RKE2 that an environment variable may have, whose name is K3S_ or RKE2_ and the key.
+OF_ENVIRONMENT = {"k3s": ("node-name", "data-dir"),
+                  "rke2": ("node-name", "data-dir", "cloud-provider-name", "cloud-provider-config", FROM_METADATA)}
+
+#: An attribute commonName (2.5.4.3) in DER whose text is that of a kubelet's certificate.
+_COMMON_NAME = re.compile(rb"\x06\x03\x55\x04\x03[\x0c\x13](?:\x81([\x80-\xff])|([\x0d-\x7f]))system:node:", re.DOTALL)
+
+
+def of_kubelet(override: str, host: str) -> Registration:
+    """Return the name that a kubelet with an external cloud uses (nodeutil.GetHostname): C(--hostname-override), else the host's."""
+    name = override.strip()
+    return {"name": (name or host.strip()).lower(), "setting": "--hostname-override" if name else HOST_NAME, "metadata": ""}
+
+
+def of_rancher(values: Dict[str, Tuple[str, str]], host: str, node_id: str) -> Registration:
+    """Return the name that k3s or RKE2 gives its kubelet. C(values) has the value of each setting and what sets it."""
+    name, setting = values.get("node-name", ("", ""))
+    provider = values.get("cloud-provider-name", ("", ""))[0]
+    metadata = "{0}: true".format(FROM_METADATA) if values.get(FROM_METADATA, ("", ""))[0] == "true" else \
+        "cloud-provider-name: aws" if provider == "aws" else ""
+    text = (name or host.strip()).lower()
+    if values.get("with-node-id", ("", ""))[0] == "true" and node_id:
+        text, setting = "{0}-{1}".format(text, node_id), "with-node-id"
+    return {"name": text, "setting": setting or HOST_NAME, "metadata": metadata}
+
+
+def of_certificate(der: bytes) -> str:
+    """Return the Node's name in a kubelet's client certificate, which the API server reads there, too; '' if it has none."""
+    found = _COMMON_NAME.search(der)
+    if found is None:
+        return ""
+    length = (found.group(1) or found.group(2))[0] - len("system:node:")
+    return der[found.end():found.end() + length].decode("utf-8", "replace")
