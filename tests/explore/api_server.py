@@ -252,6 +252,7 @@ class ApiServer:
     def _do(self, process: Process, request: Request, kind: str, read_timeout: float | None) -> Response:
         store, resource, key = self.shown, request.resource, request.key
         if resource == "events":
+            self.simulation.checks.hear(request)
             return _metadata({"metadata": {"name": "event", "resourceVersion": str(store.version)}})
         match request.verb:
             case "GET":

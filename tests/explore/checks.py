@@ -43,6 +43,16 @@ class Checks:
         self._unwanted: dict[str, float] = {}
         #: providerID's id or pod CIDR -> when its Node last went, came or changed.
         self._touched: dict[str, float] = {}
+        #: UID of an object -> when it last was told something; name of an Event -> the UID.
+        self._told: dict[str, float] = {}
+        self._events: dict[str, str] = {}
+
+    def hear(self, request: Request) -> None:
+        """An Event is written, or its count."""
+        if request.verb == "POST":
+            self._events[request.body["metadata"]["name"]] = request.body["involvedObject"].get("uid", "")
+        uid = self._events.get(request.key.rpartition("/")[2] or request.body.get("metadata", {}).get("name", ""), "")
+        self._told[uid] = self._simulation.loop.now
 
     def violated(self, invariant: str, text: str) -> None:
         at = self._simulation.loop.now
@@ -164,6 +174,47 @@ class Checks:
                 found[name] = _id(node)
         return found
 
+    # While mistakes last
+
+    def behind(self) -> list[tuple[str, str]]:
+        """Load balancers of Services that want one, and whose targets are not the Nodes."""
+        targets, found = sorted(self._backends().values()), []
+        for row in self._simulation.cloud.project.load_balancers.rows.values():
+            is_ours = row.tags.get("cluster") == CLUSTER and self._wants(row.tags.get("service_uid", ""))
+            if is_ours and row.state == "active" and sorted(each.instance_id for each in row.targets) != targets:
+                name = self._service_name(row.tags)
+                found.append(("backends-behind", f"{name}: its load balancer does not follow the Nodes"))
+        return found
+
+    def silent(self) -> list[tuple[str, str]]:
+        """Services that want a load balancer, have none that is published, and were never told anything."""
+        return [
+            ("waits-silently", f"Service {key} waits, and no Event says for what")
+            for key, service in self._simulation.store.table("services").items()
+            if wants(service) and not _ingress(service) and service["metadata"]["uid"] not in self._told
+        ]
+
+    def _wants(self, uid: str) -> bool:
+        services = self._simulation.store.table("services").values()
+        return any(each["metadata"]["uid"] == uid and wants(each) for each in services)
+
+    # What users expect. A fault may take longer than they wait: only runs without faults are judged.
+
+    def is_served(self, key: str) -> None:
+        service = self._simulation.store.table("services").get(key)
+        if self._simulation.is_undisturbed and service is not None and wants(service) and not _ingress(service):
+            self.violated("tenant-waits", f"Service {key} is not served, and only others make mistakes")
+
+    def is_initialised(self, name: str) -> None:
+        node = self._simulation.store.table("nodes").get(name)
+        if self._simulation.is_undisturbed and node is not None and not _id(node):
+            self.violated("node-waits", f"Node {name} is not initialised, and only load balancers are slow")
+
+    def is_gone(self, key: str) -> None:
+        service = self._simulation.store.table("services").get(key)
+        if self._simulation.is_undisturbed and service is not None and not wants(service):
+            self.violated("deletion-waits", f"Service {key} is not released, and load balancers can be deleted")
+
     # In the end
 
     def problems(self) -> list[tuple[str, str]]:
@@ -282,6 +333,10 @@ def _is_ours(cidr: str) -> bool:
 def wants(service: Document) -> bool:
     """Whether a Service is to have a load balancer."""
     return service["spec"].get("type") == "LoadBalancer" and not service["metadata"].get("deletionTimestamp")
+
+
+def _ingress(service: Document) -> bool:
+    return bool((service.get("status", {}).get("loadBalancer") or {}).get("ingress"))
 
 
 def _id(node: Document) -> str:

@@ -93,12 +93,43 @@ class Response:
         return self._body
 
 
+def _refusal(status: int, code: str) -> Response:
+    body = msgspec.json.encode({"error": {"code": code, "message": "simulated, about this object"}})
+    return Response(status, body, {"Content-Type": "application/json"})
+
+
+#: How the cloud refuses what one Service asks for; `failure` is the cloud's own failure over this one object.
+REFUSALS = {
+    "invalid": _refusal(422, "invalid"),
+    "conflict": _refusal(409, "conflict"),
+    "quota": _refusal(403, "quota_exceeded"),
+    "failure": _refusal(500, "internal"),
+}
+
+
 class InProcessCloud:
     def __init__(self, simulation: Simulation) -> None:
         self.simulation = simulation
         self.server = Server(CONFIG)
         self.server.world._clock = lambda: simulation.loop.now
         self.down_until = self.stale_until = self.throttled_until = 0.0
+        #: UID of a Service -> how a change of its load balancer is refused; its targets can be changed.
+        self.refused: dict[str, str] = {}
+        #: UID of a Service -> how much later its requests are carried out, in seconds.
+        self.slow: dict[str, float] = {}
+        #: Groups of operations that fail.
+        self.broken: set[str] = set()
+
+    def about(self, operation: str, request: _Request) -> str:
+        """The UID of the Service whose load balancer is read or written, "" for others."""
+        if not operation.startswith("load_balancers."):
+            return ""
+        if request.match_info["id"]:
+            row = self.server.world.projects[PROJECT].load_balancers.rows.get(request.match_info["id"])
+            return row.tags.get("service_uid", "") if row is not None else ""
+        if request.data:
+            return str(msgspec.json.decode(request.data).get("tags", {}).get("service_uid", ""))
+        return next((tag[12:] for tag in request.query.getall("tag", ()) if tag.startswith("service_uid:")), "")
 
     @property
     def project(self) -> Project:
@@ -116,8 +147,11 @@ class InProcessCloud:
             return answer
         call = OPERATIONS[_shape(method, path)]
         kind = self.simulation.reach(f"cloud {call[0]}", process)
+        request = _Request(method, path, options)
         due = loop.now + self.simulation.latency()
-        loop.call_at(due, self._arrive, answer, kind, process, call, _Request(method, path, options), context=WORLD)
+        if self.slow:
+            due += self.slow.get(self.about(call[0], request), 0.0)
+        loop.call_at(due, self._arrive, answer, kind, process, call, request, context=WORLD)
         return answer
 
     def _arrive(
@@ -154,6 +188,11 @@ class InProcessCloud:
                 process.kill()
                 raise aiohttp.ClientConnectionError("dead")
         operation, name, handler = call
+        if self.broken and operation.partition(".")[0] in self.broken:
+            return Response(503, b"<html>simulated</html>", {"Content-Type": "text/html"})
+        is_change = operation in ("load_balancers.create", "load_balancers.update")
+        if self.refused and is_change and (how := self.refused.get(self.about(operation, request))):
+            return REFUSALS[how]
         self.simulation.checks.before_cloud(process, operation, request.match_info["id"], request.data, self)
         bound = getattr(self.server, name) if name else handler
         answer = self.server._answer(bound, request, request.data or b"", _plan(kind), PROJECT)  # type: ignore[arg-type]

@@ -27,6 +27,10 @@ OTHERS, MIGRATION_LEASE = "kube-controller-manager_1", "cloud-provider-extractio
 OLD = "2025-12-01T00:00:00Z"
 
 
+def _key(name: str) -> str:
+    return name if "/" in name else f"{NAMESPACE}/{name}"
+
+
 class People:
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
@@ -40,7 +44,8 @@ class People:
     # Services
 
     def create_service(self, name: str, port: int = 80) -> None:
-        if f"{NAMESPACE}/{name}" in self.store.table("services"):
+        """`name`: with its namespace, or in the usual one."""
+        if _key(name) in self.store.table("services"):
             return
         ports = [{"name": "http", "protocol": "TCP", "port": port, "nodePort": 30000 + port}]
         self.store.create(
@@ -48,29 +53,76 @@ class People:
             {
                 "apiVersion": "v1",
                 "kind": "Service",
-                "metadata": {"name": name, "namespace": NAMESPACE},
+                "metadata": dict(zip(("namespace", "name"), _key(name).split("/"), strict=True)),
                 "spec": {"type": "LoadBalancer", "ports": ports, "externalTrafficPolicy": "Cluster"},
                 "status": {"loadBalancer": {}},
             },
         )
 
     def delete_service(self, name: str) -> None:
-        if f"{NAMESPACE}/{name}" in self.store.table("services"):
-            self.store.delete("services", f"{NAMESPACE}/{name}")
+        if _key(name) in self.store.table("services"):
+            self.store.delete("services", _key(name))
 
     def change_port(self, name: str, port: int) -> None:
         ports = [{"name": "http", "protocol": "TCP", "port": port, "nodePort": 30000 + port}]
-        self._change("services", f"{NAMESPACE}/{name}", {"spec": {"ports": ports}})
+        self._change("services", _key(name), {"spec": {"ports": ports}})
 
     def change_type(self, name: str, kind: str) -> None:
-        self._change("services", f"{NAMESPACE}/{name}", {"spec": {"type": kind}})
+        self._change("services", _key(name), {"spec": {"type": kind}})
 
     def strip_finalizer(self, name: str) -> None:
         """By hand, as people do with what will not go."""
-        service = self.store.table("services").get(f"{NAMESPACE}/{name}")
+        service = self.store.table("services").get(_key(name))
         if service is not None:
             left = [each for each in service["metadata"].get("finalizers", []) if each != FINALIZER]
-            self._change("services", f"{NAMESPACE}/{name}", {"metadata": {"finalizers": left or None}})
+            self._change("services", _key(name), {"metadata": {"finalizers": left or None}})
+
+    # Mistakes of users, and what the cloud makes of them
+
+    def spoil(self, name: str) -> None:
+        """A user writes something that no load balancer can have, besides a change."""
+        self._change("services", _key(name), {"spec": {"loadBalancerIP": "a-name"}})
+
+    def refuse(self, name: str, how: str) -> None:
+        """The cloud refuses what this Service asks for from now on."""
+        if (service := self.store.table("services").get(_key(name))) is not None:
+            self._simulation.cloud.refused[service["metadata"]["uid"]] = how
+
+    def slow_down(self, name: str, seconds: float) -> None:
+        if (service := self.store.table("services").get(_key(name))) is not None:
+            self._simulation.cloud.slow[service["metadata"]["uid"]] = seconds
+
+    def break_down(self, group: str) -> None:
+        """A part of the cloud fails until `correct_all`."""
+        self._simulation.cloud.broken.add(group)
+
+    @property
+    def has_mistakes(self) -> bool:
+        cloud = self._simulation.cloud
+        return bool(cloud.refused or cloud.slow or cloud.broken or self._spoilt())
+
+    def _spoilt(self) -> list[str]:
+        services = self.store.table("services").items()
+        return [key for key, service in services if service["spec"].get("loadBalancerIP")]
+
+    def correct_all(self) -> None:
+        """Every mistake is over."""
+        cloud = self._simulation.cloud
+        for mistakes in (cloud.refused, cloud.slow, cloud.broken):
+            mistakes.clear()
+        for key in self._spoilt():
+            self._change("services", key, {"spec": {"loadBalancerIP": None}})
+
+    # What users look at
+
+    def expect_served(self, name: str) -> None:
+        self._simulation.checks.is_served(_key(name))
+
+    def expect_initialised(self, name: str) -> None:
+        self._simulation.checks.is_initialised(name)
+
+    def expect_gone(self, name: str) -> None:
+        self._simulation.checks.is_gone(_key(name))
 
     # Nodes
 

@@ -28,6 +28,8 @@ from .workloads import Workload
 
 #: All is as it should be, and nothing was written, for so many seconds: the run is over.
 QUIET = 12.0
+#: Without faults, backends follow within so many seconds: the end of a burst, a back-off, a change of the leader.
+FOLLOW = 60.0
 #: After the last step and the last fault everything is as it should be within so many seconds.
 BOUND = 420.0
 LOOK = 2.0
@@ -97,6 +99,11 @@ class Simulation:
         self.checks.begin()
         self.store.history.clear()  # all this has been there for long: a stale answer shows it, too
         self._early = self.store.snapshot()
+
+    @property
+    def is_undisturbed(self) -> bool:
+        """Whether the run has no faults."""
+        return not self._planned
 
     # What the servers ask
 
@@ -216,6 +223,7 @@ class Simulation:
             self.note(str(step))
             self.people.do(step.verb, *step.arguments)
             self._last_trouble = max(self._last_trouble, self.loop.now)
+        await self._bear_mistakes()
         await self._come_to_rest()
         await self._end()
         return self.outcome(self.loop.now - begun)
@@ -238,6 +246,23 @@ class Simulation:
         for process in self._all_processes:
             process.tasks.clear()
         self.store.history.clear()
+
+    async def _bear_mistakes(self) -> None:
+        """While users' mistakes last: backends follow, and whoever waits learns why. Then somebody corrects them."""
+        bound = BOUND + self._workload.patience if self._planned else FOLLOW
+        while self.people.has_mistakes and not self.checks.found:
+            await asyncio.sleep(LOOK)
+            self.people.register_those_who_wait()
+            since = self.loop.now - self._last_trouble
+            if since < 0:
+                continue
+            behind = self.checks.behind()
+            if not behind and not (silent := self.checks.silent()):
+                self.people.correct_all()
+                self._last_trouble = self.loop.now
+            elif since > bound:
+                for invariant, text in behind or silent:
+                    self.checks.violated(invariant, text)
 
     async def _come_to_rest(self) -> None:
         """Until all is well and quiet, or something is violated, or it should have been well long ago."""

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The harness itself: it is deterministic, it notices mistakes, and what it knows of today's mistakes is true."""
 
+import asyncio
 import logging
 import re
 import subprocess
@@ -10,7 +11,10 @@ from pathlib import Path
 import pytest
 
 from ccm.cloud import InstanceState, NotFound, Page
+from ccm.controllers.service import ServiceController
 from ccm.controllers.service_balancers import ServiceBalancers
+from ccm.controllers.service_steps import ServiceSteps
+from ccm.controllers.waiting_services import WaitingServices
 from ccm.engine.queue import WorkQueue
 from ccm.providers.sim import SimInstances
 
@@ -79,6 +83,43 @@ def test_a_controller_that_releases_services_without_deleting_is_caught(monkeypa
 
     monkeypatch.setattr(ServiceBalancers, "delete", nothing)
     assert Trial("services", 0).run().invariants == {"load-balancer-leaked"}
+
+
+#: What the explorer was given these workloads for; each was found with them before it was fixed.
+MISTAKES = [
+    ("refused@0", "backends-behind"),
+    ("refused-leaders@0", "backends-behind"),
+    ("mistakes-1@1", "backends-behind"),
+]
+
+
+@pytest.mark.parametrize(("text", "invariant"), MISTAKES)
+def test_backends_that_do_not_follow_are_caught(text, invariant, monkeypatch):
+    async def nothing(self, service, spec, known):
+        return None
+
+    assert Trial.parse(text).run().violations == []
+    monkeypatch.setattr(ServiceSteps, "keep_up", nothing)
+    assert Trial.parse(text).run().invariants == {invariant}
+
+
+def test_an_outage_of_the_instances_that_holds_deletions_is_caught(monkeypatch):
+    sync = ServiceController._sync
+
+    async def late(self, key):
+        while not self._may_write:
+            await asyncio.sleep(1)
+        await sync(self, key)
+
+    monkeypatch.setattr(ServiceController, "_sync", late)
+    assert "deletion-waits" in Trial("blind", 0).run().invariants
+
+
+def test_a_service_that_waits_in_silence_is_caught(monkeypatch):
+    monkeypatch.setattr(
+        WaitingServices, "_tell", lambda self: [setattr(w, "is_told", True) for w in self._waits.values()]
+    )
+    assert Trial("blind", 0).run().invariants == {"waits-silently"}
 
 
 def test_a_queue_that_forgets_failures_is_caught_by_a_fault_alone(monkeypatch):

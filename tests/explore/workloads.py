@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -152,11 +153,71 @@ MIGRATION = Workload(
     _steps((6, "change-port", "web", 81), (7, "join", "n2", 2), (12, "others_end"), (30, "change-port", "web", 82)),
     arguments=("--enable-leader-migration",),
 )
+REFUSED = Workload(
+    "refused",
+    (*_settled(2), ("create_service", "web"), ("create_service", "api", 81)),
+    _steps(
+        (3, "refuse", "web", "invalid"),
+        (3, "change-port", "web", 83),
+        (4, "spoil", "api"),
+        (6, "join", "n3", 3),
+        (8, "lose", "n1"),
+        (20, "drain", "n1"),
+    ),
+)
+REFUSED_LEADERS = Workload(
+    "refused-leaders",
+    (*_settled(2), ("create_service", "web"), ("create_service", "api", 81)),
+    _steps(
+        (3, "refuse", "web", "failure"),
+        (3, "change-port", "web", 83),
+        (4, "spoil", "api"),
+        (8, "stop-leader"),
+        (14, "drain", "n1"),
+        (15, "join", "n3", 3),
+    ),
+    processes=2,
+)
+TENANTS = Workload(
+    "tenants",
+    (*_settled(1), *(("create_service", f"noisy/bad{n}", 80 + n) for n in range(6))),
+    _steps(
+        *((0, "refuse", f"noisy/bad{n}", "failure") for n in range(6)),
+        (50, "create-service", "new", 90),
+        (65, "expect-served", "new"),
+    ),
+    seldom=12,
+)
+SLOW = Workload(
+    "slow",
+    (*_settled(1),),
+    _steps(
+        *((4, "create-service", f"noisy/s{n}", 80 + n) for n in range(20)),
+        *((4, "slow-down", f"noisy/s{n}", 18.0) for n in range(20)),
+        (6, "join", "n2", 2),
+        (14, "expect-initialised", "n2"),
+    ),
+    seldom=60,
+)
+BLIND = Workload(
+    "blind",
+    (*_settled(1), ("create_service", "web"), ("create_service", "api", 81)),
+    _steps(
+        (5, "break-down", "instances"),
+        (5, "kill-leader"),
+        (24, "delete-service", "web"),
+        (25, "create-service", "new", 82),
+        (60, "expect-gone", "web"),
+        (110, "change-port", "api", 83),
+    ),
+    seldom=12,
+)
 WORKLOADS = {
     each.name: each
     for each in (
         *(SERVICES, NODES, REPLACE, LEADERS, SCALE_DOWN, SCALE_DOWN_30),
         *(ONE_SERVICE, ONE_NODE, ONE_REPLACED, VOLUMES, RELOAD, TWO_LEADERS, RIVALS, MIGRATION),
+        *(REFUSED, REFUSED_LEADERS, TENANTS, SLOW, BLIND),
     )
 }
 
@@ -191,6 +252,35 @@ def churn(seed: int) -> Workload:
     return Workload(f"churn-{seed}", before, tuple(steps))
 
 
+def mistakes(seed: int) -> Workload:
+    """As `churn`, with changes that the cloud or the runtime refuses: named mistakes-SEED."""
+    chance, at, number, steps = random.Random(f"mistakes {seed}"), 4.0, 10, []
+    for _ in range(chance.randint(3, 6)):
+        at += chance.choice([0.01, 0.3, 1.5, 4.0, 8.0])
+        name = chance.choice(["web", "api"])
+        match chance.randrange(7):
+            case 0 | 1:
+                how = chance.choice(["invalid", "conflict", "quota", "failure"])
+                steps += [Step(at, "refuse", (name, how)), Step(at, "change-port", (name, chance.randint(80, 99)))]
+            case 2:
+                steps.append(Step(at, "spoil", (name,)))
+            case 3 | 4:
+                number += 1
+                steps.append(Step(at, "join", (f"n{number}", number)))
+            case 5:
+                steps.append(Step(at, "drain", (f"n{chance.randint(1, 2)}",)))
+            case 6:
+                steps.append(Step(at, chance.choice(["kill-leader", "stop-leader"])))
+    before = (*_settled(3), ("create_service", "web"), ("create_service", "api", 81))
+    return Workload(f"mistakes-{seed}", before, tuple(steps))
+
+
 def find(name: str) -> Workload:
     """A workload by its name."""
-    return churn(int(name.removeprefix("churn-"))) if name.startswith("churn-") else WORKLOADS[name]
+    kind, _, number = name.rpartition("-")
+    if kind in GENERATED and number.isdigit():
+        return GENERATED[kind](int(number))
+    return WORKLOADS[name]
+
+
+GENERATED: dict[str, Callable[[int], Workload]] = {"churn": churn, "mistakes": mistakes}

@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 from prometheus_client import Counter
 
 from ccm.cloud import CloudError, Invalid, RetryAfter, Route, Routes
+from ccm.engine.api_errors import is_other_object
 from ccm.engine.client import ApiError, NotFoundError
 from ccm.engine.objects import Node
 
@@ -224,9 +225,14 @@ class RouteController:
         return None
 
     def _condition_patch(self, node: Node, routed: bool) -> dict[str, Any] | None:
-        """Return the patch for the Node's current state; None if there is nothing to write."""
-        now = self._context.now().strftime("%Y-%m-%dT%H:%M:%SZ")
-        return rules.condition_patch(self._context.nodes.get(node.metadata.name) or node, routed, now)
+        """Return the patch for the Node's current state; None if there is nothing to write.
+
+        What was found out about a Node says nothing about another one of its name.
+        """
+        now, current = self._context.now().strftime("%Y-%m-%dT%H:%M:%SZ"), self._context.nodes.get(node.metadata.name)
+        if current is not None and current.metadata.uid != node.metadata.uid:
+            return None
+        return rules.condition_patch(current or node, routed, now)
 
     async def _set_condition(self, node: Node, routed: bool) -> ApiError | None:
         patch = self._condition_patch(node, routed)
@@ -238,6 +244,8 @@ class RouteController:
         except NotFoundError:
             pass
         except ApiError as error:
+            if is_other_object(error):
+                return None
             log.warning("cannot write the NetworkUnavailable condition of node %s: %s", node.metadata.name, error)
             return error
         return None

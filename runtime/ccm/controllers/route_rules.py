@@ -388,7 +388,8 @@ def routing(node: Node | None, judge: Judge) -> Hashable:
 
 
 def condition_patch(node: Node, routed: bool, now: str) -> dict[str, Any] | None:
-    """Return the patch of `NetworkUnavailable`; None if status and reason are already right (R34-R41)."""
+    """Return the patch of `NetworkUnavailable` for exactly this Node; None if status and reason are already right
+    (R34-R41)."""
     status, reason, message = (
         ("False", "RouteCreated", "RouteController created a route")
         if routed
@@ -406,4 +407,4 @@ def condition_patch(node: Node, routed: bool, now: str) -> dict[str, Any] | None
         "lastHeartbeatTime": now,
         "lastTransitionTime": since or now,
     }
-    return {"status": {"conditions": [condition]}}
+    return {"metadata": {"uid": node.metadata.uid}, "status": {"conditions": [condition]}}

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ccm.cloud import Ingress
+from ccm.engine.api_errors import is_other_object
 from ccm.engine.client import ConflictError, InvalidError, KubeClient, NotFoundError
 from ccm.engine.objects import Service
 
@@ -61,6 +62,6 @@ class ServiceWrites:
         try:
             await self._client.patch(f"/api/v1/namespaces/{meta.namespace}/services/{meta.name}/status", guarded)
         except InvalidError as error:
-            if "metadata.uid" not in error.message:
+            if not is_other_object(error):
                 raise
             raise ConflictError(409, "Conflict", error.message) from None

@@ -57,6 +57,14 @@ class InvalidError(ApiError):
     """422: the object would be invalid."""
 
 
+def is_other_object(error: ApiError) -> bool:
+    """Return whether a patch with `metadata.uid` met another object of the name.
+
+    A patch alone is answered with 422, a patch that also fails a precondition with 409.
+    """
+    return isinstance(error, ConflictError) or (isinstance(error, InvalidError) and "metadata.uid" in error.message)
+
+
 class TooManyRequestsError(ApiError):
     """429, for longer than the deadline of the request allows."""
 

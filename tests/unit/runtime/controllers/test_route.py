@@ -481,3 +481,23 @@ async def test_comparisons_are_counted_by_trigger_and_outcome_as_upstream_does()
         ("changed", "periodic"), ("changed", "node_change"), ("noop", "periodic"), ("error", "periodic")
     }  # fmt: skip
     assert (counted["changed", "periodic"], counted["changed", "node_change"]) == (1, 1)
+
+
+@in_virtual_time
+async def test_the_condition_is_never_written_to_another_node_of_the_name():
+    async with Cluster() as c:
+        c.add_node("a", A4)
+        written = []
+
+        def replaced(path, patch):
+            if not written:
+                written.append(patch)
+                c.api.remove("nodes", "a")
+                c.add_node("a", uid="another", provider_id="other://a")  # it has no route
+            return None
+
+        c.api.fault = replaced
+        c.route()
+        await until(lambda: bool(written), 60)
+        await asyncio.sleep(60)
+        assert c.api.condition("a") is None

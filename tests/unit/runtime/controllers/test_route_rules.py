@@ -412,13 +412,14 @@ def test_condition_patch(current, routed, expected, since):
         conditions.append(
             {"type": "NetworkUnavailable", "status": status, "reason": reason, "lastTransitionTime": BEFORE}
         )
-    with_it = msgspec.convert({"metadata": {"name": "a"}, "status": {"conditions": conditions}}, Node)
+    with_it = msgspec.convert({"metadata": {"name": "a", "uid": "u"}, "status": {"conditions": conditions}}, Node)
     patch = rules.condition_patch(with_it, routed, NOW)
     if expected is None:
         assert patch is None
         return
     status, reason, message = expected
     assert patch == {
+        "metadata": {"uid": "u"},
         "status": {
             "conditions": [
                 {
