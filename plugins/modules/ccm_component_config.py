@@ -163,7 +163,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 files:
-  description: The files that were (in check mode, would be) written or removed.
+  description:
+    - The files that were (in check mode, would be) written or removed. If the change failed, C(action) is V(restored) for a file that has
+      its old content again, and V(written) for one that could not be restored.
   returned: always
   type: list
   elements: dict
@@ -211,7 +213,7 @@ import time
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.outoftree.ccm.plugins.module_utils.host import files, journal as _journal, journal_copy, secrets
 from ansible_collections.outoftree.ccm.plugins.module_utils.host.component import WHOLE, Component, Failed, read, remove, show, temporary
-from ansible_collections.outoftree.ccm.plugins.module_utils.host.component_change import settle, unsettled
+from ansible_collections.outoftree.ccm.plugins.module_utils.host.component_change import report, settle, unsettled
 
 
 def planned(module, journal):
@@ -285,21 +287,23 @@ def refuse(module, path):
                      "new content".format(path, module.params["component"]))
 
 
-def fail(module, component, failure, work, result):
-    reason, log, restored = failure.args
-    if module.params["state"] == "restored" and not work:
-        after = "Its old files are restored. Investigate it on that host now."
-    elif not work:
-        after = "This run changed no file. If an earlier run did, playbooks/rollback.yml restores the old configuration."
-    elif restored:
-        after = "The old configuration was restored and is healthy."
-    else:
-        after = "The old configuration was restored, but {0} is not healthy yet. Investigate it on that host now.".format(component.name)
-    words = "\n".join(["Its last log lines:"] + ["  " + line for line in log]) if log else "It logged nothing."
-    module.fail_json(
-        msg="{0} on {1} did not become healthy with the new configuration: {2}. {3} {4}".format(
-            component.name, os.uname().nodename, reason, after, words),
-        restored=restored, **dict(result, changed=not restored))
+def fail(module, component, failure, result):
+    """End with what became of the change, and of each file."""
+    outcome = failure.args[2]
+    restored = outcome.healthy and not outcome.stuck
+    message = report(component, failure, result["files"], module.params["state"])
+    module.fail_json(msg=message, restored=restored, **dict(result, changed=not restored))
+
+
+def forget_undone(module, journal, work):
+    """Remove the records of files that have their old content again. Returns a sentence if the journal cannot be written."""
+    try:
+        for path, *_rest in work:
+            journal.undo(path, read(path))
+    except OSError as exc:
+        return "The journal still lists the change, because {0} cannot be written or read: {1}".format(
+            exc.filename or module.params["state_directory"], exc.strerror)
+    return ""
 
 
 def main():
@@ -408,11 +412,9 @@ def apply(module, journal):
         try:
             result["waited"] = settle(component, work, flags, flags_before, restart)
         except Failed as failure:
-            if params["state"] == "present":
-                for path, *_rest in work:
-                    journal.undo(path, read(path))
-            result["seconds"] = round(time.monotonic() - begun, 1)
-            fail(module, component, failure, work, result)
+            problem = forget_undone(module, journal, work) if params["state"] == "present" else ""
+            result.update(seconds=round(time.monotonic() - begun, 1), warnings=[problem] if problem else [])
+            fail(module, component, failure, result)
     if params["state"] == "restored":
         for name in settled + [item[0] for item in work]:
             journal.forget(name)

@@ -9,10 +9,24 @@ Stdlib-only, it runs on managed nodes (Python 3.8).
 
 from __future__ import annotations
 
+import os
 import time
+from typing import Any, Dict, List, NamedTuple
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.host import logs
-from ansible_collections.outoftree.ccm.plugins.module_utils.host.component import Failed
+from ansible_collections.outoftree.ccm.plugins.module_utils.host.component import Failed, read
+
+
+class Outcome(NamedTuple):
+    """The host after a change that failed.
+
+    C(stuck): files without their content from before the change, with the reason. C(healthy): whether the component runs as before.
+    C(begun): whether every file was written, so that the component was to use them.
+    """
+
+    stuck: Dict[str, str]
+    healthy: bool
+    begun: bool
 
 
 def settle(component, work, flags, flags_before, restart):
@@ -20,31 +34,101 @@ def settle(component, work, flags, flags_before, restart):
     since = time.time() - 1
     folders = logs.pod_directories(component.name, component.logs)
     old = {process.identity for process in component.processes()} if work or restart else set()
-    written = []
+    written, begun, path = [], False, ""
     try:
         for path, before, after, mode, owner in work:
             component.write(path, after, mode, owner)
             written.append((path, before, mode, owner))
+        begun = True
         if work or restart:
             component.take_up([item[0] for item in work])
         return component.wait(flags, old, folders)
     except (Failed, OSError) as exc:
-        log = component.log(since)
-        restored = restore(component, written, flags_before, restart)
-        raise Failed(str(exc), log, restored) from exc
+        reason = str(exc) if begun else "cannot write {0}: {1}".format(path, reason_of(exc))
+        log = component.log(since) if begun else []
+        raise Failed(reason, log, restore(component, work, written, flags_before, restart, begun)) from exc
 
 
-def restore(component, written, flags_before, restart):
-    """Restore the old files, and return whether the old configuration is healthy again."""
+def reason_of(exc):
+    return getattr(exc, "strerror", None) or str(exc)
+
+
+def restore(component, work, written, flags_before, restart, begun):
+    """Restore the old files, each for itself, and return what came of it."""
+    stuck = {}
+    for path, before, mode, owner in written:
+        reason = put_back(component, path, before, mode, owner)
+        if reason:
+            stuck[path] = reason
+    for path, before, *_rest in work[len(written):]:
+        reason = difference(path, before)
+        if reason:
+            stuck[path] = reason
     try:
-        for path, before, mode, owner in written:
-            component.write(path, before, mode, owner)
-        if written or restart:
+        if not stuck and (written or restart and begun):
             component.take_up([item[0] for item in written])
             component.wait(flags_before, set(), logs.pod_directories(component.name, component.logs))
-        return True
+        return Outcome(stuck, not stuck, begun)
     except (Failed, OSError):
-        return False
+        return Outcome(stuck, False, begun)
+
+
+def put_back(component, path, before, mode, owner):
+    """Write a file's old content, and read the file again. Returns why it does not have that content, '' if it has."""
+    try:
+        component.write(path, before, mode, owner)
+    except OSError as exc:
+        return difference(path, before) and reason_of(exc)
+    return difference(path, before)
+
+
+def difference(path, before):
+    """Return why a file does not have a content, '' if it has."""
+    try:
+        return "" if read(path) == before else "it has another content"
+    except OSError as exc:
+        return "it cannot be read: {0}".format(reason_of(exc))
+
+
+def report(component, failure, files, state) -> str:
+    """Return the message about a change that failed. C(files): those of the module's result, whose C(action) this sets."""
+    reason, log, outcome = failure.args
+    for item in files:
+        item["action"] = "written" if item["path"] in outcome.stuck else "restored"
+    host = os.uname().nodename
+    if not outcome.begun:
+        parts = ["{0} on {1} was not changed: {2}.".format(component.name, host, reason)]
+    else:
+        parts = ["{0} on {1} did not become healthy with the new configuration: {2}.".format(component.name, host, reason)]
+    if files:
+        parts += _of_files(component, outcome, files)
+    elif state == "restored":
+        parts.append("Its old files are restored. Investigate it on that host now.")
+    else:
+        parts.append("This run changed no file. If an earlier run did, playbooks/rollback.yml restores the old configuration.")
+    if log:
+        parts.append("\n".join(["Its last log lines:"] + ["  " + line for line in log]))
+    elif outcome.begun:
+        parts.append("It logged nothing.")
+    return " ".join(parts)
+
+
+def _of_files(component, outcome, files) -> List[str]:
+    """Return, as sentences, for each file whether it was restored."""
+    if not outcome.stuck:
+        if not outcome.begun:
+            return ["Every file has its old content."] if outcome.healthy else [
+                "Every file has its old content, but {0} is not healthy yet. Investigate it on that host now.".format(component.name)]
+        return ["The old configuration was restored and is healthy." if outcome.healthy else
+                "The old configuration was restored, but {0} is not healthy yet. Investigate it on that host now.".format(component.name)]
+    said = ["{0} was not restored: {1}{2}.".format(item["path"], outcome.stuck[item["path"]], _old_content(item))
+            for item in files if item["path"] in outcome.stuck]
+    said += ["{0} has its old content.".format(item["path"]) for item in files if item["path"] not in outcome.stuck]
+    return said + ["{0} was not restarted with this mixture. Fix the cause, then run again, or restore the old content by hand.".format(component.name)]
+
+
+def _old_content(item: Dict[str, Any]) -> str:
+    return " (its old content is in {0})".format(item["backup"]) if item["backup"] else " (it did not exist before)"
 
 
 def unsettled(component, settled, flags):
