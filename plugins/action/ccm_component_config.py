@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Takes the options of the module from the plan of the run, so that no task templates the plan."""
+"""Takes the options of the module from the plan of the run, so that no task templates the plan and no result has the contents of files."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ class ActionModule(ActionBase):
         result = super().run(tmp, task_vars)
         arguments = dict(self._task.args)
         planner = arguments.pop("plan_of", None)
+        number = arguments.pop("step", None)
         tolerant = boolean(arguments.pop("tolerant", False))
         if planner:
-            step = handover.kubelet_step(handover.stored(task_vars, planner), task_vars["inventory_hostname"])
+            step = handover.planned_step(handover.stored(task_vars, planner), task_vars["inventory_hostname"],
+                                         None if number is None else int(number))
             if step is None:
                 result.update(changed=False, skipped=True, skip_reason="The plan changes nothing on this host.")
                 return result

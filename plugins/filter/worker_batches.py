@@ -41,6 +41,18 @@ options:
     description: Seconds that the health command may take.
     type: raw
     default: 300
+  forks:
+    description: Number of hosts that Ansible changes at a time.
+    type: int
+    default: 5
+  gate_timeout:
+    description: Seconds that a component may take to become healthy.
+    type: int
+    default: 180
+  node_timeout:
+    description: Seconds that the Nodes of a batch may take to become Ready.
+    type: int
+    default: 120
   parallel:
     description: Number of Nodes that are adopted at a time.
     type: raw
@@ -58,16 +70,19 @@ _value:
   description:
     - RV(_value.problems) has a sentence about each setting that is not valid. RV(_value.line) announces the batch, and is empty without
       O(begun).
+    - RV(_value.longest) has the seconds that a batch, or a control plane, takes at most. It is 0 if a setting is not valid.
   type: dict
 """
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import batches
 
 
-def worker_batches(serial, workers=0, begun=(), pause=0, command=(), timeout=300, parallel=10):
+def worker_batches(serial, workers=0, begun=(), pause=0, command=(), timeout=300, parallel=10, forks=5, gate_timeout=180, node_timeout=120):
     found = batches.problems(serial, pause, command, timeout, parallel)
     times = [float(each) for each in begun]
-    return {"problems": found, "line": batches.progress(serial, int(workers), times, times[-1]) if times and not found else ""}
+    longest = 0 if found else batches.longest(serial, int(workers), int(forks), int(gate_timeout), int(node_timeout),
+                                              int(pause) + (int(timeout) if command else 0))
+    return {"problems": found, "longest": longest, "line": batches.progress(serial, int(workers), times, times[-1]) if times and not found else ""}
 
 
 class FilterModule:

@@ -44,8 +44,11 @@ options:
   plan_of:
     description:
       - Host of the inventory for which the role C(ccm_install) stored the plan of this run. The action plugin of the same name then takes
-        the options of the kubelet's step from the plan. Without such a step, it skips the host.
+        the options of a step from the plan. Without such a step, it skips the host.
     type: str
+  step:
+    description: With O(plan_of), the number of the control plane's step, from 0. Defaults to the kubelet's step.
+    type: int
   tolerant:
     description:
       - With O(plan_of), whether the task succeeds with a warning if the change fails. RV(tolerated) is then V(true).
@@ -313,16 +316,17 @@ def main():
                 "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubeadm-config", "kubeadm-patches", "k3s",
                 "rke2"]),
             plan_of=dict(type="str"),
+            step=dict(type="int"),
             tolerant=dict(type="bool", default=False),
             service=dict(type="dict", default={}, options=dict(unit=dict(type="str"), data_directory=dict(type="path"),
                                                                port=dict(type="int"))),
             state=dict(type="str", default="present", choices=["present", "restored"]),
             files=dict(type="list", elements="dict", default=[], options=dict(
                 path=dict(type="path", required=True),
-                content=dict(type="str"),
+                content=dict(type="str", no_log=True),
                 keep=dict(type="bool", default=False),
                 sha256=dict(type="str", default=""),
-                before=dict(type="str"),
+                before=dict(type="str", no_log=True),
             )),
             flags=dict(type="list", elements="str", default=[]),
             flags_before=dict(type="list", elements="str", default=[]),
@@ -396,9 +400,10 @@ def apply(module, journal):
         component=component.name,
         files=[dict(path=item[0], backup="", action="removed" if item[2] is None else "written") for item in work],
         restarted_at="", waited=0.0, seconds=0.0,
-        diff=[dict(before_header=item[0], after_header=item[0], before=show(item[1], component.name),
-                   after=show(item[2], component.name)) for item in work],
     )
+    if module._diff:  # a result is kept, and whole files do not belong there
+        result["diff"] = [dict(before_header=item[0], after_header=item[0], before=show(item[1], component.name),
+                               after=show(item[2], component.name)) for item in work]
     if module.check_mode or not (work or settled or restart or params["state"] == "present"):
         module.exit_json(**result)
     if params["state"] == "present":

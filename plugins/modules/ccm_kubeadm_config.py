@@ -56,6 +56,7 @@ import hashlib
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.outoftree.ccm.plugins.module_utils.cluster import api as _api
+from ansible_collections.outoftree.ccm.plugins.module_utils.host import secrets
 
 PATH = "/api/v1/namespaces/kube-system/configmaps/kubeadm-config"
 KEY = "ClusterConfiguration"
@@ -70,7 +71,7 @@ def digest(text):
 def main():
     module = AnsibleModule(
         argument_spec=dict(
-            content=dict(type="str", required=True),
+            content=dict(type="str", required=True, no_log=True),
             sha256=dict(type="str", required=True),
             **_api.API_OPTIONS
         ),
@@ -92,8 +93,11 @@ def main():
             module.fail_json(msg=CHANGED)
         module.fail_json(msg="cannot change the ConfigMap kube-system/kubeadm-config: {0}".format(_api.explain(exc)))
     header = "ConfigMap kube-system/kubeadm-config {0}".format(KEY)
-    module.exit_json(changed=True, sha256=digest(after),
-                     diff=dict(before_header=header, after_header=header, before=before, after=after))
+    result = dict(changed=True, sha256=digest(after))
+    if module._diff:
+        result["diff"] = dict(before_header=header, after_header=header, before=secrets.hide_credentials(before),
+                              after=secrets.hide_credentials(after))
+    module.exit_json(**result)
 
 
 if __name__ == "__main__":

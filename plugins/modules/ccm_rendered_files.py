@@ -177,9 +177,12 @@ def main():
             carry_out(module, folder, wanted, write, remove)
     except (OSError, ValueError) as exc:
         module.fail_json(msg="cannot keep rendered files in {0}: {1}".format(folder, exc))
-    diff = [dict(before_header=path, after_header=path, before=(before or b"").decode("utf-8", "replace"), after=after.decode("utf-8"))
+    result = dict(changed=changed, written=sorted(write), removed=remove)
+    if module._diff:
+        result["diff"] = [
+            dict(before_header=path, after_header=path, before=(before or b"").decode("utf-8", "replace"), after=after.decode("utf-8"))
             for path, (before, after) in write.items()]
-    module.exit_json(changed=changed, written=sorted(write), removed=remove, diff=diff)
+    module.exit_json(**result)
 
 
 if __name__ == "__main__":

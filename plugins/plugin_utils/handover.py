@@ -30,15 +30,17 @@ def lost_journal(variables: Mapping[str, Any], host: str) -> str:
     return str((copies.get(host) or {}).get("content") or "")
 
 
-def kubelet_step(variables: Mapping[str, Any], host: str) -> Optional[Dict[str, Any]]:
-    """Return the options for the change of the host's kubelet, or None if the plan has no such step.
+def planned_step(variables: Mapping[str, Any], host: str, number: Optional[int] = None) -> Optional[Dict[str, Any]]:
+    """Return the options for a change of the host: of its kubelet, or of the control-plane component with this number.
 
-    Raises AnsibleError if there is no plan.
+    Returns None if the plan has no such step. Raises AnsibleError if there is no plan.
     """
     if "__ccm_install_plan" not in variables:
         raise AnsibleError("There is no plan: this run excludes the host that makes it. Run without --limit, or include that host.")
     plan = variables["__ccm_install_plan"]
-    step = (plan["hosts"].get(host) or {}).get("kubelet")
+    steps = plan["hosts"].get(host) or {}
+    listed = [steps.get("kubelet")] if number is None else (steps.get("control_plane") or [])[number:number + 1]
+    step = next(iter(listed), None)
     if not step:
         return None
     options = {name: step[name] for name in STEP if name in step}

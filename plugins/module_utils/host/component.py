@@ -47,7 +47,7 @@ def remove(path):
 
 def show(content, component):
     text = "" if content is None else content.decode("utf-8", "backslashreplace")
-    return secrets.hide(text) if component in WHOLE else text
+    return secrets.hide_credentials(secrets.hide(text) if component in WHOLE else text)
 
 
 class Component:

@@ -32,6 +32,15 @@ _UNCLEAR = re.compile(r"\A(?:\s|---|[#%].*\n)*\{{(?=[\s\S]*{0}\s*:)|^[^#\n]*[{{,
 _PLACEHOLDER = "outoftree-ccm-hidden-{0}"
 
 
+#: User and password of a URL, or in front of a host's name. The digest of an image (C(name:tag@sha256:...)) is neither.
+_CREDENTIALS = re.compile(r"(?P<lead>://)[^\s\"'<>]*:[^\s\"'<>]*@|(?<![^\s\"'=,])[^\s:/@=\"',]+:[^\s/@\"']+@(?!sha\d+:)(?=[\w\[])")
+
+
+def hide_credentials(text: str) -> str:
+    """Return the text without the user and the password of URLs and proxies, for people."""
+    return _CREDENTIALS.sub(lambda match: (match.group("lead") or "") + "hidden@", text)
+
+
 def hide(text: str) -> str:
     """Return the text with a numbered placeholder for each secret, or one for all of it if it is unclear."""
     count = itertools.count()

@@ -12,6 +12,15 @@ from typing import Any, List, Sequence
 #: Longest pause and longest time of a health command, in seconds.
 DAY = 86400
 
+#: Seconds after which a command that restarts a service fails at the earliest.
+RESTART = 90
+
+#: Changes of a control plane between two renewals of the Lease: kubeadm's patches, kube-controller-manager, kube-apiserver, the kubelet.
+STEPS = 4
+
+#: Seconds for what a batch does besides: connections, reading journals, copying them to the cluster.
+READING = 300
+
 
 def problems(serial: Any, pause: Any, command: Any, timeout: Any, parallel: Any = 10) -> List[str]:
     """Return what is wrong with the settings of the batches, as sentences."""
@@ -64,6 +73,17 @@ def sizes(serial: Any, workers: int) -> List[int]:
         found.append(min(size, rest))
         rest -= size
     return found
+
+
+def longest(serial: Any, workers: int, forks: int, gate: int, node: int, between: int) -> int:
+    """Return the seconds that a batch of workers, or a control plane, takes at most. The Lease of the run must last as long.
+
+    C(gate) is the limit of a component, C(node) that of the Nodes of a batch, C(between) the pause and the health command. A host waits
+    for another run, restarts the component, waits for it, and restarts and waits again if it is restored. C(forks) hosts do so at a time.
+    """
+    host = 3 * gate + 2 * max(RESTART, gate)
+    size = max(sizes(serial, workers) or [1])
+    return max(-(-size // max(1, forks)) * host, STEPS * host) + node + between + READING
 
 
 def seconds_left(done: Sequence[int], seconds: Sequence[float], left: Sequence[int]) -> float:

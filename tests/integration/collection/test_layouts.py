@@ -141,21 +141,36 @@ def edited(report: dict[str, Any]) -> set[tuple[str, str]]:
     return {(edit["host"], edit["file"]) for edit in report["edits"] if edit["file"].startswith("/")}
 
 
+def layouts_of(hosts: str) -> dict[str, Any]:
+    """A play that shows what was detected: the results themselves are hidden, because they have files."""
+    text = "{{ __ccm_install_detected.node_name }} has the layout {{ __ccm_install_detected.layout }}"
+    return {"hosts": hosts, "gather_facts": False, "tasks": [{"ansible.builtin.debug": {"msg": text}}]}
+
+
+#: In files that are written: a proxy's password, which only root of the host may read.
+PROXY = "s3cr3t-of-the-proxy"
+DEFAULT = "/etc/default/kubelet"
+WITH_PROXY = {DEFAULT: f"KUBELET_EXTRA_ARGS=--cloud-provider=\nHTTPS_PROXY=http://user:{PROXY}@proxy:3128\n"}
+
+
 async def test_every_layout_is_detected_planned_and_foretold_file_by_file(cluster: Cluster):
     for name, files in HOSTS.items():
-        cluster.add(name, files)
+        cluster.add(name, files | (WITH_PROXY if DEFAULT in files else {}))
     before = {name: machine.files() for name, machine in cluster.machines.items()}
     plays = [
         *play("all", "detect"),
         *play("kubeadm-cp", "plan"),
         *play("kube_control_plane", "apply"),
         *play("all", "kubelet"),
+        layouts_of("all"),
     ]
     run = await cluster.play("/dev/stdin", "--check", "--diff", given=json.dumps(plays))
     token = "K10abc"  # of k3s' agent, in its config.yaml: it stays on the host
-    assert token not in run.output and not any(token.encode() in content for content in encoded(run.results))
+    for secret in (token, PROXY):
+        assert secret not in run.output and not any(secret.encode() in content for content in encoded(run.results))
+    assert "HTTPS_PROXY=http://hidden@proxy:3128" in run.output
     assert run.status == 0, run.output[-6000:]
-    layouts = {result["node_name"]: result["layout"] for result in run if "layout" in result}
+    layouts = dict(result["msg"].split(" has the layout ") for result in run if " has the layout " in str(result))
     assert layouts == {name: name.rpartition("-")[0] for name in HOSTS}
     report = cluster.report
     assert report["go"] and report["problems"] == []
@@ -216,11 +231,14 @@ def play(hosts: str, *entries: str) -> list[dict[str, Any]]:
 async def test_what_is_written_is_what_was_foretold_and_comes_back_byte_for_byte(cluster: Cluster):
     workers = [name for name in HOSTS if name not in CONTROL_PLANES]
     for name in ("kubeadm-cp", *workers):
-        cluster.add(name, HOSTS[name])
+        cluster.add(name, HOSTS[name] | (WITH_PROXY if DEFAULT in HOSTS[name] else {}))
     before = {name: cluster.machines[name].files() for name in workers}
     plays = [*play("all", "detect"), *play("kubeadm-cp", "plan"), *play("kube_node", "kubelet")]
     run = await cluster.play("/dev/stdin", given=json.dumps(plays))
     assert run.status == 0, run.output[-6000:]
+    # Nobody asked for --diff: what is kept of the run has no file of a host.
+    assert "KUBELET_EXTRA_ARGS" not in run.output and not any(all_diffs(result) for result in run)
+    assert not any(b"KUBELET_" in content or b"apiVersion" in content for content in encoded(run.results))
     after = {name: cluster.machines[name].files() for name in workers}
     written = {(name, path) for name in workers for path in after[name] if after[name][path] != before[name].get(path)}
     assert written == {(host, path) for host, path in edited(cluster.report) if host in workers}

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import errno
+import json
 import os
 import pathlib
 from typing import Any
@@ -60,11 +61,11 @@ class Kubelet:
             self.refused += self.after_restart
         return type("Done", (), {"returncode": 0, "stdout": "", "stderr": ""})
 
-    def change(self) -> dict[str, Any]:
-        files = [{"path": str(path), "content": base64.b64encode(NEW).decode(), "sha256": digest(OLD)} for path in self.files]
+    def change(self, diff: bool = False, more: bytes = b"") -> dict[str, Any]:
+        files = [{"path": str(path), "content": base64.b64encode(NEW + more).decode(), "sha256": digest(OLD)} for path in self.files]
         result: dict[str, Any] = self._run_module(subject, {
             "component": "kubelet", "state_directory": str(self.root / "state"), "timeout": 1, "run_id": "run-1", "files": files,
-            "_ansible_remote_tmp": str(self.root)})
+            "_ansible_diff": diff, "_ansible_remote_tmp": str(self.root)})
         return result
 
 
@@ -123,6 +124,16 @@ def test_a_journal_that_cannot_be_written_does_not_hide_what_became_of_the_files
     result = kubelet.change()
     assert all(f"{path} was not restored: Read-only file system" in result["msg"] for path in kubelet.files), result["msg"]
     assert "nothing else was changed" not in result["msg"]
+
+
+@pytest.mark.parametrize("diff", [False, True])
+def test_a_result_has_files_only_if_a_difference_is_asked_for_and_never_a_password(kubelet: Kubelet, diff: bool) -> None:
+    secret = b"HTTPS_PROXY=http://user:s3cr3t@proxy:3128\n"
+    result = kubelet.change(diff, secret)
+    assert result["changed"] and all(path.read_bytes() == NEW + secret for path in kubelet.files)
+    assert ("diff" in result) is diff and "s3cr3t" not in json.dumps(result)
+    assert base64.b64encode(NEW + secret).decode() not in json.dumps(result)
+    assert not diff or result["diff"][0]["after"] == NEW.decode() + "HTTPS_PROXY=http://hidden@proxy:3128\n"
 
 
 def test_restored_files_are_reported_even_if_the_journal_cannot_be_written(kubelet: Kubelet) -> None:

@@ -20,23 +20,28 @@ def variables(**plan: Any) -> dict[str, Any]:
 
 
 def test_the_step_has_the_options_of_the_module_and_the_run() -> None:
-    assert handover.kubelet_step(variables(), "w") == {**STEP, "run_id": "20261123T090000Z"}
+    assert handover.planned_step(variables(), "w") == {**STEP, "run_id": "20261123T090000Z"}
     restored = {**STEP, "state": "restored", "reason": "for people only"}
     plan = variables()
     plan["__ccm_install_plan"]["hosts"]["w"]["kubelet"] = restored
-    assert handover.kubelet_step(plan, "w") == {**STEP, "state": "restored", "run_id": "20261123T090000Z"}
+    assert handover.planned_step(plan, "w") == {**STEP, "state": "restored", "run_id": "20261123T090000Z"}
+
+
+def test_a_control_plane_takes_its_steps_by_number() -> None:
+    assert handover.planned_step(variables(), "cp", 0) == {**STEP, "run_id": "20261123T090000Z"}
+    assert handover.planned_step(variables(), "cp", 1) is None and handover.planned_step(variables(), "w", 0) is None
 
 
 def test_a_host_without_a_step_is_skipped_and_a_run_without_a_plan_is_refused() -> None:
-    assert handover.kubelet_step(variables(), "idle") is None
-    assert handover.kubelet_step(variables(), "unknown") is None
+    assert handover.planned_step(variables(), "idle") is None
+    assert handover.planned_step(variables(), "unknown") is None
     with pytest.raises(AnsibleError, match="There is no plan"):
-        handover.kubelet_step({}, "w")
+        handover.planned_step({}, "w")
 
 
 def test_a_lost_journal_is_handed_over_with_the_step() -> None:
     lost = {**variables(), "__ccm_install_copies": {"hosts": {"w": {"content": "COPY"}, "cp": {"content": ""}}, "stale": []}}
-    assert (handover.kubelet_step(lost, "w") or {})["journal_copy"] == "COPY"
+    assert (handover.planned_step(lost, "w") or {})["journal_copy"] == "COPY"
     assert handover.lost_journal(lost, "cp") == handover.lost_journal({}, "w") == ""
 
 

@@ -14,6 +14,22 @@ HIDDEN = ('token: outoftree-ccm-hidden-0\n"agent-token" : outoftree-ccm-hidden-1
           "datastore-endpoint+: outoftree-ccm-hidden-3\ntoken: # none\n")
 
 
+@pytest.mark.parametrize(("text", "shown"), [
+    ("HTTPS_PROXY=http://user:pass@proxy:3128", "HTTPS_PROXY=http://hidden@proxy:3128"),
+    ('Environment="http_proxy=https://u:p@w@[fd00::1]:1" "NO_PROXY=a,b"', 'Environment="http_proxy=https://hidden@[fd00::1]:1" "NO_PROXY=a,b"'),
+    ("proxy='user:pass@proxy:3128'", "proxy='hidden@proxy:3128'"),
+    ("HTTP_PROXY=user:pass@proxy", "HTTP_PROXY=hidden@proxy"),
+    ("http://u:p%40/x@h/a,socks5://:p@h", "http://hidden@h"),
+    ("  image: registry.example.org:5000/kube-apiserver:v1.30@sha256:abc", None),
+    ("image: kube-apiserver:v1.30@sha256:abc", None),
+    ("- --etcd-servers=https://10.0.0.1:2379,https://10.0.0.2:2379", None),
+    ("# write to me@example.org: thanks", None),
+    ("git@example.org:repository", None),
+])
+def test_credentials_of_proxies_are_hidden_from_people(text: str, shown: str) -> None:
+    assert secrets.hide_credentials(text) == (text if shown is None else shown)
+
+
 def test_secrets_are_hidden_and_come_back() -> None:
     assert secrets.hide(TEXT) == HIDDEN
     assert secrets.reveal(HIDDEN, TEXT) == TEXT

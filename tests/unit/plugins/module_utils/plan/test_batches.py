@@ -74,3 +74,18 @@ def test_the_line_says_which_batch_it_is_and_what_is_left() -> None:
 @pytest.mark.parametrize(("seconds", "text"), [(0.4, "0 s"), (89.0, "89 s"), (90.0, "2 min"), (5399.0, "90 min"), (5400.0, "1.5 h")])
 def test_durations_are_read_by_people(seconds: float, text: str) -> None:
     assert batches.duration(seconds) == text
+
+
+@pytest.mark.parametrize(("serial", "workers", "forks", "gate", "node", "between", "expected"), [
+    # A host takes 5 gates at most; 30 workers with 5 forks are 6 rounds.
+    pytest.param("100%", 30, 5, 180, 120, 0, 6 * 900 + 420, id="A17"),
+    pytest.param([1, "10%", "25%"], 120, 5, 180, 120, 0, 6 * 900 + 420, id="the last step is the largest"),
+    pytest.param([30, 1], 120, 5, 180, 120, 0, 6 * 900 + 420, id="the first step is the largest"),
+    pytest.param(1, 120, 5, 180, 120, 0, 4 * 900 + 420, id="a control plane"),
+    pytest.param("100%", 31, 5, 180, 120, 0, 7 * 900 + 420, id="a round that is not full"),
+    pytest.param("100%", 30, 50, 180, 120, 900, 4 * 900 + 420 + 900, id="forks and a pause"),
+    pytest.param("100%", 0, 5, 20, 120, 0, 4 * (60 + 180) + 420, id="no workers, and a short gate: systemctl has 90 s"),
+    pytest.param("100%", 10, 0, 180, 0, 0, 10 * 900 + 300, id="no forks are one"),
+])
+def test_the_longest_batch(serial: Any, workers: int, forks: int, gate: int, node: int, between: int, expected: int) -> None:
+    assert batches.longest(serial, workers, forks, gate, node, between) == expected

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All playbooks refuse tags with which they would do nothing, and their plays name their strategy."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PLAYBOOKS = sorted(REPOSITORY.glob("playbooks/*.yml"))
+PROGRAM = Path(os.environ.get("OUTOFTREE_ANSIBLE") or Path(sys.executable).parent) / "ansible-playbook"
+NAMES = [path.stem for path in PLAYBOOKS]
+
+
+def plays(path: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = yaml.safe_load(path.read_text())
+    return [play for play in found if "hosts" in play]
+
+
+@pytest.mark.parametrize("path", PLAYBOOKS, ids=NAMES)
+def test_every_play_names_its_strategy(path: Path) -> None:
+    """With `free`, tasks that run once for a batch would run on each of its hosts, before the others are done."""
+    assert all(play.get("strategy") == "linear" for play in plays(path))
+
+
+def ansible(tmp_path: Path, book: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    inventory = tmp_path / "hosts"
+    inventory.write_text("[kube_control_plane]\ncp-1 ansible_connection=ssh ansible_host=127.0.0.1 ansible_port=1\n")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
+    return subprocess.run(
+        [PROGRAM, "-i", inventory, REPOSITORY / "playbooks" / f"{book}.yml", *arguments],
+        env=environment | {"ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"), "COLUMNS": "1000"},
+        cwd=tmp_path, text=True, capture_output=True, timeout=100,
+    )  # fmt: skip
+
+
+def refused(done: subprocess.CompletedProcess[str], *words: str) -> None:
+    output = " ".join((done.stdout + done.stderr).split())
+    assert done.returncode != 0 and "Traceback" not in output, output
+    assert "Nothing was changed or checked" in output and all(word in output for word in words), output
+    assert "TASK" not in done.stdout
+
+
+@pytest.mark.parametrize("book", NAMES)
+def test_every_playbook_refuses_an_unknown_tag_also_if_what_always_runs_is_skipped(tmp_path: Path, book: str) -> None:
+    words = ["stage1, stage2, stage3"] if book == "leader_migration" else ["run it without --tags"]
+    refused(ansible(tmp_path, book, "--tags", "quick", "--skip-tags", "always"), "no tag quick", *words)
+
+
+def test_skipped_tags_are_refused_and_a_limit_without_localhost_does_not_skip_the_check(tmp_path: Path) -> None:
+    refused(ansible(tmp_path, "preflight", "--skip-tags", "all", "--limit", "cp-1"), "--skip-tags all")
+
+
+def test_the_stages_of_a_leader_migration_are_tags_of_all_that_it_imports(tmp_path: Path) -> None:
+    done = ansible(tmp_path, "leader_migration", "--tags", "stage2", "--list-tasks")
+    assert done.returncode == 0 and "stage2" in done.stdout, done.stderr
+
+
+def test_a_run_without_tags_is_not_refused(tmp_path: Path) -> None:
+    done = ansible(tmp_path, "site", "--list-hosts")
+    assert done.returncode == 0, done.stderr
