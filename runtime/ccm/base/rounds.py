@@ -26,9 +26,12 @@ class Rounds(Generic[T]):
         return self._count
 
     def add(self, lane: str, item: T) -> None:
-        items = self._lanes.setdefault(lane, OrderedDict())
-        self._count += item not in items
-        items[item] = None
+        items = self._lanes.get(lane)
+        if items is None:
+            items = self._lanes[lane] = OrderedDict()
+        if item not in items:
+            items[item] = None
+            self._count += 1
 
     def discard(self, lane: str, item: T) -> None:
         """Take an item out that waits no more; nothing happens if it does not wait in this lane."""
@@ -41,13 +44,13 @@ class Rounds(Generic[T]):
 
     def take(self, may_go: Callable[[str], bool] = lambda lane: True) -> tuple[str, T] | None:
         """The first lane that may go, and its next item; that lane is the last one then. None if no lane may go."""
-        lane = next(filter(may_go, self._lanes), None)
-        if lane is None:
-            return None
-        items = self._lanes[lane]
-        item, _ = items.popitem(last=False)
-        self._count -= 1
-        self._lanes.move_to_end(lane)
-        if not items:
-            del self._lanes[lane]
-        return lane, item
+        for lane, items in self._lanes.items():
+            if may_go(lane):
+                item, _ = items.popitem(last=False)
+                self._count -= 1
+                if items:
+                    self._lanes.move_to_end(lane)
+                else:
+                    del self._lanes[lane]
+                return lane, item
+        return None

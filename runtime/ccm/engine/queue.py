@@ -5,7 +5,8 @@ A key waits at most once; a key added while a worker processes it runs again aft
 worker may read the latest state from the cache, and is the only one that processes the object.
 
 Keys have one of two priorities, as in controller-runtime's priority queue: work that a user waits for precedes
-refreshes. Unlike there, the low priority gets a share of the turns, so that it never starves.
+refreshes. Unlike there, the low priority gets a share of the turns, so that it never starves. Namespaces take turns, and
+one namespace leaves workers to the others: 500 new Services of one tenant delay no Service of another.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import enum
 import logging
 import random
 import weakref
-from collections import OrderedDict
+from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -23,6 +24,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from ccm.base import tracing
 from ccm.base.clock import SYSTEM_CLOCK, Clock, Timer
 from ccm.base.log_context import about
+from ccm.base.rounds import Rounds, namespace_of
 from ccm.base.text import shorten
 
 from . import metrics
@@ -40,6 +42,11 @@ QUEUES: weakref.WeakSet[WorkQueue[Any]] = weakref.WeakSet()
 LONGEST_ERROR = 400
 #: While keys of both priorities wait, one of this many turns goes to the low one.
 LOW_TURN = 4
+#: Of so many workers, one at least, a namespace leaves one to the others.
+LEFT_TO_OTHERS = 8
+#: A key that is requeued because of an error waits up to so many times as long, at random, as its cause says: those
+#: that failed together do not return together.
+SPREAD = 1.25
 
 
 class Priority(enum.IntEnum):
@@ -92,7 +99,9 @@ class WorkQueue(Generic[K]):
     After its n-th failure in a row a key waits `base_delay * 2**(n-1)`, at most `max_delay`, minus up to a quarter at
     random, so that keys that failed together do not return together.
 
-    Keys of one priority run in the order of their addition. Adding a waiting key again can only raise its priority.
+    Keys `namespace/name` of one priority run in the order of their addition within their namespace, and the namespaces
+    take turns; other keys are as of one namespace. Adding a waiting key again can only raise its priority.
+    `jitter(least, most)` returns a random factor.
     """
 
     def __init__(
@@ -103,11 +112,15 @@ class WorkQueue(Generic[K]):
         max_delay: float = 1000.0,
         clock: Clock = SYSTEM_CLOCK,
         metrics: metrics.QueueMetrics | None = None,
+        jitter: Callable[[float, float], float] | None = None,
     ) -> None:
         self.name = name
+        self._jitter = jitter or random.uniform
         self._base, self._max, self._clock = base_delay, max_delay, clock
-        self._ready: dict[Priority, OrderedDict[K, None]] = {priority: OrderedDict() for priority in Priority}
-        self._turns = asyncio.Semaphore(0)  # one for each ready key
+        self._ready: dict[Priority, Rounds[K]] = {priority: Rounds() for priority in Priority}
+        self._idle: deque[asyncio.Future[None]] = deque()  # workers that wait for a key
+        self._most_of_namespace = 1
+        self._running_of: dict[str, int] = defaultdict(int)  # by namespace
         self._normal_turns = 0  # since the last turn of a LOW key
         self._added_at: dict[K, float] = {}  # keys ready to run, in the order of their addition
         self._priorities: dict[K, Priority] = {}  # of the same keys
@@ -192,23 +205,33 @@ class WorkQueue(Generic[K]):
             return
         self._priorities[key] = priority
         if key not in self._running:
-            del self._ready[before][key]
-            self._ready[priority][key] = None
+            self._ready[before].discard(namespace_of(key), key)
+            self._ready[priority].add(namespace_of(key), key)
 
     def _make_ready(self, key: K) -> None:
-        self._ready[self._priorities[key]][key] = None
-        self._turns.release()
+        self._ready[self._priorities[key]].add(namespace_of(key), key)
+        self._wake()
 
-    def _next(self) -> tuple[K, Priority]:
-        """The ready key whose turn it is. There must be one."""
+    def _wake(self) -> None:
+        """Let an idle worker look for a key."""
+        while self._idle:
+            worker = self._idle.popleft()
+            if not worker.done():
+                worker.set_result(None)
+                return
+
+    def _next(self) -> tuple[str, K, Priority] | None:
+        """The ready key whose turn it is, after its namespace; None if there is none that may run now."""
         normal, low = self._ready[Priority.NORMAL], self._ready[Priority.LOW]
-        if normal and (not low or self._normal_turns < LOW_TURN - 1):
-            self._normal_turns += 1
-            key, _ = normal.popitem(last=False)
-        else:
-            self._normal_turns = 0
-            key, _ = low.popitem(last=False)
-        return key, self._priorities.pop(key)
+        first = Priority.NORMAL if normal and (not low or self._normal_turns < LOW_TURN - 1) else Priority.LOW
+        for priority in (first, Priority(1 - first)):
+            if (chosen := self._ready[priority].take(self._may_run)) is not None:
+                self._normal_turns = 0 if priority is Priority.LOW else self._normal_turns + 1
+                return *chosen, self._priorities.pop(chosen[1])
+        return None
+
+    def _may_run(self, namespace: str) -> bool:
+        return not namespace or self._running_of.get(namespace, 0) < self._most_of_namespace
 
     def add_after(self, key: K, seconds: float, priority: Priority = Priority.NORMAL) -> None:
         """Add `key` in `seconds`. Of several pending delays, the shortest and the highest priority win."""
@@ -233,7 +256,7 @@ class WorkQueue(Generic[K]):
         """Count a failure of `key` and add it after a back-off delay, which is returned."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         # 2**1000 seconds exceeds any max_delay, and more would not fit into a float
-        delay = min(self._base * 2.0 ** min(failures - 1, 1000), self._max) * random.uniform(0.75, 1.0)
+        delay = min(self._base * 2.0 ** min(failures - 1, 1000), self._max) * self._jitter(0.75, 1.0)
         self.add_after(key, delay, priority)
         return delay
 
@@ -262,14 +285,18 @@ class WorkQueue(Generic[K]):
         """
         if n < 1:
             raise ValueError(f"queue {self.name}: {n} workers cannot process anything, at least 1 is required")
+        self._most_of_namespace = max(1, n - max(1, n // LEFT_TO_OTHERS))
         async with asyncio.TaskGroup() as group:
             for number in range(n):
                 group.create_task(self._work(process, on_error or self._log), name=f"{self.name}-worker-{number}")
 
     async def _work(self, process: Callable[[K], Awaitable[None]], on_error: Callable[[K, Exception], None]) -> None:
         while True:
-            await self._turns.acquire()
-            key, priority = self._next()
+            while (chosen := self._next()) is None:
+                self._idle.append(asyncio.get_running_loop().create_future())
+                await self._idle[-1]
+            namespace, key, priority = chosen
+            self._running_of[namespace] += 1
             started = self._running[key] = self._clock.monotonic()
             self._queue_duration.observe(started - self._added_at.pop(key))
             try:
@@ -277,9 +304,14 @@ class WorkQueue(Generic[K]):
                     await self._process(key, priority, process, on_error, span)
             finally:
                 del self._running[key]
+                self._running_of[namespace] -= 1
+                if not self._running_of[namespace]:
+                    del self._running_of[namespace]
                 self._work_duration.observe(self._clock.monotonic() - started)
                 if key in self._added_at:  # added again meanwhile
                     self._make_ready(key)
+                elif self.depth:
+                    self._wake()  # one of this namespace may run now
             # Nothing of this waits if thousands of keys are ready and need no request: a restart beside many Services.
             await asyncio.sleep(0)
 
@@ -297,11 +329,13 @@ class WorkQueue(Generic[K]):
             self.forget(key)
             return
         except Requeue as later:
+            after = max(SOONEST, later.after)
             if later.__cause__ is not None:
                 self._failed(key, later.__cause__, span)
+                after *= self._jitter(1.0, SPREAD)
             else:
                 self._failing.pop(key, None)
-            self.add_after(key, max(SOONEST, later.after), priority)
+            self.add_after(key, after, priority)
             return
         except Blocked as reason:
             self._failures.pop(key, None)

@@ -51,13 +51,15 @@ class Pass(enum.Enum):
 
 
 class Breaker:
-    """Of one group. `failures`: in a row, for people. `open_until`: the end of the pause. Times are monotonic."""
+    """Of one group. `failures`: in a row, for people. `open_until`: the end of the pause. Times are monotonic.
+    `shown_open`: whether the metric says that it is open."""
 
     def __init__(self, group: str) -> None:
         self.group = group
         self.failures = 0
         self.open_until = 0.0
         self.last_error = ""
+        self.shown_open = False
         self._held = 0.0
         self._opened_at = 0.0
         self._probes: set[Pass] = set()

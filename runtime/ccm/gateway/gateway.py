@@ -270,7 +270,9 @@ class Gateway:
                 breaker.failed(error, subject, self._clock(), kind)
         else:
             self._answered(breaker, subject)
-        BREAKER_OPEN.labels(breaker.group).set(breaker.is_open_for_all)
+        if breaker.is_open_for_all is not breaker.shown_open:
+            breaker.shown_open = breaker.is_open_for_all
+            BREAKER_OPEN.labels(breaker.group).set(breaker.shown_open)
 
     async def _timed(self, operation: str, function: Callable[[], Awaitable[T]], connection: _Connection) -> T:
         """Make the call under a number of its own, by which logs and traces name it."""

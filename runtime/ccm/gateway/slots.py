@@ -8,7 +8,7 @@ each would hold every slot, and no Node would be initialised meanwhile.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, OrderedDict
+from collections import OrderedDict, defaultdict
 
 from ccm.base.rounds import Rounds
 
@@ -32,14 +32,14 @@ class Slots:
         self._most_of_one = max(1, min(share, self._most_of_group - 1))
         self._most_without = max(1, share)  # of calls that are about no object of a namespace
         self._most_of_others = max(1, concurrency - max(1, concurrency // 8))
-        self._held: Counter[str] = Counter()
+        self._held: dict[str, int] = defaultdict(int)
         self._others = 0
-        self._held_by: Counter[tuple[str, str]] = Counter()
+        self._held_by: dict[tuple[str, str], int] = defaultdict(int)
         self._waiting: OrderedDict[str, Rounds[asyncio.Future[None]]] = OrderedDict()
 
     async def acquire(self, group: str, namespace: str) -> None:
         """Wait for a slot. `namespace`: "" if the call is about no object of a namespace."""
-        if not len(self._waiting.get(group, ())) and self._may_go(group, namespace):
+        if not self._waiting.get(group) and self._may_go(group, namespace):
             self._count(group, namespace, 1)
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -64,15 +64,19 @@ class Slots:
             return False
         if not namespace:
             return self._held[group] < self._most_without
-        return self._held[group] < self._most_of_group and self._held_by[group, namespace] < self._most_of_one
+        return (
+            self._held[group] < self._most_of_group and self._held_by.get((group, namespace), 0) < self._most_of_one
+        )
 
     def _count(self, group: str, namespace: str, change: int) -> None:
         self._free -= change
         self._held[group] += change
-        self._others += change * (group != INSTANCES)
-        self._held_by[group, namespace] += change
-        if not self._held_by[group, namespace]:
-            del self._held_by[group, namespace]
+        if group != INSTANCES:
+            self._others += change
+        if namespace:
+            self._held_by[group, namespace] += change
+            if not self._held_by[group, namespace]:
+                del self._held_by[group, namespace]
 
     def _wake(self) -> None:
         """Give the free slots to those who wait and may have them, a group at a time."""
