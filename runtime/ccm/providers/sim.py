@@ -33,6 +33,7 @@ from ccm.cloud import (
     RetryAfter,
     VolumeRef,
 )
+from ccm.cloud.toolkit.service_checks import ipv4_only, ipv4_ranges, nobody_serves, require_node_ports
 
 from .sim_api import POLL, Api, Instance, LoadBalancer, Quotas, Route, Settings, Volume
 
@@ -141,7 +142,8 @@ class SimLoadBalancers:
         except NotFound:
             tags = {"cluster": spec.cluster, "service_uid": spec.uid, "fingerprint": fingerprint}
             body = wanted | {"name": spec.default_name, "ip": spec.load_balancer_ip, "tags": tags}
-            return _load_balancer(await self._api.call("POST", "/load-balancers", LoadBalancer, body=body))
+            row = await self._api.call("POST", "/load-balancers", LoadBalancer, body=body)
+            return _load_balancer(row, (*ipv4_only(spec), *_nobody(backends)))
         if spec.load_balancer_ip not in ("", found.ip):
             raise Conflict(
                 f"load balancer {found.id} has the address {found.ip}, and this cloud cannot change it to "
@@ -150,10 +152,11 @@ class SimLoadBalancers:
         if found.state == "deleting":
             raise RetryAfter(f"load balancer {found.id} is being deleted", POLL)
         if found.tags.get("fingerprint") == fingerprint:
-            return _load_balancer(found)
+            return _load_balancer(found, (*ipv4_only(spec), *_nobody(backends)))
         body = wanted | {"tags": {"fingerprint": fingerprint}}
         path = f"/load-balancers/{found.id}"
-        return _load_balancer(await self._api.call("PATCH", path, LoadBalancer, body=body, missing=GONE))
+        row = await self._api.call("PATCH", path, LoadBalancer, body=body, missing=GONE)
+        return _load_balancer(row, (*ipv4_only(spec), *_nobody(backends)))
 
     async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
         found = await self._find(spec)
@@ -163,7 +166,8 @@ class SimLoadBalancers:
             "tags": {"fingerprint": f"{written}-{_digest_of(backends)}"},
         }
         path = f"/load-balancers/{found.id}/targets"
-        return _load_balancer(await self._api.call("PUT", path, LoadBalancer, body=body, missing=GONE))
+        row = await self._api.call("PUT", path, LoadBalancer, body=body, missing=GONE)
+        return _load_balancer(row, _nobody(backends))
 
     async def delete(self, spec: LoadBalancerSpec) -> None:
         found = await self._find(spec)
@@ -277,7 +281,7 @@ def _route(row: Route) -> cloud.Route:
     return cloud.Route(row.destination, provider_id, row.id, blackhole, row.owner)
 
 
-def _load_balancer(row: LoadBalancer) -> cloud.LoadBalancer:
+def _load_balancer(row: LoadBalancer, warnings: tuple[str, ...] = ()) -> cloud.LoadBalancer:
     """The address is published once it answers. `Proxy`: nodes see the node port as the destination."""
     ready = row.state == "active"
     return cloud.LoadBalancer(
@@ -286,16 +290,19 @@ def _load_balancer(row: LoadBalancer) -> cloud.LoadBalancer:
         ingress=(Ingress(ip=row.ip, ip_mode="Proxy"),) if row.state in ("active", "updating") else (),
         fingerprint=row.tags.get("fingerprint", ""),
         ready=ready,
+        warnings=warnings,
     )
 
 
 def _check_supported(spec: LoadBalancerSpec) -> None:
-    """Raises NotImplementedByCloud."""
+    """Raises NotImplementedByCloud, Invalid."""
     for port in spec.ports:
         if port.protocol not in ("TCP", "UDP"):
             raise NotImplementedByCloud(
                 f"port {port.port}: load balancers of this cloud forward only TCP and UDP, not {port.protocol}"
             )
+    require_node_ports(spec)
+    ipv4_ranges(spec)
     if "IPv4" not in spec.ip_families:
         raise NotImplementedByCloud("load balancers of this cloud have only IPv4 addresses")
 
@@ -312,6 +319,10 @@ def _wanted(spec: LoadBalancerSpec) -> dict[str, Any]:
         "session_affinity": spec.session_affinity,
         "health_check": health,
     }
+
+
+def _nobody(backends: Sequence[Backend]) -> tuple[str, ...]:
+    return nobody_serves(backends, _targets(backends))
 
 
 def _digest_of(backends: Sequence[Backend]) -> str:

@@ -9,7 +9,9 @@ from collections.abc import Mapping, Sequence, Set
 from typing import Any, Protocol
 
 from ccm.cloud import Backend, Backends
+from ccm.cloud.toolkit.service_checks import nobody_serves
 
+from .annotation_forms import PREFIX
 from .instance_rules import instance_id
 
 #: How many hexadecimal digits of a digest count: two of them and a dash fit into the value of a tag.
@@ -37,6 +39,12 @@ def _instances(selector: Sequence[tuple[str, str | None]], backends: Sequence[Ba
         if each.addresses and all(key in each.labels and value in (None, each.labels[key]) for key, value in selector)
     )
     return tuple(sorted({each for each in ids if each is not None}))
+
+
+def nobody(found: Selecting, backends: Sequence[Backend]) -> tuple[str, ...]:
+    """The warning if there are no targets although there are Nodes."""
+    selector = f"annotation {PREFIX}target-node-labels" if found.nodes else ""
+    return nobody_serves(backends, ids(found, backends), selector)
 
 
 def without(ids: tuple[str, ...], stopped: Set[str]) -> tuple[str, ...]:

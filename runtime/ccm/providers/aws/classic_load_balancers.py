@@ -120,7 +120,8 @@ class ClassicLoadBalancers:
             await self._classic("add_tags", LoadBalancerNames=[want.name], Tags=pairs(changed))
         dns = str(present.balancer["DNSName"])
         self._known[spec.cluster, spec.uid] = Known(dns, fingerprint, opened, ids)
-        return _answer(spec.uid, want.name, dns, fingerprint, (*want.warnings, *_unchangeable(present.balancer, want)))
+        found = (*want.warnings, *_unchangeable(present.balancer, want), *targets.nobody(want, backends))
+        return _answer(spec.uid, want.name, dns, fingerprint, found)
 
     async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
         want, row, tags = self._wanted(spec, nodes_only=True), None, None
@@ -158,7 +159,7 @@ class ClassicLoadBalancers:
             self._known.pop((spec.cluster, spec.uid), None)
             raise
         self._known[spec.cluster, spec.uid] = Known(known.dns, fingerprint, opened, ids)
-        return _answer(spec.uid, want.name, known.dns, fingerprint)
+        return _answer(spec.uid, want.name, known.dns, fingerprint, targets.nobody(want, backends))
 
     async def _register(self, name: str, there: frozenset[str], wanted: Sequence[str]) -> None:
         for step in classic_steps.target_steps(there, wanted):

@@ -4,20 +4,20 @@
 from __future__ import annotations
 
 import dataclasses
-import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from ccm.cloud import Invalid, LoadBalancerSpec, Port
 from ccm.cloud.toolkit.annotation_reader import ServiceAnnotations
+from ccm.cloud.toolkit.service_checks import EVERYONE, ipv4_only, limits_clients, require_ipv4, require_node_ports
 
 from . import balancer_types
 from . import classic_annotations as notes
 from .annotation_forms import PREFIX, TRAFFIC_PORT
 from .balancer_targets import digest
 from .cloud_conf_sections import SHARED, Global
-from .nlb_rules import EVERYONE, has_tls, tags_of_cluster
+from .nlb_rules import clients, has_tls, tags_of_cluster
 
 #: Prefix of the name of a load balancer's own security group.
 OWN_GROUP = "k8s-elb-"
@@ -96,14 +96,14 @@ def wanted(spec: LoadBalancerSpec, common: Global, cluster: str, *, nodes_only: 
         tags=tags_of_cluster(spec, given, common, cluster),
         attributes=_attributes(given),
         check=health_check(spec, given, common),
-        clients=tuple(sorted(set(spec.source_ranges) - {"::/0"})) or (EVERYONE,),
+        clients=clients(spec, nodes_only=nodes_only),
         proxy_protocol=given.get("proxy-protocol", False),
         policy=given.get("ssl-negotiation-policy", ""),
         groups=groups,
         extra=given.get("extra-security-groups", ()),
         nodes=given.get("target-node-labels", {}),
         subnets=given.get("subnets", ()),
-        warnings=(*balancer_types.warnings(spec), *notes.warnings(spec.annotations)),
+        warnings=(*balancer_types.warnings(spec), *notes.warnings(spec.annotations), *ipv4_only(spec)),
     )
 
 
@@ -113,8 +113,8 @@ def _check(spec: LoadBalancerSpec, given: ServiceAnnotations, groups: tuple[str,
             f"spec.ports: a Classic Load Balancer forwards TCP, not {', '.join(other)}: a Network Load Balancer also "
             f"forwards UDP (annotation {PREFIX}type: nlb)"
         )
-    if any(not port.node_port for port in spec.ports):
-        raise Invalid("spec.allocateLoadBalancerNodePorts: instances are reached by node ports: set it to true")
+    require_node_ports(spec)
+    require_ipv4(spec)
     if spec.session_affinity != "None":
         raise Invalid("spec.sessionAffinity: cloud-provider-aws and this provider have none: set it to None")
     if spec.load_balancer_ip:
@@ -124,10 +124,7 @@ def _check(spec: LoadBalancerSpec, given: ServiceAnnotations, groups: tuple[str,
         raise Invalid(f"annotation {PREFIX}healthcheck-timeout: {timeout} s is not less than the interval {interval} s")
     if given.get("access-log-enabled") and not given.get("access-log-s3-bucket-name"):
         raise Invalid(f"annotation {PREFIX}access-log-enabled: {PREFIX}access-log-s3-bucket-name is missing")
-    ranges = set(spec.source_ranges) - {EVERYONE, "::/0"}
-    if any(ipaddress.ip_network(each, strict=False).version == 6 for each in ranges):
-        raise Invalid("spec.loadBalancerSourceRanges: these load balancers have IPv4 only, so IPv6 ranges admit nobody")
-    if groups and ranges and EVERYONE not in spec.source_ranges:
+    if limits_clients(spec) and groups:
         raise Invalid(
             f"spec.loadBalancerSourceRanges: the rules of the security groups {', '.join(groups)} are not changed, so "
             "nothing would apply the ranges"

@@ -147,7 +147,9 @@ class NetworkLoadBalancers:
             opened,
             targets.without(ids, stopped),
         )
-        return _answer(spec.uid, row, fingerprint, (*want.warnings, *_unchangeable(row, want), *warnings(stopped)))
+        unchangeable = [*_unchangeable(row, want), *await self._only_for_new(row, want, spec)]
+        found = (*want.warnings, *unchangeable, *warnings(stopped), *targets.nobody(want, backends))
+        return _answer(spec.uid, row, fingerprint, found)
 
     async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
         want = self._wanted(spec, nodes_only=True)
@@ -183,7 +185,9 @@ class NetworkLoadBalancers:
         self._known[spec.cluster, spec.uid] = Known(
             known.arn, known.dns, known.ready, fingerprint, known.groups, opened, targets.without(ids, stopped)
         )
-        return cloud.LoadBalancer(spec.uid, spec.default_name, (Ingress(hostname=known.dns),), fingerprint, known.ready)
+        found = (*warnings(stopped), *targets.nobody(want, backends))
+        ingress = (Ingress(hostname=known.dns),)
+        return cloud.LoadBalancer(spec.uid, spec.default_name, ingress, fingerprint, known.ready, found)
 
     async def deviations(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> Sequence[str]:
         want = self._wanted(spec)
@@ -327,6 +331,14 @@ class NetworkLoadBalancers:
         cidrs = await self._cidrs(row, want)
         await self._groups.change(want.name, self._cluster(spec), ids, want, cidrs)
         return await self._groups.memberships(ids)
+
+    async def _only_for_new(self, row: Row, want: Wanted, spec: LoadBalancerSpec) -> tuple[str, ...]:
+        """The warning about annotations that the load balancer was not created with."""
+        subnets: Sequence[str] = want.subnets
+        if subnets:
+            with contextlib.suppress(Invalid):  # compared as they are
+                subnets = await self._subnets.chosen(subnets, self._cluster(spec), internal=want.internal)
+        return rules.kept(row, want, subnets)
 
     async def _cidrs(self, row: Row, want: Wanted) -> Sequence[str]:
         """Of the subnets of a load balancer, if rules need them."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import ipaddress
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from ccm.cloud import Invalid, LoadBalancerSpec, Port
 from ccm.cloud.toolkit.annotation_reader import ServiceAnnotations
+from ccm.cloud.toolkit.kept_settings import Setting, differences, only_for_new, without_effect
+from ccm.cloud.toolkit.service_checks import EVERYONE, ipv4_only, ipv4_ranges, limits_clients, require_ipv4, require_node_ports
 
 from . import nlb_annotations as notes
 from .annotation_forms import PREFIX, TRAFFIC_PORT
@@ -20,7 +22,6 @@ from .balancer_targets import digest
 from .cloud_conf_sections import SHARED, Global
 
 SERVICE_TAG = "kubernetes.io/service-name"
-EVERYONE = "0.0.0.0/0"
 CROSS_ZONE, LOGS = "load_balancing.cross_zone.enabled", "access_logs.s3.enabled"
 BUCKET, BUCKET_PREFIX = "access_logs.s3.bucket", "access_logs.s3.prefix"
 
@@ -70,9 +71,8 @@ class Wanted:
 
     @property
     def digest(self) -> str:
-        """Covers everything that is asked for, but what counts for a new load balancer only."""
-        kept = dataclasses.replace(self, subnets=(), allocations=(), addresses=())
-        return digest(dataclasses.asdict(kept))
+        """Covers everything that is asked for, also what only a new one gets: a later change of that is reported."""
+        return digest(dataclasses.asdict(self))
 
     @property
     def client_protocol(self) -> str:
@@ -95,21 +95,39 @@ def wanted(spec: LoadBalancerSpec, common: Global, cluster: str, *, nodes_only: 
     given = notes.parse(spec.annotations)
     if not nodes_only:
         _check(spec, given, common)
-    ranges = tuple(sorted(set(spec.source_ranges) - {"::/0"}))
     return Wanted(
         name=spec.default_name,
         internal=given.get("internal", False),
         listeners=tuple(_listener(port, spec, given, common, cluster) for port in spec.ports),
         tags=tags_of_cluster(spec, given, common, cluster),
         attributes=_attributes(given),
-        clients=(EVERYONE,) if not ranges or EVERYONE in ranges else ranges,
+        clients=(EVERYONE,) if EVERYONE in (admitted := clients(spec, nodes_only=nodes_only)) else admitted,
         group_attributes=given.get("target-group-attributes", {}),
         nodes=given.get("target-node-labels", {}),
         subnets=given.get("subnets", ()),
         allocations=given.get("eip-allocations", ()),
         addresses=given.get("private-ipv4-addresses", ()),
-        warnings=tuple(notes.warnings(spec.annotations)),
+        warnings=(*notes.warnings(spec.annotations), *ipv4_only(spec), *_overruled(spec, given, common)),
     )
+
+
+def clients(spec: LoadBalancerSpec, *, nodes_only: bool) -> tuple[str, ...]:
+    """CIDRs that may connect. If only targets change, no IPv4 range admits nobody instead of being refused."""
+    try:
+        return ipv4_ranges(spec) or (EVERYONE,)
+    except Invalid:
+        if nodes_only:
+            return ()
+        raise
+
+
+def _overruled(spec: LoadBalancerSpec, given: ServiceAnnotations, common: Global) -> tuple[str, ...]:
+    """The warning about annotations that the shared health check of all Services overrules."""
+    if common.clusterserviceloadbalancerhealthprobemode != SHARED or spec.external_traffic_policy == "Local":
+        return ()
+    names = ("healthcheck-protocol", "healthcheck-path", "healthcheck-port")
+    keys = [f"{PREFIX}{name}" for name in names if given.given(name)]
+    return without_effect(keys, f"ClusterServiceLoadBalancerHealthProbeMode in cloud.conf is {SHARED}")
 
 
 def tags_of_cluster(spec: LoadBalancerSpec, given: ServiceAnnotations, common: Global, cluster: str) -> dict[str, str]:
@@ -128,8 +146,8 @@ def _check(spec: LoadBalancerSpec, given: ServiceAnnotations, common: Global) ->
         raise Invalid(f"spec.ports: a Network Load Balancer forwards TCP and UDP, not {', '.join(other)}")
     if len(protocols) > 1:
         raise Invalid("spec.ports: a Network Load Balancer of one Service forwards TCP or UDP, not both")
-    if any(not port.node_port for port in spec.ports):
-        raise Invalid("spec.allocateLoadBalancerNodePorts: targets are reached by node ports: set it to true")
+    require_node_ports(spec)
+    require_ipv4(spec)
     if spec.session_affinity != "None":
         raise Invalid("spec.sessionAffinity: cloud-provider-aws and this provider have none: set it to None")
     if spec.load_balancer_ip:
@@ -138,10 +156,7 @@ def _check(spec: LoadBalancerSpec, given: ServiceAnnotations, common: Global) ->
     keeps_clients = attributes.get(notes.PRESERVE_CLIENT, "true") == "true"
     if not keeps_clients and "UDP" in protocols:
         raise Invalid(f"annotation {PREFIX}target-group-attributes: {notes.PRESERVE_CLIENT} is always on for UDP")
-    ranges = set(spec.source_ranges) - {EVERYONE, "::/0"}
-    if any(ipaddress.ip_network(each, strict=False).version == 6 for each in ranges):
-        raise Invalid("spec.loadBalancerSourceRanges: these load balancers have IPv4 only, so IPv6 ranges admit nobody")
-    if ranges and EVERYONE not in spec.source_ranges:
+    if limits_clients(spec):
         if common.disablesecuritygroupingress:
             raise Invalid("spec.loadBalancerSourceRanges: with DisableSecurityGroupIngress nothing would apply them")
         if not keeps_clients or any(has_tls(port, given) for port in spec.ports):
@@ -159,6 +174,24 @@ def _attributes(given: ServiceAnnotations) -> dict[str, str]:
         found[BUCKET] = given.get("access-log-s3-bucket-name", "")
         found[BUCKET_PREFIX] = given.get("access-log-s3-bucket-prefix", "")
     return found
+
+
+def kept(row: Mapping[str, Any], want: Wanted, subnets: Sequence[str]) -> tuple[str, ...]:
+    """The warning about annotations that a load balancer was not created with. `subnets`: IDs, () if none are asked."""
+    zones = row.get("AvailabilityZones") or ()
+    addresses = [each for zone in zones for each in zone.get("LoadBalancerAddresses") or ()]
+    settings = {
+        "subnets": (subnets, [zone.get("SubnetId") for zone in zones]),
+        "eip-allocations": (want.allocations, [each.get("AllocationId") for each in addresses]),
+        "private-ipv4-addresses": (want.addresses, [each.get("PrivateIPv4Address") for each in addresses]),
+    }
+    return only_for_new(
+        differences({f"{PREFIX}{key}": Setting(_sorted(asked), _sorted(has)) for key, (asked, has) in settings.items()})
+    )
+
+
+def _sorted(every: Iterable[object]) -> str:
+    return ", ".join(sorted(str(each) for each in every if each))
 
 
 def has_tls(port: Port, given: ServiceAnnotations) -> bool:

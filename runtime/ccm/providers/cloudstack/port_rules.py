@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from ccm.cloud import Backend, Backends, Ingress, Invalid, LoadBalancerSpec, Port
+from ccm.cloud.toolkit.service_checks import EVERYONE, ipv4_only, ipv4_ranges, require_ipv4, require_node_ports
 
 from . import cloudstack_annotations as notes
 from .virtual_machine_rules import machine_id
 
 Row = Mapping[str, Any]
 
-EVERYONE = "0.0.0.0/0"
 #: How many hexadecimal digits of a digest count.
 DIGITS = 24
 #: Of cloudstack-kubernetes-provider: session affinity -> how a rule chooses a machine.
@@ -71,15 +71,15 @@ def wanted(spec: LoadBalancerSpec) -> Wanted:
     given = notes.parse(spec.annotations)
     if other := sorted({f"{port.protocol} {port.port}" for port in spec.ports if port.protocol not in ("TCP", "UDP")}):
         raise Invalid(f"spec.ports: load balancers of this cloud forward TCP and UDP, not {', '.join(other)}")
-    if "IPv4" not in spec.ip_families:
-        raise Invalid("spec.ipFamilies: load balancers of this cloud have IPv4 addresses only")
+    require_node_ports(spec)
+    require_ipv4(spec)
     proxy = given.get("proxy-protocol", False)
     return Wanted(
         name=spec.default_name,
         algorithm=ALGORITHMS[spec.session_affinity],
         rules=tuple(sorted((_rule(spec, port, proxy) for port in spec.ports), key=lambda each: each.key)),
         cidrs=_not_everyone(given.get("source-cidrs", ())),
-        ranges=_ranges(spec.source_ranges),
+        ranges=_not_everyone(ipv4_ranges(spec)),
         address=_address(spec.load_balancer_ip),
         hostname=given.get("hostname", ""),
         proxy=proxy,
@@ -100,15 +100,6 @@ def _address(text: str) -> str:
         raise Invalid("spec.loadBalancerIP: expected an IPv4 address") from None
 
 
-def _ranges(given: Iterable[str]) -> tuple[str, ...]:
-    """IPv4 ranges. No client with an IPv6 address can connect, so such ranges admit nobody."""
-    every = [ipaddress.ip_network(each.strip(), strict=False) for each in given]
-    found = sorted({str(each) for each in every if each.version == 4})
-    if every and not found:
-        raise Invalid("spec.loadBalancerSourceRanges: they have no IPv4 range, so nobody could connect")
-    return _not_everyone(found)
-
-
 def _not_everyone(found: Iterable[str]) -> tuple[str, ...]:
     every = tuple(found)
     return () if EVERYONE in every else every
@@ -120,8 +111,7 @@ def _warnings(spec: LoadBalancerSpec) -> Iterator[str]:
             "spec.externalTrafficPolicy: the cloud does not check healthCheckNodePort, so nodes without Pods of the "
             "Service receive connections, too, and drop them"
         )
-    if "IPv6" in spec.ip_families:
-        yield "spec.ipFamilies: the load balancer has an IPv4 address only"
+    yield from ipv4_only(spec)
 
 
 def admitted(want: Wanted, has_firewall: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:

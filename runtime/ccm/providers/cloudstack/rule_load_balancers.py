@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from ccm import cloud
 from ccm.cloud import Backend, Conflict, Invalid, LoadBalancerSpec, NotFound, RetryAfter, Transient
 from ccm.cloud.toolkit.ownership_marks import Mark
+from ccm.cloud.toolkit.service_checks import nobody_serves
 from ccm.cloud.toolkit.shared_reads import Shared
 
 from . import port_rule_owners as owners
@@ -211,7 +212,7 @@ class CloudStackLoadBalancers:
         found = [each for each in every if network_id in nics.get(each, ())]
         left = len(every) - len(found)
         said = f"no traffic reaches {left} of {len(every)} nodes: they have no interface in the network {network_id}"
-        return found, (said,) if left else ()
+        return found, (said,) if left else nobody_serves(backends, every)
 
     async def _assigned(self, own: Sequence[Row]) -> dict[str, frozenset[str]]:
         found = {}

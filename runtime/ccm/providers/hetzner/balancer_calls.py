@@ -14,6 +14,7 @@ from typing import Any
 
 from ccm import cloud
 from ccm.cloud import Backend, Conflict, Invalid, LoadBalancerSpec, NotFound, RetryAfter, Transient
+from ccm.cloud.toolkit.service_checks import nobody_serves
 from ccm.cloud.toolkit.shared_reads import Shared
 
 from . import balancer_owners as owners
@@ -22,6 +23,7 @@ from . import balancer_steps as steps
 from .api import MISSING, SOON, Api, action_of
 from .balancer_certificates import Certificates
 from .balancer_rules import Row, Wanted
+from .label_selectors import Selector
 from .service_annotations import PREFIX
 
 log = logging.getLogger(__name__)
@@ -102,7 +104,8 @@ class HetznerLoadBalancers:
         if row["labels"].get(owners.TARGETS, "") != too_many:
             kept = {key: value for key, value in row["labels"].items() if key != owners.TARGETS}
             row = await self._put(row, {"labels": kept | ({owners.TARGETS: too_many} if too_many else {})})
-        return self._answer(row, spec)
+        answer = self._answer(row, spec)
+        return dataclasses.replace(answer, warnings=_left_out(row, want, backends, every, every[: steps.capacity(row)]))
 
     async def deviations(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> Sequence[str]:
         want = rules.wanted(spec, self._variables)
@@ -149,9 +152,8 @@ class HetznerLoadBalancers:
         row = checked(answer.get("load_balancer"))
         if not steps.in_one_call(want):
             raise RetryAfter(f"load balancer {row['id']} was created, and the rest is written next", SOON)
-        return self._answer(
-            row, spec, ready=action["status"] == "success", warnings=_warnings(row, want, every, servers)
-        )
+        warnings = (*want.warnings, *_left_out(row, want, backends, every, servers))
+        return self._answer(row, spec, ready=action["status"] == "success", warnings=warnings)
 
     async def _room(self, want: Wanted, asked: int) -> int:
         """How many servers may be targets of a new load balancer; a call only if the smallest type has no room."""
@@ -178,7 +180,8 @@ class HetznerLoadBalancers:
             )
         if (failed := self._failed.pop(int(row["id"]), None)) is not None:
             self._settled[int(row["id"])] = failed
-        return self._answer(row, spec, warnings=_warnings(row, want, rules.targets(want, backends), servers))
+        left_out = _left_out(row, want, backends, rules.targets(want, backends), servers)
+        return self._answer(row, spec, warnings=(*want.warnings, *rules.kept(row, want), *left_out))
 
     async def _do(self, row: Row, todo: Sequence[steps.Change], *, last: bool) -> None:
         """Do all changes, as far as the cloud is ready for the next one. `last`: nothing is written after them. Raises
@@ -268,9 +271,15 @@ def checked(row: Any) -> Row:
         raise Transient("a load balancer in the answer has not the form that the API describes") from None
 
 
-def _warnings(row: Row, want: Wanted, every: Sequence[int], servers: Sequence[int]) -> tuple[str, ...]:
-    if not (left := len(every) - len(servers)):
-        return want.warnings
-    kind = row["load_balancer_type"]["name"]
-    said = f"no traffic reaches {left} of {len(every)} nodes: type {kind} has no room for them, choose a bigger one"
-    return (*want.warnings, said)
+def _left_out(
+    row: Row, want: Wanted, backends: Sequence[Backend], every: Sequence[int], servers: Sequence[int]
+) -> tuple[str, ...]:
+    """The warning about nodes that get no traffic."""
+    if want.label_selector:
+        return ()
+    if left := len(every) - len(servers):
+        kind = row["load_balancer_type"]["name"]
+        said = f"no traffic reaches {left} of {len(every)} nodes: type {kind} has no room for them, choose a bigger one"
+        return (said,)
+    selector = f"annotation {PREFIX}node-selector" if want.node_selector != Selector() else ""
+    return nobody_serves(backends, every, selector)

@@ -12,6 +12,8 @@ from typing import Any
 
 from ccm.cloud import Backend, Backends, Ingress, Invalid, LoadBalancerSpec, Port
 from ccm.cloud.toolkit.annotation_reader import ServiceAnnotations
+from ccm.cloud.toolkit.kept_settings import Setting, differences, only_for_new
+from ccm.cloud.toolkit.service_checks import EVERYONE, limits_clients, require_ipv4, require_node_ports
 
 from . import service_annotations as notes
 from .cloud_server_rules import server_id
@@ -91,8 +93,8 @@ class Wanted:
 
     @property
     def digest(self) -> str:
-        """Covers everything that is asked for, but where a load balancer is created, which never changes later."""
-        kept = dataclasses.replace(self, location="", zone="", certificate_ids=None)
+        """Covers everything that is asked for, also where: a later change of that has no effect, and is reported."""
+        kept = dataclasses.replace(self, certificate_ids=None)
         return _digest(dataclasses.asdict(kept))
 
 
@@ -137,8 +139,16 @@ def wanted(spec: LoadBalancerSpec, found: Variables, *, nodes_only: bool = False
 def _check(spec: LoadBalancerSpec, given: ServiceAnnotations, tcp: Sequence[Port], network: str) -> None:
     if other := sorted({f"{port.protocol} {port.port}" for port in spec.ports if port not in tcp}):
         raise Invalid(f"spec.ports: load balancers of this cloud forward only TCP, not {', '.join(other)}")
-    if set(spec.source_ranges) - {"0.0.0.0/0", "::/0"}:
-        raise Invalid("spec.loadBalancerSourceRanges: load balancers of this cloud are open to all clients")
+    require_node_ports(spec)
+    require_ipv4(spec)
+    ranges = set(spec.source_ranges)
+    limits_ipv6 = any(":" in each for each in ranges) and "::/0" not in ranges
+    if limits_clients(spec) or limits_ipv6:
+        missing = "::/0" if limits_ipv6 else EVERYONE
+        raise Invalid(
+            f"spec.loadBalancerSourceRanges: load balancers of this cloud are open to all clients, and {missing} is "
+            "not in the list"
+        )
     if not network:
         for name in ("private-ipv4", "private-subnet-ip-range"):
             if given.given(name):
@@ -160,6 +170,16 @@ def _place(given: ServiceAnnotations, found: Variables) -> tuple[str, str]:
     location = given.get("location", found.hcloud_load_balancers_location)
     zone = given.get("network-zone", found.hcloud_load_balancers_network_zone)
     return location, "" if location else zone
+
+
+def kept(row: Row, want: Wanted) -> tuple[str, ...]:
+    """The warning about settings for new load balancers that this one was not created with."""
+    location = row.get("location") or {}
+    places = {
+        "location": Setting(want.location, str(location.get("name") or "")),
+        "network-zone": Setting(want.zone, str(location.get("network_zone") or "")),
+    }
+    return only_for_new({f"{notes.PREFIX}{key}": what for key, what in differences(places).items()})
 
 
 def _managed(spec: LoadBalancerSpec, given: ServiceAnnotations) -> Certificate | None:

@@ -14,6 +14,7 @@ import msgspec
 
 from ccm.cloud import Backend, Backends, Port
 from ccm.cloud.toolkit import backend_addresses
+from ccm.cloud.toolkit.service_checks import nobody_serves
 
 from . import server_rules
 from .load_balancer_rules import DesiredLoadBalancer, Features
@@ -192,6 +193,12 @@ def members_of(want: DesiredLoadBalancer, backends: Sequence[Backend]) -> tuple[
         ("openstack members", *selection(want)),
         lambda every: tuple(backend_addresses.members_of(every, want.family, want.selector)),
     )
+
+
+def nobody(want: DesiredLoadBalancer, backends: Sequence[Backend]) -> tuple[str, ...]:
+    """Return the warning about a load balancer without members although there are Nodes."""
+    selector = "node-selector" if want.selector else ""
+    return nobody_serves(backends, members_of(want, backends), selector, f"has an {want.family} address")
 
 
 def selection(want: DesiredLoadBalancer) -> tuple[Hashable, ...]:

@@ -260,6 +260,11 @@ def _floating_description(spec: LoadBalancerSpec) -> str:
 def refused(want: DesiredLoadBalancer, features: Features) -> list[str]:
     """Return what the Service requests but this Octavia does not support. See `left_out` for cloud.conf."""
     problems = []
+    if ports := ", ".join(str(port.port) for port in want.ports if not port.node_port):
+        problems.append(
+            f"spec.allocateLoadBalancerNodePorts: nodes are reached by node ports, and port {ports} has none: "
+            "set it to true"
+        )
     if want.runs_on == "ovn" and want.method != "SOURCE_IP_PORT":
         problems.append(
             f"annotation {PREFIX}lb-method: the provider ovn supports only SOURCE_IP_PORT, not {want.method!r}"

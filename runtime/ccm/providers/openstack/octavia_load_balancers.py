@@ -397,7 +397,7 @@ class OctaviaLoadBalancers:
             rules.ingress(job.want, memory.address) if ready else (),
             job.present.fingerprint if job.present is not None else "",
             ready,
-            memory.warnings,
+            (*memory.warnings, *listener_rules.nobody(job.want, job.backends)),
         )
 
     def _listed(self, cluster: str, row: Row, mark: Mark, floating: Mapping[str, str]) -> cloud.LoadBalancer:

@@ -151,7 +151,7 @@ def test_ranges_stay_as_they_are():
         (spec(Port("", "TCP", 80, 0)), "spec.allocateLoadBalancerNodePorts"),
         (spec(session_affinity="ClientIP"), "spec.sessionAffinity"),
         (spec(load_balancer_ip="203.0.113.7"), "spec.loadBalancerIP"),
-        (spec(source_ranges=("2001:db8::/32",)), "IPv6 ranges admit nobody"),
+        (spec(source_ranges=("2001:db8::/32",)), "no IPv4 range"),
         (
             spec(source_ranges=("192.0.2.0/24",), annotations={"security-groups": "sg-0a"}),
             "sg-0a are not changed, so nothing would apply the ranges",

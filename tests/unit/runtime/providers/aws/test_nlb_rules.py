@@ -71,7 +71,7 @@ def test_names_have_letters_and_digits_of_namespace_and_service_only():
         (spec(Port("", "TCP", 80, 0)), "spec.allocateLoadBalancerNodePorts"),
         (spec(session_affinity="ClientIP"), "spec.sessionAffinity"),
         (spec(load_balancer_ip="203.0.113.7"), "spec.loadBalancerIP"),
-        (spec(source_ranges=("2001:db8::/32",)), "IPv6 ranges admit nobody"),
+        (spec(source_ranges=("2001:db8::/32",)), "no IPv4 range"),
         (
             spec(source_ranges=("192.0.2.0/24",), annotations={"ssl-cert": CERTIFICATE}),
             "with TLS, Nodes do not see the addresses",
@@ -186,9 +186,11 @@ def test_a_log_needs_its_bucket():
     }
 
 
-def test_the_digest_covers_what_is_written_but_not_what_only_a_new_one_gets():
-    assert want(spec(annotations={"subnets": "subnet-1"})).digest == want().digest
+def test_the_digest_covers_what_is_written_and_what_only_a_new_one_gets():
     for other in (
+        spec(annotations={"subnets": "subnet-1"}),
+        spec(annotations={"eip-allocations": "eipalloc-1"}),
+        spec(annotations={"private-ipv4-addresses": "10.0.0.9"}),
         spec(annotations={"internal": "true"}),
         spec(annotations={"additional-resource-tags": "a=b"}),
         spec(annotations={"cross-zone-load-balancing-enabled": "true"}),

@@ -118,8 +118,7 @@ def test_certificates_belong_to_services_with_tls() -> None:
         want(certificate_type="managed")
 
 
-def test_a_fingerprint_covers_what_is_asked_for_and_not_where_it_was_created() -> None:
-    assert want().digest == want(location="fsn1").digest
+def test_a_fingerprint_covers_what_is_asked_for() -> None:
     assert dataclasses.replace(want(), certificate_ids=(1,)).digest == want().digest
     changes = (
         {"type": "lb21"},
@@ -128,18 +127,31 @@ def test_a_fingerprint_covers_what_is_asked_for_and_not_where_it_was_created() -
         {"ipv4_rdns": "a.org"},
         {"uses_proxyprotocol": "true"},
         {"private_ipv4": "10.0.1.9"},
+        {"location": "fsn1"},
+        {"network_zone": "eu-central"},
     )
     assert len({want(**each).digest for each in changes} | {want().digest}) == len(changes) + 1
 
 
 def test_what_the_cloud_cannot_do_is_refused_but_not_for_a_change_of_nodes() -> None:
     udp = dataclasses.replace(spec(), ports=(Port("d", "UDP", 53, 30053),))
-    closed = dataclasses.replace(spec(), source_ranges=("192.0.2.0/24", "0.0.0.0/0"))
+    closed = dataclasses.replace(spec(), source_ranges=("192.0.2.0/24",))
     for each, field in ((udp, "spec.ports"), (closed, "spec.loadBalancerSourceRanges")):
         with pytest.raises(Invalid, match=field):
             rules.wanted(each, Variables())
         assert rules.wanted(each, Variables(), nodes_only=True)
-    assert rules.wanted(dataclasses.replace(spec(), source_ranges=("0.0.0.0/0", "::/0")), Variables())
+    for open_ in (("0.0.0.0/0", "::/0"), ("192.0.2.0/24", "0.0.0.0/0")):
+        assert rules.wanted(dataclasses.replace(spec(), source_ranges=open_), Variables())
+
+
+def test_a_later_change_of_the_location_is_reported() -> None:
+    row = {"location": {"name": "fsn1", "network_zone": "eu-central"}}
+    assert rules.kept(row, want(location="fsn1")) == rules.kept(row, want(network_zone="eu-central")) == ()
+    assert rules.kept(row, want()) == ()
+    [place] = rules.kept(row, want(location="nbg1"))
+    assert f"{PREFIX}location nbg1 (it has fsn1)" in place
+    [zone] = rules.kept(row, want(Variables(hcloud_load_balancers_network_zone="us-east")))
+    assert "network-zone us-east (it has eu-central)" in zone
     for name, text in {
         "private-ipv4": "10.0.0.9",
         "private-subnet-ip-range": "10.0.0.0/24",

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Services that a load balancer would publish and nobody would serve: refused, or reported. Pure.
+
+A provider calls these in `ensure` and computes the fingerprint from the same desired state.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator, Sequence
+
+from ccm.cloud.errors import Invalid
+from ccm.cloud.load_balancer_contract import Backend, LoadBalancerSpec
+
+EVERYONE = "0.0.0.0/0"
+
+
+def require_node_ports(spec: LoadBalancerSpec) -> None:
+    """Raises Invalid if a port has no node port: the cloud would send to port 0."""
+    if ports := sorted(port.port for port in spec.ports if not port.node_port):
+        which = ", ".join(map(str, ports))
+        raise Invalid(
+            f"spec.allocateLoadBalancerNodePorts: nodes are reached by node ports, and port {which} has none: "
+            "set it to true"
+        )
+
+
+def require_ipv4(spec: LoadBalancerSpec) -> None:
+    """For load balancers that reach nodes with IPv4 only. Raises Invalid if the Service has IPv6 alone: its node ports
+    do not listen on IPv4."""
+    if "IPv4" not in spec.ip_families:
+        raise Invalid(
+            "spec.ipFamilies: load balancers of this cloud reach nodes with IPv4 only, and node ports of this Service "
+            "listen on IPv6 only"
+        )
+
+
+def ipv4_only(spec: LoadBalancerSpec) -> Iterator[str]:
+    """For load balancers whose addresses are IPv4 only: the warning about what a Service requests beside it."""
+    if "IPv6" in spec.ip_families:
+        yield "spec.ipFamilies: the load balancer has an IPv4 address only"
+    ranges = [ipaddress.ip_network(each, strict=False) for each in spec.source_ranges]
+    if any(each.version == 6 for each in ranges) and any(each.version == 4 and each.prefixlen for each in ranges):
+        yield "spec.loadBalancerSourceRanges: the load balancer has an IPv4 address only, so IPv6 ranges admit nobody"
+
+
+def ipv4_ranges(spec: LoadBalancerSpec) -> tuple[str, ...]:
+    """The IPv4 ranges of the Service, sorted; () if it has no ranges at all. No range of IPv6 opens IPv4, not even
+    ::/0: raises Invalid if there is no other."""
+    every = [ipaddress.ip_network(each, strict=False) for each in spec.source_ranges]
+    found = sorted({str(each) for each in every if each.version == 4})
+    if every and not found:
+        raise Invalid("spec.loadBalancerSourceRanges: they have no IPv4 range, so nobody could connect")
+    return tuple(found)
+
+
+def limits_clients(spec: LoadBalancerSpec) -> bool:
+    """Whether some client may not connect with IPv4. Raises Invalid as `ipv4_ranges`."""
+    return EVERYONE not in (ipv4_ranges(spec) or (EVERYONE,))
+
+
+def nobody_serves(
+    backends: Sequence[Backend], targets: Sequence[object], selector: str = "", lacks: str = "can be a target"
+) -> tuple[str, ...]:
+    """The warning about a load balancer without targets although the cluster has nodes, () otherwise. `selector`: the
+    name of the setting that chose among them, "" if nothing did. `lacks`: what no node does or has.
+
+    Without any node, the framework reports that itself.
+    """
+    if targets or not backends:
+        return ()
+    which = f" with the labels of {selector}" if selector else ""
+    return (f"nobody serves this Service: no node{which} {lacks}",)

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a Service publishes, somebody serves: the desired states of all providers refuse it or warn."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ccm.cloud import Invalid, LoadBalancerSpec, NotImplementedByCloud, Port
+from ccm.providers import sim
+from ccm.providers.aws import classic_rules, nlb_rules
+from ccm.providers.aws.cloud_conf_sections import Global
+from ccm.providers.cloudstack import port_rules
+from ccm.providers.hetzner import balancer_rules
+from ccm.providers.hetzner.settings import Variables
+from ccm.providers.openstack import load_balancer_rules as octavia
+from ccm.providers.openstack.config_sections import LoadBalancerSection
+
+SERVICE = LoadBalancerSpec("kube", "1-2-3-4", "default", "web", (Port("p", "TCP", 80, 30080),))
+
+
+def with_octavia(spec: LoadBalancerSpec) -> list[str]:
+    section = LoadBalancerSection(subnet_id="s", internal_lb=True)
+    features = octavia.Features()
+    want = octavia.desired_load_balancer(spec, section, {})
+    if problems := octavia.refused(want, features):
+        raise Invalid("; ".join(problems))
+    return octavia.left_out(spec, want, features, section, {})
+
+
+def with_sim(spec: LoadBalancerSpec) -> list[str]:
+    sim._check_supported(spec)
+    return list(sim.ipv4_only(spec))
+
+
+#: Provider -> the warnings about a Service. Raises what `ensure` raises.
+WARNINGS: dict[str, Callable[[LoadBalancerSpec], Any]] = {
+    "hetzner": lambda spec: balancer_rules.wanted(spec, Variables()).warnings,
+    "aws nlb": lambda spec: nlb_rules.wanted(spec, Global(), "kube").warnings,
+    "aws classic": lambda spec: classic_rules.wanted(spec, Global(), "kube").warnings,
+    "cloudstack": lambda spec: port_rules.wanted(spec).warnings,
+    "openstack": with_octavia,
+    "sim": with_sim,
+}
+ALL = pytest.mark.parametrize("provider", WARNINGS)
+
+
+@ALL
+def test_a_port_without_a_node_port_is_refused(provider: str) -> None:
+    ports = (Port("p", "TCP", 80, 30080), Port("q", "TCP", 443, 0))
+    with pytest.raises(Invalid, match="allocateLoadBalancerNodePorts.*443"):
+        WARNINGS[provider](dataclasses.replace(SERVICE, ports=ports))
+
+
+@pytest.mark.parametrize("provider", [name for name in WARNINGS if name != "openstack"])
+def test_ipv6_alone_is_refused_where_nodes_are_reached_with_ipv4(provider: str) -> None:
+    with pytest.raises((Invalid, NotImplementedByCloud), match="IPv"):
+        WARNINGS[provider](dataclasses.replace(SERVICE, ip_families=("IPv6",)))
+
+
+@pytest.mark.parametrize("provider", [name for name in WARNINGS if name != "hetzner"])  # it has an address of each
+def test_a_second_family_is_reported(provider: str) -> None:
+    both = dataclasses.replace(SERVICE, ip_families=("IPv4", "IPv6"))
+    [sentence] = WARNINGS[provider](both)
+    assert "IPv4" in sentence
+
+
+@ALL
+@pytest.mark.parametrize("ranges", [("::/0",), ("2001:db8::/32",), ("::/0", "2001:db8::/32")])
+def test_ranges_of_ipv6_never_open_ipv4(provider: str, ranges: tuple[str, ...]) -> None:
+    with pytest.raises(Invalid, match="SourceRanges"):
+        WARNINGS[provider](dataclasses.replace(SERVICE, source_ranges=ranges))
+
+
+@pytest.mark.parametrize("rules", [nlb_rules, classic_rules], ids=["nlb", "classic"])
+def test_nodes_follow_without_opening_ipv4(rules: Any) -> None:
+    closed = dataclasses.replace(SERVICE, source_ranges=("::/0",))
+    assert rules.wanted(closed, Global(), "kube", nodes_only=True).clients == ()
+
+
+@pytest.mark.parametrize("provider", [name for name in WARNINGS if name != "hetzner"])
+def test_ranges_of_ipv6_beside_others_change_nothing(provider: str) -> None:
+    assert list(WARNINGS[provider](dataclasses.replace(SERVICE, source_ranges=("0.0.0.0/0", "2001:db8::/32")))) == []
+
+
+def test_annotations_that_the_shared_probe_overrules_are_reported() -> None:
+    prefix = "service.beta.kubernetes.io/aws-load-balancer-healthcheck-"
+    given = {prefix + "port": "8080", prefix + "path": "/x", prefix + "protocol": "http", prefix + "interval": "20"}
+    spec = dataclasses.replace(SERVICE, annotations=given)
+    shared = Global(clusterserviceloadbalancerhealthprobemode="Shared")
+    [sentence] = nlb_rules.wanted(spec, shared, "kube").warnings
+    assert all(prefix + name in sentence for name in ("port", "path", "protocol")) and "interval" not in sentence
+    assert nlb_rules.wanted(spec, Global(), "kube").warnings == ()
+    local = dataclasses.replace(spec, external_traffic_policy="Local", health_check_node_port=31000)
+    assert nlb_rules.wanted(local, shared, "kube").warnings == ()
+
+
+def test_what_only_a_new_nlb_gets_is_reported_when_it_changes() -> None:
+    prefix = "service.beta.kubernetes.io/aws-load-balancer-"
+    given = {"subnets": "one", "eip-allocations": "eipalloc-2", "private-ipv4-addresses": "10.0.0.9"}
+    want = nlb_rules.wanted(
+        dataclasses.replace(SERVICE, annotations={prefix + key: text for key, text in given.items()}), Global(), "kube"
+    )
+    addresses = [{"AllocationId": "eipalloc-1", "PrivateIPv4Address": "10.0.0.8"}]
+    row = {"AvailabilityZones": [{"SubnetId": "subnet-1", "LoadBalancerAddresses": addresses}]}
+    [sentence] = nlb_rules.kept(row, want, ["subnet-2"])
+    for part in ("subnets subnet-2 (it has subnet-1)", "eipalloc-2 (it has eipalloc-1)", "10.0.0.9 (it has 10.0.0.8)"):
+        assert part in sentence
+    same = dataclasses.replace(want, allocations=("eipalloc-1",), addresses=("10.0.0.8",))
+    assert nlb_rules.kept(row, same, ["subnet-1"]) == nlb_rules.kept(row, dataclasses.replace(same, addresses=()), ())
