@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -16,12 +17,19 @@ MISSING = ("InvalidInstanceID.NotFound",)
 #: States of instances that a Node can have.
 LIVE = ("pending", "running", "shutting-down", "stopping", "stopped")
 
+#: How many listings may be in progress.
+LISTINGS = 8
+
 
 class Ec2Instances:
     def __init__(self, api: Api) -> None:
         self._api = api
-        #: Instance -> its row as last read; load balancers and routes need what never changes in it.
+        #: Instance -> what load balancers and routes need of its row as last read. A listing that ends replaces it.
         self._known: dict[str, Row] = {}
+        #: Token of the next page of a listing in progress -> the instances on its pages so far.
+        self._listed: OrderedDict[str, set[str]] = OrderedDict()
+        #: Instances that were read since the last listing ended.
+        self._recent: set[str] = set()
         #: Changes with every read.
         self.reads = 0
 
@@ -37,7 +45,10 @@ class Ec2Instances:
         following = answer.get("NextToken") or None
         if following is not None and following == token:
             raise Transient("DescribeInstances: the listing repeats a page")
-        return Page(await self._instances(_rows(answer)), following)
+        rows = _rows(answer)
+        found = await self._instances(rows)
+        self._replace(token, following, {str(row["InstanceId"]) for row in rows if instance_rules.exists(row)})
+        return Page(found, following)
 
     async def get(self, ref: InstanceRef) -> Instance:
         """By ID, or by the private DNS name. An ID that EC2 does not know makes no other question fail."""
@@ -99,8 +110,7 @@ class Ec2Instances:
                 "describe_instances", "Reservations", Filters=filters(instance_id=ids[start : start + 200])
             )
             found |= {str(each["InstanceId"]): each for each in _rows({"Reservations": answer})}
-        self._known |= found
-        self.reads += 1
+        self._remember(found.values())
         return found
 
     async def running(self, ids: Sequence[str]) -> frozenset[str]:
@@ -127,14 +137,44 @@ class Ec2Instances:
         live = [row for row in rows if instance_rules.exists(row)]
         try:
             zones = {_zone(row) for row in live}
-            self._known |= {str(row["InstanceId"]): row for row in live}
-            self.reads += 1
+            self._remember(live)
         except (LookupError, TypeError):
             raise Transient("an instance in the answer has not the form that EC2's API describes") from None
         if zones - self._api.zone_ids.keys():
             await self._api.read_zones()
         common = self._api.settings
         return [instance_rules.instance(row, self._api.region, common.families, self._api.zone_ids) for row in live]
+
+    def _remember(self, rows: Iterable[Row]) -> None:
+        kept = {str(row["InstanceId"]): _slim(row) for row in rows}
+        self._known |= kept
+        self._recent |= kept.keys()
+        self.reads += 1
+
+    def _replace(self, token: str | None, following: str | None, ids: set[str]) -> None:
+        """Forget the instances that a listing no longer has, at its last page. Otherwise every instance that ever lived
+        stays in memory."""
+        seen = set[str]() if token is None else self._listed.pop(token, None)
+        if seen is None:  # a listing that was given up long ago, or that another process began
+            return
+        seen |= ids
+        if following is not None:
+            self._listed[following] = seen
+            if len(self._listed) > LISTINGS:
+                self._listed.popitem(last=False)
+            return
+        self._known = {id: row for id, row in self._known.items() if id in seen or id in self._recent}
+        self._recent = set()
+
+
+def _slim(row: Row) -> Row:
+    """What is needed between two reads. A whole row has tens of kilobytes if it has many addresses."""
+    groups = [{"GroupId": str(each["GroupId"])} for each in row.get("SecurityGroups") or ()]
+    return {
+        "InstanceId": str(row["InstanceId"]),
+        "Placement": {"AvailabilityZone": _zone(row)},
+        "SecurityGroups": groups,
+    }
 
 
 def _zone(row: Row) -> str:

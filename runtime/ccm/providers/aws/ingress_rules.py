@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ccm.cloud import Invalid
+from ccm.cloud.toolkit.service_checks import EVERYONE
 
 from .aws_api import is_of_cluster, tags_of
 from .instance_rules import Row
-from .nlb_rules import EVERYONE, Wanted
+from .nlb_rules import Wanted
 
 CLIENT = "kubernetes.io/rule/nlb/client"
 HEALTH = "kubernetes.io/rule/nlb/health"

@@ -13,7 +13,14 @@ from typing import Any
 from ccm.cloud import Invalid, LoadBalancerSpec, Port
 from ccm.cloud.toolkit.annotation_reader import ServiceAnnotations
 from ccm.cloud.toolkit.kept_settings import Setting, differences, only_for_new, without_effect
-from ccm.cloud.toolkit.service_checks import EVERYONE, ipv4_only, ipv4_ranges, limits_clients, require_ipv4, require_node_ports
+from ccm.cloud.toolkit.service_checks import (
+    EVERYONE,
+    ipv4_only,
+    ipv4_ranges,
+    limits_clients,
+    require_ipv4,
+    require_node_ports,
+)
 
 from . import nlb_annotations as notes
 from .annotation_forms import PREFIX, TRAFFIC_PORT

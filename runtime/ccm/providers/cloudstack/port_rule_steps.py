@@ -11,7 +11,9 @@ import enum
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
-from .port_rules import EVERYONE, Row, Rule, Wanted, ip_protocol
+from ccm.cloud.toolkit.service_checks import EVERYONE
+
+from .port_rules import Row, Rule, Wanted, ip_protocol
 
 
 class Stage(enum.IntEnum):

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.util
+import ssl
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,8 +23,8 @@ T = TypeVar("T")
 
 #: The oldest vSphere API that has all that is read: 6.5.
 API = "vim.version.version11"
-#: Faults after which a new session helps: the old one has ended, or its views with it.
-_ENDED = ("NotAuthenticated", "ManagedObjectNotFound")
+#: The fault of a session that has ended, and that of a view or a machine that is gone.
+_ENDED, _GONE = "NotAuthenticated", "ManagedObjectNotFound"
 
 
 def sdk_problem() -> str:
@@ -62,7 +64,8 @@ class Session:
         self._live: Live | None = None
 
     def run(self, work: Callable[[Live], T]) -> T:
-        """What `work` returns. It is done again, once, if the session had ended.
+        """What `work` returns. It is done again, once, if the session had ended, or if an object was gone: then the
+        session stays, and gets new views.
 
         Raises CloudError, and what pyvmomi raises.
         """
@@ -70,34 +73,51 @@ class Session:
         try:
             return work(live)
         except Exception as error:
-            if fault_name(error) not in _ENDED:
+            fault = fault_name(error)
+            if fault not in (_ENDED, _GONE):
                 raise
-        return work(self._connected(live))
+        return work(self._connected(live, keep=fault == _GONE))
 
     def close(self) -> None:
-        """Log out. Raises what pyvmomi raises."""
+        """Log out, as far as vCenter answers."""
         with self._lock:
             live, self._live = self._live, None
         if live is not None:
-            live.content.sessionManager.Logout()
-            live.rest.logout()
-            live.stub.DropConnections()
+            _leave(live)
 
-    def _connected(self, ended: Live | None) -> Live:
-        """The present session; a new one if there is none, or if it is `ended`."""
+    def _connected(self, ended: Live | None, *, keep: bool = False) -> Live:
+        """The present session; another one if there is none, or if it is `ended`. `keep`: the session goes on, and only
+        its views are made again."""
         if not self._lock.acquire(timeout=self._timeout):
             raise Transient(f"vCenter {self.vcenter.server}: another call waits for the login")
         try:
-            if self._live is None or self._live is ended:
+            if self._live is ended and ended is not None:
                 self._live = None
+                if keep:
+                    self._live = self._renewed(ended)
+                else:
+                    _leave(ended)
+            if self._live is None:
                 self._live = self._login()
             return self._live
         finally:
             self._lock.release()
 
-    def _login(self) -> Live:
-        from pyVmomi import SoapStubAdapter, vim
+    def _renewed(self, live: Live) -> Live | None:
+        """The session with new views, None if it cannot have any: then it is logged out."""
+        try:
+            fresh = Live(live.content, live.stub, live.rest)
+            self._look(fresh)
+        except Exception:
+            _leave(live)
+            return None
+        for view in (*live.machines, live.places):
+            with contextlib.suppress(Exception):  # it may be what is gone
+                view.DestroyView()
+        return fresh
 
+    def _login(self) -> Live:
+        """A new session. One that cannot be used is logged out: vCenter has room for a limited number."""
         user, password = credentials(self.vcenter)
         try:
             context = tls_context(self.vcenter)
@@ -105,6 +125,20 @@ class Session:
             raise Transient(
                 f"cannot read ca-file {self.vcenter.ca_file}: {error.strerror or 'no certificate'}"
             ) from None
+        stub, content = self._connect(context)
+        live = Live(content, stub, RestSession(self.vcenter, (user, password), context, self._timeout))
+        try:
+            content.sessionManager.Login(user, password)
+            self._look(live)
+        except BaseException:
+            _leave(live)
+            raise
+        return live
+
+    def _connect(self, context: ssl.SSLContext) -> tuple[Any, Any]:
+        """A connection, and vCenter's ServiceContent."""
+        from pyVmomi import SoapStubAdapter, vim
+
         stub = SoapStubAdapter(
             self.vcenter.server,
             self.vcenter.port,
@@ -114,9 +148,13 @@ class Session:
         )
         stub.scheme = functools.partial(_connection, self.vcenter.thumbprint)
         stub.InvokeMethod = functools.partial(_invoke, stub.InvokeMethod, self.vcenter.server)
-        content: Any = vim.ServiceInstance("ServiceInstance", stub).RetrieveContent()
-        content.sessionManager.Login(user, password)
-        live = Live(content, stub, RestSession(self.vcenter, (user, password), context, self._timeout))
+        return stub, vim.ServiceInstance("ServiceInstance", stub).RetrieveContent()
+
+    def _look(self, live: Live) -> None:
+        """Find the datacenters, and make the views."""
+        from pyVmomi import vim
+
+        content = live.content
         live.datacenters = [self._datacenter(content, name) for name in self.vcenter.datacenters]
         create = content.viewManager.CreateContainerView
         roots = live.datacenters or [content.rootFolder]
@@ -124,7 +162,6 @@ class Session:
         if self._with_places:
             kinds = [vim.Datacenter, vim.Folder, vim.ComputeResource, vim.HostSystem, vim.ResourcePool]
             live.places = create(content.rootFolder, kinds, True)
-        return live
 
     def _datacenter(self, content: Any, name: str) -> Any:
         found = content.searchIndex.FindByInventoryPath(name.strip("/"))
@@ -133,6 +170,13 @@ class Session:
                 f"vCenter {self.vcenter.server}: the user sees no datacenter {name!r}: check datacenters and the rights"
             )
         return found
+
+
+def _leave(live: Live) -> None:
+    """Log out, as far as vCenter answers: the session may have ended already."""
+    for farewell in (live.content.sessionManager.Logout, live.rest.logout, live.stub.DropConnections):
+        with contextlib.suppress(Exception):
+            farewell()
 
 
 def _connection(thumbprint: str, *args: Any, **kwargs: Any) -> SoapConnection:

@@ -51,7 +51,7 @@ ALL = pytest.mark.parametrize("provider", WARNINGS)
 @ALL
 def test_a_port_without_a_node_port_is_refused(provider: str) -> None:
     ports = (Port("p", "TCP", 80, 30080), Port("q", "TCP", 443, 0))
-    with pytest.raises(Invalid, match="allocateLoadBalancerNodePorts.*443"):
+    with pytest.raises(Invalid, match=r"allocateLoadBalancerNodePorts.*443"):
         WARNINGS[provider](dataclasses.replace(SERVICE, ports=ports))
 
 
