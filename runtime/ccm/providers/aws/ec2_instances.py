@@ -155,7 +155,7 @@ class Ec2Instances:
         """Forget the instances that a listing no longer has, at its last page. Otherwise every instance that ever lived
         stays in memory."""
         seen = set[str]() if token is None else self._listed.pop(token, None)
-        if seen is None:  # a listing that was given up long ago, or that another process began
+        if seen is None:  # one that was given up long ago, or of another process
             return
         seen |= ids
         if following is not None:

@@ -116,7 +116,9 @@ class OpenStackInstances:
         nova silently omits servers in a cell that does not respond. Such servers still have ports. A server created
         since this listing began may have appeared between the two listings.
         """
-        for id in [each for each in rules.unlisted(servers, ports) if each not in self._deleted][:DOUBTS]:
+        unlisted = rules.unlisted(servers, ports)
+        self._deleted &= set(unlisted)  # of others, no port is left
+        for id in [each for each in unlisted if each not in self._deleted][:DOUBTS]:
             try:
                 server = await self._server(id)
             except NotFound:

@@ -57,7 +57,9 @@ class Inventory:
 
     def all(self) -> Reading:
         """Every machine."""
-        return self.session.run(lambda live: self._reading(live, self._listed(live)))
+        found = self.session.run(lambda live: self._reading(live, self._listed(live)))
+        self._uuids = {machine.id: machine.uuid for machine in found.machines}  # without machines that are gone
+        return found
 
     def with_uuid(self, uuid: str) -> Reading:
         """The machines with this UUID."""

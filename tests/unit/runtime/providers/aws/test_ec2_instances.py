@@ -14,7 +14,7 @@ SIZE, GENERATIONS, PAGE = 500, 40, 100
 
 def row(number: int, heavy: int = 2) -> dict[str, Any]:
     """An instance as the VPC CNI makes them: many interfaces and addresses."""
-    addresses = [{"PrivateIpAddress": f"10.0.{number % 250}.{each}", "PrivateDnsName": "x" * 60} for each in range(heavy)]
+    addresses = [{"PrivateIpAddress": f"10.0.{number % 250}.{each}", "Name": "x" * 60} for each in range(heavy)]
     return {
         "InstanceId": f"i-{number:017x}",
         "InstanceType": "m7g.large",

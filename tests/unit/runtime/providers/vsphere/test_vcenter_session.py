@@ -90,7 +90,7 @@ def test_a_session_that_cannot_be_used_is_logged_out() -> None:
     session = Connected(vcenter, "dc")
     for number in range(100):
         vcenter.fails = {"CreateContainerView": OSError("down")} if number % 2 else {"missing": OSError()}
-        with pytest.raises(Exception, match="down|no datacenter"):
+        with pytest.raises(Exception, match=r"down|no datacenter"):
             session.run(lambda live: None)
         assert vcenter.open == 0
     session.close()
