@@ -12,10 +12,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .interpreter import interpreter
+
 REPOSITORY = Path(__file__).resolve().parents[3]
 # tests/packaging/cores.py runs these tests with the programs of other releases of ansible-core.
 PROGRAM = Path(os.environ.get("OUTOFTREE_ANSIBLE") or Path(sys.executable).parent) / "ansible-playbook"
 COLLECTION = "outoftree.ccm"
+#: ansible-playbook that runs the modules of the host `localhost`, which is in no inventory, by another Python.
+FASTER = """
+import sys
+sys.argv[0], sys.executable = "ansible-playbook", sys.argv.pop(1)
+from ansible.cli.playbook import main
+main()
+"""
 
 
 @dataclass
@@ -27,6 +36,8 @@ class Run:
     results: list[dict[str, Any]]
     #: The result on the last host, by the name of the task.
     named: dict[str, dict[str, Any]] = field(default_factory=dict)
+    #: All results with the names of their tasks.
+    tasks: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return iter(self.results)
@@ -60,8 +71,13 @@ async def call(kubeconfig: Any, *tasks: dict[str, Any]) -> Run:
     return await playbook("/dev/stdin", given=json.dumps([play]))
 
 
+def program() -> list[str]:
+    """ansible-playbook, quick with modules where it is that of build/venv."""
+    return [str(PROGRAM)] if "OUTOFTREE_ANSIBLE" in os.environ else [sys.executable, "-c", FASTER, interpreter()]
+
+
 async def playbook(
-    path: str, *arguments: str, given: str = "", seconds: float = 60, settings: dict[str, str] | None = None
+    path: str, *arguments: str, given: str = "", seconds: float = 480, settings: dict[str, str] | None = None
 ) -> Run:
     """Run a playbook of the checkout (or the one that is `given`), within some seconds. `settings`: of Ansible, by its
     environment variables, in place of those of ansible.cfg."""
@@ -76,7 +92,7 @@ async def playbook(
         "PYTHONPYCACHEPREFIX": str(REPOSITORY / "build" / "pycache"),
     } | (settings or {})
     process = await asyncio.create_subprocess_exec(
-        PROGRAM,
+        *program(),
         path,
         *arguments,
         cwd=REPOSITORY,
@@ -96,11 +112,10 @@ async def playbook(
     if start < 0:
         raise AssertionError(f"{PROGRAM.name} {path} ended with {process.returncode} and reported no results:\n{said}")
     report, _ = json.JSONDecoder().raw_decode(out[start:])
-    results = [result for play in report["plays"] for item in play["tasks"] for result in item["hosts"].values()]
-    named = {
-        item["task"]["name"]: result
+    tasks = [
+        (item["task"]["name"], result)
         for play in report["plays"]
         for item in play["tasks"]
         for result in item["hosts"].values()
-    }
-    return Run(process.returncode or 0, said, results, named)
+    ]
+    return Run(process.returncode or 0, said, [result for _, result in tasks], dict(tasks), tasks)

@@ -276,7 +276,21 @@ def enter(folder: Path, command: list[str]) -> int:
         fcntl.ioctl(interface, 0x8914, struct.pack("16sH14s", b"lo", 0x1, b""))
     for unit, argv in json.loads((folder / "running.json").read_text()).items():
         start(folder, unit, argv)
+    if len(command) == 1:  # a module on standard input
+        command = [*command, str(Path(__file__).with_name("interpreter.py")), "module"]
     return subprocess.run(command).returncode
+
+
+def kill(pid: int) -> None:
+    """Wait until it has no ports any more: it is gone, or nobody has asked for its status."""
+    os.kill(pid, signal.SIGKILL)
+    while True:
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX":
+                return
+        except OSError:
+            return
+        time.sleep(0.005)
 
 
 def systemctl(folder: Path, arguments: list[str]) -> int:
@@ -300,8 +314,7 @@ def systemctl(folder: Path, arguments: list[str]) -> int:
         print("\n".join(f"{name}={value}" for name, value in shown.items()))
     elif arguments[0] == "restart":
         unit = arguments[1].removesuffix(".service")
-        os.kill(int((folder / f"{unit}.pid").read_text()), signal.SIGKILL)
-        time.sleep(0.3)
+        kill(int((folder / f"{unit}.pid").read_text()))
         running[unit] = command_line(Path("/"), unit)
         (folder / "running.json").write_text(json.dumps(running))
         start(folder, unit, running[unit])

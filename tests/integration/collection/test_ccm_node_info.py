@@ -14,6 +14,7 @@ from ccm_simcloud.testing import Simulator
 from ..runtime.conftest import StartCcm
 from ..runtime.support import NODES, TAINT, node_body
 from .ansible import call, task
+from .conftest import Interloper
 
 
 @pytest.fixture
@@ -75,15 +76,21 @@ async def test_every_node_has_its_class_and_a_wait_names_what_is_missing(kubecon
 
 
 async def test_a_wait_ends_when_the_runtime_initialised_the_node(
-    kube: KubeClient, cloud: Simulator, start_ccm: StartCcm, kubeconfig: str
+    kube: KubeClient, cloud: Simulator, start_ccm: StartCcm, kubeconfig: str, interloper: Interloper
 ):
     instance = cloud.add_instance("late", addresses=[{"type": "InternalIP", "address": "10.0.0.8"}])
     await kube.create(NODES, node_body("late"))
-    wait = task("ccm_node_info", names=["late"], provider_id_prefix="sim://", wait_for="initialized", wait_timeout=30)
+    wait = task("ccm_node_info", names=["late"], provider_id_prefix="sim://", wait_for="initialized", wait_timeout=120)
     (before,) = await call(kubeconfig, task("ccm_node_info", names=["late"]))
     assert classes(before) == {"late": "uninitialized"}
-    waiting = asyncio.create_task(call(kubeconfig, wait))
-    await asyncio.sleep(2.5)  # Ansible has begun by then; if not, the test is only less telling
+    asked = asyncio.Event()
+
+    async def ask() -> None:
+        asked.set()
+
+    interloper.reads = dict.fromkeys((NODES, f"{NODES}/late"), ask)
+    waiting = asyncio.create_task(call(interloper.kubeconfig, wait))
+    await asyncio.wait_for(asked.wait(), 120)
     await start_ccm().leading()
     (after,) = await waiting
     assert not after.get("failed"), after

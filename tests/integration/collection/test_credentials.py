@@ -18,36 +18,36 @@ TASK = "outoftree.ccm.ccm_runtime : Apply the controller's credentials"
 
 
 class Secret:
-    """The Secret, and rollouts that change it; no Pod comes up, so they end after that."""
+    """The Secret, and the part of a rollout that changes it."""
 
     def __init__(self, apiserver: ApiServer) -> None:
         self.apiserver = apiserver
 
-    async def roll_out(self, **credentials: str) -> bool:
-        """Return whether the Secret changed."""
-        rollout = {"ansible.builtin.include_role": {"name": "outoftree.ccm.ccm_runtime", "tasks_from": "rollout"}}
-        play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": [rollout]}
+    async def roll_out(self, *rounds: dict[str, str]) -> list[tuple[bool, dict[str, Any]]]:
+        """Roll out these credentials one after the other. Return whether the Secret changed, and what it is then."""
+        config = str(self.apiserver.kubeconfig())
+        look = {"kubeconfig": config, "kind": "Secret", "namespace": "kube-system", "name": f"{NAME}-cloud-config"}
+        tasks = []
+        for credentials in rounds:
+            part = {"name": "outoftree.ccm.ccm_runtime", "tasks_from": "secret"}
+            tasks.append({"ansible.builtin.include_role": part, "vars": {"ccm_runtime_credentials": credentials}})
+            tasks.append({"name": "Look", "kubernetes.core.k8s_info": look})
+        play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": tasks}
         variables = {
             "ccm_runtime_name": NAME,
             "ccm_runtime_cloud_provider": "sim",
             "ccm_runtime_cloud_config": "endpoint: http://x\n",
-            "ccm_runtime_credentials": credentials,
             "ccm_runtime_kubernetes_version": "1.36",
-            "ccm_runtime_kubeconfig": str(self.apiserver.kubeconfig()),
-            "ccm_runtime_health_timeout": 1,
+            "ccm_runtime_kubeconfig": config,
         }
-        run = await playbook("/dev/stdin", "--diff", "-e", json.dumps(variables), given=json.dumps([play]), seconds=120)
-        assert TASK in run.named, run.output[-3000:]
-        for value in credentials.values():
-            assert value not in run.output and base64.b64encode(value.encode()).decode() not in run.output
-        changed: bool = run.named[TASK]["changed"]
-        return changed
-
-    def read(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(
-            self.apiserver.kubectl("-n", "kube-system", "get", "secret", f"{NAME}-cloud-config", "-o", "json")
-        )
-        return found
+        run = await playbook("/dev/stdin", "--diff", "-e", json.dumps(variables), given=json.dumps([play]))
+        assert run.status == 0, run.output[-3000:]
+        shown = json.dumps([result for name, result in run.tasks if name != "Look"])
+        for value in (value for credentials in rounds for value in credentials.values()):
+            assert value not in shown and base64.b64encode(value.encode()).decode() not in shown
+        changes = [result["changed"] for name, result in run.tasks if name == TASK]
+        found = [result["resources"][0] for name, result in run.tasks if name == "Look"]
+        return list(zip(changes, found, strict=True))
 
 
 @pytest.fixture
@@ -61,17 +61,17 @@ def secret(apiserver: ApiServer) -> Iterator[Secret]:
 
 
 async def test_a_key_that_is_not_wanted_any_more_goes(secret: Secret) -> None:
-    assert await secret.roll_out(old="s3cr3t-of-old", kept="s3cr3t-of-kept")
-    assert set(secret.read()["data"]) == {"cloud.conf", "old", "kept"}
-    assert await secret.roll_out(kept="s3cr3t-of-kept")
-    found = secret.read()
-    assert set(found["data"]) == {"cloud.conf", "kept"} and not found["metadata"].get("annotations")
-    assert not await secret.roll_out(kept="s3cr3t-of-kept")
+    old, kept = {"old": "s3cr3t-of-old"}, {"kept": "s3cr3t-of-kept"}
+    first, second, third = await secret.roll_out(old | kept, kept, kept)
+    assert first[0] and set(first[1]["data"]) == {"cloud.conf", "old", "kept"}
+    assert second[0] and set(second[1]["data"]) == {"cloud.conf", "kept"}
+    assert not second[1]["metadata"].get("annotations")
+    assert not third[0] and third[1]["data"] == second[1]["data"]
 
 
 async def test_keys_of_a_secret_of_somebody_else_stay(secret: Secret) -> None:
     meta = {"name": f"{NAME}-cloud-config", "namespace": "kube-system"}
     theirs = {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "stringData": {"theirs": "x"}}
     secret.apiserver.kubectl("create", "-f", "-", input=json.dumps(theirs))
-    assert await secret.roll_out()
-    assert set(secret.read()["data"]) == {"cloud.conf", "theirs"}
+    ((changed, found),) = await secret.roll_out({})
+    assert changed and set(found["data"]) == {"cloud.conf", "theirs"}

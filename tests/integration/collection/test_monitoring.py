@@ -55,7 +55,7 @@ async def roll_out(apiserver: ApiServer, **variables: Any) -> Run:
         for each in ("settings.yml", "monitoring.yml")
     ]
     play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "vars": given, "tasks": tasks}
-    return await playbook("/dev/stdin", given=json.dumps([play]), seconds=180)
+    return await playbook("/dev/stdin", given=json.dumps([play]))
 
 
 def existing(apiserver: ApiServer) -> set[str]:

@@ -21,7 +21,7 @@ async def refuse(apiserver: ApiServer, **variables: Any) -> Run:
     check = {"ansible.builtin.include_role": {"name": "outoftree.ccm.ccm_runtime", "tasks_from": "refuse"}}
     play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": [check]}
     known = VARIABLES | {"ccm_runtime_kubeconfig": str(apiserver.kubeconfig())} | variables
-    return await playbook("/dev/stdin", "-e", json.dumps(known), given=json.dumps([play]), seconds=120)
+    return await playbook("/dev/stdin", "-e", json.dumps(known), given=json.dumps([play]))
 
 
 async def test_secrets_for_a_registry_must_exist_and_are_not_shown(apiserver: ApiServer):

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A Python for modules that begins at once: it has the libraries that they import, and compiles nothing twice.
+
+A module of Ansible that speaks to the API server computes for a second: it imports `kubernetes`, and compiles what it
+brings of Ansible in an archive. Here a process imports that library once. For each module it forks one that has the
+standard streams, the folder and the environment of the program that Ansible started, and runs what that was sent.
+Nothing of Ansible is imported before: that is a module's own. What is compiled is kept by its contents, and hosts of
+files (machine.py) have that part, too. Whatever is not sent by a pipe, Python itself runs.
+
+    interpreter.py serve SOCKET
+    interpreter.py module < MODULE
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import gc
+import hashlib
+import marshal
+import os
+import select
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import traceback
+import types
+import zipimport
+from collections.abc import Callable
+from pathlib import Path
+
+COMPILED = Path(__file__).resolve().parents[3] / "build" / "pycache" / "modules"
+
+#: Started for each module, so it imports next to nothing.
+CLIENT = """#!{python} -IS
+import sys
+if len(sys.argv) > 1:
+    import os
+    os.execv({python!r}, [{python!r}, *sys.argv[1:]])
+import _socket, array, marshal, posix
+umask = posix.umask(0)
+posix.umask(umask)
+call = marshal.dumps((posix.getcwd(), dict(posix.environ), umask))
+server = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+server.connect({socket!r})
+head = len(call).to_bytes(4, "big")
+server.sendmsg([head], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, array.array("i", [0, 1, 2]))])
+server.sendall(call)
+status = server.recv(1)
+posix._exit(status[0] if status else 1)
+"""
+
+
+@functools.cache
+def interpreter() -> str:
+    """The program that Ansible takes for Python. Its process ends with this one."""
+    folder = Path(tempfile.mkdtemp(prefix="outoftree-python-"))
+    path, client = folder / "socket", folder / "python"
+    client.write_text(CLIENT.format(python=sys.executable, socket=str(path)))
+    client.chmod(0o755)
+    server = subprocess.Popen(
+        [sys.executable, __file__, "serve", str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert server.stdout is not None and server.stdout.readline() == b"ready\n"
+    atexit.register(_end, server, folder)
+    return str(client)
+
+
+def _end(server: subprocess.Popen[bytes], folder: Path) -> None:
+    server.kill()
+    server.wait()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def serve(path: str) -> None:
+    """Fork for each connection, until standard input ends, which it does with the process that started this one."""
+    import kubernetes.dynamic  # noqa: F401  (what is imported is the point)
+    import yaml  # noqa: F401
+
+    gc.freeze()
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listening.bind(path)
+    listening.listen(64)
+    print("ready", flush=True)
+    while True:
+        ready, _, _ = select.select([listening, sys.stdin], [], [], 1)
+        if sys.stdin in ready:
+            return
+        if listening in ready:
+            connection, _ = listening.accept()
+            if os.fork() == 0:
+                listening.close()
+                answer(connection)
+            connection.close()
+        reap()
+
+
+def reap() -> None:
+    """So that what they used is counted."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        pass
+
+
+def answer(connection: socket.socket) -> None:
+    """In a process of its own: be the client, run the module, and end with its status."""
+    head, streams, _, _ = socket.recv_fds(connection, 4, 3)
+    folder, environment, umask = marshal.loads(_read(connection, int.from_bytes(head, "big")))
+    for place, stream in enumerate(streams):
+        os.dup2(stream, place)
+        os.close(stream)
+    os.chdir(folder)
+    os.umask(umask)
+    os.environb.clear()
+    os.environb.update(environment)
+    tempfile.tempdir = None
+    status = 0
+    try:
+        run_module()
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+    except BaseException:
+        traceback.print_exc()
+        status = 1
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    connection.send(bytes([status & 255]))
+    os._exit(status & 255)
+
+
+def run_module() -> None:
+    """Run what is on standard input, as Python does."""
+    zipimport._compile_source = functools.partial(compiled, zipimport._compile_source)  # type: ignore[attr-defined]
+    sys.argv = [""]
+    module = sys.modules["__main__"] = types.ModuleType("__main__")
+    exec(compile(sys.stdin.buffer.read(), "<stdin>", "exec"), module.__dict__)
+
+
+def compiled(compile_source: Callable[[str, bytes], types.CodeType], name: str, source: bytes) -> types.CodeType:
+    """A part of an archive; zipimport itself compiles each one twice, each time."""
+    path = COMPILED / f"{sys.implementation.cache_tag}-{hashlib.sha256(source).hexdigest()}"
+    try:
+        code: types.CodeType = marshal.loads(path.read_bytes())
+    except (OSError, ValueError, EOFError):
+        code = compile_source(name, source)
+        COMPILED.mkdir(parents=True, exist_ok=True)
+        new = path.with_name(f"{path.name}-{os.getpid()}-{socket.gethostname()}")
+        new.write_bytes(marshal.dumps(code))
+        new.rename(path)
+    return code
+
+
+def _read(connection: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        more = connection.recv(size - len(data))
+        if not more:
+            os._exit(1)
+        data += more
+    return data
+
+
+if __name__ == "__main__":
+    serve(sys.argv[2]) if sys.argv[1] == "serve" else run_module()
