@@ -316,7 +316,7 @@ class ApiServer:
             process.kill()
             process.wait()
 
-    def _wait(self, name: str, ready: Callable[[], bool], seconds: float = 60.0) -> None:
+    def _wait(self, name: str, ready: Callable[[], bool], seconds: float = 180.0) -> None:
         deadline = time.monotonic() + seconds
         while True:
             with contextlib.suppress(OSError):  # URLError and time-outs are OSErrors

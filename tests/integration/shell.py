@@ -12,7 +12,7 @@ from pathlib import Path
 from .cluster import ApiServer, binaries
 
 
-async def shell(script: str, folder: Path, apiserver: ApiServer | None = None, *, seconds: float = 60) -> str:
+async def shell(script: str, folder: Path, apiserver: ApiServer | None = None, *, seconds: float = 240) -> str:
     """What a script prints, run by bash in a folder that is also its home. It fails if one of its commands does."""
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "K8S_AUTH_", "PYTEST"))

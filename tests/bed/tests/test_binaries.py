@@ -206,7 +206,7 @@ class TestBuildInstead:
         self, cache: Path, release: Release, progress: Progress, built: list[Version], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def hang(*_: object, **__: object) -> None:
-            time.sleep(5)
+            time.sleep(60)
             raise TimeoutError
 
         monkeypatch.setattr(binaries, "CONNECT_SECONDS", 0.1)
@@ -214,7 +214,7 @@ class TestBuildInstead:
         started = time.monotonic()
         binaries.ensure(VERSION, progress)
         assert built == [VERSION]
-        assert time.monotonic() - started < 3
+        assert time.monotonic() - started < 60
 
     def test_downloads_can_be_forbidden(
         self, cache: Path, release: Release, progress: Progress, built: list[Version], monkeypatch: pytest.MonkeyPatch

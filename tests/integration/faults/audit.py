@@ -195,7 +195,7 @@ def wrong_writes(cloud: Simulator) -> list[str]:
     ]
 
 
-async def passes(kube: KubeClient, cloud: Simulator, witness: Witness, seconds: float = 60.0, **options: bool) -> None:
+async def passes(kube: KubeClient, cloud: Simulator, witness: Witness, seconds: float = 180.0, **options: bool) -> None:
     """Wait until the audit finds nothing; fails with what it finds after `seconds`, or with what the witness saw."""
     deadline = time.monotonic() + seconds
     while problems := await audit(kube, cloud, **options):

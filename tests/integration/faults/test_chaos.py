@@ -51,7 +51,7 @@ class Pair:
                 self.lost += process.process.returncode == 1  # its Lease ran out: the machine is slow
                 self.processes[number] = self._start()
 
-    async def leader(self, seconds: float = 30.0) -> Ccm:
+    async def leader(self, seconds: float = 90.0) -> Ccm:
         """The process that leads, once one does."""
         deadline = time.monotonic() + seconds
         while True:

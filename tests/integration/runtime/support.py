@@ -25,6 +25,8 @@ from ccm.engine.client import KubeClient, NotFoundError
 from ccm.engine.objects import Lease, Node, Service
 
 T = TypeVar("T")
+#: For what takes a moment: after this many seconds a test fails. Nothing is proved by its being shorter.
+DEADLINE = 90.0
 
 NODES = "/api/v1/nodes"
 SERVICES = "/api/v1/namespaces/default/services"
@@ -35,7 +37,7 @@ CLUSTER_CIDR = "10.244.0.0/16"
 SCHEMA = Path(__file__).parents[3] / "docs/reference/answers.schema.json"
 
 
-async def eventually(check: Callable[[], Awaitable[T]], seconds: float = 20.0, what: str = "") -> T:
+async def eventually(check: Callable[[], Awaitable[T]], seconds: float = DEADLINE, what: str = "") -> T:
     """The first true answer of `check`; fails with its last answer after `seconds`."""
     deadline = time.monotonic() + seconds
     while True:
@@ -77,11 +79,11 @@ class Ccm:
     def text(self) -> str:
         return self.log.read_text()
 
-    async def wait(self, seconds: float = 20.0) -> int:
+    async def wait(self, seconds: float = DEADLINE) -> int:
         """Its exit status."""
         return await asyncio.wait_for(asyncio.to_thread(self.process.wait), seconds)
 
-    async def until_logged(self, pattern: str, seconds: float = 20.0) -> None:
+    async def until_logged(self, pattern: str, seconds: float = DEADLINE) -> None:
         async def logged() -> bool:
             if self.process.poll() is not None:
                 pytest.fail(f"ccm ended with {self.process.returncode}:\n{self.text}")

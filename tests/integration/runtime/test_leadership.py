@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 import signal
-import time
 
 from ccm.engine.client import KubeClient
+from ccm.engine.objects import parse_time
 from ccm_simcloud.testing import Simulator
 
 from .conftest import StartCcm
@@ -37,28 +38,30 @@ async def two(start_ccm: StartCcm, **flags: str) -> tuple[Ccm, Ccm]:
     return leader, standby
 
 
-async def test_sigterm_hands_over_in_under_2_seconds(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
-    """Measured until the successor has done the first piece of work. Upstream waits the whole lease (W26)."""
-    leader, standby = await two(start_ccm)
+async def test_sigterm_hands_over_before_the_lease_ends(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
+    """Upstream waits the whole lease (W26), which is longer here than this test waits. How long it takes, `make bench`
+    measures."""
+    leader, standby = await two(start_ccm, leader_elect_lease_duration="15m", leader_elect_renew_deadline="10m")
     cloud.add_instance("handover", addresses=[{"type": "InternalIP", "address": "10.0.0.1"}])
     held_by = (await get_lease(kube)).spec.holder_identity
-    started = time.monotonic()
     leader.signal(signal.SIGTERM)
     await standby.leading()
-    assert time.monotonic() - started < 2.0
     await kube.create(NODES, node_body("handover"))
     await eventually(lambda: initialised(kube, "handover"))
     assert await leader.wait() == 0
     assert (await get_lease(kube)).spec.holder_identity not in ("", held_by)
 
 
-async def test_sigkill_hands_over_within_the_lease(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
+async def test_sigkill_hands_over_when_the_lease_ends(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
     leader, standby = await two(start_ccm, **FAST_LEASE)
     leader.signal(signal.SIGKILL)
-    started = time.monotonic()
-    await standby.until_logged("leading; controllers", 10)
-    # The lease, one attempt, and what the poll of the log and a busy machine add.
-    assert time.monotonic() - started < 3.0 + 0.5 * 1.2 + 1.0
+    await leader.wait()
+    last = (await get_lease(kube)).spec
+    await standby.leading()
+    now = (await get_lease(kube)).spec
+    assert now.holder_identity != last.holder_identity
+    # Not before the lease has ended. How soon after it, tests/unit/runtime/engine/test_election.py shows by its clock.
+    assert parse_time(now.acquire_time) - parse_time(last.renew_time) >= datetime.timedelta(seconds=3)
 
 
 async def test_losing_the_lease_ends_the_process(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from ccm.engine.absence_rules import GRACE
 from ccm.engine.client import KubeClient
 from ccm_simcloud.testing import Simulator
 
@@ -90,13 +90,11 @@ async def test_a_snapshot_older_than_all_services_costs_nothing(cluster: Cluster
     assert 'ccm_objects_doubted{name="services"} 3.0' in metrics
     assert 'ccm_lists_doubted_total{name="services"}' in metrics
 
-    # A Service that comes now is served, and the ordinary deletion takes no longer than the cloud does.
+    # A Service that comes now is served, and an ordinary deletion does not wait for minutes, as one that is doubted.
     await cluster.kube.create(SERVICES, service_body("new", 90))
     await eventually(lambda: served(cluster.kube, "new"))
-    started = time.monotonic()
     await cluster.kube.delete(f"{SERVICES}/new")
-    await eventually(lambda: asyncio.sleep(0, len(balancers(cluster.cloud)) == len(NAMES)))
-    assert time.monotonic() - started < 1.5
+    await eventually(lambda: asyncio.sleep(0, len(balancers(cluster.cloud)) == len(NAMES)), GRACE / 4)
 
 
 async def test_an_empty_etcd_ends_the_process(cluster: Cluster, start_ccm: StartCcm):
@@ -111,9 +109,7 @@ async def test_an_empty_etcd_ends_the_process(cluster: Cluster, start_ccm: Start
     assert (cluster.state(), cluster.deletions()) == (state, deletions)
 
 
-async def test_an_ordinary_deletion_takes_no_longer_than_the_cloud(cluster: Cluster):
-    started = time.monotonic()
+async def test_an_ordinary_deletion_is_not_doubted(cluster: Cluster):
     await cluster.kube.delete(f"{SERVICES}/{NAMES[0]}")
-    await eventually(lambda: asyncio.sleep(0, len(balancers(cluster.cloud)) == len(NAMES) - 1))
-    assert time.monotonic() - started < 1.5
+    await eventually(lambda: asyncio.sleep(0, len(balancers(cluster.cloud)) == len(NAMES) - 1), GRACE / 4)
     assert (await get_service(cluster.kube, NAMES[1])).status.load_balancer.ingress

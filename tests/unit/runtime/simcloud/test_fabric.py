@@ -58,7 +58,7 @@ async def ask(port: int, *, source: str | None = None) -> str:
 
 
 async def eventually(condition: Callable[[], bool | Awaitable[bool]]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             met = condition()
             if met if isinstance(met, bool) else await met:
@@ -455,7 +455,7 @@ def call(method, path, body=None):
         return json.loads(answer.read() or b"null")
 
 def eventually(function):
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while True:
         try:
             return function()
