@@ -63,6 +63,11 @@ options:
     description: Whether the runtime approves kubelets' requests for serving certificates after this run.
     type: bool
     default: false
+  cluster_cidr:
+    description:
+      - Ranges for which the new controller creates routes, separated by commas; empty if it creates none. It is a problem if
+        kube-controller-manager's in-tree provider creates routes for others. If omitted, they are not compared.
+    type: str
   port:
     description: Port of the new controller on its nodes. Another controller with the same port cannot run at the same time.
     type: int
@@ -100,13 +105,13 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.plan.plan import mak
 
 def migration_plan(detected, cluster, control_plane, adopt=True, excluded_hosts=(), takeover=False, cluster_name="",
                    port=10258, reregister=False, names=None, volumes_ignore=(), runtime_name="cloud-controller-manager",
-                   serving_csr=False):
+                   serving_csr=False, cluster_cidr=None):
     if not isinstance(detected, dict) or not isinstance(cluster, dict):
         raise AnsibleFilterError("migration_plan needs the results of ccm_component_flags_info by host, and the result of "
                                  "ccm_cluster_info")
     return make_plan(detected, cluster, list(control_plane), adopt, list(excluded_hosts), takeover, cluster_name, port,
                      reregister=bool(reregister), names=names, volumes_ignore=list(volumes_ignore), runtime_name=runtime_name,
-                     serving_csr=bool(serving_csr))
+                     serving_csr=bool(serving_csr), cluster_cidr=cluster_cidr)
 
 
 class FilterModule:

@@ -66,7 +66,7 @@ options:
   volumes:
     description:
       - Whether to find volumes of in-tree cloud plug-ins. This lists Pods, workloads, PersistentVolumes and StorageClasses, and, if there
-        are such volumes, CSIDrivers and CSINodes.
+        are such volumes, CSIDrivers and CSINodes. RV(images) comes from the same list of Pods.
     type: bool
     default: false
   all_controllers:
@@ -175,6 +175,14 @@ volumes:
     drivers: [ebs.csi.aws.com]
     nodes: {worker-1: [ebs.csi.aws.com]}
     unread: []
+images:
+  description:
+    - Images in GCR, Artifact Registry and ACR of Pods without C(imagePullSecrets). Kubelets up to 1.30 may pull them with credentials of their own.
+    - None without O(volumes), or if the kubeconfig's user may not list Pods.
+  returned: always
+  type: list
+  elements: str
+  sample: [registry.azurecr.io/shop/db:1]
 """
 
 import hashlib
@@ -183,7 +191,9 @@ import time
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.outoftree.ccm.plugins.module_utils.cluster import api as _api
-from ansible_collections.outoftree.ccm.plugins.module_utils.facts import health, in_tree_volumes as _volumes, nodes, others as _others
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts import (
+    health, image_pulls, in_tree_volumes as _volumes, nodes, others as _others,
+)
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import serving
 
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
@@ -333,8 +343,9 @@ def read_taken(api, params):
 
 
 def read_volumes(api):
-    """Return the in-tree volumes and the CSI drivers that serve them; see RETURN. Only their fields are kept of each page."""
+    """Return the in-tree volumes and the CSI drivers that serve them, and images; see RETURN. Only their fields are kept of each page."""
     unread = []
+    images = set()
 
     def listed(path, kind, keep, query=None):
         found = []
@@ -353,7 +364,13 @@ def read_volumes(api):
     if classes:
         classes = _volumes.counted(classes, listed("/api/v1/persistentvolumeclaims", "persistentvolumeclaims", _volumes.class_names))
     claims = {item["claim"]: item["source"] for item in persistent if item["claim"]}
-    pods = listed("/api/v1/pods", "pods", lambda items: _volumes.pods(items, claims),
+
+    def of_pods(items):
+        items = list(items)
+        images.update(image_pulls.pulled(items))
+        return _volumes.pods(items, claims)
+
+    pods = listed("/api/v1/pods", "pods", of_pods,
                   {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"})
     inline = [item for pod in pods for item in pod.pop("inline")]
     for kind, path in sorted(_volumes.WORKLOADS.items()):
@@ -364,7 +381,7 @@ def read_volumes(api):
         found["drivers"] = listed(storage + "csidrivers", "csidrivers.storage.k8s.io", _volumes.drivers)
         registered = listed(storage + "csinodes", "csinodes.storage.k8s.io", _volumes.registered)
         found["nodes"] = {item["name"]: item["drivers"] for item in registered}
-    return dict(found, unread=unread)
+    return dict(found, unread=unread), None if "pods" in unread else sorted(images)
 
 
 def _is_not_ours(found, params):
@@ -404,7 +421,7 @@ def main():
             services=services,
         )
         result["serving"] = read_serving(api)
-        result["volumes"] = read_volumes(api) if params["volumes"] else {}
+        result["volumes"], result["images"] = read_volumes(api) if params["volumes"] else ({}, None)
         matches, unasked = ask_runtime(api, params, result["runtime"])
         result["nodes"] = nodes.judged(result["nodes"], matches)
         result["compared"] = {"done": not unasked, "reason": unasked}

@@ -34,7 +34,8 @@ CLOUD_CONTROLLERS = ("service-lb-controller", "service", "node-route-controller"
                      "cloud-node-lifecycle")
 
 #: Flags without a separate argument: C(--flag) alone means true.
-BOOLEAN_FLAGS = ("enable-leader-migration", "enable-load-reader", "log-cadvisor-usage", "storage-driver-secure")
+BOOLEAN_FLAGS = ("enable-leader-migration", "enable-load-reader", "log-cadvisor-usage", "storage-driver-secure", "allocate-node-cidrs",
+                 "configure-cloud-routes")
 
 #: Programs that take a command as text. Flags in that text cannot be found or changed.
 SHELLS = ("sh", "ash", "bash", "dash", "ksh", "zsh")
@@ -116,9 +117,9 @@ def find_flags(argv: Iterable[str], names: Iterable[str] = MANAGED_FLAGS, whole:
     return found
 
 
-def effective(argv: Iterable[str], names: Iterable[str] = MANAGED_FLAGS) -> Dict[str, str]:
+def effective(argv: Iterable[str], names: Iterable[str] = MANAGED_FLAGS, whole: bool = False) -> Dict[str, str]:
     """Map each named flag to its effective value, which is the last one."""
-    return {flag.name: flag.value for flag in find_flags(argv, names)}
+    return {flag.name: flag.value for flag in find_flags(argv, names, whole)}
 
 
 def cloud_configs(text: str) -> Set[str]:

@@ -256,10 +256,10 @@ def gate(item: str) -> Tuple[str, bool]:
 
 
 def concerns_clouds(flag: str, item: str) -> bool:
-    """Whether a fact about a flag (or an item of it) is about the integration of a cloud."""
+    """Whether a fact about a flag (or an item of it) is about the integration of a cloud, which the planner changes or refuses."""
     if flag == "feature-gates":
         return gate(item)[0] in [row[0] for row in _GATES]
-    return flag not in _CADVISOR_FLAGS and item not in _ALPHA_PLUGINS
+    return flag not in _CADVISOR_FLAGS + ("azure-container-registry-config",) and item not in _ALPHA_PLUGINS
 
 
 def about(component: str, flag: str, value: str) -> List[Tuple[str, Fact]]:

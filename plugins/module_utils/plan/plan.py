@@ -25,8 +25,8 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.facts.target import 
     Change, Target, control_plane_changes, flags_after, hands_over, in_tree_provider,
 )
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import (
-    baseline, drift, gates, grouping, inventory, lint, new_nodes, old_config, reregister as _reregister, serving,
-    takeover as _takeover, volumes,
+    baseline, cloud_loops, drift, gates, grouping, image_pulls, inventory, lint, new_nodes, old_config, reregister as _reregister,
+    serving, takeover as _takeover, volumes,
 )
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.report import report, table
 
@@ -55,7 +55,7 @@ def make_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], cont
               adopt: bool = True, excluded_hosts: Iterable[str] = (), takeover: bool = False,
               cluster_name: str = "", port: int = 10258, reregister: bool = False,
               names: Optional[Dict[str, List[str]]] = None, volumes_ignore: Iterable[str] = (),
-              runtime_name: Optional[str] = None, serving_csr: bool = False) -> Dict[str, Any]:
+              runtime_name: Optional[str] = None, serving_csr: bool = False, cluster_cidr: Optional[str] = None) -> Dict[str, Any]:
     """Return the plan; see the filter's documentation for its shape. The migration must not start if C(problems) is not empty."""
     found = host_facts.sorted_out(detected)
     known = host_facts.usable(found)
@@ -102,6 +102,8 @@ def make_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], cont
     plan["notes"] += notes
     plan["warnings"] += warnings
     plan["warnings"] += lint.preview(known, cluster, version)
+    image_pulls.check(plan, known, cluster)
+    cloud_loops.check(plan, known, cluster, control_plane, cloud_loops.New(cluster_name, cluster_cidr))
     volumes.check(plan, cluster, list(volumes_ignore))
     old_config.check(plan, known)
     plan["new_nodes"] = new_nodes.instructions({facts["layout"] for facts in known.values()}, cluster)

@@ -214,12 +214,14 @@ def test_preflight_warns_of_what_ends_a_component_at_the_next_minor_and_stays(ho
         return [text.partition(" does not")[0] + text.rpartition("To fix it")[2] for text in lint.preview({"cp-1": facts}, cluster, version)]
 
     where = "cp-1:" + MANIFEST.format("kube-apiserver")
-    assert warned((1, 35)) == []
+    azure = "cp-1:" + env + ":1: kubelet of 1.30, remove --azure-container-registry-config, before the upgrade to 1.30"
+    assert warned((1, 29)) == warned((1, 35)) == [azure]
     assert warned((1, 36)) == [
         where + ":10: kube-apiserver of 1.37, remove SidecarContainers=true, before the upgrade to 1.37",
         where + ":11: kube-apiserver of 1.37, remove JobValidation, before the upgrade to 1.37",
         "cp-1:" + env + ":1: kubelet of 1.37, remove --log-cadvisor-usage, before the upgrade to 1.37",
         "cp-1:" + env + ":1: kubelet of 1.37, remove --containerd, before the upgrade to 1.37",
+        azure,
     ]
 
 
