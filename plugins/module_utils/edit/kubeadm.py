@@ -10,14 +10,21 @@ Pure: text in, text out.
 
 from __future__ import annotations
 
+import re
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from ansible_collections.outoftree.ccm.plugins.module_utils.edit.yamltext import YamlText, independent, quoted
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit import manifest
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit.manifest import removed_files, restores_files
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit.yamltext import EditRefused, YamlText, independent
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import MANAGED_FLAGS, Flag, managed, split_flag
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.target import Change, Target, control_plane_changes
 
 #: Sections of ClusterConfiguration and the component each one configures.
 SECTIONS = (("apiServer", "kube-apiserver"), ("controllerManager", "kube-controller-manager"))
+
+
+#: Versions in which extraArgs is a mapping; in all later ones it is a list of name and value.
+_MAPPINGS = re.compile(r"/v1beta[123]$")
 
 
 class BadClusterConfiguration(ValueError):
@@ -30,15 +37,21 @@ class SectionChange(NamedTuple):
 
 
 def _flags(section: Any) -> List[Flag]:
-    """Return extraArgs as flags; C(index) is the position in the list (v1beta4) or in the mapping (v1beta3)."""
+    """Return extraArgs as flags in kubeadm's order; C(index) is the position in the list (v1beta4) or in the mapping (v1beta3)."""
     extra = (section or {}).get("extraArgs") or {}
     if isinstance(extra, dict):
-        pairs = list(extra.items())
+        names = [_dashed(name) for name in extra]
+        pairs = sorted(((name, value, index) for index, (name, value) in enumerate(extra.items())),
+                       key=lambda item: (names.index(_dashed(item[0])), item[0]))  # two spellings of a name: kubeadm sorts them
     elif isinstance(extra, list) and all(isinstance(item, dict) for item in extra):
-        pairs = [(item.get("name"), item.get("value")) for item in extra]
+        pairs = [(item.get("name"), item.get("value"), index) for index, item in enumerate(extra)]
     else:
         raise BadClusterConfiguration("extraArgs is neither a mapping (v1beta3) nor a list of name and value (v1beta4)")
-    return [Flag(split_flag("--" + str(name))[0], "" if value is None else str(value), i, 1) for i, (name, value) in enumerate(pairs)]
+    return [Flag(_dashed(name), "" if value is None else str(value), index, 1) for name, value, index in pairs]
+
+
+def _dashed(name: Any) -> str:
+    return split_flag("--" + str(name))[0]
 
 
 def _document(text: str) -> YamlText:
@@ -84,22 +97,11 @@ def edit(text: str, version: Tuple[int, int], target: Target = control_plane_cha
     done: List[SectionChange] = []
     for key, component in SECTIONS:
         changes = target(component, _flags(document.data.get(key)), version)
-        removed_paths = set()
-        renamed = _rename(document, expected, key, changes)
-        for change in changes:
-            if change.flag is not None and change not in renamed:
-                _apply(document, expected, key, change)
-            done.append(SectionChange(component, change))
-            if change.name == "cloud-config" and change.now and change.then is None:
-                removed_paths.add(change.now)
-        block = _add(document, expected, key, [change for change in changes if change.flag is None and change not in renamed])
-        _drop_volumes(document, expected, key, removed_paths)
-        if any(change.name == "cloud-config" and change.then for change in changes):
-            block += _add_volumes(document, expected, key, (back or {}).get(component, []))
-        if block:
-            document.set_block(key, block)
-        if key in expected and expected[key] and expected[key].get("extraArgs") in ({}, []):
-            del expected[key]["extraArgs"]
+        done += [SectionChange(component, change) for change in changes]
+        if changes:
+            added = _change_arguments(document, expected, key, changes)
+            added.update(_change_volumes(document, expected, key, changes, (back or {}).get(component, [])))
+            _add(document, expected, key, added)
     return (document.render(expected) if done else text), done
 
 
@@ -113,92 +115,97 @@ def scheduler_gates(text: str) -> List[Tuple[str, int]]:
             for flag in _flags({"extraArgs": extra}) if flag.name == "feature-gates"]
 
 
-def _apply(document: YamlText, expected: Any, key: str, change: Change) -> None:
-    extra = document.get((key, "extraArgs"))
+def _change_arguments(document: YamlText, expected: Any, key: str, changes: List[Change]) -> Dict[str, Any]:
+    """Change extraArgs in the form that it has, or that the document's version needs. Return it if the section has none yet."""
+    path = (key, "extraArgs")
+    extra = document.get(path)
+    for change in changes:
+        if change.flag is not None:
+            _refuse_merged(document, path, extra, change.flag)
+            _change(document, path, extra, change.flag, change.then)
+    new = [(change.name, change.then or "") for change in changes if change.flag is None]
+    if extra:
+        expected[key]["extraArgs"] = _changed(extra, changes)
+    if isinstance(extra, list) if extra else not _MAPPINGS.search(str(document.data.get("apiVersion", ""))):
+        items: Any = [{"name": name, "value": value} for name, value in new]
+        for item in items if extra else []:
+            document.append(path, item)
+            expected[key]["extraArgs"].append(item)
+    else:
+        items = _spelled(new, expected[key]["extraArgs"] if extra else {})
+        for name, value in items.items() if extra else []:
+            document.add_key(path, name, value)
+            expected[key]["extraArgs"][name] = value
+    return {"extraArgs": items} if items and not extra else {}
+
+
+def _spelled(new: List[Tuple[str, str]], there: Any) -> Dict[str, str]:
+    """Return new entries of a mapping. A second one of a name is spelled with C(_), which kubeadm passes after the one with C(-)."""
+    entries: Dict[str, str] = {}
+    for name, value in new:
+        spelling = name.replace("-", "_") if name in entries or name in there else name
+        if spelling in entries or spelling in there:
+            raise EditRefused("extraArgs would have {0} more often than a mapping can. Edit it by hand".format(name))
+        entries[spelling] = value
+    return entries
+
+
+def _refuse_merged(document: YamlText, path: Tuple, extra: Any, flag: Flag) -> None:
+    """Refuse an argument that kubeadm joins with its own value (mergeMethod, kubeadm.k8s.io/v1)."""
+    if isinstance(extra, list) and extra[flag.index].get("mergeMethod"):
+        raise EditRefused("line {0}: {1} has a mergeMethod, so its value is only a part of the flag. Edit it by hand".format(
+            document.line(path + (flag.index,)), flag.name))
+
+
+def _change(document: YamlText, path: Tuple, extra: Any, flag: Flag, then: Optional[str]) -> None:
+    entry = path + (list(extra)[flag.index] if isinstance(extra, dict) else flag.index,)  # a key as it is written, with '-' or '_'
+    place = entry if isinstance(extra, dict) else entry + ("value",)
+    if then is None:
+        document.remove(entry)
+    elif document.get(place) is None:
+        document.add_key(place[:-1], str(place[-1]), then)
+    else:
+        document.replace(place, then)
+
+
+def _changed(extra: Any, changes: List[Change]) -> Any:
+    """Return extraArgs with the changes of its entries."""
+    then = {change.flag.index: change.then for change in changes if change.flag is not None}
+    pairs = [(index, item) for index, item in enumerate(extra) if then.get(index, "") is not None]
     if isinstance(extra, dict):
-        name = list(extra)[change.flag.index]  # as it is written, with '-' or '_'
-        path: Tuple = (key, "extraArgs", name)
-        if change.then is None:
-            document.remove(path)
-            del expected[key]["extraArgs"][name]
-        else:
-            document.replace(path, change.then)
-            expected[key]["extraArgs"][name] = change.then
-        return
-    entry = extra[change.flag.index]
-    path = (key, "extraArgs", change.flag.index)
-    at = next(i for i, item in enumerate(expected[key]["extraArgs"]) if item == entry)
-    if change.then is None:
-        document.remove(path)
-        del expected[key]["extraArgs"][at]
-    else:
-        document.replace(path + ("value",), change.then)
-        expected[key]["extraArgs"][at]["value"] = change.then
+        return {name: then.get(index, extra[name]) for index, name in pairs}
+    return [dict(item, value=then[index]) if index in then else dict(item) for index, item in pairs]
 
 
-def _rename(document: YamlText, expected: Any, key: str, changes: List[Change]) -> List[Change]:
-    """Reuse the entry of a removed flag for a new one if the list would otherwise have no entry left."""
-    extra = document.get((key, "extraArgs"))
-    gone = [change for change in changes if change.flag is not None and change.then is None]
-    new = [change for change in changes if change.flag is None]
-    if not isinstance(extra, list) or not new or len(gone) < len(extra):
-        return []
-    index = gone[0].flag.index
-    for name, value in (("name", new[0].name), ("value", new[0].then or "")):
-        document.replace((key, "extraArgs", index, name), value)
-        expected[key]["extraArgs"][index][name] = value
-    return [gone[0], new[0]]
-
-
-def _add(document: YamlText, expected: Any, key: str, changes: List[Change]) -> str:
-    """Add new flags to extraArgs, in the form that the document has or that its version needs.
-
-    Returns the lines of a new extraArgs, '' if the section already has one.
-    """
-    if not changes:
-        return ""
-    extra = document.get((key, "extraArgs"))
-    listed = isinstance(extra, list) if extra else str(document.data.get("apiVersion", "")).endswith("/v1beta4")
-    section = expected.get(key) or {}
-    expected[key] = section
-    new: Any = [{"name": change.name, "value": change.then} for change in changes] if listed \
-        else {change.name: change.then for change in changes}
-    if not extra:
-        section["extraArgs"] = new
-        lines = ["  - name: {0}\n    value: {1}\n" if listed else "    {0}: {1}\n"] * len(changes)
-        return "  extraArgs:\n" + "".join(line.format(change.name, quoted(change.then or "")) for line, change in zip(lines, changes))
-    if listed:
-        for item in new:
-            document.append((key, "extraArgs"), item)
-        section["extraArgs"] += new
-    else:
-        for name, value in new.items():
-            document.add_key((key, "extraArgs"), name, value)
-        section["extraArgs"].update(new)
-    return ""
-
-
-def _drop_volumes(document: YamlText, expected: Any, key: str, paths: set) -> None:
-    """Remove extraVolumes that only mounted the removed cloud config into the container."""
-    for index, volume in enumerate(document.get((key, "extraVolumes")) or []):
-        if isinstance(volume, dict) and str(volume.get("mountPath", "")).rstrip("/") in paths:
-            document.remove((key, "extraVolumes", index))
+def _change_volumes(document: YamlText, expected: Any, key: str, changes: List[Change], back: List[Dict[str, Any]]) -> Dict[str, Any]:
+    """Remove the extraVolumes that only a removed file needs, or restore those. Return them if the section has none yet."""
+    path = (key, "extraVolumes")
+    there = document.get(path) or []
+    if not isinstance(there, list) or not all(isinstance(volume, dict) for volume in there):
+        raise BadClusterConfiguration("{0}.extraVolumes is not a list of volumes".format(key))
+    values = [flag.value for flag in _flags(expected.get(key))] + [change.then or "" for change in changes]
+    for index, volume in enumerate(there):
+        if manifest.is_unused(str(volume.get("mountPath", "")), removed_files(changes), values):
+            document.remove(path + (index,))
             expected[key]["extraVolumes"].remove(volume)
-
-
-def _add_volumes(document: YamlText, expected: Any, key: str, volumes: List[Dict[str, Any]]) -> str:
-    """Add missing extraVolumes, except for paths that are used again. Returns lines as _add does."""
-    there = document.get((key, "extraVolumes")) or []
-    new = [volume for volume in volumes if volume.get("mountPath") not in [item.get("mountPath") for item in there]]
-    if not new:
-        return ""
-    section = expected.get(key) or {}
-    expected[key] = section
-    section["extraVolumes"] = there + new
+    if not restores_files(changes):
+        return {}
+    new = [volume for volume in back if volume.get("mountPath") not in [item.get("mountPath") for item in there]]
     if there:
         for volume in new:
-            document.append((key, "extraVolumes"), volume)
-        return ""
-    return "  extraVolumes:\n" + "".join("  - " + "\n    ".join(
-        "{0}: {1}".format(name, str(value).lower() if isinstance(value, bool) else quoted(str(value))) for name, value in volume.items()) + "\n"
-        for volume in new)
+            document.append(path, volume)
+        expected[key]["extraVolumes"] += new
+    return {"extraVolumes": new} if new and not there else {}
+
+
+def _add(document: YamlText, expected: Any, key: str, added: Dict[str, Any]) -> None:
+    """Add keys to a section, which may be missing or empty."""
+    if not added:
+        return
+    section = document.data.get(key)
+    if section:
+        for name, value in added.items():
+            document.add_key((key,), name, value)
+    else:
+        document.add_key((), key, added)
+    expected[key] = dict(expected.get(key) or {}, **added)

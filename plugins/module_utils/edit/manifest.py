@@ -10,12 +10,15 @@ Controller side only (it needs PyYAML). Pure: text in, text out.
 from __future__ import annotations
 
 import base64
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Any, Dict, List, NamedTuple, Set, Tuple
 
-from ansible_collections.outoftree.ccm.plugins.module_utils.edit.yamltext import EditRefused, NotYaml, YamlText, independent
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit.yamltext import NotYaml, YamlText, independent
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import Flag, find_flags, render
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import FileFacts
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.target import Change, Target, control_plane_changes
+
+#: Flags that name a file, which a volume may bring into the container.
+FILES = ("cloud-config", "leader-migration-config")
 
 #: Paths that kubeadm mounts for other purposes. Their volumes stay even if a removed flag has a path below them.
 SHARED_MOUNTS = frozenset((
@@ -110,7 +113,7 @@ def lost_mounts(before: str, after: str, component: str) -> Mounts:
     """Return the mounts and volumes that an edit of a manifest removed. Raises NotYaml and BadManifest."""
     def listed(text: str) -> Mounts:
         document = YamlText(text)
-        return Mounts(document.get(_container(document, component) + ("volumeMounts",)) or [], document.get(("spec", "volumes")) or [])
+        return Mounts(_volumes(document, _container(document, component) + ("volumeMounts",)), _volumes(document, ("spec", "volumes")))
 
     old, new = listed(before), listed(after)
     return Mounts([item for item in old.mounts if item not in new.mounts], [item for item in old.volumes if item not in new.volumes])
@@ -155,8 +158,8 @@ def edit(text: str, component: str, version: Tuple[int, int], target: Target = c
         for argument in added:
             document.append(container + (last_key,), argument)
         edited[last_key] += added
-    notes = _remove_mounts(document, expected, container, changes, [v for v in new_argv.values() if v is not None])
-    if any(change.name == "cloud-config" and change.then for change in changes):
+    notes = _remove_mounts(document, expected, container, changes, [v for v in new_argv.values() if v is not None] + added)
+    if restores_files(changes):
         _add_mounts(document, expected, container, back)
     return document.render(expected), changes, notes
 
@@ -167,41 +170,64 @@ def _at(data: Any, path: Tuple) -> Any:
     return data
 
 
+def removed_files(changes: List[Change]) -> Set[str]:
+    """Return the files that changed flags no longer name."""
+    return {change.now for change in changes if change.name in FILES and change.then is None and change.now}
+
+
+def restores_files(changes: List[Change]) -> bool:
+    """Whether a flag with a file is set again, so that what mounted the file is needed again."""
+    return any(change.name in FILES and change.then for change in changes)
+
+
+def is_unused(where: str, files: Set[str], values: List[str]) -> bool:
+    """Whether a mount was there only for removed files. C(values) are the values of all other flags."""
+    where = where.rstrip("/") or "/"
+    covers = any(path == where or path.startswith(where + "/") for path in files)
+    return covers and where not in SHARED_MOUNTS and not any(where + "/" in value + "/" for value in values)
+
+
 def _remove_mounts(document: YamlText, expected: Any, container: Tuple, changes: List[Change],
                    argv: List[str]) -> List[str]:
-    """Remove the volume of a cloud config that no flag uses any more; return what was removed."""
+    """Remove the volumes of files that no flag uses any more; return what was removed."""
     notes = []
-    for path in sorted({c.now for c in changes if c.name == "cloud-config" and c.then is None and c.now}):
-        mounts = document.get(container + ("volumeMounts",)) or []
-        for index, mount in enumerate(mounts):
-            where = str(mount.get("mountPath", "")).rstrip("/") or "/"
-            covers = path == where or path.startswith(where + "/")
-            needed = any(where + "/" in value + "/" for value in argv)
-            if not covers or where in SHARED_MOUNTS or needed:
-                continue
-            name = mount.get("name")
-            document.remove(container + ("volumeMounts", index))
-            _at(expected, container)["volumeMounts"].remove(mount)
-            notes.append("volume mount {0} ({1})".format(name, where))
-            if not _mounted(expected, name):
-                for position, volume in enumerate(document.get(("spec", "volumes")) or []):
-                    if volume.get("name") == name:
-                        document.remove(("spec", "volumes", position))
-                        expected["spec"]["volumes"].remove(volume)
-                        notes.append("volume {0}".format(name))
+    for index, mount in enumerate(_volumes(document, container + ("volumeMounts",))):
+        if not is_unused(str(mount.get("mountPath", "")), removed_files(changes), argv):
+            continue
+        name = mount.get("name")
+        document.remove(container + ("volumeMounts", index))
+        _at(expected, container)["volumeMounts"].remove(mount)
+        notes.append("volume mount {0} ({1})".format(name, mount.get("mountPath")))
+        if _mounted(expected, name):
+            continue
+        for position, volume in enumerate(_volumes(document, ("spec", "volumes"))):
+            if volume.get("name") == name and volume in expected["spec"]["volumes"]:
+                document.remove(("spec", "volumes", position))
+                expected["spec"]["volumes"].remove(volume)
+                notes.append("volume {0}".format(name))
     return notes
+
+
+def _volumes(document: YamlText, path: Tuple) -> List[Dict[str, Any]]:
+    """Return a list of mounts or volumes. Raises BadManifest."""
+    items = document.get(path) or []
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise BadManifest("{0} is not a list of mappings".format(path[-1]))
+    return items
 
 
 def _add_mounts(document: YamlText, expected: Any, container: Tuple, back: Mounts) -> None:
     """Add missing mounts and volumes, except for paths and names that are used again."""
     for path, items, key in ((container + ("volumeMounts",), back.mounts, "mountPath"), (("spec", "volumes"), back.volumes, "name")):
-        there = [item.get(key) for item in document.get(path) or []]
-        for item in items:
-            if item.get(key) not in there:
-                if not there:
-                    raise EditRefused("it no longer has a list {0} to which {1} could be restored".format(path[-1], item.get("name")))
-                document.append(path, item)
-                _at(expected, path).append(item)
+        there = [item.get(key) for item in _volumes(document, path)]
+        new = [item for item in items if item.get(key) not in there]
+        if not there and new:
+            document.add_key(path[:-1], path[-1], new)
+            _at(expected, path[:-1])[path[-1]] = new
+            continue
+        for item in new:
+            document.append(path, item)
+            _at(expected, path).append(item)
 
 
 def _mounted(data: Any, volume: Any) -> bool:

@@ -134,12 +134,8 @@ class File:
             return
         now = self.data[key]
         if isinstance(now, list) and now:
-            if self.expected[key]:
-                self.document.append((key,), value)
-                self.expected[key].append(value)
-            else:  # all items are removed, so one of them is replaced
-                self.document.keep((key, 0), value)
-                self.expected[key] = [value]
+            self.document.append((key,), value)
+            self.expected[key].append(value)
         else:
             single = [] if now in (None, []) else [now]
             self.document.raw((key,), "[{0}]".format(", ".join([self.document.raw_text((key,))] * len(single) + [value])))

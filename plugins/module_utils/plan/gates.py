@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, Iterable, Tuple
 
-from ansible_collections.outoftree.ccm.plugins.module_utils.edit import kubeadm, manifest, unit
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit import kubeadm, manifest, patches, unit
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit.yamltext import NotYaml, load
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import versions
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import Flag
@@ -29,11 +29,36 @@ def check_kubelet(plan: Dict[str, Any], host: str, facts: HostFacts, version: Tu
             plan["problems"].append("{0}: {1} is not YAML: {2}. The kubelet cannot start with it. Fix it first".format(host, path, exc))
             continue
         gates = data.get("featureGates") if isinstance(data, dict) else None
-        items = ",".join("{0}={1}".format(name, str(value).lower()) for name, value in (gates or {}).items())
-        for item, fact in versions.dead_gates("kubelet", items, version):
-            plan["warnings"].append("{0}: {1} has the feature gate {2}: {3}. Before the next upgrade, remove it from the file and from "
-                                    "the ConfigMap kube-system/kubelet-config, if there is one".format(
-                                        host, path, item, versions.why("kubelet", "feature-gates", version, fact.value)))
+        if not isinstance(gates, (dict, type(None))) or not all(isinstance(value, bool) for value in (gates or {}).values()):
+            plan["problems"].append("{0}: {1} has featureGates that are no mapping of gates to true or false. The kubelet cannot start with it. "
+                                    "Fix it first".format(host, path))
+            continue
+        _warn_of_kubelet(plan, "{0}: {1}".format(host, path), gates or {}, version,
+                         "remove it from the file and from the ConfigMap kube-system/kubelet-config, if there is one")
+
+
+def _warn_of_kubelet(plan: Dict[str, Any], where: str, gates: Dict[str, Any], version: Tuple[int, int], what: str) -> None:
+    items = ",".join("{0}={1}".format(name, str(value).lower()) for name, value in gates.items())
+    for item, fact in versions.dead_gates("kubelet", items, version):
+        plan["warnings"].append("{0} has the feature gate {1}: {2}. Before the next upgrade, {3}".format(
+            where, item, versions.why("kubelet", "feature-gates", version, fact.value), what))
+
+
+def check_patch(plan: Dict[str, Any], host: str, path: str, text: str, version: Tuple[int, int]) -> None:
+    """Warn of gates in a kubeadm patch that is not edited, and of cloud flags and gates that kubeadm would not read there.
+
+    Raises PatchRefused, NotYaml and BadManifest.
+    """
+    name = patches.parse_name(path)
+    if name is not None and name.component == SCHEDULER:
+        _warn_of_flags(plan, host, {path: text}, patches.flags(path, text), version)
+    for gates in patches.kubelet_gates(path, text):
+        _warn_of_kubelet(plan, "{0}: the kubeadm patch {1}".format(host, path), gates, version,
+                         "remove it, because 'kubeadm upgrade node' would write it into the KubeletConfiguration")
+    names = patches.unread(path, text)
+    if names:
+        plan["warnings"].append("{0}: {1} names {2}, and {3}. Check whether the next kubeadm upgrade brings it back, and edit the file by hand".format(
+            host, path, ", ".join(names), "kubeadm ignores a file of this name" if name is None else "not where this collection edits it"))
 
 
 def check_scheduler(plan: Dict[str, Any], host: str, facts: HostFacts, version: Tuple[int, int]) -> None:

@@ -156,21 +156,30 @@ def _of_kubelet_configuration(host: str, path: str, entry: FileFacts, unread: Li
         unread.append("{0}: {1}: {2}".format(host, path, exc))
         return
     gates = data.get("featureGates") if isinstance(data, dict) else None
-    for name, value in (gates if isinstance(gates, dict) else {}).items():
-        unused, line = _place({path: text}, str(name), str(value).lower())
-        yield Given(host, "kubelet", path, line, "feature-gates", "{0}={1}".format(name, str(value).lower()))
+    yield from _of_gates(host, path, text, gates if isinstance(gates, dict) else {})
+
+
+def _of_gates(host: str, path: str, text: str, gates: Dict[str, Any]) -> Iterator[Given]:
+    for name, value in gates.items():
+        if isinstance(value, bool):
+            unused, line = _place({path: text}, str(name), str(value).lower())
+            yield Given(host, "kubelet", path, line, "feature-gates", "{0}={1}".format(name, str(value).lower()))
 
 
 def _of_patch(host: str, path: str, entry: FileFacts, unread: List[str]) -> Iterator[Given]:
-    name = patches.parse_name(path)
     try:
+        name = patches.parse_name(path)
         text = manifest.decoded(entry)
-        changes = patches.edit(path, text, versions.SUPPORTED[1])[1] if name else []
-    except (patches.PatchRefused, EditRefused, NotYaml) as exc:
+        flags, gates = patches.flags(path, text), patches.kubelet_gates(path, text)
+    except (patches.PatchRefused, manifest.BadManifest, NotYaml) as exc:
         unread.append("{0}: {1}: {2}".format(host, path, exc))
         return
-    flags = [change.flag for change in changes if change.flag is not None]
     yield from _placed(host, name.component if name else "", {path: text}, flags)
+    for data in gates:
+        yield from _of_gates(host, path, text, data)
+    names = patches.unread(path, text)
+    if names:
+        unread.append("{0}: {1} names {2}, and not as a component's arguments or gates".format(host, path, ", ".join(names)))
 
 
 def _of_rancher(host: str, facts: HostFacts, unread: List[str]) -> Iterator[Given]:

@@ -303,7 +303,8 @@ def _plan_patches(plan: Dict[str, Any], steps: HostSteps, host: str, facts: Host
         try:
             before = manifest.decoded(facts["files"][path])
             after, changes = patches.edit(path, before, version)
-        except (patches.PatchRefused, EditRefused, NotYaml) as exc:
+            gates.check_patch(plan, host, path, after, version)
+        except (patches.PatchRefused, manifest.BadManifest, EditRefused, NotYaml) as exc:
             plan["problems"].append("{0}: the kubeadm patch {1} cannot be edited: {2}".format(host, path, exc))
             continue
         for change in changes:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Go programs that tests run, compiled into the cache: the benchmarks' peer, vcsim, vendors' controllers, Prometheus,
-container runtimes.
+container runtimes, and parsers that decide what a file means.
 
 A program is known by the contents of its module's folder, which are sources, versions and checksums, and by its tags.
-All but the first two are released code; their modules below ``tests/bed/vendors`` have no more than
+Those below ``tests/bed/vendors`` are released code: their modules have no more than
 ``tool`` lines.
 """
 
@@ -44,6 +44,7 @@ class Program:
 PROGRAMS = {
     "peer": Program(paths.REPOSITORY / "tests/bench/peer", ".", "the peer (the upstream framework)"),
     "cloud-configs": Program(paths.BED / "cloud_configs", ".", "the parsers of cloud providers' configurations"),
+    "kubernetes-yaml": Program(paths.BED / "kubernetes_yaml", ".", "Kubernetes' parser of YAML"),
     "vcsim": Program(paths.REPOSITORY / "tests/vsphere/simulator", ".", "vcsim"),
     "openstack-cloud-controller-manager": Program(
         _VENDORS / "openstack",

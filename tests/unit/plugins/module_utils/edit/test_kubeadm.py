@@ -193,3 +193,49 @@ def test_an_entry_that_gets_another_value_makes_room_for_no_other() -> None:
 ])
 def test_gates_of_the_scheduler_and_their_lines(scheduler: str, expected: list[tuple[str, int]]) -> None:
     assert kubeadm.scheduler_gates(HEAD_3 + scheduler) == expected
+
+
+@pytest.mark.parametrize(("extra", "after"), [
+    ("extraArgs:\n    cloud-config: /c\n", "extraArgs:\n    cloud-provider: external\n"),
+    ("extraArgs:\n    external-cloud-volume-plugin: openstack\n    enable-leader-migration: \"true\"\n", "extraArgs:\n    cloud-provider: external\n"),
+    ("extraArgs: {cloud-config: /c}\n", "extraArgs: {cloud-provider: external}\n"),
+    ("extraArgs: {}\n", "extraArgs:\n    cloud-provider: external\n"),
+    ("extraArgs: []\n", "extraArgs:\n    cloud-provider: external\n"),
+    ("extraArgs:\n", "extraArgs:\n    cloud-provider: external\n"),
+])
+def test_external_takes_the_place_of_all_that_goes(extra: str, after: str) -> None:
+    lead = f"{HEAD_3}controllerManager:\n  "
+    assert kubeadm.edit(lead + extra, (1, 30))[0] == lead + after
+
+
+@pytest.mark.parametrize(("api", "listed"), [("v1beta1", False), ("v1beta2", False), ("v1beta3", False), ("v1beta4", True), ("v1", True), ("v2", True)])
+@pytest.mark.parametrize("section", ["", "controllerManager: {}\n", "controllerManager:\n  extraArgs: []\n"])
+def test_a_section_without_arguments_gets_them_in_the_form_of_its_version(api: str, listed: bool, section: str) -> None:
+    after = yaml.safe_load(kubeadm.edit(HEAD_3.replace("v1beta3", api) + section, (1, 30))[0])["controllerManager"]
+    assert after == {"extraArgs": [{"name": "cloud-provider", "value": "external"}] if listed else {"cloud-provider": "external"}}
+
+
+def test_an_argument_that_is_merged_with_kubeadms_own_is_refused_with_its_line() -> None:
+    entry = "  - name: enable-admission-plugins\n    value: \",{0}\"\n    mergeMethod: append\n"
+    text = HEAD_3.replace("v1beta3", "v1") + "apiServer:\n  extraArgs:\n" + entry
+    with pytest.raises(EditRefused, match="^line 5: enable-admission-plugins has a mergeMethod, so its value is only a part of the flag"):
+        kubeadm.edit(text.format("PersistentVolumeLabel"), (1, 36))
+    assert kubeadm.edit(text.format("AlwaysPullImages"), (1, 36))[1] == []
+
+
+def test_a_volume_goes_whose_folder_has_the_cloud_config_and_stays_where_another_flag_needs_it() -> None:
+    text = f"{HEAD_3}controllerManager:\n  extraArgs:\n    cloud-config: /etc/cloud/c.ini\n    cloud-provider: external\n    x: {{0}}\n" \
+        "  extraVolumes:\n  - mountPath: /etc/cloud/\n    name: cloud\n"
+    assert "extraVolumes" not in kubeadm.edit(text.format("/etc/other"), (1, 36))[0]
+    assert "name: cloud" in kubeadm.edit(text.format("/etc/cloud/ca.pem"), (1, 36))[0]
+
+
+def test_two_spellings_of_a_name_go_and_come_back() -> None:
+    text = HEAD_3 + "apiServer:\n  extraArgs:\n    cloud_config: /b\n    v: \"2\"\n    cloud-config: /a\n"
+    after = kubeadm.edit(text, (1, 29))[0]
+    assert yaml.safe_load(after)["apiServer"] == {"extraArgs": {"v": "2"}}
+    back = [Change("cloud-config", None, value, "", "") for value in ("/a", "/b")]
+    again = kubeadm.edit(after, (1, 29), lambda name, *unused: back if name == "kube-apiserver" else [])[0]
+    assert yaml.safe_load(again)["apiServer"]["extraArgs"] == {"v": "2", "cloud-config": "/a", "cloud_config": "/b"}
+    with pytest.raises(EditRefused, match="more often than a mapping can"):
+        kubeadm.edit(after, (1, 29), lambda name, *unused: [*back, back[0]] if name == "kube-apiserver" else [])

@@ -80,3 +80,102 @@ def test_a_refusal_names_the_line() -> None:
 def test_a_patch_that_is_no_mapping_is_refused(text: str) -> None:
     with pytest.raises(patches.PatchRefused):
         edited("kube-apiserver.yaml", text)
+
+
+@pytest.mark.parametrize(("name", "expected"), [
+    ("kube-apiserver.yaml", ("kube-apiserver", "strategic")),
+    ("kube-apiserver0+merge.yaml", ("kube-apiserver", "merge")),
+    ("kube-controller-manager1-own+json.json", ("kube-controller-manager", "json")),
+    ("kube-apiserver-cloud+strategic.yaml", ("kube-apiserver", "strategic")),
+    ("kube-apiserver_10.yaml", ("kube-apiserver", "strategic")),
+    ("kube-apiserverjson.yaml", ("kube-apiserver", "strategic")),  # a kind needs its '+'
+    ("kube-apiserver.d+merge.yaml", ("kube-apiserver", "strategic")),  # what follows a dot does not count
+    ("kube-apiserver+mergeme.yaml", ("kube-apiserver", "merge")),
+    ("kube-scheduler0+json.yaml", ("kube-scheduler", "json")),
+    ("kubeletconfiguration0+strategic.yaml", ("kubeletconfiguration", "strategic")),
+    ("kubeproxydaemonset.yaml", ("kubeproxydaemonset", "strategic")),
+    ("corednsdeployment.json", ("corednsdeployment", "strategic")),
+    ("etcd.yaml", ("etcd", "strategic")),
+    ("my-kube-apiserver.yaml", None), (".yaml", None), ("kube-apiserver.yml", None), ("kube-apiserver.yaml.bak", None), ("README.md", None),
+])
+def test_a_patch_is_known_by_kubeadms_rule_for_names(name: str, expected: tuple[str, str] | None) -> None:
+    assert patches.parse_name("/etc/kubernetes/patches/sub/" + name) == expected
+
+
+@pytest.mark.parametrize("name", ["kube-apiserver+.yaml", "kube-apiserver0+other.json"])
+def test_a_name_with_which_kubeadm_fails_is_refused(name: str) -> None:
+    with pytest.raises(patches.PatchRefused, match="no kind of patch"):
+        patches.parse_name("/p/" + name)
+
+
+CONTAINER = "spec:\n  containers:\n  - name: kube-apiserver\n    command:\n    - kube-apiserver\n"
+
+
+def test_every_patch_of_a_file_is_edited() -> None:
+    first, second = CONTAINER + "    - --cloud-config=/c\n", CONTAINER + "    - --v=4\n    - --cloud-provider=aws\n"
+    text = f"# ours\n---\n{first}---  \n# nothing\n---\n{second}"
+    after, changes = edited("kube-apiserver.yaml", text)
+    assert after == text.replace("    - --cloud-config=/c\n", "").replace("    - --cloud-provider=aws\n", "")
+    assert changes == [("cloud-config", None), ("cloud-provider", None)]
+
+
+def test_only_the_first_document_of_a_patch_counts() -> None:
+    """kubeadm separates patches at bare markers. It takes what follows another one to be of the same patch, of which it reads one document."""
+    text = f"{CONTAINER}    - --cloud-config=/c\n--- # more\n{CONTAINER}    - --cloud-provider=aws\n"
+    after, changes = edited("kube-apiserver.yaml", text)
+    assert (after, changes) == (text.replace("    - --cloud-config=/c\n", ""), [("cloud-config", None)])
+    assert patches.unread("/p/kube-apiserver.yaml", after) == ["cloud-provider"]
+
+
+def test_a_refusal_names_the_line_of_the_file() -> None:
+    text = "# one\n---\n- op: add\n  path: /x\n  value: [--cloud-config=/c]\n"
+    with pytest.raises(patches.PatchRefused, match="^line 3 sets --cloud-config among other flags"):
+        edited("kube-apiserver+json.yaml", text)
+
+
+def test_args_alone_get_no_flag_that_the_command_has() -> None:
+    text = "spec:\n  containers:\n  - name: kube-controller-manager\n    args: [--cloud-config=/c, --v=2]\n"
+    assert edited("kube-controller-manager.yaml", text, (1, 30)) == (text.replace("--cloud-config=/c, ", ""), [("cloud-config", None)])
+
+
+@pytest.mark.parametrize(("operation", "words"), [
+    ({"op": "test", "path": END, "value": "--cloud-config=/c"}, "tests for --cloud-config"),
+    ({"op": "add", "path": "/spec/containers/0/command/1", "value": "--cloud-config=/c"}, "adds --cloud-config at a position"),
+])
+def test_an_operation_that_others_depend_on_is_refused(operation: dict[str, Any], words: str) -> None:
+    with pytest.raises(patches.PatchRefused, match=words):
+        edited("kube-apiserver+json.json", json.dumps([operation, {"op": "add", "path": END, "value": "--v=4"}]))
+
+
+@pytest.mark.parametrize(("name", "text", "expected"), [
+    ("README.md", "Set --cloud_provider=aws in kube-apiserver.yaml.\n", ["cloud-provider"]),
+    ("kube-apiserver.yml", CONTAINER + "    - --cloud-config=/c\n", ["cloud-config"]),
+    ("kube-apiserver.yaml", "spec:\n  note: --cloud-config=/c\n", ["cloud-config"]),
+    ("kube-apiserver.yaml", CONTAINER + "    - --cloud-config=/c\n", []),
+    ("kube-apiserver.yaml", "# no cloud-config\n" + CONTAINER, []),
+    ("kubeproxydaemonset.yaml", "gates: InTreePluginvSphereUnregister=false\n", ["InTreePluginvSphereUnregister"]),
+    ("kubeletconfiguration.yaml", "featureGates: {DisableCloudProviders: true}\n", []),
+    ("kubeletconfiguration.yaml", "feature: {DisableCloudProviders: true}\n", ["DisableCloudProviders"]),
+    ("etcd.yaml", "spec: {priority: 1}\n", []),
+])
+def test_a_file_that_names_a_flag_or_gate_and_is_not_understood_is_reported(name: str, text: str, expected: list[str]) -> None:
+    assert patches.unread("/p/" + name, text) == expected
+
+
+@pytest.mark.parametrize(("name", "text", "expected"), [
+    ("kube-scheduler.yaml", "spec: {containers: [{name: kube-scheduler, args: [--feature-gates=A=true]}]}\n", ["A=true"]),
+    ("kube-scheduler+json.json", json.dumps([{"op": "add", "path": END, "value": "--feature-gates=B=true"}, "x"]), ["B=true"]),
+    ("etcd.yaml", "spec: {containers: [{name: etcd, args: [--feature-gates=A=true]}]}\n", []),
+])
+def test_flags_of_a_patch(name: str, text: str, expected: list[str]) -> None:
+    assert [flag.value for flag in patches.flags("/p/" + name, text)] == expected
+
+
+@pytest.mark.parametrize(("name", "text", "expected"), [
+    ("kubeletconfiguration.yaml", "featureGates: {A: true}\n---\nport: 1\n---\nfeatureGates: {B: false}\n", [{"A": True}, {"B": False}]),
+    ("kubeletconfiguration+json.yaml", "- {op: add, path: /featureGates/C, value: true}\n- {op: add, path: /port, value: 1}\n", [{"C": True}]),
+    ("kubeletconfiguration+json.yaml", "- {op: replace, path: /featureGates, value: {D: true}}\n", [{"D": True}]),
+    ("kube-apiserver.yaml", "featureGates: {A: true}\n", []),
+])
+def test_gates_of_a_patch_of_the_kubelets_configuration(name: str, text: str, expected: list[dict[str, bool]]) -> None:
+    assert patches.kubelet_gates("/p/" + name, text) == expected

@@ -19,7 +19,7 @@ def edited(before: str, edit: Any, expected: Any) -> str:
 
 @pytest.mark.parametrize(("text", "words"), [
     ("a: [", r"^line 1, column 5: "),
-    ("a: 1\n b: 2\n", "^line 2, column 3: "), ("a: 1\n---\nb: 2\n", "^line 2, column 1: but found"), ("\x01", "special characters")])
+    ("a: 1\n b: 2\n", "^line 2, column 3: "), ("a:\n- \x01", r"^line 2: the character U\+0001 is not allowed")])
 def test_text_that_is_no_yaml_is_named_with_its_place(text: str, words: str) -> None:
     with pytest.raises(NotYaml, match=words):
         YamlText(text)
@@ -29,8 +29,8 @@ def test_text_that_is_no_yaml_is_named_with_its_place(text: str, words: str) -> 
     pytest.param("a: [1, 2, 3]\n", ("a", 0), "a: [2, 3]\n", id="first-in-one-line"),
     pytest.param("a: [1, 2, 3]\n", ("a", 1), "a: [1, 3]\n", id="middle-in-one-line"),
     pytest.param("a: [1, 2, 3]\n", ("a", 2), "a: [1, 2]\n", id="last-in-one-line"),
-    pytest.param("a: {x: 1, y: 2}\n", ("a", "y"), "a: {x: 1}\n", id="last-key-in-one-line"),
-    pytest.param("a: {x: 1, y: [2, 3], z: 4}\n", ("a", "y"), "a: {x: 1, z: 4}\n", id="a-key-with-a-list-in-one-line"),
+    pytest.param("a: {x: 1, w: 2}\n", ("a", "w"), "a: {x: 1}\n", id="last-key-in-one-line"),
+    pytest.param("a: {x: 1, w: [2, 3], z: 4}\n", ("a", "w"), "a: {x: 1, z: 4}\n", id="a-key-with-a-list-in-one-line"),
     pytest.param("a:\n- 1\n- 2 # two\n# three\n- 3\n", ("a", 1), "a:\n- 1\n# three\n- 3\n", id="a-line"),
     pytest.param("a:\n- 1\n- 2", ("a", 1), "a:\n- 1\n", id="the-last-line-without-its-end"),
     pytest.param("a:\n- x: 1\n  y: 2\n- z: 3\n", ("a", 0), "a:\n- z: 3\n", id="lines"),
@@ -39,7 +39,7 @@ def test_text_that_is_no_yaml_is_named_with_its_place(text: str, words: str) -> 
     pytest.param("a:\n  x:\n  - 1\nb: 2\n", ("a", "x", 0), "a: {}\nb: 2\n", id="what-it-leaves-empty-up-to-a-key-of-the-document"),
     pytest.param("a:\n  - 1\nb: 2\n", ("a", 0), "a: []\nb: 2\n", id="the-list-of-the-document"),
     pytest.param("a: [1]\nb: 2\n", ("a", 0), "a: []\nb: 2\n", id="the-list-of-the-document-in-one-line"),
-    pytest.param("a: {x: {y: 1}}\n", ("a", "x", "y"), "a: {}\n", id="mappings-in-one-line"),
+    pytest.param("a: {x: {w: 1}}\n", ("a", "x", "w"), "a: {}\n", id="mappings-in-one-line"),
     pytest.param("a:   # why\n  x: 1\nb: 2\n", ("a", "x"), "a:   # why {}\nb: 2\n", id="emptied-behind-a-comment"),
     pytest.param("a: 1\nb: 2\n", ("a",), "b: 2\n", id="a-key-of-the-document"),
     pytest.param("\na: 1\nb: 2\n", ("a",), "\nb: 2\n", id="behind-an-empty-line"),
@@ -59,7 +59,7 @@ def test_what_goes_leaves_the_rest_as_it_is(before: str, path: tuple[Any, ...], 
     ("a: [1, 2, 3, 4]\n", [("a", 1), ("a", 2), ("a", 3)], "a: [1]\n"),
     ("a: [1, 2]\n", [("a", 0), ("a", 1)], "a: []\n"),
     ("a:\n- 1\n- 2\n- 3\n", [("a", 0), ("a", 2)], "a:\n- 2\n"),
-    ("a: {x: [1, 2], y: [3]}\nb: [4, 5]\n", [("a", "x", 0), ("a", "y", 0), ("b", 1)], "a: {x: [2]}\nb: [4]\n"),
+    ("a: {x: [1, 2], w: [3]}\nb: [4, 5]\n", [("a", "x", 0), ("a", "w", 0), ("b", 1)], "a: {x: [2]}\nb: [4]\n"),
 ])
 def test_several_things_go(before: str, paths: list[tuple[Any, ...]], after: str) -> None:
     def edit(document: YamlText) -> None:
@@ -84,7 +84,10 @@ def test_several_things_go(before: str, paths: list[tuple[Any, ...]], after: str
     ("a: x\n", ("a",), "--b=c: d", 'a: "--b=c: d"\n'),
     ("a: x\n", ("a",), "--b=c #d", 'a: "--b=c #d"\n'),
     ("a: x\n", ("a",), "-b", 'a: "-b"\n'),
-    ("a: >-\n  x\n", ("a",), "y", 'a: "y"'),
+    ("a: >-\n  x\n\nb: 1\n", ("a",), "z", "a: \"z\"\n\nb: 1\n"),
+    ("a: [x, 'b']\n", ("a", 0), "--b=c,d", "a: [\"--b=c,d\", 'b']\n"),
+    ("a: x\n", ("a",), "y", 'a: "y"\n'),
+    ("a: x\n", ("a",), "b\tc", 'a: "b\\tc"\n'),
 ])
 def test_a_value_is_replaced_in_its_quotes(before: str, path: tuple[Any, ...], value: str, after: str) -> None:
     assert edited(before, lambda document: document.replace(path, value), yaml.safe_load(after)) == after
@@ -110,10 +113,10 @@ def test_how_a_value_is_written() -> None:
     ("a:\r\n- x\r\n", "z", "a:\r\n- x\r\n- z\r\n"),
     ("a:\n- x", "z", "a:\n- x\n- z"),
     ("a: [x, \"y\"]\n", "z", "a: [x, \"y\", \"z\"]\n"),
-    ("a:\n- n: 1\n  m: [2]\n", {"n": "x", "o": True}, "a:\n- n: 1\n  m: [2]\n- n: x\n  o: true\n"),
-    ("a:\r\n  - n: 1\r\n", {"n": "x", "o": "y"}, "a:\r\n  - n: 1\r\n  - n: x\r\n    o: y\r\n"),
-    ("a: [{n: 1}]\n", {"o": "x", "n": 2}, "a: [{n: 1}, {o: x, n: 2}]\n"),
-    ("a:\n- {n: 1}\n", {"b": 2, "a": 1}, "a:\n- {n: 1}\n- b: 2\n  a: 1\n"),
+    ("a:\n- m: 1\n  l: [2]\n", {"k": "x", "o": True}, "a:\n- m: 1\n  l: [2]\n- k: x\n  o: true\n"),
+    ("a:\r\n  - m: 1\r\n", {"k": "x", "o": "z"}, "a:\r\n  - m: 1\r\n  - k: x\r\n    o: z\r\n"),
+    ("a: [{m: 1}]\n", {"o": "x", "k": 2}, "a: [{m: 1}, {o: x, k: 2}]\n"),
+    ("a:\n- {m: 1}\n", {"b": 2, "a": 1}, "a:\n- {m: 1}\n- b: 2\n  a: 1\n"),
 ])
 def test_an_item_is_added_as_the_last_one_is_written(before: str, value: Any, after: str) -> None:
     assert edited(before, lambda document: document.append(("a",), value), yaml.safe_load(after)) == after
@@ -125,7 +128,7 @@ def test_an_item_is_added_to_a_document_that_is_a_list() -> None:
 
 @pytest.mark.parametrize(("before", "after"), [
     ("a:\n  x: 1\n# c\nb: 2\n", "a:\n  x: 1\n  k: v\n# c\nb: 2\n"),
-    ("a:\n    x: 1\n    y: [2,\n      3]\n", "a:\n    x: 1\n    y: [2,\n      3]\n    k: v\n"),
+    ("a:\n    x: 1\n    w: [2,\n      3]\n", "a:\n    x: 1\n    w: [2,\n      3]\n    k: v\n"),
     ("a: {x: 1}\n", "a: {x: 1, k: v}\n"),
     ("a:\n  x: 1", "a:\n  x: 1\n  k: v"),
     ("a:\r\n  x: 1\r\n", "a:\r\n  x: 1\r\n  k: v\r\n"),
@@ -136,16 +139,54 @@ def test_a_key_is_added_to_a_mapping(before: str, after: str) -> None:
 
 @pytest.mark.parametrize(("before", "after"), [
     ("a:\n  x: 1\nb: 2\n", "a:\n  x: 1\n  k:\n  - v\nb: 2\n"),
-    ("a:\n  x: 1", "a:\n  x: 1\n  k:\n  - v\n"),
+    ("a:\n  x: 1", "a:\n  x: 1\n  k:\n  - v"),
+    ("a:\n  k:\n  x: 1\n", "a:\n  k:\n  - v\n  x: 1\n"),
+    ("a:\n  k: [] # c\n  x: 1\n", "a:\n  k:\n  - v # c\n  x: 1\n"),
+    ("a: {x: 1, k: []}\n", "a: {x: 1, k: [v]}\n"),
+    ('{"a": {"x": 1}}', '{"a": {"x": 1, "k": ["v"]}}'),
+    ("a:\n  x: 1\n---\nb: 2\n", "a:\n  x: 1\n  k:\n  - v\n---\nb: 2\n"),
+])
+def test_a_list_is_added_to_a_mapping(before: str, after: str) -> None:
+    assert edited(before, lambda document: document.add_key(("a",), "k", ["v"]), next(yaml.safe_load_all(after))) == after
+
+
+@pytest.mark.parametrize(("before", "after"), [
     ("a: {}\nb: 2\n", "a:\n  k:\n  - v\nb: 2\n"),
     ("a:\nb: 2\n", "a:\n  k:\n  - v\nb: 2\n"),
     ("a: null # c\n", "a:\n  k:\n  - v # c\n"),
     ("b: 2\n", "b: 2\na:\n  k:\n  - v\n"),
-    ("b: 2", "b: 2\na:\n  k:\n  - v\n"),
+    ("b: 2", "b: 2\na:\n  k:\n  - v"),
     ("b: 2\r\n", "b: 2\r\na:\r\n  k:\r\n  - v\r\n"),
+    ("b: 2\n---\nc: 3\n", "b: 2\na:\n  k:\n  - v\n---\nc: 3\n"),
+    ("{b: 2}\n", "{b: 2, a: {k: [v]}}\n"),
 ])
-def test_lines_are_added_to_a_key_of_the_document(before: str, after: str) -> None:
-    assert edited(before, lambda document: document.set_block("a", "  k:\n  - v\n"), yaml.safe_load(after)) == after
+def test_a_mapping_is_added_to_a_document(before: str, after: str) -> None:
+    assert edited(before, lambda document: document.add_key((), "a", {"k": ["v"]}), next(yaml.safe_load_all(after))) == after
+
+
+@pytest.mark.parametrize(("before", "edit", "after"), [
+    ("a: [x, w]\n", "append", "a: [z]\n"),
+    ("a:\n- x # c\n- w\nb: 1\n", "append", "a:\n- z # c\nb: 1\n"),
+    ("a: {x: 1, w: 2}\n", "key", "a: {z: v}\n"),
+    ("a:\n  x: 1 # c\n  w: 2\nb: 1\n", "key", "a:\n  z: v # c\nb: 1\n"),
+    ("a:\n  x:\n  - 1\n  w: 2\nb: 1\n", "key", "a:\n  z: v\nb: 1\n"),
+])
+def test_what_is_added_takes_the_place_of_all_that_goes(before: str, edit: str, after: str) -> None:
+    document = YamlText(before)
+    for step in (0, 1) if edit == "append" else ("x", "w"):
+        document.remove(("a", step))
+    document.append(("a",), "z") if edit == "append" else document.add_key(("a",), "z", "v")
+    assert document.render(yaml.safe_load(after)) == after
+
+
+@pytest.mark.parametrize(("before", "path", "after"), [
+    ("x:\n  a: 1\n  b: 2\n  a: 3\n", ("x", "a"), "x:\n  b: 2\n"),  # else the first one would count
+    ("x:\n- a:\n  - 1\n  b: 2\n", ("x", 0, "a", 0), "x:\n- a: []\n  b: 2\n"),
+    ("x:\n- |\n  a\n\n- b\n", ("x", 0), "x:\n\n- b\n"),
+    ("x:\n- a\n---\n- b\n", ("x", 0), "x: []\n---\n- b\n"),
+])
+def test_what_goes_takes_nothing_else_with_it(before: str, path: tuple[Any, ...], after: str) -> None:
+    assert edited(before, lambda document: document.remove(path), next(yaml.safe_load_all(after))) == after
 
 
 @pytest.mark.parametrize(("before", "edit", "words"), [
@@ -153,9 +194,9 @@ def test_lines_are_added_to_a_key_of_the_document(before: str, after: str) -> No
     ("x: 1\na:\n- b: 1\n  c: 2\n", lambda document: document.remove(("a", 0, "b")), "line 3: the entry shares its line with another"),
     ("x: 1\na:\n- - 1\n", lambda document: document.append(("a", 0), "y"), "line 3: the entry shares its line with another"),
     ("x: 1\na: |\n  b\n", lambda document: document.raw(("a",), "true"), "line 2: the value takes more than one line"),
-    ("x: 1\na: []\n", lambda document: document.append(("a",), "y"), "line 2: there is no list with items"),
-    ("x: 1\na: b\n", lambda document: document.append(("a",), "y"), "line 2: there is no list with items"),
-    ("x: 1\na: {b: 1}\n", lambda document: document.set_block("a", "  c: 1\n"), "a is written in one line"),
+    ("x: 1\na: b\n", lambda document: document.append(("a",), "z"), "line 2: it is not a list"),
+    ("# c\n", lambda document: document.append((), "z"), "the document is empty"),
+    ("x: &x {b: 1}\na:\n  <<: *x\n", lambda document: document.add_key(("a",), "b", "z"), "line 3: 'b' comes from a merge key"),
     ("x: &x {b: 1}\na:\n  <<: *x\n", lambda document: document.remove(("a", "b")), "line 3: 'b' comes from a merge key"),
     ("a: &x [1, 2]\nb: *x\n", lambda document: document.remove(("a", 0)), "an anchor with aliases"),
     ("a: 1\n", lambda document: document.raw(("a",), "["), "the edited text would not be YAML: line "),
@@ -164,16 +205,6 @@ def test_lines_are_added_to_a_key_of_the_document(before: str, after: str) -> No
 def test_an_edit_that_would_touch_something_else_is_refused(before: str, edit: Any, words: str) -> None:
     with pytest.raises(EditRefused, match=words):
         edited(before, edit, {})
-
-
-def test_an_item_makes_room_for_another_one() -> None:
-    def edit(document: YamlText) -> None:
-        document.remove(("a", 0))
-        document.remove(("a", 1))
-        document.keep(("a", 0), "z")
-
-    assert edited("a: [x, y]\n", edit, {"a": ["z"]}) == "a: [z]\n"
-    assert edited("a:\n- x\n- y\nb: 1\n", edit, {"a": ["z"], "b": 1}) == "a:\n- z\nb: 1\n"
 
 
 def test_a_key_that_is_missing_has_no_place() -> None:

@@ -161,22 +161,12 @@ def test_patches_that_would_bring_a_flag_back_are_changed_without_a_restart(clus
     assert all("bring it back" in edit["why"] for edit in plan["edits"] if edit["component"] == "kubeadm-patches")
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [("kube-apiserver.yaml", ("kube-apiserver", "strategic")), ("kube-apiserver0+merge.yaml", ("kube-apiserver", "merge")),
-     ("kube-controller-manager1-own+json.json", ("kube-controller-manager", "json")), ("etcd.yaml", None), ("kubeletconfiguration0.yaml", None),
-     ("kube-apiserver.yaml.bak", None), ("README.md", None)],
-)
-def test_patches_are_known_by_their_names(name: str, expected: tuple[str, str] | None) -> None:
-    assert patches.parse_name("/etc/kubernetes/patches/" + name) == expected
-
-
 def test_patches_that_cannot_be_edited_safely_are_refused() -> None:
     replaced = '[{"op": "replace", "path": "/spec/containers/0/command/3", "value": "--cloud-provider=aws"}]'
     with pytest.raises(patches.PatchRefused, match="replaces another flag with"):
         patches.edit("/p/kube-apiserver+json.json", replaced, (1, 33))
     with pytest.raises(patches.PatchRefused, match="Edit it by hand"):
-        patches.edit("/p/kube-apiserver.yaml", "a: --cloud-provider=aws\n---\nb: 1\n", (1, 33))
+        patches.edit("/p/kube-apiserver.yaml", "a: [--cloud-provider=aws\n", (1, 33))
     assert patches.edit("/p/kube-apiserver.yaml", "spec:\n  priority: 1 # no cloud-provider\n", (1, 33))[1] == []
     shorter = '[{"op": "add", "path": "/spec/containers/0/command/-", "value": "--enable-admission-plugins=A,PersistentVolumeLabel"}]'
     assert '"--enable-admission-plugins=A"' in patches.edit("/p/kube-apiserver+json.json", shorter, (1, 33))[0]

@@ -1,0 +1,385 @@
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reads YAML as Kubernetes does: the rules of sigs.k8s.io/yaml (go-yaml v2, then JSON) where PyYAML has others.
+
+The kubelet, kubeadm and kube-proxy read the first document and ignore the rest. Of two equal keys the last one counts. Dates are text.
+A tag that nobody knows has no effect. C(y), C(n), C(on) and C(off) are booleans, and C(12:30) is text. A merge key overrides the keys before
+it. Tabs may separate words.
+
+Everything that a text may grow into is bounded, because any host may send one: characters, levels, and values after aliases are followed.
+Controller side only (it needs PyYAML). It knows neither Kubernetes' objects nor files.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import math
+import re
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+try:
+    import yaml
+    from yaml.parser import Parser
+    from yaml.reader import Reader
+    from yaml.scanner import Scanner
+    from yaml.tokens import ScalarToken
+except ImportError:  # pragma: no cover - ansible-core itself requires PyYAML on the controller
+    yaml = None  # type: ignore[assignment]
+    Parser = Reader = Scanner = object  # type: ignore[assignment,misc]
+
+#: libyaml's parser, None if PyYAML was built without libyaml.
+LIBYAML = getattr(yaml, "CParser", None) or getattr(getattr(yaml, "cyaml", None), "CParser", None)
+
+#: Maximum number of characters in a text. Manifests and configurations have some KiB.
+CHARACTERS = 256 << 10
+
+#: Maximum number of values in a text with every alias followed. A manifest has some hundred. The kubelet has such a limit, too.
+VALUES = 20000
+
+#: Maximum number of levels. A manifest has ten.
+LEVELS = 64
+
+#: Number of texts whose nodes are kept, because a plan reads the same file several times.
+KEPT = 16
+
+_BLANKS = " \t"
+_BREAKS = "\r\n\x85\u2028\u2029"
+_ENDS = "\0" + _BLANKS + _BREAKS
+_PREFIX = "tag:yaml.org,2002:"
+
+_WORDS: Dict[str, Any] = {
+    "": None, "~": None, "null": None, "Null": None, "NULL": None,
+    ".nan": math.nan, ".NaN": math.nan, ".NAN": math.nan, "<<": "<<",
+}
+_WORDS.update({word: True for text in ("y", "yes", "true", "on") for word in (text, text.capitalize(), text.upper())})
+_WORDS.update({word: False for text in ("n", "no", "false", "off") for word in (text, text.capitalize(), text.upper())})
+_WORDS.update({sign + word: float(sign + "inf") for sign in ("", "+", "-") for word in (".inf", ".Inf", ".INF")})
+
+#: Where libyaml, whose parser is much faster, differs from go-yaml: an escape, and what separates words in a collection in one line.
+_DIFFERENT = re.compile(r"\\/|\?|:[,\[\]{}]")
+
+_INTEGER = re.compile(r"([-+]?)(0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9][0-9]*)")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+
+
+class NotYaml(ValueError):
+    """Kubernetes cannot read the text, or it is larger than anything that a component reads."""
+
+
+class Document(NamedTuple):
+    """The first document of a text: its root node, None if it is empty, and the position behind it."""
+
+    root: Any
+    end: int
+
+
+def load(text: str) -> Any:
+    """Return the data of the first document, as Kubernetes reads it. Raises NotYaml with the line."""
+    return data_of(compose(text).root)
+
+
+@functools.lru_cache(maxsize=KEPT)
+def compose(text: str) -> Document:
+    """Return the nodes of the first document. They are shared, so nobody may change them. Raises NotYaml with the line."""
+    if len(text) > CHARACTERS:
+        raise NotYaml("it has {0} characters, more than the {1} that this collection reads".format(len(text), CHARACTERS))
+    wrong = Reader.NON_PRINTABLE.search(text)
+    if wrong:
+        raise NotYaml("line {0}: the character U+{1:04X} is not allowed".format(text.count("\n", 0, wrong.start()) + 1, ord(wrong.group())))
+    if LIBYAML is not None and not _DIFFERENT.search(text):
+        try:
+            return _Composer(LIBYAML(text)).first()
+        except yaml.YAMLError:
+            pass  # the other parser says why, in the same words everywhere
+    try:
+        return _Composer(_Parser(text)).first()
+    except yaml.YAMLError as exc:
+        raise NotYaml(_reason(exc)) from exc
+
+
+def _reason(exc: Any) -> str:
+    mark = getattr(exc, "problem_mark", None)
+    what = getattr(exc, "problem", None) or str(exc).splitlines()[0]
+    return "line {0}, column {1}: {2}".format(mark.line + 1, mark.column + 1, what) if mark else what
+
+
+# -- text to nodes ----------------------------------------------------------------------------------------------------
+
+
+class _Composer:
+    """Makes nodes of a parser's events. A node's tag is '' for a scalar that may be a number, and None for text in quotes."""
+
+    def __init__(self, parser: Any) -> None:
+        self._parser = parser
+        self._anchors: Dict[str, Any] = {}
+        self._values, self._levels = 0, 0
+        self._weights: Dict[int, int] = {}
+
+    def first(self) -> Document:
+        """Return the first document, and look at nothing behind it."""
+        self._parser.get_event()
+        event = self._parser.get_event()
+        if isinstance(event, yaml.StreamEndEvent):
+            return Document(None, event.start_mark.index)
+        if event.version not in (None, (1, 1)):
+            raise NotYaml("its %YAML directive is not 1.1")
+        root = self._node(self._parser.get_event())
+        return Document(root, self._parser.get_event().start_mark.index)
+
+    def _node(self, event: Any) -> Any:
+        if isinstance(event, yaml.AliasEvent):
+            return self._aliased(event)
+        before = self._values
+        self._count(event, 1)
+        self._levels += 1
+        if self._levels > LEVELS:
+            raise NotYaml("line {0}: it has more than {1} levels".format(event.start_mark.line + 1, LEVELS))
+        if isinstance(event, yaml.ScalarEvent):
+            tag = "" if event.tag is None and event.implicit[0] else event.tag
+            node = yaml.ScalarNode(tag, event.value, event.start_mark, event.end_mark, event.style or None)
+            self._anchor(event, node)
+        else:
+            node = self._collection(event)
+        self._levels -= 1
+        self._weights[id(node)] = self._values - before
+        return node
+
+    def _collection(self, event: Any) -> Any:
+        listed = isinstance(event, yaml.SequenceStartEvent)
+        node = (yaml.SequenceNode if listed else yaml.MappingNode)(None, [], event.start_mark, None, event.flow_style)
+        self._anchor(event, node)
+        children = []
+        inner = self._parser.get_event()
+        while not isinstance(inner, yaml.CollectionEndEvent):
+            children.append(self._node(inner))
+            inner = self._parser.get_event()
+        node.value = children if listed else list(zip(children[::2], children[1::2]))
+        node.end_mark = inner.end_mark
+        return node
+
+    def _anchor(self, event: Any, node: Any) -> None:
+        if event.anchor is not None:  # an anchor may be used again
+            self._anchors[event.anchor] = node
+
+    def _aliased(self, event: Any) -> Any:
+        node = self._anchors.get(event.anchor)
+        if node is None:
+            raise NotYaml("line {0}: the alias '{1}' has no anchor".format(event.start_mark.line + 1, event.anchor))
+        if id(node) not in self._weights:
+            raise NotYaml("line {0}: the anchor '{1}' contains itself".format(event.start_mark.line + 1, event.anchor))
+        self._count(event, self._weights[id(node)])
+        return node
+
+    def _count(self, event: Any, values: int) -> None:
+        self._values += values
+        if self._values > VALUES:
+            raise NotYaml("line {0}: it has more than {1} values, with every alias followed".format(event.start_mark.line + 1, VALUES))
+
+
+class _Parser(Reader, Scanner, Parser):  # type: ignore[misc]
+    """PyYAML's own parser with the rules of libyaml, of which go-yaml is a translation."""
+
+    ESCAPE_REPLACEMENTS = {key: value for key, value in Scanner.ESCAPE_REPLACEMENTS.items() if key != "/"} if yaml else {}
+
+    def __init__(self, text: str) -> None:
+        Reader.__init__(self, text)
+        Scanner.__init__(self)
+        Parser.__init__(self)
+
+    # Tabs separate words, except in front of what may be a key.
+
+    def scan_to_next_token(self) -> None:
+        while True:
+            if self.column == 0 and self.peek() == "\ufeff":
+                self.forward()
+            while self.peek() == " " or self.peek() == "\t" and (self.flow_level or not self.allow_simple_key):
+                self.forward()
+            if self.peek() == "#":
+                while self.peek() not in "\0" + _BREAKS:
+                    self.forward()
+            if not self.scan_line_break():
+                return
+            if not self.flow_level:
+                self.allow_simple_key = True
+
+    def scan_plain(self) -> Any:
+        parts: List[str] = []
+        blanks, lines = "", ""
+        start = end = self.get_mark()
+        while not self._at_marker() and self.peek() != "#":
+            length = self._plain_length()
+            if length:
+                parts += [_folded(lines) if lines else blanks, self.prefix(length)]
+                blanks, lines = "", ""
+                self.forward(length)
+                self.allow_simple_key = False
+                end = self.get_mark()
+            if self.peek() not in _BLANKS + _BREAKS:
+                break
+            blanks, lines = self._plain_spaces(start)
+            if not self.flow_level and self.column < self.indent + 1:
+                break
+        if lines:
+            self.allow_simple_key = True
+        return ScalarToken("".join(parts), True, start, end)
+
+    def scan_directive(self) -> Any:
+        token = Scanner.scan_directive(self)
+        if token.name not in ("YAML", "TAG"):
+            raise NotYaml("line {0}: the directive %{1} is unknown".format(token.start_mark.line + 1, token.name))
+        return token
+
+    def scan_block_scalar_indicators(self, start_mark: Any) -> Any:
+        match = re.match(r"([-+])?([1-9])?([-+])?", self.prefix(2))
+        self.forward(match.end() if match else 0)
+        sign, indent, late = match.groups() if match else ("", "", "")
+        return {"+": True, "-": False}.get(sign or late), int(indent) if indent else None
+
+    def scan_block_scalar_ignored_line(self, start_mark: Any) -> None:
+        while self.peek() in _BLANKS:
+            self.forward()
+        Scanner.scan_block_scalar_ignored_line(self, start_mark)
+
+    def scan_block_scalar_indentation(self) -> Any:
+        result = Scanner.scan_block_scalar_indentation(self)
+        self._refuse_tab(self.peek() == "\t")
+        return result
+
+    def scan_block_scalar_breaks(self, indent: int) -> Any:
+        result = Scanner.scan_block_scalar_breaks(self, indent)
+        self._refuse_tab(self.column < indent and self.peek() == "\t")
+        return result
+
+    def _refuse_tab(self, wrong: bool) -> None:
+        if wrong:
+            raise NotYaml("line {0}, column {1}: a tab takes the place of an indentation".format(self.line + 1, self.column + 1))
+
+    def _at_marker(self) -> bool:
+        return self.column == 0 and self.prefix(3) in ("---", "...") and self.peek(3) in _ENDS
+
+    def _plain_length(self) -> int:
+        length = 0
+        while True:
+            char = self.peek(length)
+            if char in _ENDS or self.flow_level and char in ",?[]{}" or char == ":" and self.peek(length + 1) in _ENDS:
+                return length
+            length += 1
+
+    def _plain_spaces(self, start: Any) -> Tuple[str, str]:
+        """Skip white space behind a word; return its blanks, and its line breaks if it has any."""
+        blanks, lines = "", ""
+        while self.peek() in _BLANKS or self.peek() in _BREAKS:
+            if self.peek() in _BREAKS:
+                blanks, lines = "", lines + self.scan_line_break()
+                continue
+            self._refuse_tab(bool(lines) and self.peek() == "\t" and self.column < self.indent + 1)
+            blanks += "" if lines else self.peek()
+            self.forward()
+        return blanks, lines
+
+
+def _folded(lines: str) -> str:
+    if lines[0] != "\n":
+        return lines
+    return lines[1:] or " "
+
+
+# -- nodes to data ----------------------------------------------------------------------------------------------------
+
+
+def data_of(node: Any) -> Any:
+    """Return the data of a node, without shared parts. Raises NotYaml."""
+    if node is None:
+        return None
+    if isinstance(node, yaml.ScalarNode):
+        return _scalar(node)
+    if isinstance(node, yaml.SequenceNode):
+        return [data_of(item) for item in node.value]
+    data: Dict[str, Any] = {}
+    for key, value in node.value:
+        data.update(merged(value) if is_merge(key) else {key_of(key): data_of(value)})
+    return data
+
+
+def is_merge(key: Any) -> bool:
+    return isinstance(key, yaml.ScalarNode) and key.value == "<<" and key.tag in ("", _PREFIX + "merge")
+
+
+def merged(node: Any) -> Dict[str, Any]:
+    """Return what a merge key gives. Raises NotYaml."""
+    parts = node.value if isinstance(node, yaml.SequenceNode) else [node]
+    data: Dict[str, Any] = {}
+    for part in reversed(parts):  # an earlier one counts more
+        if not isinstance(part, yaml.MappingNode):
+            raise NotYaml("line {0}: a merge key (<<) needs a mapping".format(node.start_mark.line + 1))
+        data.update(data_of(part))
+    return data
+
+
+def key_of(node: Any) -> str:
+    """Return a key as the text that it is in JSON. Raises NotYaml."""
+    key = data_of(node)
+    if key is None or isinstance(key, (dict, list)):
+        raise NotYaml("line {0}: a key is neither text nor a number".format(node.start_mark.line + 1))
+    if isinstance(key, bool):
+        return str(key).lower()
+    return "{0:g}".format(key) if isinstance(key, float) else str(key)
+
+
+def _scalar(node: Any) -> Any:
+    tag, value = node.tag, node.value
+    if tag is None or not (tag == "" or tag.startswith(_PREFIX)):
+        return value
+    kind = tag[len(_PREFIX):]
+    if kind == "binary":
+        return _binary(node)
+    result = resolved(value) if kind in ("", "bool", "int", "float", "null") else value
+    if kind == "float" and isinstance(result, int) and not isinstance(result, bool):
+        result = float(result)
+    if kind in ("bool", "int", "float", "null") and _kind(result) != kind:
+        raise NotYaml("line {0}: '{1}' is not a !!{2}".format(node.start_mark.line + 1, value, kind))
+    if isinstance(result, float) and not math.isfinite(result):
+        raise NotYaml("line {0}: JSON has no number {1}".format(node.start_mark.line + 1, value))
+    return result
+
+
+def _kind(value: Any) -> str:
+    return {type(None): "null", bool: "bool", int: "int", float: "float"}.get(type(value), "str")
+
+
+def _binary(node: Any) -> str:
+    try:
+        return base64.b64decode("".join(node.value.split()), validate=True).decode("utf-8", "replace")
+    except ValueError as exc:
+        raise NotYaml("line {0}: a !!binary value is not base64".format(node.start_mark.line + 1)) from exc
+
+
+def resolved(text: str) -> Any:
+    """Return the value of a scalar without quotes."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if text[0] == ".":
+        return _number(text)
+    plain = text.replace("_", "")
+    whole = _INTEGER.fullmatch(plain) if text[0] in "+-0123456789" else None
+    if whole:
+        number = _integer(whole.group(1), whole.group(2))
+        if number is not None:
+            return number
+    return _number(plain, text) if text[0] in "+-0123456789" else text
+
+
+def _integer(sign: str, digits: str) -> Optional[int]:
+    """Return a number of 64 bits, None if it needs more."""
+    base = {"0x": 16, "0b": 2, "0o": 8}.get(digits[:2].lower(), 8 if digits[0] == "0" else 10)
+    number = int(digits[2:] if base in (16, 2) or digits[:2].lower() == "0o" else digits, base)
+    number = -number if sign == "-" else number
+    return number if -2 ** 63 <= number < (2 ** 63 if sign else 2 ** 64) else None
+
+
+def _number(plain: str, text: str = "") -> Any:
+    number = float(plain) if _FLOAT.fullmatch(plain) else math.inf
+    return number if math.isfinite(number) else text or plain

@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a text of YAML means is what Kubernetes' own parser says, whether people wrote it or a generator did."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit import kubernetes_yaml
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit.kubernetes_yaml import (
+    CHARACTERS,
+    LEVELS,
+    VALUES,
+    NotYaml,
+    compose,
+    load,
+)
+
+from .conftest import Kubernetes, Refused
+from .generated import Tally
+
+TEXTS = {
+    "nothing": "",
+    "a comment": "# nothing\n",
+    "a trailing marker": "a: 1\n---\n",
+    "a second document": "a: 1\n---\na: 2\n",
+    "a second document that is broken": "a: 1\n---\n[ broken",
+    "an end marker": "a: 1\n...\nb\n",
+    "an empty first document": "---\n---\na: 1\n",
+    "a duplicate key": "a: 1\nb: 2\na: 3\n",
+    "a date that is none": "updated: 2024-31-12\n",
+    "a date": "updated: 2024-12-31\nat: 2001-12-14t21:59:43.10-05:00\n",
+    "a custom tag": "a: !vault x\nb: !map {c: d}\nc: !list [1]\n",
+    "known tags": "a: !!str 1\nb: !!int 2\nc: !!float 3\nd: !!bool yes\ne: !!null ~\n",
+    "rare tags": "a: !!binary aGVsbG8=\nb: !!set {a: b}\n",
+    "a tag that does not fit": "a: !!int x\n",
+    "the tag of nothing": "a: ! 12\nb: ! '12'\n",
+    "null": "port: null\nb: ~\nc:\nd: Null\n",
+    "words": "a: y\nb: N\nc: on\nd: Off\ne: yes\nf: 'yes'\ng: nO\n",
+    "numbers": "a: 010\nb: 08\nc: 0x1F\nd: 0b101\ne: 0o17\nf: 1_000\ng: 12:30\nh: 1e3\ni: .5\n",
+    "more numbers": "a: -0x10\nb: +12\nc: 1.\nd: 18446744073709551615\ne: 1e999\nf: _1\n",
+    "a number beyond all": "a: 99999999999999999999999\nb: -99999999999999999999\n",
+    "a number that JSON has not": "a: .nan\n",
+    "keys that are no text": "1: a\ntrue: b\non: c\n",
+    "a key that is nothing": "~: a\n",
+    "a key that is a list": "? [a]\n: b\n",
+    "a blank before the colon": "key : value\n",
+    "block values": "a: |\n  b\n  c\nb: >-\n  d\n  e\nc:\n  f\n  g\n",
+    "tabs around words": "a:\tb\t# c\nc: d\te\t\nd: [1,\t2]\n",
+    "JSON with tabs": '{\n\t"a": [1,\n\t2],\t"b": null\n}\n',
+    "a tab as indentation": "a:\n\tb: c\n",
+    "a tab behind a dash": "a:\n-\tb\n",
+    "a merge key": "x: &x {a: 1, b: 2}\ny:\n  a: 3\n  <<: *x\nz:\n  <<: *x\n  a: 3\nw:\n  <<: [{a: 1}, {a: 2}]\n",
+    "a merge key of text": "a:\n  <<: b\n",
+    "an anchor that is used again": "a: &x 1\nb: &x 2\nc: *x\n",
+    "an alias without anchor": "a: *x\n",
+    "an anchor that contains itself": "a: &x [*x]\n",
+    "a byte order mark": "\ufeffa: b\n",
+    "line ends of Windows": "a: b\r\nc:\r\n- d\r\n",
+    "escapes": 'a: "\\x41\\u00e9\\/\\t\\\n  b"\n',
+    "a control character": "a: \x01\n",
+    "an old directive": "%YAML 1.1\n---\na: b\n",
+    "a new directive": "%YAML 1.2\n---\na: b\n",
+    "an unknown directive": "%FOO bar\n---\na: b\n",
+    "colons in one line": "[--bind=:8080, http://x, a:b]\n",
+    "a text over lines": "a: b\n  c\n\n  d\ne: 'f\n  g'\n",
+    "prose": "These manifests belong to the installer: do not edit\nthem.\n\n* one\n* two\n",
+    "a README": "# Manifests\n\nSee `make help`: it lists all.\n",
+}
+
+
+def ours(text: str) -> Any:
+    try:
+        return load(text)
+    except NotYaml as exc:
+        return exc
+
+
+def theirs(kubernetes: Kubernetes, text: str) -> Any:
+    try:
+        return kubernetes.load(text)
+    except Refused as exc:
+        return exc
+
+
+def same(mine: Any, other: Any) -> bool:
+    """Whether both refuse the text, or read the same data; 1 and true differ."""
+    if isinstance(mine, Exception) or isinstance(other, Exception):
+        return isinstance(mine, Exception) and isinstance(other, Exception)
+    if isinstance(mine, dict) and isinstance(other, dict):
+        return mine.keys() == other.keys() and all(same(mine[key], other[key]) for key in mine)
+    if isinstance(mine, list) and isinstance(other, list):
+        return len(mine) == len(other) and all(map(same, mine, other))
+    return mine == other and isinstance(mine, bool) == isinstance(other, bool)
+
+
+@pytest.fixture(params=["libyaml", "PyYAML alone"])
+def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyYAML with and without libyaml. CI has both."""
+    assert kubernetes_yaml.LIBYAML is not None, "this PyYAML was built without libyaml"
+    if request.param != "libyaml":
+        monkeypatch.setattr(kubernetes_yaml, "LIBYAML", None)
+    compose.cache_clear()
+
+
+@pytest.mark.usefixtures("parser")
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+def test_a_text_means_what_it_means_to_kubernetes(kubernetes: Kubernetes, text: str) -> None:
+    mine, other = ours(text), theirs(kubernetes, text)
+    assert same(mine, other), (mine, other)
+
+
+PIECES = (
+    "a",
+    "b: ",
+    "c",
+    ": ",
+    " :",
+    ":",
+    "- ",
+    "-",
+    "\n",
+    "\n",
+    "\n  ",
+    "\n    ",
+    "\n- ",
+    "\nd: ",
+    " ",
+    "\t",
+    "#",
+    " # e",
+    "'",
+    '"',
+    "[",
+    "]",
+    "{",
+    "}",
+    ", ",
+    ",",
+    "&x ",
+    "*x",
+    "!t ",
+    "!!str ",
+    "|",
+    ">",
+    "\n---\n",
+    "\n...\n",
+    "?",
+    "? ",
+    "1",
+    "0x",
+    "y",
+    "~",
+    "null",
+    ".5",
+    "\r\n",
+    "%",
+    "<<: ",
+    "--f=g",
+    "h=i,j=k",
+    "\\",
+)
+
+
+MANIFEST = """apiVersion: v1
+kind: Pod
+metadata: {name: kube-apiserver, annotations: {updated: 2024-31-12}}
+spec:
+  containers:
+  - command: &args  # é 𝄞
+    - kube-apiserver
+    - "--cloud-provider=aws"
+    - '--v=2'
+    name: kube-apiserver
+    args: []
+  priority: 10
+  volumes:
+  - hostPath:
+      path: /etc/kubernetes/pki
+    name: |-
+      certs
+"""
+
+
+def odd(chance: random.Random) -> str:
+    return "".join(chance.choices(PIECES, k=chance.randint(1, 12)))
+
+
+def damaged(chance: random.Random) -> str:
+    """A manifest in which a piece was put, left out or doubled."""
+    at, length = chance.randrange(len(MANIFEST)), chance.choice([0, 0, 1, 3])
+    return MANIFEST[:at] + chance.choice([*PIECES, MANIFEST[at : at + 9]]) + MANIFEST[at + length :]
+
+
+@pytest.mark.usefixtures("parser")
+@pytest.mark.parametrize(("texts", "number"), [(odd, 6000), (damaged, 700)])
+def test_an_odd_text_means_what_it_means_to_kubernetes(kubernetes: Kubernetes, texts: Any, number: int) -> None:
+    """Of 3,000 texts, one may be refused that Kubernetes reads: an empty list or mapping with remains behind it."""
+    chance = random.Random(33)
+    tally = Tally(f"YAML, {texts.__name__} texts")
+    for _ in range(number):
+        text = texts(chance)
+        mine, other = ours(text), theirs(kubernetes, text)
+        if same(mine, other):
+            tally.add("not YAML to either" if isinstance(mine, Exception) else "read")
+        else:
+            tally.add("refused" if isinstance(mine, Exception) else "wrong", text, mine, other)
+    assert tally.ways["read"] > number // 5
+    tally.judge(number, 1 / 3000)
+
+
+ALIASES = "\n".join(
+    f"k{level}: &x{level} [{', '.join([f'*x{level - 1}'] * 12) if level else '1'}]" for level in range(10)
+)
+
+
+@pytest.mark.usefixtures("parser")
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        pytest.param(ALIASES, f"line 5: it has more than {VALUES} values, with every alias followed", id="aliases"),
+        pytest.param("a: " + "[" * 500 + "]" * 500, f"line 1: it has more than {LEVELS} levels", id="brackets"),
+        pytest.param(
+            "\n".join(" " * level + "a:" for level in range(500)),
+            f"line {LEVELS}: it has more than {LEVELS} levels",
+            id="indentation",
+        ),
+        pytest.param("- a\n" * (VALUES + 1), f"line {VALUES}: it has more than {VALUES} values", id="items"),
+        pytest.param(
+            "#" * (CHARACTERS + 1), f"it has {CHARACTERS + 1} characters, more than the {CHARACTERS}", id="characters"
+        ),
+        pytest.param("a: \udcff\n", r"line 1: the character U\+DCFF is not allowed", id="bytes that are no text"),
+        pytest.param("a:\n- \0\n", r"line 2: the character U\+0000 is not allowed", id="bytes of a program"),
+    ],
+)
+@pytest.mark.timeout(20)
+@pytest.mark.threat("worker-cannot-change-others")
+def test_a_text_that_grows_is_refused_at_once(text: str, words: str) -> None:
+    with pytest.raises(NotYaml, match=words):
+        load(text)
