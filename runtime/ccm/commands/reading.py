@@ -72,8 +72,10 @@ class ReadingClient(KubeClient):
     async def date(self) -> str:
         """The header Date of an answer, "" without one. Raises ApiError, aiohttp.ClientError and OSError."""
         limits = aiohttp.ClientTimeout(total=FIRST_ANSWER)
-        async with await self._send("GET", "/version", None, None, "application/json", limits, verb="GET") as response:
-            return response.headers.get("Date", "")
+        async with self._pool.session() as session:
+            sent = self._send(session, "GET", "/version", None, None, "application/json", limits, verb="GET")
+            async with await sent as response:
+                return response.headers.get("Date", "")
 
 
 class ReadingGateway(Gateway):

@@ -45,12 +45,13 @@ class FileText:
         self._read_at = 0.0
 
     def get(self) -> str:
-        """The current text, stripped; the previous one while the file is briefly missing. Raises OSError or
-        UnicodeDecodeError if there is no previous one."""
+        """The current text, stripped; the previous one while the file is briefly missing or empty, as one that is
+        written in place is. Raises OSError or UnicodeDecodeError if there is no previous one."""
         try:
             seen = fingerprint(self.path)
             if seen != self._seen or self._clock.monotonic() - self._read_at >= REREAD:
-                self._text, self._seen, self._read_at = self.path.read_text().strip(), seen, self._clock.monotonic()
+                self._text = self.path.read_text().strip() or self._text
+                self._seen, self._read_at = seen, self._clock.monotonic()
         except (OSError, UnicodeDecodeError):
             if not self._text:
                 raise
@@ -202,7 +203,7 @@ class Access:
             except (OSError, UnicodeDecodeError) as error:
                 reason = getattr(error, "strerror", None) or "it is not text"
                 raise UnavailableError(0, "TokenFile", f"token file {self.token_file.path}: {reason}") from None
-            if not is_header(token):
+            if not token or not is_header(token):
                 raise UnavailableError(0, "TokenFile", f"token file {self.token_file.path}: it contains no token")
         elif self.exec is not None:
             token = str((await self.exec.credentials()).get("token") or "")

@@ -42,6 +42,7 @@ from .api_errors import (
     UnavailableError,
     from_response,
 )
+from .connection_pool import ConnectionPool
 from .kubeconfig import load as load_access
 from .objects import UNREADABLE, ListMeta, ObjectMeta, PartialObject, decoder, list_decoder, object_path
 from .request_failures import pause_before_retry, unavailable, was_closed
@@ -63,8 +64,8 @@ CONNECT_TIMEOUT = 5.0
 RETRY_PAUSE = 0.25
 #: Bytes of a list to decode without interruption, which takes about 10 ms.
 STRETCH = 2 * 1024 * 1024
-#: Below client-go's 90 s and the API server's idle limit, so that we rarely write to a connection that was just closed.
-KEEP_ALIVE = 60.0
+#: The largest list has as many pages; a server that sends more goes round in circles.
+MOST_PAGES = 100_000
 
 #: They are no part of the way of a Node or a Service, and there are many.
 _UNTRACED = re.compile(r"/apis/coordination\.k8s\.io/|/api/v1/namespaces/[^/]+/events(/|$)")
@@ -88,9 +89,8 @@ class KubeClient:
         self.server = access.server
         self._clock = clock
         self._host = urlsplit(access.server).netloc
-        self._user_agent = user_agent or f"outoftree-ccm/{__version__} ({platform.system().lower()})"
         self._limit = TokenBucket()
-        self._session: aiohttp.ClientSession | None = None
+        self._pool = ConnectionPool(user_agent or f"outoftree-ccm/{__version__} ({platform.system().lower()})")
 
     @classmethod
     def from_config(cls, *, kubeconfig: str = "", master: str = "", user_agent: str = "") -> KubeClient:
@@ -160,13 +160,16 @@ class KubeClient:
         items: builtins.list[T] = []
         if page > 0:
             params["limit"] = str(page)
-        while True:
+        for _ in range(MOST_PAGES):
             body = await self._request("GET", path, params=params, timeout=timeout, verb="LIST")
             found, metadata = await self._items(body, type_, path, unreadable, keep)
             items += found
             if not metadata.continue_:
                 return items, metadata.resource_version
+            if metadata.continue_ == params.get("continue"):
+                break
             params["continue"] = metadata.continue_
+        raise UnavailableError(200, "EndlessList", f"LIST {path}: its pages do not end: the server repeats them")
 
     async def _items(
         self,
@@ -249,8 +252,9 @@ class KubeClient:
         await self._wait_turn("WATCH", path)
         context = f"WATCH {path}"
         try:
-            async with asyncio.timeout(DEFAULT_TIMEOUT) as until_headers:
-                response = await self._send("GET", path, {**params, "watch": "true"}, None, JSON, limits, verb="WATCH")
+            async with self._pool.session() as session, asyncio.timeout(DEFAULT_TIMEOUT) as until_headers:
+                query = {**params, "watch": "true"}
+                response = await self._send(session, "GET", path, query, None, JSON, limits, verb="WATCH")
                 async with response:
                     if response.status == 401:
                         self.access.invalidate()  # the informer watches again
@@ -259,13 +263,17 @@ class KubeClient:
                     until_headers.reschedule(None)
                     yield split_lines(response.content.iter_any())
         except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
+            await self._renew_after(error)
             raise unavailable(context, error) from error
+
+    async def _renew_after(self, error: BaseException) -> None:
+        """The connection may be dead, and with it all others of its time."""
+        if isinstance(error, TimeoutError):
+            await self._pool.renew()
 
     async def close(self) -> None:
         """Close all connections. The client remains usable and then opens new ones."""
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        await self._pool.close()
 
     async def _write(self, method: str, path: str, **how: Any) -> bytes:
         """A request that changes an object. Traces show it without its body, but not those of Leases and Events."""
@@ -301,9 +309,9 @@ class KubeClient:
         refreshed, reconnected, pause = False, False, RETRY_PAUSE
         while True:
             try:
-                async with asyncio.timeout_at(deadline):
+                async with self._pool.session() as session, asyncio.timeout_at(deadline):
                     response = await self._send(
-                        method, path, params, data, accept, limits, content_type=content_type, verb=verb
+                        session, method, path, params, data, accept, limits, content_type=content_type, verb=verb
                     )
                     span.note({"http.response.status_code": response.status})
                     async with response:
@@ -316,6 +324,7 @@ class KubeClient:
                 if method != "POST" and not reconnected and was_closed(failed):
                     reconnected = True
                     continue
+                await self._renew_after(failed)
                 raise unavailable(context, failed) from failed
             if error.status == 401 and self.access.renewable and not refreshed:
                 refreshed = True
@@ -330,6 +339,7 @@ class KubeClient:
 
     async def _send(
         self,
+        session: aiohttp.ClientSession,
         method: str,
         path: str,
         params: Mapping[str, str] | None,
@@ -341,15 +351,6 @@ class KubeClient:
         content_type: str = JSON,
     ) -> aiohttp.ClientResponse:
         """One attempt, up to the headers of the answer."""
-        if self._session is None:
-            # No limit of connections: each watch occupies one permanently, and the number of workers bounds the rest.
-            connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE)
-            self._session = aiohttp.ClientSession(
-                connector=connector,
-                headers={"User-Agent": self._user_agent, "Accept-Encoding": "gzip"},
-                cookie_jar=aiohttp.DummyCookieJar(),
-                read_bufsize=256 * 1024,
-            )
         headers = [("Accept", accept)]
         if data is not None:
             headers.append(("Content-Type", content_type))
@@ -357,7 +358,7 @@ class KubeClient:
         how = await self.access.request_arguments(headers)
         started, code = self._clock.monotonic(), "<error>"
         try:
-            response = await self._session.request(
+            response = await session.request(
                 method,
                 url.with_query(params) if params else url,
                 data=data,

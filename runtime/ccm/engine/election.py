@@ -56,6 +56,8 @@ class LeaderElector:
     `expired()` is called, from the event loop and not from a task, if the Lease expires while `lead` still runs. A
     process that could do harm then must exit in it. `alarm(seconds, callback)` sets another timer for it that
     interrupts running code, and returns a function that cancels the timer.
+    `may_release()`: whether nothing that this process has begun can still take effect. If something can, the Lease is
+    not released at the end: it expires, and by then it has happened.
     `annotations()` is merged into the annotations of the Lease at each renewal; other annotations stay unchanged.
     """
 
@@ -74,6 +76,7 @@ class LeaderElector:
         recorder: Recorder | None = None,
         expired: Callable[[], None] | None = None,
         alarm: Callable[[float, Callable[[], None]], Callable[[], None]] | None = None,
+        may_release: Callable[[], bool] = lambda: True,
     ) -> None:
         if not identity:
             raise ValueError("the identity is empty: the Lease would look as if it had no holder")
@@ -88,16 +91,17 @@ class LeaderElector:
         self.renewed_at = -math.inf
         self._client, self._clock, self._recorder = client, clock, recorder
         self._lease_duration, self._renew_deadline, self._retry_period = lease_duration, renew_deadline, retry_period
-        self._annotations = annotations
+        self._annotations, self._may_release = annotations, may_release
         self._expired, self._alarm, self._tripwire = expired, alarm, contextlib.ExitStack()
         self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._path = f"{self._collection}/{name}"
         self._where = f"{namespace}/{name}"
-        # Of one request. A quarter: if two hang on dead connections, there is still time for one on a new connection.
+        # Of one request. A quarter: if one hangs on a dead connection, the client opens new ones for those that follow.
         self._attempt = renew_deadline / 4
         self._meta = ObjectMeta()
         self._record = LeaseSpec()
         self._changed_at = -math.inf
+        self._taking = False  # a request that takes the Lease has been sent and not answered
         metrics.LEADER.labels(name).set(0)
         metrics.LEADER_SLOWPATH.labels(name)
 
@@ -115,8 +119,7 @@ class LeaderElector:
         try:
             await self._acquire()
         except asyncio.CancelledError:
-            if self._record.holder_identity == self.identity:  # acquired at this very moment
-                await self._release()
+            await self._give_back()
             raise
         self._start_leading()
         work = asyncio.ensure_future(lead())
@@ -230,6 +233,7 @@ class LeaderElector:
             exists = False  # its holder may not know yet, so it is not free before it expires
         if not free(self._record, self.identity, self._clock.monotonic() - self._changed_at, self._lease_duration):
             return False
+        self._taking = True
         if exists:
             sent = self._clock.monotonic()
             await self._write(taken(self._record, self.identity, self._seconds, self._stamp()))
@@ -237,6 +241,16 @@ class LeaderElector:
             await self._create()
         self.renewed_at = sent
         return True
+
+    async def _give_back(self) -> None:
+        """After a cancelled attempt: release the Lease if we have it, also if the answer was not awaited."""
+        if self._record.holder_identity != self.identity and self._taking:
+            try:
+                await self._read()
+            except ApiError as error:
+                logger.warning("cannot read the Lease %s, which may be ours and will expire: %s", self._where, error)
+        if self._record.holder_identity == self.identity:
+            await self._release()
 
     # Renewing the Lease
 
@@ -293,6 +307,11 @@ class LeaderElector:
 
     async def _release(self) -> None:
         """Release the Lease if we hold it, so that a standby need not wait. If that fails, the Lease expires."""
+        if not self._may_release():
+            logger.warning(
+                "the Lease %s is not released but expires: a write to the cloud may still happen", self._where
+            )
+            return
         try:
             async with timeout(self._clock, self._attempt):
                 try:

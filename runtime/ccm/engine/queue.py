@@ -5,8 +5,8 @@ A key waits at most once; a key added while a worker processes it runs again aft
 worker may read the latest state from the cache, and is the only one that processes the object.
 
 Keys have one of two priorities, as in controller-runtime's priority queue: work that a user waits for precedes
-refreshes. Unlike there, the low priority gets a share of the turns, so that it never starves. Namespaces take turns, and
-one namespace leaves workers to the others: 500 new Services of one tenant delay no Service of another.
+refreshes. Unlike there, the low priority gets a share of the turns, so that it never starves. Namespaces take turns,
+and one namespace leaves workers to the others: 500 new Services of one tenant delay no Service of another.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ import contextlib
 import datetime
 import itertools
 import logging
+import math
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -80,6 +81,8 @@ _MANY: dict[str, type] = {"load_balancers.list": LoadBalancer, "routes.list": Ro
 
 #: Operations that are about no object, whoever asked first.
 _ABOUT_ALL = (".list", ".start")
+#: Verbs of calls that change nothing in the cloud.
+_READS = frozenset({"list", "get", "labels", "deviations", "start"})
 
 #: Numbers of calls, from a random start, so that those of two processes differ in a common log.
 _requests = itertools.count(random.getrandbits(31))
@@ -135,6 +138,7 @@ class Gateway:
         self.failing_since: float | None = None
         self.last_error: str = ""
         self.under_way: list[str] = []
+        self._unanswered_write = -math.inf  # when the last one was given up
         self.instances = InstanceDirectory(cloud.instances, self.call, clock=clock) if cloud.instances else None
         self._replaced: list[Callable[[], None]] = []
 
@@ -172,6 +176,13 @@ class Gateway:
                     return await self._judged(operation, function, connection, judge)
             finally:
                 breaker.ended(kind)  # also if it was cancelled without a result
+
+    @property
+    def has_unfinished_writes(self) -> bool:
+        """Whether a write is in progress, or one was given up so recently that it may still happen in the cloud: a
+        thread cannot be stopped, and a request that was sent cannot be taken back."""
+        recent = self._clock() - self._unanswered_write < self.cloud.limits.deadline
+        return recent or any(_writes(each) for each in self.under_way)
 
     @property
     def state(self) -> GatewayState:
@@ -307,6 +318,8 @@ class Gateway:
             kind = Transient if isinstance(error, OSError) else ProviderBug
             raise kind(f"{operation}: provider {connection.cloud.name!r} {what}") from error
         finally:
+            if outcome in ("cancelled", "timeout") and _writes(operation):
+                self._unanswered_write = self._clock()
             REQUESTS.labels(operation, outcome).inc()
             seconds = self._clock() - started
             DURATION.labels(operation).observe(seconds)
@@ -375,6 +388,10 @@ async def _close(cloud: Cloud) -> None:
             await cloud.close()
     except Exception:
         log.exception("provider %r failed to close", cloud.name)
+
+
+def _writes(operation: str) -> bool:
+    return operation.rpartition(".")[2] not in _READS
 
 
 def _concerns_one_object(operation: str, error: CloudError) -> bool:

@@ -64,9 +64,7 @@ class Slots:
             return False
         if not namespace:
             return self._held[group] < self._most_without
-        return (
-            self._held[group] < self._most_of_group and self._held_by.get((group, namespace), 0) < self._most_of_one
-        )
+        return self._held[group] < self._most_of_group and self._held_by.get((group, namespace), 0) < self._most_of_one
 
     def _count(self, group: str, namespace: str, change: int) -> None:
         self._free -= change

@@ -77,6 +77,7 @@ class Leadership:
             recorder=self._recorders.of(COMPONENT),
             expired=_end_at_once,
             alarm=set_alarm,
+            may_release=lambda: not self._gateway.has_unfinished_writes,
         )
 
     @property

@@ -210,3 +210,26 @@ async def test_exec_plugin_that_fails(write, plugin, behaviour, complaint, monke
     access = from_kubeconfig(write(user=exec_user()))
     with pytest.raises(UnavailableError, match=complaint):
         await access.headers()
+
+
+async def test_a_token_file_that_is_written_in_place_keeps_its_token_while_it_is_empty(tmp_path):
+    path, clock = tmp_path / "token", FakeClock()
+    path.write_text("one\n")
+    access = api_credentials.Access("http://x", token_file=api_credentials.FileText(path, clock))
+    assert await access.headers() == [("Authorization", "Bearer one")]
+    for text in ("", "\n", "  "):
+        path.write_text(text)
+        access.invalidate()
+        assert await access.headers() == [("Authorization", "Bearer one")]
+        await clock.advance(api_credentials.REREAD)
+        assert await access.headers() == [("Authorization", "Bearer one")]
+    path.write_text("two")
+    assert await access.headers() == [("Authorization", "Bearer two")]
+
+
+@pytest.mark.parametrize("text", ["", "\n"])
+async def test_a_token_file_that_never_had_a_token_sends_no_anonymous_request(tmp_path, text):
+    (tmp_path / "token").write_text(text)
+    access = api_credentials.Access("http://x", token_file=api_credentials.FileText(tmp_path / "token"))
+    with pytest.raises(UnavailableError, match="it contains no token"):
+        await access.headers()

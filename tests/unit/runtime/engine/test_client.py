@@ -2,6 +2,7 @@
 """The client against small HTTP servers that misbehave in one way each."""
 
 import asyncio
+import itertools
 import json
 import time
 
@@ -104,6 +105,19 @@ async def test_list_follows_the_pages_and_keeps_the_filter(server, kube):
         "/api/v1/nodes?fieldSelector=x&limit=2",
         "/api/v1/nodes?fieldSelector=x&limit=2&continue=t1",
     ]
+
+
+@pytest.mark.parametrize("tokens", [itertools.repeat("same"), map(str, itertools.count())])
+async def test_pages_that_do_not_end_are_unavailable(server, kube, monkeypatch, tokens):
+    monkeypatch.setattr(module, "MOST_PAGES", 50)
+
+    async def page(request):
+        return web.json_response({"metadata": {"resourceVersion": "1", "continue": next(tokens)}, "items": []})
+
+    server.answers = [page]
+    with pytest.raises(UnavailableError, match="pages do not end"):
+        await kube.list("/nodes", Node)
+    assert len(server.requests) <= 50
 
 
 @pytest.mark.parametrize("stretch", [1, 10**6])

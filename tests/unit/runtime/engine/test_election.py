@@ -565,6 +565,48 @@ async def test_a_standby_that_is_cancelled_just_ends(candidate, api, clock):
     assert [task for task in asyncio.all_tasks() if "watch Lease" in task.get_name()] == []
 
 
+@pytest.mark.parametrize("existing", [False, True])
+async def test_a_candidate_that_is_cancelled_while_it_takes_the_lease_gives_it_back(candidate, api, clock, existing):
+    if existing:
+        candidate("a").task.cancel()
+        await clock.settle()
+    one = candidate("one")
+    arrived = asyncio.Event()
+    store = api.store
+
+    async def cut(method):
+        if method != "get" and not arrived.is_set():
+            one._client.cut = None
+            arrived.set()
+            lease = {"metadata": {}, "spec": {"holderIdentity": "one", "leaseDurationSeconds": 15}}
+            store({**(api.lease or lease), "spec": lease["spec"]} if api.lease else lease)
+            await asyncio.Event().wait()  # it is written; the answer is under way
+
+    one._client.cut = cut
+    async with asyncio.timeout(30):
+        await arrived.wait()
+    one.task.cancel()
+    await clock.settle()
+    assert one.task.cancelled() and api.holder == ""
+    standby = candidate("b")
+    await clock.advance(0.1)
+    assert standby.is_leader
+
+
+async def test_the_lease_expires_while_a_write_to_the_cloud_may_still_happen(candidate, api, clock, caplog):
+    unfinished = True
+    leader = candidate("a", may_release=lambda: not unfinished)
+    await clock.settle()
+    standby = candidate("b")
+    leader.task.cancel()
+    await clock.advance(14)
+    assert leader.task.done() and api.holder == "a" and not standby.is_leader
+    assert "a write to the cloud may still happen" in caplog.text
+    await clock.advance(6)
+    assert standby.is_leader
+    unfinished = False
+
+
 async def test_of_many_candidates_one_leads(candidate, api, clock):
     electors = [candidate(str(number)) for number in range(5)]
     for _ in range(20):

@@ -443,6 +443,40 @@ async def test_what_counts_as_a_failure(error):
     assert await outcome(gate.call("a.x", answer("asked"))) is Transient
 
 
+# --- writes that may still happen -----------------------------------------------------------------------------------
+
+
+@in_virtual_time
+@pytest.mark.parametrize("operation", ["load_balancers.ensure", "routes.delete", "instance_tags.add"])
+@pytest.mark.parametrize("cancelled", [True, False])
+async def test_a_write_without_an_answer_may_happen_for_as_long_as_a_call_may_take(operation, cancelled):
+    gate = gateway(deadline=10.0)
+    assert not gate.has_unfinished_writes
+    call = asyncio.create_task(gate.call(operation, answer(1, after=60.0)))
+    await asyncio.sleep(5.0)
+    assert gate.has_unfinished_writes
+    if cancelled:
+        call.cancel()
+    await asyncio.gather(call, return_exceptions=True)
+    await asyncio.sleep(9.0)
+    assert gate.has_unfinished_writes
+    await asyncio.sleep(2.0)
+    assert not gate.has_unfinished_writes
+
+
+@in_virtual_time
+@pytest.mark.parametrize("operation", ["instances.list", "load_balancers.get", "volumes.labels"])
+async def test_reads_and_writes_that_were_answered_leave_nothing_behind(operation):
+    gate = gateway()
+    call = asyncio.create_task(gate.call(operation, answer(1, after=60.0)))
+    await asyncio.sleep(1.0)
+    assert not gate.has_unfinished_writes
+    call.cancel()
+    await asyncio.gather(call, return_exceptions=True)
+    await fail(gate, 1, Conflict("x"), "routes.create")
+    assert not gate.has_unfinished_writes
+
+
 @in_virtual_time
 async def test_a_cloud_without_instances_has_no_directory():
     assert gateway().instances is None
