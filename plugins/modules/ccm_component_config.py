@@ -415,7 +415,7 @@ def apply(module, journal):
             item["backup"] = journal.keep(params["run_id"], path, before)
     if work or restart or late or params["state"] == "present":
         try:
-            result["waited"] = settle(component, work, flags, flags_before, restart)
+            result["waited"] = settle(component, work, flags, flags_before, restart, params["force"])
         except Failed as failure:
             problem = forget_undone(module, journal, work) if params["state"] == "present" else ""
             result.update(seconds=round(time.monotonic() - begun, 1), warnings=[problem] if problem else [])

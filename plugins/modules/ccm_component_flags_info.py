@@ -85,7 +85,9 @@ layout:
   type: str
   sample: kubeadm
 kubelet:
-  description: The kubelet's unit files and environment files in the order in which systemd reads them, its version and its process.
+  description:
+    - The kubelet's unit files and environment files in the order in which systemd reads them, its version and its process.
+    - C(difference) is the first difference between all arguments of the process and those in its files, empty if they are the same.
   returned: always
   type: dict
   sample:
@@ -95,6 +97,7 @@ kubelet:
     version: v1.36.3
     pid: 812
     flags: ["--cloud-provider=external"]
+    difference: ""
     started: 1795337102.25
     health: ""
     static_pod_path: /etc/kubernetes/manifests
@@ -123,7 +126,9 @@ units:
       unit_files: [/etc/systemd/system/kube-apiserver.service]
       environment_files: [/etc/kubernetes/apiserver]
 components:
-  description: The running control-plane components and their managed flags.
+  description:
+    - The running control-plane components, their managed flags and all their C(arguments).
+    - C(difference) of a unit's process is as in RV(kubelet).
   returned: always
   type: dict
   sample:

@@ -345,10 +345,11 @@ def occurrences(line: CommandLine, names: Iterable[str] = MANAGED_FLAGS, whole: 
 
 def managed_flags(argv: Iterable[str]) -> List[Tuple[str, str]]:
     """Return (name, value) of the managed flags of a running kubelet's argument list."""
-    return [(item.name, item.value) for item in occurrences(_of_process(argv))]
+    return [(item.name, item.value) for item in occurrences(of_process(argv))]
 
 
-def _of_process(argv: Iterable[str]) -> CommandLine:
+def of_process(argv: Iterable[str]) -> CommandLine:
+    """Return the command line of a process, whose arguments have no place in a file."""
     return CommandLine(tuple(Argument(arg, "", 0, 0, "") for arg in argv), {}, (), Unit((), "", {}, ()))
 
 
@@ -356,38 +357,6 @@ def unmanaged(line: CommandLine) -> List[Argument]:
     """Return the arguments that are no part of a managed flag."""
     gone = {id(part) for item in occurrences(line, whole=True) for part in item.parts}
     return [argument for argument in line.arguments if id(argument) not in gone]
-
-
-def others_of_process(argv: Iterable[str]) -> List[str]:
-    """Return the arguments of a process that no change of managed flags may touch."""
-    return [argument.value for argument in unmanaged(_of_process(argv))]
-
-
-def difference(sources: "Sources", component: str, argv: List[str], specifiers: Optional[Dict[str, str]] = None) -> str:
-    """Return the first difference between a process's arguments and those in the files, '' if they are the same.
-
-    Only systemd's own rules lie between the files and a component that its unit starts by itself. A wrapper may add arguments of its own.
-    """
-    line = sources.command_line(specifiers)
-    if line.program.rpartition("/")[2] != component or not argv:
-        return ""
-    written, running = line.given, argv[1:]
-    for index, (argument, value) in enumerate(zip(written, running), 1):
-        if argument.exact and argument.value != value:
-            return "argument {0} of the process is {1}, but {2} gives it {3}".format(index, shown(value), sources.place(argument), shown(argument.value))
-    if len(running) > len(written):
-        return "argument {0} of the process is {1}, but its files give it only {2}".format(
-            len(written) + 1, shown(running[len(written)]), len(written))
-    if len(written) > len(running):
-        missing = written[len(running)]
-        return "{0} gives it the argument {1}, which the process does not have".format(sources.place(missing), shown(missing.value))
-    return ""
-
-
-def shown(value: str) -> str:
-    """Return an argument for people to read, without line ends."""
-    text = value if len(value) <= 200 else value[:197] + "..."
-    return "'{0}'".format(text.encode("unicode_escape").decode("ascii") if not text.isprintable() else text)
 
 
 def line_of(text: str, position: int) -> int:

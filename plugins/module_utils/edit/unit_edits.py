@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
-from ansible_collections.outoftree.ccm.plugins.module_utils.edit import env_file, unit, words
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit import compare, env_file, unit, words
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit.unit import (
     PACKAGE_DIRECTORIES, Argument, CommandLine, Occurrence, Sources, UnitRefused, is_unit_file, occurrences,
 )
@@ -176,12 +176,12 @@ def proven(sources: Sources, spans: Spans, planned: List[Planned]) -> Sources:
     for one, two in zip(old, new):
         if one.value != two.value:
             raise UnitRefused("{0}: an edit there would also turn the argument {1} into {2}. Put every flag of the file into one pair of "
-                              "double quotes".format(sources.place(one), unit.shown(one.value), unit.shown(two.value)))
+                              "double quotes".format(sources.place(one), compare.shown(one.value), compare.shown(two.value)))
     if len(old) != len(new):
         longer, place = (old, sources) if len(old) > len(new) else (new, edited)
         other = longer[min(len(old), len(new))]
         raise UnitRefused("{0}: an edit there would also {1} the argument {2}. Put every flag of the file into one pair of double quotes".format(
-            place.place(other), "remove" if longer is old else "add", unit.shown(other.value)))
+            place.place(other), "remove" if longer is old else "add", compare.shown(other.value)))
     expected = _expected(before, planned)
     found = [(item.name, item.value) for item in occurrences(after, whole=True)]
     if sorted(found) != sorted(expected) or _kept(found, planned) != _kept(expected, planned):

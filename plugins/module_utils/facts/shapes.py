@@ -68,7 +68,10 @@ class UnitFacts(TypedDict):
 
 
 class KubeletFacts(TypedDict, total=False):
-    """The kubelet; only defaults if k3s or RKE2 runs it. C(started) is in epoch seconds, C(health) is empty if it is healthy."""
+    """The kubelet; only defaults if k3s or RKE2 runs it. C(started) is in epoch seconds, C(health) is empty if it is healthy.
+
+    C(difference): the first one between its arguments and those in its files.
+    """
 
     unit_files: List[str]
     environment_files: List[str]
@@ -80,6 +83,7 @@ class KubeletFacts(TypedDict, total=False):
     started: float
     health: str
     unread_files: List[UnreadFlag]
+    difference: str
     serving: Serving
 
 
@@ -108,8 +112,10 @@ class _ComponentFacts(TypedDict):
 
 
 class ComponentFacts(_ComponentFacts, total=False):
-    """A running component of the control plane."""
+    """A running component of the control plane. C(arguments): all of them; C(difference): the first one from those in its unit's files."""
 
+    arguments: List[str]
+    difference: str
     started: float
     health: str
 

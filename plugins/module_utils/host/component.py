@@ -14,9 +14,9 @@ import os
 import shutil
 import time
 
-from ansible_collections.outoftree.ccm.plugins.module_utils.edit import unit
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit import compare, unit
 from ansible_collections.outoftree.ccm.plugins.module_utils.host import (
-    commands, files, logs, machine, probes, processes as _processes, secrets, settings, systemd,
+    commands, detect, files, logs, machine, probes, processes as _processes, secrets, settings, systemd,
 )
 
 POLL = 0.5
@@ -135,8 +135,28 @@ class Component:
         if done.returncode != 0:
             raise Failed("'systemctl restart {0}' failed: {1}".format(self.unit, done.stderr.strip()))
 
-    def wait(self, flags, old, folders):
-        """Return the seconds until a new process has the flags and is healthy twice in a row."""
+    def others(self):
+        """Return the lists of other arguments that a new process may have: those of the running one, and those in the files."""
+        if self.name in WHOLE or self.name == "kubeadm-patches":
+            return []
+        lists = [compare.others(process.argv) for process in self.processes()[-1:]]
+        properties = systemd.unit_properties(self.unit, detect.PROPERTIES) if self.unit else {}
+        if properties.get("FragmentPath"):
+            with contextlib.suppress(unit.UnitRefused, files.Untrusted):
+                line = detect.sources_of(properties).command_line(systemd.specifiers(os.path.basename(properties["FragmentPath"])))
+                # If a file was changed after the process was started, the next start takes it up.
+                lists += [unit.unmanaged(line._replace(arguments=line.given))] if os.path.basename(line.program) == self.name else []
+        return lists
+
+    @staticmethod
+    def lost(process, others):
+        """Return how a process's other arguments differ from each of the lists; '' if they equal one of them."""
+        running = [argument.value for argument in compare.others(process.argv)]
+        found = [compare.first_difference(expected, running, lambda argument: "") for expected in others]
+        return "" if not all(found) else found[0] if found else ""
+
+    def wait(self, flags, old, folders, others=()):
+        """Return the seconds until a new process has the flags and is healthy twice in a row. Its C(others()) must stay."""
         begun = time.monotonic()
         if self.name == "kubeadm-patches":
             return 0.0
@@ -145,10 +165,13 @@ class Component:
         while time.monotonic() - begun < self.timeout:
             candidates = [process for process in self.processes() if process.identity not in old]
             process = next((p for p in candidates if self._flags(p) == list(flags)), None)
+            lost = self.lost(process, others) if process is not None else ""
             if process is None:
                 missing = "there is no new process with {0}".format(" ".join(flags) or "no cloud flag")
             else:
-                missing = self._health(process)
+                missing = "the change would also have changed other arguments: " + lost if lost else self._health(process)
+            if lost and old:
+                raise Failed(missing)
             if process is not None and not missing:
                 if good == process.identity:
                     return round(time.monotonic() - begun, 1)

@@ -29,11 +29,15 @@ class Outcome(NamedTuple):
     begun: bool
 
 
-def settle(component, work, flags, flags_before, restart):
-    """Write the files and wait. Restores them and raises Failed with the reason if the component does not become healthy."""
+def settle(component, work, flags, flags_before, restart, forced=False):
+    """Write the files and wait. Restores them and raises Failed with the reason if the component does not become healthy.
+
+    Only the planned flags may change, unless whole files are restored by force.
+    """
     since = time.time() - 1
     folders = logs.pod_directories(component.name, component.logs)
     old = {process.identity for process in component.processes()} if work or restart else set()
+    others = component.others() if (work or restart) and not forced else []
     written, begun, path = [], False, ""
     try:
         for path, before, after, mode, owner in work:
@@ -42,18 +46,18 @@ def settle(component, work, flags, flags_before, restart):
         begun = True
         if work or restart:
             component.take_up([item[0] for item in work])
-        return component.wait(flags, old, folders)
+        return component.wait(flags, old, folders, others)
     except (Failed, OSError) as exc:
         reason = str(exc) if begun else "cannot write {0}: {1}".format(path, reason_of(exc))
         log = component.log(since) if begun else []
-        raise Failed(reason, log, restore(component, work, written, flags_before, restart, begun)) from exc
+        raise Failed(reason, log, restore(component, work, written, flags_before, restart, begun, others)) from exc
 
 
 def reason_of(exc):
     return getattr(exc, "strerror", None) or str(exc)
 
 
-def restore(component, work, written, flags_before, restart, begun):
+def restore(component, work, written, flags_before, restart, begun, others=()):
     """Restore the old files, each for itself, and return what came of it."""
     stuck = {}
     for path, before, mode, owner in written:
@@ -67,7 +71,7 @@ def restore(component, work, written, flags_before, restart, begun):
     try:
         if not stuck and (written or restart and begun):
             component.take_up([item[0] for item in written])
-            component.wait(flags_before, set(), logs.pod_directories(component.name, component.logs))
+            component.wait(flags_before, set(), logs.pod_directories(component.name, component.logs), others)
         return Outcome(stuck, not stuck, begun)
     except (Failed, OSError):
         return Outcome(stuck, False, begun)

@@ -15,7 +15,7 @@ import os
 import re
 import socket
 
-from ansible_collections.outoftree.ccm.plugins.module_utils.edit import env_file, unit as _unit, words
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit import compare, env_file, unit as _unit, words
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import flags as _flags, host_facts, registration
 from ansible_collections.outoftree.ccm.plugins.module_utils.host import (
     files, journal as _journal, machine, probes, processes as _processes, secrets, settings, systemd,
@@ -124,16 +124,37 @@ def unit_sources(result, unit):
     unit_files = [unit["FragmentPath"]] + unit.get("DropInPaths", "").split()
     for path in unit_files:
         result["files"][path] = read_file(path)
-    parsed = _unit.parse_unit([(path, text_of(result["files"][path]) or "") for path in unit_files])
+    try:
+        parsed = _unit.parse_unit([(path, text_of(result["files"][path]) or "") for path in unit_files],
+                                  systemd.specifiers(os.path.basename(unit["FragmentPath"])))
+    except _unit.UnitRefused:  # the planner says why
+        parsed = _unit.parse_unit([])
     environment_files = []
-    name = os.path.basename(unit["FragmentPath"]).rpartition(".")[0]
     for pattern in parsed.environment_files:
-        pattern = pattern.replace("%n", name + ".service").replace("%N", name).replace("%p", name)
         folder, last = os.path.split(pattern)
+        if re.search(r"[*?\[]", folder):
+            result["problems"].append("{0}: EnvironmentFile={1} has a wildcard in a folder's name, which this collection does not follow. Name "
+                                      "the folder".format(unit["FragmentPath"], pattern))
         environment_files += listed(result, folder, last) if re.search(r"[*?\[]", last) else [pattern]
     for path in environment_files:
         result["files"][path] = read_file(path)
     return unit_files, environment_files, parsed
+
+
+def sources_of(unit):
+    """Return the sources of a unit's command line as they are now. Raises UnitRefused."""
+    local = {"files": {}, "problems": []}
+    unit_files, environment_files, unused = unit_sources(local, unit)
+    return _unit.sources(local["files"], {"unit_files": unit_files, "environment_files": environment_files})
+
+
+def difference(result, component, unit, running):
+    """Return the first difference between the arguments of a unit's process and those in its files, '' if they are the same."""
+    name = os.path.basename(unit["unit_files"][0])
+    try:
+        return compare.difference(_unit.sources(result["files"], unit), component, running.argv, systemd.specifiers(name))
+    except _unit.UnitRefused:
+        return ""  # the planner says why
 
 
 def detect_kubelet(result, unit):
@@ -164,6 +185,7 @@ def detect_kubelet(result, unit):
     kubelet["serving"] = probes.kubelet_serving(argv, [text_of(result["files"][path]) or "" for path in kubelet["config_files"]])
     kubelet.update(pid=running.pid, started=_processes.started_at(running),
                    health=probes.baseline(lambda: probes.kubelet_health(settings.kubelet_settings(argv))))
+    kubelet["difference"] = difference(result, "kubelet", kubelet, running)
     kubelet["flags"] = [_flags.render(name, value) for name, value in _unit.managed_flags(argv)]
     kubelet["version"] = version_of(result, "kubelet", "kubelet", running)
     result["registers"] = registration.of_kubelet(settings.option(argv, "hostname-override"), socket.gethostname())
@@ -287,7 +309,7 @@ def detect_control_plane(result):
         main = _processes.of_unit(name, name) if name in result["units"] else None
         for process in processes + ([main] if main else []):
             flags = [_flags.render(flag.name, flag.value) for flag in _flags.find_flags(process.argv)]
-            result["components"][name] = {"pid": process.pid, "flags": flags, "version": "",
+            result["components"][name] = {"pid": process.pid, "flags": flags, "version": "", "arguments": process.argv,
                                           "started": _processes.started_at(process)}
         # The newest process is the component, because two run while the kubelet replaces one with the other.
         for process in ([main] if main else processes[-1:]):
@@ -295,6 +317,7 @@ def detect_control_plane(result):
             result["components"][name]["health"] = probes.baseline(lambda name=name, argv=argv: probes.component_health(name, argv))
         if main:
             identified.append(main)
+            result["components"][name]["difference"] = difference(result, name, result["units"][name], main)
             result["components"][name]["version"] = version_of(result, name, name, main)
     find_admin_conf(result)
     return identified

@@ -9,9 +9,12 @@ Stdlib-only, it runs on managed nodes (Python 3.8).
 
 from __future__ import annotations
 
+import os
+import socket
 from typing import Dict, List
 
-from ansible_collections.outoftree.ccm.plugins.module_utils.host import commands
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit import words
+from ansible_collections.outoftree.ccm.plugins.module_utils.host import commands, files
 
 
 def unit_properties(unit: str, names: List[str]) -> Dict[str, str]:
@@ -29,3 +32,11 @@ def restarts(unit: str) -> int:
     """Return how often systemd has restarted a unit automatically since its last manual start."""
     count = unit_properties(unit, ["NRestarts"]).get("NRestarts", "")
     return int(count) if count.isdigit() else 0
+
+
+def specifiers(unit: str) -> Dict[str, str]:
+    """Return the %-specifiers of a unit whose text is known on this host. Others depend on the unit's user, or on the start."""
+    host = socket.gethostname()
+    machine = (files.read_text("/etc/machine-id") or "").strip()
+    places = {"t": "/run", "S": "/var/lib", "C": "/var/cache", "L": "/var/log", "E": "/etc", "T": "/tmp", "V": "/var/tmp"}
+    return dict(words.of_unit(unit), H=host, l=host.partition(".")[0], v=os.uname().release, **places, **({"m": machine} if machine else {}))

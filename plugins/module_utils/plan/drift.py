@@ -13,9 +13,11 @@ Pure, controller side. It only writes problems.
 from __future__ import annotations
 
 from collections import Counter
-from typing import Iterable, List, Tuple, Union
+from typing import Iterable, List, Sequence, Tuple, Union
 
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit import compare, unit
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import find_flags
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.host_facts import readable
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import ComponentFacts, FileFacts, HostFacts, KubeletFacts
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.target import Target
 
@@ -41,6 +43,32 @@ def unexplained(host: str, component: str, running: Running, written: List[str],
             "its flags and an edit may have no effect. Find the wrapper or file that sets the flag, correct the files by hand, restart the "
             "component, then run again".format(
                 host, running["pid"], component, show(more.elements()), " with ".join(paths), show(less.elements())))
+
+
+def others(host: str, component: str, running: Running, argv: Sequence[str] = ()) -> str:
+    """Return the problem of a process whose other arguments differ from those in its files, '' if they are the same.
+
+    C(argv) is the command line in a static Pod's manifest. For a unit, the host has compared them.
+    """
+    difference = running.get("difference", "")
+    if argv and running.get("arguments"):
+        difference = of_pod(component, argv, running["arguments"])
+    if not difference:
+        return ""
+    return ("{0}: process {1} ({2}) does not run with the arguments in its files: {3}. No file changed after the process started, so something else "
+            "sets its arguments and an edit could lose some. Find the file or the wrapper that sets them, correct the files by hand, restart "
+            "the component, then run again".format(host, running["pid"], component, readable(difference)))
+
+
+def of_pod(component: str, argv: Sequence[str], running: Sequence[str]) -> str:
+    """Return the first difference between a container's command line in its manifest and its process.
+
+    The kubelet replaces C($(NAME)). A wrapper starts the component with arguments of its own.
+    """
+    if not argv or argv[0].rpartition("/")[2] != component:
+        return ""
+    expected = [unit.Argument(word, "", 0, 0, "", exact="$(" not in word) for word in argv[1:]]
+    return compare.first_difference(expected, running[1:], lambda argument: "in its manifest")
 
 
 def undefined(host: str, facts: HostFacts, component: str, version: Tuple[int, int], target: Target, why: str) -> List[str]:

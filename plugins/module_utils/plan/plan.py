@@ -184,6 +184,9 @@ def _plan_manifest(plan: Dict[str, Any], steps: HostSteps, host: str, facts: Hos
             plan["problems"] += drift.undefined(host, facts, component, version, target, _SHELL.format(path, shell(parsed.argv)))
             return
         after, changes, notes = manifest.edit(before, component, version, target)
+        again = manifest.edit(after, component, version, target)[1]
+        if again:
+            raise EditRefused("--{0} would still change from {1} to {2} after the edit".format(again[0].name, again[0].now, again[0].then))
     except (manifest.BadManifest, EditRefused) as exc:
         plan["problems"].append("{0}: cannot edit {1}: {2}. Edit it by hand, then run again".format(host, path, exc))
         return
@@ -193,7 +196,7 @@ def _plan_manifest(plan: Dict[str, Any], steps: HostSteps, host: str, facts: Hos
     # The kubelet applies a changed manifest by itself, so only an earlier run that was killed before its gate explains a difference.
     ours = host_facts.is_ours(facts, path)
     if process and not (ours and drift.changed_since(process, [entry])):
-        problem = drift.unexplained(host, component, process, written, [path])
+        problem = drift.unexplained(host, component, process, written, [path]) or drift.others(host, component, process, parsed.argv)
         if problem:
             plan["problems"].append(problem)
             return
@@ -211,13 +214,8 @@ def _plan_manifest(plan: Dict[str, Any], steps: HostSteps, host: str, facts: Hos
             return
         plan["warnings"].append("{0}: {1} does not yet run with the flags in {2}. The run waits for it".format(host, component, path))
     steps["control_plane"].append({
-        "component": component,
-        "files": [{"path": path, "content": _encode(after), "sha256": entry["sha256"]}] if changes else [],
-        "flags": wanted,
-        "flags_before": written,
-        "restart": False,
-        "service": {},
-    })
+        "component": component, "files": [{"path": path, "content": _encode(after), "sha256": entry["sha256"]}] if changes else [],
+        "flags": wanted, "flags_before": written, "restart": False, "service": {}})
 
 
 def _warn_of_two_owners(plan: Dict[str, Any], host: str, component: str, flags: List[Any], version: Tuple[int, int]) -> None:
@@ -391,7 +389,7 @@ def _drift_of_unit(host: str, component: str, process: Optional[drift.Running], 
     paths = [path for path in unit["unit_files"] + unit["environment_files"] if facts["files"][path]["exists"]]
     if process is None or drift.changed_since(process, [facts["files"][path] for path in paths]):
         return ""
-    return drift.unexplained(host, component, process, written, paths)
+    return drift.unexplained(host, component, process, written, paths) or drift.others(host, component, process)
 
 
 def _unit_files(facts: HostFacts, edited: Sources, paths: Iterable[str]) -> List[StepFile]:

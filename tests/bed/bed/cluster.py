@@ -274,7 +274,8 @@ def _start(bed: Bed, node: Node, found: Path, progress: Progress) -> None:
         if node.control_plane or bed.version.in_tree:
             machines.write_file(node.name, documents.LEFTOVER_CLOUD_CONF, documents.LEFTOVER_CLOUD_CONF_TEXT, "0600")
         if not node.control_plane and node == bed.plan.workers[0]:
-            machines.write_file(node.name, documents.LEFTOVER_KUBELET_FILE, documents.LEFTOVER_KUBELET_TEXT)
+            old = documents.LEFTOVER_IN_TREE_KUBELET_TEXT if bed.version.in_tree else documents.LEFTOVER_KUBELET_TEXT
+            machines.write_file(node.name, documents.LEFTOVER_KUBELET_FILE, old)
     archives = [images.ensure_programs(progress)]
     if node.control_plane and not bed.plan.hard_way:
         archives.append(images.ensure_control_plane(bed.version, found, progress))

@@ -15,11 +15,9 @@ from __future__ import annotations
 import datetime
 import fcntl
 import functools
-import glob
 import hashlib
 import json
 import os
-import shlex
 import shutil
 import signal
 import socket
@@ -29,6 +27,7 @@ import sys
 import time
 from pathlib import Path
 
+REPOSITORY = Path(__file__).resolve().parents[3]
 UNIT_FOLDERS = ("etc/systemd/system", "usr/lib/systemd/system")
 BINDS = ("etc", "var/lib", "var/log", "usr/lib/systemd/system")
 #: What the modules run, which look for it in the system's folders and not by PATH.
@@ -189,46 +188,35 @@ class Machine:
         return found
 
 
-# -- as systemd reads units, by other means than the product's --------------------------------------------------------
+# -- as systemd reads units: by its own library -----------------------------------------------------------------------
 
 
 def unit_files(root: Path, unit: str) -> list[Path]:
+    """A unit's file and its drop-ins in systemd's order: by name, where a name of /etc hides that of /usr/lib."""
     for folder in UNIT_FOLDERS:
         path = root / folder / f"{unit}.service"
         if path.exists():
-            drop_ins = [
-                Path(p) for f in UNIT_FOLDERS for p in glob.glob(str(root / f / f"{unit}.service.d" / "*.conf"))
-            ]
-            return [path, *sorted(drop_ins, key=lambda drop_in: drop_in.name)]
+            drop_ins: dict[str, Path] = {}
+            for other in UNIT_FOLDERS:
+                for drop_in in (root / other / f"{unit}.service.d").glob("*.conf"):
+                    drop_ins.setdefault(drop_in.name, drop_in)
+            return [path, *(drop_ins[name] for name in sorted(drop_ins))]
     return []
 
 
 def command_line(root: Path, unit: str) -> list[str]:
-    """The arguments with which systemd would start a unit."""
-    command, environment, files = "", {}, []
-    for path in unit_files(root, unit):
-        for line in path.read_text().replace("\\\n", " ").splitlines():
-            key, _, value = line.partition("=")
-            if key == "ExecStart":
-                command = value
-            elif key == "Environment":
-                environment |= dict(word.split("=", 1) for word in shlex.split(value))
-            elif key == "EnvironmentFile":
-                files.append(value.lstrip("-").replace("%N", unit))
-    for name in files:
-        path = root / name.lstrip("/")
-        text = path.read_text() if path.exists() else ""
-        for line in text.replace("\\\n", " ").splitlines():
-            if "=" in line and not line.startswith("#"):
-                key, _, value = line.partition("=")
-                environment[key] = " ".join(shlex.split(value)) if value[:1] in "\"'" else value
-    words = []
-    for word in shlex.split(command):
-        if word.startswith("${"):
-            words.append(environment.get(word[2:-1], ""))
-        else:
-            words += shlex.split(environment.get(word[1:], "")) if word.startswith("$") else [word]
-    return words
+    """The arguments with which systemd starts a unit."""
+    if str(REPOSITORY) not in sys.path:  # as a script
+        sys.path.append(str(REPOSITORY))
+    from tests import systemd
+
+    name = f"{unit}.service"
+    texts = [path.read_bytes().decode() for path in unit_files(root, unit)]
+    settings = [setting for text in texts for setting in systemd.unit_settings(text)]
+    patterns = [systemd.specified(value, name) for _, key, value in settings if key == "EnvironmentFile" and value]
+    paths = [path for pattern in patterns for path in root.glob(pattern.lstrip("-/"))]
+    files = {"/" + str(path.relative_to(root)): path.read_bytes().decode() for path in paths}
+    return systemd.command_line(name, texts, files)
 
 
 def uid(pod: str) -> str:
@@ -253,6 +241,10 @@ def start(folder: Path, unit: str, argv: list[str]) -> None:
         stderr=subprocess.DEVNULL,
     )
     (folder / f"{unit}.pid").write_text(str(process.pid))
+    # The component's own arguments, without those of the Python that stands for it.
+    arguments = folder / f"{unit}-{process.pid}.cmdline"
+    arguments.write_bytes(b"".join(word.encode() + b"\0" for word in argv))
+    subprocess.run(["mount", "--bind", str(arguments), f"/proc/{process.pid}/cmdline"], check=True)
     if not unit_files(Path("/"), unit):
         # A static Pod's control group, as the kernel would show it.
         group = folder / f"{unit}.cgroup"

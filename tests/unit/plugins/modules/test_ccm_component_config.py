@@ -41,6 +41,7 @@ class Host:
         monkeypatch.setattr(_component, "POLL", 0.01)
         monkeypatch.setattr(_component.time, "sleep", lambda seconds: None)
         self.listed: list[list[str]] = []
+        self.others = self.others_after = ["--bind-address=127.0.0.1", "--v=2"]
 
     def _processes(self) -> list[processes.Process]:
         self.listed.append(sorted(path.name for path in self.manifest.parent.iterdir()))
@@ -50,7 +51,8 @@ class Host:
         if content in self.broken:
             return []
         flags = ["--cloud-config=/x"] if b"--cloud-config" in content else []
-        return [processes.Process(self._pid, self._pid, ["kube-controller-manager", *flags])]
+        others = self.others_after if content == AFTER else self.others
+        return [processes.Process(self._pid, self._pid, ["kube-controller-manager", *others[:1], *flags, *others[1:]])]
 
     def run(self, check: bool = False, **arguments: Any) -> dict[str, Any]:
         """Run the module; return its result."""
@@ -98,6 +100,28 @@ def test_a_restored_component_that_does_not_serve_is_called_that(host: Host) -> 
     result = host.present()
     assert not result["restored"] and "is not healthy yet" in result["msg"]
     assert host.manifest.read_bytes() == BEFORE
+
+
+@pytest.mark.parametrize(("after", "words"), [
+    (["--bind-address=127.0.0.1"], "does not have the argument '--v=2'"),
+    (["--bind-address=127.0.0.1", "--v=2", "--x"], "one more argument, '--x'"),
+    (["--bind-address=127.0.0.1", "--v=3"], "argument 2 of the process is '--v=3' instead of '--v=2'"),
+    (["--v=2", "--bind-address=127.0.0.1"], "argument 1 of the process is '--v=2'"),
+])
+def test_a_process_that_loses_another_argument_has_its_old_file_back(host: Host, after: list[str], words: str) -> None:
+    """Its own flags are as planned and it is healthy, so nothing else would ever say that --node-ip is gone."""
+    host.others_after = after
+    result = host.present()
+    assert result["failed"] and result["restored"] and words in result["msg"] and "also have changed other arguments" in result["msg"]
+    assert host.manifest.read_bytes() == BEFORE and not (host.state / "journal.json").exists()
+
+
+def test_a_rollback_that_would_lose_another_argument_is_undone_unless_forced(host: Host) -> None:
+    host.present()
+    host.others = host.others[:1]
+    result = host.run(state="restored", flags=["--cloud-config=/x"])
+    assert result["failed"] and "'--v=2'" in result["msg"] and host.manifest.read_bytes() == AFTER
+    assert host.run(state="restored", flags=["--cloud-config=/x"], force=True)["changed"] and host.manifest.read_bytes() == BEFORE
 
 
 def test_the_old_process_is_not_taken_for_the_new_one(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,8 @@ def test_a_type_is_data_for_the_check() -> None:
     assert shape["node_name"] is str and shape["journal_found?"] == {"*": object} and shape["manifests"] == [str]
     assert shape["units"] == {"*": {"unit": str, "unit_files": [str], "environment_files": [str]}}
     assert shape["kubelet"]["unread_files?"] == [{"path": str, "flag": str}] and "node_name?" not in shape
-    assert shape["components"]["*"] == {"pid": int, "flags": [str], "version": str, "started?": float, "health?": str}
+    assert shape["components"]["*"] == {"pid": int, "flags": [str], "version": str, "arguments?": [str], "difference?": str, "started?": float,
+                                         "health?": str}
 
 
 def test_host_facts_are_what_the_module_says_it_returns() -> None:

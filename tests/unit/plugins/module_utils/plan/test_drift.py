@@ -179,3 +179,36 @@ def test_a_leader_migration_judges_kube_controller_manager_alike(control_plane: 
 def test_a_difference_is_told_without_what_is_the_same(running: list[str], written: list[str], words: str) -> None:
     assert words in drift.unexplained("cp-1", "kubelet", {"pid": 7, "flags": running}, written, ["/f"])
     assert drift.unexplained("cp-1", "kubelet", {"pid": 7, "flags": running}, running, ["/f"]) == ""
+
+
+# -- all other arguments ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("manifest", "running", "words"), [
+    (["kube-apiserver", "--a=1", "--b=2"], ["kube-apiserver", "--a=1", "--b=2"], ""),
+    (["/usr/local/bin/kube-apiserver", "--a=1"], ["/usr/local/bin/kube-apiserver", "--a=1"], ""),
+    (["kube-apiserver", "--advertise-address=$(POD_IP)"], ["kube-apiserver", "--advertise-address=10.0.0.1"], ""),
+    (["/go-runner", "--", "kube-apiserver", "--a=1"], ["kube-apiserver", "--b=2"], ""),
+    (["kube-apiserver", "--a=1"], ["kube-apiserver", "--a=2"], "argument 1 of the process is '--a=2' instead of '--a=1' (in its manifest)"),
+    (["kube-apiserver", "--a=1", "--b=2"], ["kube-apiserver", "--a=1"], "does not have the argument '--b=2' (in its manifest)"),
+    (["kube-apiserver", "--a=1"], ["kube-apiserver", "--a=1", "--c"], "one more argument, '--c'"),
+])
+def test_every_argument_of_a_static_pod_is_compared(manifest: list[str], running: list[str], words: str) -> None:
+    problem = drift.others("cp-1", "kube-apiserver", {"pid": 7, "flags": [], "version": "", "arguments": running}, manifest)
+    assert words in problem and bool(problem) == bool(words)
+    assert not problem or problem.startswith("cp-1: process 7 (kube-apiserver)")
+
+
+def test_the_first_other_argument_that_differs_is_a_problem_before_the_first_edit(control_plane: Any, cluster_facts: Any) -> None:
+    facts = control_plane()
+    facts["kubelet"]["difference"] = "argument 3 of the process is '--v=4' instead of '--v=2' (/etc/default/kubelet line 2)"
+    problem = only_problem(planned(facts, cluster_facts))
+    assert "cp-1: process 7 (kubelet)" in problem and facts["kubelet"]["difference"] in problem and "No file changed" in problem
+    facts["kubelet"]["started"], facts["files"][FLAGS_ENV]["changed"] = 10.0, 20.0
+    assert planned(facts, cluster_facts)["go"], "the next start takes up the file"
+
+
+def test_a_manifest_that_does_not_give_what_its_process_has_is_a_problem(control_plane: Any, cluster_facts: Any) -> None:
+    facts = control_plane()
+    facts["components"]["kube-apiserver"]["arguments"] = ["kube-apiserver", "--advertise-address=10.0.0.9"]
+    assert "argument 1 of the process is '--advertise-address=10.0.0.9' instead of " in only_problem(planned(facts, cluster_facts))

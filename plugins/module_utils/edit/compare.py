@@ -1,0 +1,57 @@
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Compares all arguments of a process with those that files give it, or that an earlier process had.
+
+Pure and stdlib-only (it also runs on managed nodes, Python 3.8). It returns sentences, and decides nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Callable, Dict, Iterable, List, Optional, Sequence
+
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit.unit import Argument, Sources, of_process, unmanaged
+
+#: A specifier that only the host knows, such as C(%H).
+_SPECIFIER = re.compile("%[a-zA-Z]")
+
+
+def others(argv: Iterable[str]) -> List[Argument]:
+    """Return the arguments of a process that no change of managed flags may touch."""
+    return unmanaged(of_process(list(argv)[1:]))
+
+
+def difference(sources: Sources, component: str, argv: List[str], specifiers: Optional[Dict[str, str]] = None) -> str:
+    """Return the first difference between a process's arguments and those in the files, '' if they are the same.
+
+    Only systemd's own rules lie between the files and a component that its unit starts by itself. A wrapper may add arguments of its own.
+    """
+    line = sources.command_line(specifiers)
+    if line.program.rpartition("/")[2] != component or not argv:
+        return ""
+    return first_difference(line.given, argv[1:], sources.place)
+
+
+def first_difference(expected: Sequence[Argument], running: Sequence[str], place: Callable[[Argument], str]) -> str:
+    """Return the first difference of a process's arguments from the expected ones. C(place): where an expected one comes from, or ''."""
+    for index, (argument, value) in enumerate(zip(expected, running), 1):
+        if argument.value != value and argument.exact and not _SPECIFIER.search(argument.value):
+            return "argument {0} of the process is {1} instead of {2}".format(index, shown(value), _with_place(argument, place))
+    if len(running) > len(expected):
+        return "the process has one more argument, {0}".format(shown(running[len(expected)]))
+    if len(expected) > len(running):
+        return "the process does not have the argument {0}".format(_with_place(expected[len(running)], place))
+    return ""
+
+
+def _with_place(argument: Argument, place: Callable[[Argument], str]) -> str:
+    where = place(argument)
+    return "{0} ({1})".format(shown(argument.value), where) if where else shown(argument.value)
+
+
+def shown(value: str) -> str:
+    """Return an argument for people to read, without line ends."""
+    text = value if len(value) <= 200 else value[:197] + "..."
+    return "'{0}'".format(text.encode("unicode_escape").decode("ascii") if not text.isprintable() else text)
