@@ -25,7 +25,7 @@ class _Generation:
 
 
 class ConnectionPool:
-    """Connections that requests share. Use it in one event loop; `close` it at the end; it opens new ones if it is used again."""
+    """Shared connections, for one event loop. `close` it at the end; if it is used again, it opens new ones."""
 
     def __init__(self, user_agent: str) -> None:
         self._user_agent = user_agent

@@ -19,7 +19,7 @@ import dataclasses
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
@@ -80,7 +80,11 @@ class InstanceDirectory:
         self._batch: _Batch | None = None
         self._reads: set[asyncio.Task[Any]] = set()
         self._listing: asyncio.Task[Snapshot] | None = None
+        #: The listing that begins when the one in progress ends, for all who ask meanwhile.
+        self._next_listing: asyncio.Task[Snapshot] | None = None
         self._last_listing = -math.inf
+        #: Pages of the listing in progress so far, 0 without one.
+        self._pages_read = 0
         self._expected_at = -math.inf
         #: Results of single reads after the start of the last listing: canonical providerID -> start of read, instance.
         self._singles: dict[str, tuple[float, Instance]] = {}
@@ -266,14 +270,18 @@ class InstanceDirectory:
         quiet_since = max(batch.latest, self._expected_at)
         due = min(quiet_since + IDLE, batch.first + MAX)
         if not self._single_reads_cost_less(len(batch.waiting)):
-            pages = self._snapshot.pages if self._snapshot else 1
-            due = max(due, self._last_listing + SPACING_PER_PAGE * pages)
+            due = max(due, self._last_listing + SPACING_PER_PAGE * self._pages)
         return due - self._clock()
 
+    @property
+    def _pages(self) -> int:
+        """How many pages a listing has, as far as known: of the last one, and of the one in progress so far. Without
+        either, one."""
+        return max(1, self._snapshot.pages if self._snapshot else 0, self._pages_read)
+
     def _single_reads_cost_less(self, questions: int) -> bool:
-        """Compare with the pages of a listing. Before the first listing assume one page; never list for one query."""
-        pages = self._snapshot.pages if self._snapshot else 1
-        return questions <= pages if questions == 1 else questions < pages
+        """Compare with the pages of a listing; never list for one query."""
+        return questions == 1 or questions < self._pages
 
     def _canonical(self, provider_id: str) -> str | None:
         """The spelling in the provider's listings (`contract.CanonicalIds`)."""
@@ -304,13 +312,38 @@ class InstanceDirectory:
                 future.set_result(instance)
 
     async def _list_since(self, not_before: float) -> Snapshot:
-        """A listing that started at or after `not_before`: the current one if it did, otherwise a new one."""
-        if self._listing is None or self._listing.done() or self._last_listing < not_before:
-            self._last_listing = self._clock()
-            self._listing = asyncio.create_task(self._list(self._last_listing), name="instances: list")
-            self._reads.add(self._listing)
-            self._listing.add_done_callback(self._listed)
+        """A listing that started at or after `not_before`: the one in progress if it did, otherwise the one that
+        follows it. So a slow cloud is asked for one listing at a time, however many wait."""
+        current = self._listing if self._listing is not None and not self._listing.done() else None
+        if current is not None and self._last_listing >= not_before:
+            return await asyncio.shield(current)
+        if self._next_listing is not None:
+            return await asyncio.shield(self._next_listing)
+        if current is not None:
+            self._next_listing = self._start(self._list_after(current))
+            return await asyncio.shield(self._next_listing)
+        self._last_listing = self._clock()
+        self._listing = self._start(self._list_now(self._last_listing))
         return await asyncio.shield(self._listing)
+
+    def _start(self, listing: Coroutine[Any, Any, Snapshot]) -> asyncio.Task[Snapshot]:
+        task = asyncio.create_task(listing, name="instances: list")
+        self._reads.add(task)
+        task.add_done_callback(self._listed)
+        return task
+
+    async def _list_now(self, began: float) -> Snapshot:
+        self._pages_read = 0
+        try:
+            return await self._list(began)
+        finally:
+            self._pages_read = 0
+
+    async def _list_after(self, current: asyncio.Task[Snapshot]) -> Snapshot:
+        await asyncio.wait({current})
+        self._listing, self._next_listing = self._next_listing, None
+        self._last_listing = self._clock()
+        return await self._list_now(self._last_listing)
 
     def _listed(self, task: asyncio.Task[Any]) -> None:
         self._reads.discard(task)
@@ -326,6 +359,7 @@ class InstanceDirectory:
         token, total, unreachable = None, None, ""
         while not asked or token is not None:
             asked.append(token)
+            self._pages_read = len(asked)
             page: Page = await self._call("instances.list", lambda token=token: self._read_page(token))  # type: ignore[misc]
             if self._instances is not source:
                 raise Transient("instances.list: the cloud was replaced while its instances were read")

@@ -636,8 +636,72 @@ async def test_a_listing_under_way_is_shared_by_all_that_it_is_fresh_enough_for(
     later = asyncio.create_task(found.list(not_before=now()))
     first.cancel()  # who asked first does not wait any more; the others do
     assert (await second).began == began
-    assert (await later).began == began + 0.5
+    assert (await later).began == began + 1.0  # one at a time
     assert fake.count("list") == 2
+
+
+@in_virtual_time
+@pytest.mark.parametrize("pages", [1, 40])
+async def test_one_listing_is_in_progress_and_one_follows_for_all_who_ask_meanwhile(pages):
+    fake = FakeInstances(*MACHINES, latency=1.5)
+    tokens = [None, *map(str, range(1, pages))]
+    for token, following in zip(tokens, [*tokens[1:], None], strict=True):
+        fake.pages[token] = Page(MACHINES if token is None else (), next=following)
+    most, in_progress = 0, 0
+    read = fake.list_page
+
+    async def counted(token):
+        nonlocal most, in_progress
+        in_progress += 1
+        most = max(most, in_progress)
+        try:
+            return await read(token)
+        finally:
+            in_progress -= 1
+
+    fake.list_page = counted
+    found, began = directory(fake), now()
+    asked = []
+    for _ in range(60):
+        asked += [asyncio.create_task(found.list(not_before=now())) for _ in range(2)]
+        await asyncio.sleep(1.0)
+    snapshots = await asyncio.gather(*asked)
+    assert most == 1
+    assert {each.began - began for each in snapshots} <= {1.5 * pages * number for number in range(60)}
+    assert len({each.began for each in snapshots}) <= 1 + -(-60 // int(1.5 * pages))
+
+
+@in_virtual_time
+async def test_the_pages_of_the_listing_in_progress_are_counted():
+    """Before a first listing has ended, Nodes that come meanwhile must not each wait for another listing."""
+    fake = FakeInstances(*MACHINES, latency=1.5)
+    tokens = [None, *map(str, range(1, 40))]
+    for token, following in zip(tokens, [*tokens[1:], None], strict=True):
+        fake.pages[token] = Page(MACHINES if token is None else (), next=following)
+    found = directory(fake)
+    first = asyncio.create_task(found.list(not_before=now()))
+    await asyncio.sleep(10.0)
+    started = now()
+    names = [each.name for each in MACHINES[:2]]
+    await asyncio.gather(*(found.lookup(InstanceRef(name), not_before=started) for name in names))
+    assert now() - started < 5.0, "single reads: the listing has more pages than there are questions"
+    first.cancel()
+
+
+@in_virtual_time
+async def test_a_listing_that_fails_does_not_fail_the_one_that_follows():
+    fake = FakeInstances(*MACHINES, latency=1.0)
+    good = fake.pages[None]
+    fake.pages[None] = Transient("down")
+    found = directory(fake)
+    first = asyncio.create_task(found.list(not_before=now()))
+    await asyncio.sleep(0.5)
+    second = asyncio.create_task(found.list(not_before=now()))
+    with pytest.raises(Transient, match="down"):
+        await first
+    fake.pages[None] = good
+    assert (await second).by_id
+    assert (await found.list(not_before=now())).by_id
 
 
 @in_virtual_time
