@@ -134,8 +134,8 @@ def load_balancer_spec(service: Service, cluster: str, *, needs_node_ports: bool
     return _spec(service, cluster, source_ranges(service), load_balancer_ip(service))
 
 
-#: Admits nobody: the address is never one of a client.
-NOBODY = ("255.255.255.255/32",)
+#: Admit nobody: the addresses are never those of clients (RFC 919, RFC 6666).
+NOBODY = ("255.255.255.255/32", "100::/128")
 
 
 def tolerant_spec(service: Service, cluster: str) -> LoadBalancerSpec:

@@ -65,6 +65,7 @@ class ServiceAnnotations:
 
     def __init__(self, given: Mapping[str, str], table: AnnotationTable) -> None:
         self.problems: list[str] = []
+        self._problems: dict[str, str] = {}
         self._prefix = table.prefix
         self._values: dict[str, Any] = {}
         for key, text in sorted(given.items()):
@@ -75,7 +76,12 @@ class ServiceAnnotations:
                     raise ValueError(f"{known.kind} of at most {LONGEST} characters")
                 self._values[key] = known.read(text)
             except ValueError as error:
-                self.problems.append(f"annotation {key}: {quoted(text)} is not {error}")
+                self._problems[key] = f"annotation {key}: {quoted(text)} is not {error}"
+        self.problems += self._problems.values()
+
+    def problems_of(self, *names: str) -> list[str]:
+        """The problems with only these annotations, such as those that choose the backends."""
+        return [self._problems[self._prefix + name] for name in names if self._prefix + name in self._problems]
 
     def get(self, name: str, default: Any = None) -> Any:
         """The value of `PREFIX/NAME` (or of a whole key), `default` if the Service does not set it.

@@ -53,7 +53,7 @@ class AwsLoadBalancers:
             return await each.ensure(spec, backends)
 
     async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
-        with self._writing(spec) as each:
+        with self._writing(spec, types.had(spec)) as each:  # what exists, whatever the Service asks for by now
             return await each.update_backends(spec, backends)
 
     async def deviations(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> Sequence[str]:
@@ -84,9 +84,12 @@ class AwsLoadBalancers:
             raise Invalid(types.never_changes(spec.default_name, has, wants))
 
     @contextlib.contextmanager
-    def _writing(self, spec: LoadBalancerSpec) -> Iterator[NetworkLoadBalancers | ClassicLoadBalancers]:
-        """The type that the Service asks for. A write may have an effect although it fails."""
-        type_ = types.type_of(spec, self._default)
+    def _writing(
+        self, spec: LoadBalancerSpec, type_: str = ""
+    ) -> Iterator[NetworkLoadBalancers | ClassicLoadBalancers]:
+        """The type that the Service asks for, or `type_`. A write may have an effect although it fails."""
+        asked = types.type_of(spec, self._default)
+        type_ = type_ or asked
         try:
             yield self._by_type[type_]
         finally:

@@ -85,7 +85,7 @@ class Wanted:
 def wanted(spec: LoadBalancerSpec, common: Global, cluster: str, *, nodes_only: bool = False) -> Wanted:
     """`cluster`: its name in tags. `nodes_only`: only targets change, so that it does not matter whether the rest is
     possible. Raises Invalid with what is wrong with the Service."""
-    given = notes.parse(spec.annotations)
+    given = notes.parse(spec.annotations, nodes_only=nodes_only)
     groups = given.get("security-groups", ()) or ((common.elbsecuritygroup,) if common.elbsecuritygroup else ())
     if not nodes_only:
         _check(spec, given, groups)

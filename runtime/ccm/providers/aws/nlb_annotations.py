@@ -77,9 +77,16 @@ TABLE = AnnotationTable(
 )  # fmt: skip
 
 
-def parse(given: Mapping[str, str]) -> ServiceAnnotations:
-    """Raises Invalid with all values that cannot be used, and all annotations that are probably misspelled."""
+def parse(given: Mapping[str, str], *, nodes_only: bool = False) -> ServiceAnnotations:
+    """Raises Invalid with all values that cannot be used, and all annotations that are probably misspelled.
+
+    `nodes_only`: with those that choose nodes; nothing else keeps targets from following.
+    """
     found = ServiceAnnotations(given, TABLE)
+    if nodes_only:
+        if unreadable := found.problems_of("target-node-labels"):
+            raise Invalid("; ".join(unreadable))
+        return found
     known = {PREFIX + name for name in (*CLASSIC_ONLY, *ELSEWHERE)}
     problems = list(found.problems)
     for name in ("security-groups", "extra-security-groups"):

@@ -101,7 +101,7 @@ class Wanted:
 def wanted(spec: LoadBalancerSpec, found: Variables, *, nodes_only: bool = False) -> Wanted:
     """`nodes_only`: only targets change, so that it does not matter whether the rest is possible. Raises Invalid with
     what is wrong with the Service."""
-    given = notes.parse(spec.annotations)
+    given = notes.parse(spec.annotations, nodes_only=nodes_only)
     tcp = [port for port in spec.ports if port.protocol == "TCP"]
     if not nodes_only:
         _check(spec, given, tcp, found.hcloud_network)
@@ -125,7 +125,7 @@ def wanted(spec: LoadBalancerSpec, found: Variables, *, nodes_only: bool = False
         reverse=(given.get("ipv4-rdns"), given.get("ipv6-rdns")),
         services=tuple(_service(port, given, found, proxy, spec.health_check_node_port) for port in tcp),
         certificates=None if given.get("certificate-type") == "managed" else given.get("http-certificates"),
-        managed=_managed(spec, given),
+        managed=None if nodes_only else _managed(spec, given),
         node_selector=given.get("node-selector", Selector()),
         label_selector="" if selects else found.hcloud_load_balancers_target_selector,
         hostname=given.get("hostname", ""),

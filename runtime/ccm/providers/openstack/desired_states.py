@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ccm.cloud import LoadBalancerSpec
+from ccm.cloud import Invalid, LoadBalancerSpec
 
 from . import load_balancer_rules as rules
 from .config_sections import LoadBalancerClass, LoadBalancerSection
@@ -32,11 +32,16 @@ class DesiredStates:
         self._classes = classes
         self._known: dict[tuple[str, str], Known] = {}
 
-    def of(self, spec: LoadBalancerSpec, made_by: str = "") -> DesiredLoadBalancer:
+    def of(self, spec: LoadBalancerSpec, made_by: str = "", *, nodes_only: bool = False) -> DesiredLoadBalancer:
         """Return the desired state, as `desired_load_balancer` does. Raises Invalid, which is not remembered."""
         by_provider = self._for(spec).by_provider
         if made_by not in by_provider:
-            by_provider[made_by] = rules.desired_load_balancer(spec, self._section, self._classes, made_by)
+            try:
+                by_provider[made_by] = rules.desired_load_balancer(spec, self._section, self._classes, made_by)
+            except Invalid:
+                if not nodes_only:
+                    raise
+                return rules.desired_load_balancer(spec, self._section, self._classes, made_by, nodes_only=True)
         return by_provider[made_by]
 
     def fingerprint(self, spec: LoadBalancerSpec) -> str:

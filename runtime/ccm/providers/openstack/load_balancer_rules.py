@@ -119,11 +119,14 @@ def desired_load_balancer(
     section: LoadBalancerSection,
     classes: Mapping[str, LoadBalancerClass],
     made_by: str = "",
+    *,
+    nodes_only: bool = False,
 ) -> DesiredLoadBalancer:
     """Compute the desired state. Raises Invalid with all problems of the Service.
 
     Annotations for new load balancers that the Service may not have are ignored. `made_by`: the Octavia provider of an
-    existing load balancer; `section` names the one for new load balancers.
+    existing load balancer; `section` names the one for new load balancers. `nodes_only`: only members change, so that
+    only a problem with the choice of nodes matters.
     """
     given = permissions.effective(spec.annotations, section)
     said = Annotations(given)
@@ -169,6 +172,8 @@ def desired_load_balancer(
                 f"annotation {PREFIX}health-monitor-timeout: {monitor['timeout']} s is more than the delay between "
                 f"two probes, {monitor['delay']} s"
             )
+    if nodes_only:
+        problems = said.problems_of("node-selector")
     if problems:
         raise Invalid("; ".join(problems))
     return DesiredLoadBalancer(

@@ -181,7 +181,7 @@ class OctaviaLoadBalancers:
         memory.row = None
         if row is None or row["provisioning_status"] in GOING:
             raise NotFound(f"the load balancer of Service {spec.namespace}/{spec.name} is gone")
-        want, features = await self._wanted(spec, row)
+        want, features = await self._wanted(spec, row, nodes_only=True)
         job = Job(spec, want, backends, features, row, owner)
         if job.status == "ERROR":
             raise Conflict(failed(row))
@@ -278,7 +278,9 @@ class OctaviaLoadBalancers:
         now = self._clock()
         return math.ceil(now / SOON + 0.5) * SOON - now
 
-    async def _wanted(self, spec: LoadBalancerSpec, row: Row | None) -> tuple[DesiredLoadBalancer, Features]:
+    async def _wanted(
+        self, spec: LoadBalancerSpec, row: Row | None, *, nodes_only: bool = False
+    ) -> tuple[DesiredLoadBalancer, Features]:
         """Return the desired state, and what Octavia supports.
 
         An existing load balancer keeps the provider that it was created with, whatever cloud.conf says now.
@@ -291,7 +293,7 @@ class OctaviaLoadBalancers:
                     f"tags, which need version {OLDEST[0]}.{OLDEST[1]}"
                 )
             self._version = version
-        want = self._desired.of(spec, str((row or {}).get("provider") or ""))
+        want = self._desired.of(spec, str((row or {}).get("provider") or ""), nodes_only=nodes_only)
         return want, Features.of(self._version, want.runs_on)
 
     # --- creating and changing ----------------------------------------------------------------------------------

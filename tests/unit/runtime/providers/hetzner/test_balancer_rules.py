@@ -223,3 +223,26 @@ def test_flags_say_what_a_listing_must_know() -> None:
     given = {"uses_proxyprotocol": "true", "ipv6_disabled": "true", "disable_private_ingress": "true"}
     managed = {"certificate_type": "managed", "http_managed_certificate_domains": "a.org"}
     assert want(hostname="a.org", **given, **managed).flags == "p6ihm"
+
+
+@pytest.mark.parametrize(
+    "annotations",
+    [
+        {"algorithm-type": "nonsense"},
+        {"no-such-annotation": "x"},
+        {"health-check-interval": "1h"},
+        {"certificate-type": "managed"},
+        {"http-certificates": ",,"},
+    ],
+)
+def test_what_does_not_concern_targets_does_not_keep_them_from_following(annotations):
+    desired = spec(**annotations)
+    with pytest.raises(Invalid):
+        rules.wanted(desired, Variables(hcloud_network="kube"))
+    assert rules.wanted(desired, Variables(hcloud_network="kube"), nodes_only=True)
+
+
+@pytest.mark.parametrize("annotations", [{"node-selector": "a in"}, {"use-private-ip": "perhaps"}])
+def test_which_targets_and_where_is_never_guessed(annotations):
+    with pytest.raises(Invalid):
+        rules.wanted(spec(**annotations), Variables(hcloud_network="kube"), nodes_only=True)

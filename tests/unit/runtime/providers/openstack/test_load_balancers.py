@@ -1051,3 +1051,31 @@ async def test_errors_are_the_contracts_own():
     fake.call = broken  # type: ignore[method-assign]
     with pytest.raises(CloudError):
         await provider(fake).list("prod")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"annotations": {"connection_limit": "many"}},
+        {"annotations": {"class": "no such class"}},
+        {"annotations": {"proxy-protocol": "true", "x-forwarded-for": "true"}},
+        {"source_ranges": ("2001:db8::/32",)},
+        {"load_balancer_ip": "2001:db8::1"},
+    ],
+)
+async def test_what_does_not_concern_members_does_not_keep_them_from_following(changed):
+    fake = FakeOpenStack()
+    await ensured(fake, spec())
+    before = {key: dict(each) for key, each in fake.listeners.items()}
+    with pytest.raises(Invalid):
+        await patiently(provider(fake).ensure, spec(**changed), nodes(2))
+    await patiently(provider(fake).update_backends, spec(**changed), nodes(2))
+    assert fake.members(next(iter(fake.pools))) == {("10.0.0.2", 30080)}
+    assert fake.listeners == before
+
+
+async def test_which_members_is_never_guessed():
+    fake = FakeOpenStack()
+    await ensured(fake, spec())
+    with pytest.raises(Invalid):
+        await patiently(provider(fake).update_backends, spec(annotations={"node-selector": "a b"}), nodes(2))
