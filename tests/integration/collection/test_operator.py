@@ -54,6 +54,12 @@ async def play(hosts: Cluster, path: str, given: str = "") -> Run:
     return await playbook(path, *hosts.arguments(variables), given=given, settings=settings, seconds=480)
 
 
+async def test_looking_needs_no_root_on_the_operators_machine(hosts: Cluster):
+    run = await play(hosts, "/dev/stdin", json.dumps(LOOK))
+    assert run.status == 0, run.failures
+    assert (hosts.folder / "report.json").exists()
+
+
 async def test_no_task_on_the_operators_machine_wants_to_be_root(hosts: Cluster):
     begin = plays("site", "Remove the results of an earlier run", REFUSE)
     workers = plays("site", "Verify and summarise")

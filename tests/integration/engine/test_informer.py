@@ -169,7 +169,7 @@ async def test_an_api_server_restart(things: Things, kube: KubeClient, apiserver
         stale = things.informer.last_contact
         await asyncio.to_thread(apiserver.start)
         await things.add("b")
-        await eventually(lambda: "b" in things.present(), 20)
+        await eventually(lambda: "b" in things.present())
         assert things.informer.last_contact > stale and things.informer.last_error == ""
 
 
@@ -180,7 +180,7 @@ async def test_a_half_open_watch_is_noticed(kube: KubeClient, through: KubeClien
         await eventually(lambda: proxy._open)
         proxy.freeze()  # no byte, no FIN: as a firewall that forgot the connection
         await things.add("b")
-        await eventually(lambda: "b" in things.present(), 10)
+        await eventually(lambda: "b" in things.present())
 
 
 async def test_a_restore_to_lower_revisions_is_noticed(tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ async def test_an_error_page_is_no_event_no_deletion_and_no_hot_loop(
         assert things.seen == [("added", "a")] and things.informer.last_error
         proxy.fault = None
         await things.add("b")
-        await eventually(lambda: "b" in things.present(), 15)
+        await eventually(lambda: "b" in things.present())
     assert things.seen == [("added", "a"), ("added", "b")]
 
 
@@ -262,7 +262,7 @@ async def test_a_refused_connection_is_no_hot_loop(
         assert 2 <= attempts <= 6
         await proxy.start()
         await things.add("b")
-        await eventually(lambda: "b" in things.present(), 15)
+        await eventually(lambda: "b" in things.present())
 
 
 async def test_a_watch_that_ends_at_once_for_ever_is_no_hot_loop(things: Things, proxy: FaultProxy) -> None:
@@ -328,9 +328,9 @@ async def test_bookmarks_carry_the_version_past_what_others_write(
         before = int(things.informer._resource_version)
         others = Things(kube, kube)
         await others.add("x", "y", "z")
-        await eventually(lambda: int(things.informer._resource_version) >= before + 3, 20)
+        await eventually(lambda: int(things.informer._resource_version) >= before + 3)
         await asyncio.to_thread(apiserver.compact)
-        await eventually(lambda: proxy.count("GET", "watch=true") >= 3, 20)
+        await eventually(lambda: proxy.count("GET", "watch=true") >= 3)
         await things.add("b")
         await eventually(lambda: "b" in things.present())
     assert sum(1 for _, path in proxy.requests if "limit=" in path) == 1

@@ -196,8 +196,8 @@ async def test_waiting_for_one_load_balancer_holds_up_no_other(kube: KubeClient,
     cloud.fault(action="delay", seconds=3, match={"operation": "load_balancers.create"}, count=1)
     await kube.create(SERVICES, service_body("slow", 80))
     await kube.create(SERVICES, service_body("next", 81))
-    await eventually(lambda: served(kube, "next"), 10)
-    await eventually(lambda: served(kube, "slow"), 10)
+    await eventually(lambda: served(kube, "next"))
+    await eventually(lambda: served(kube, "slow"))
 
 
 def routes(cloud: Simulator) -> dict[str, str]:

@@ -377,10 +377,10 @@ async def test_lines_of_any_length_and_cut():
 
 async def test_leases_are_not_held_back_by_the_rate_limit(server, kube):
     server.answers = [meta()]
-    kube.set_rate_limit(0.01, 1)
+    kube.set_rate_limit(0.001, 1)
     await kube.patch("/api/v1/nodes/n", {})
     held = asyncio.create_task(kube.patch("/api/v1/nodes/n", {}))
-    await asyncio.wait_for(kube.patch("/apis/coordination.k8s.io/v1/namespaces/s/leases/l", {}), 5)
+    await asyncio.wait_for(kube.patch("/apis/coordination.k8s.io/v1/namespaces/s/leases/l", {}), 60)
     assert not held.done() and len(server.requests) == 2
     held.cancel()
 

@@ -305,7 +305,7 @@ async def test_flush_ends_in_time(recorder, api):
 
     api.create = never
     recorder.event(NODE, "Normal", "R", "m")
-    await asyncio.wait_for(recorder.flush(0.05), 1)
+    await asyncio.wait_for(recorder.flush(0.05), 60)
 
 
 async def test_recording_never_raises(recorder, caplog):

@@ -123,7 +123,7 @@ async def test_list_then_watch(informer, script, seen, clock):
     ]
     assert not informer.synced and informer.last_contact == -math.inf
     await informer.start()
-    await asyncio.wait_for(informer.wait_synced(), 1)
+    await asyncio.wait_for(informer.wait_synced(), 60)
     assert seen == [(None, "a@1"), (None, "b@2"), (None, "c@6"), ("a@1", "a@7"), ("b@8", None)]
     assert sorted(item.metadata.name for item in informer.items()) == ["a", "c"] and len(informer) == 2
     assert informer.get("a").metadata.resource_version == "7" and informer.get("b") is None

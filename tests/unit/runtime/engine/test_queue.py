@@ -290,7 +290,7 @@ async def test_a_key_that_fails_is_remembered_with_its_reason_until_it_succeeds(
     failing = []
     queue.add("a")
     task = asyncio.create_task(queue.run_workers(1, process, on_error=lambda key, error: None))
-    await asyncio.wait_for(done.wait(), 5)
+    await asyncio.wait_for(done.wait(), 60)
     await asyncio.sleep(0)
     assert [(each.key, each.error, each.tries) for each in failing] == [("a", "second", 2)]
     assert queue.failing == [] and queue.failures_now == 0
@@ -314,7 +314,7 @@ async def test_work_that_waits_does_not_fail_and_work_that_is_blocked_does(outco
 
     queue.add("a")
     task = asyncio.create_task(queue.run_workers(1, process))
-    await asyncio.wait_for(tried.wait(), 5)
+    await asyncio.wait_for(tried.wait(), 60)
     await asyncio.sleep(0)
     assert [each.error for each in queue.failing] == ([] if reason is None else [reason])
     assert queue.delayed == (1 if reason is None else 0) and queue.running == {}
@@ -333,7 +333,7 @@ async def test_an_error_for_which_work_waits_is_remembered():
 
     queue.add("a")
     task = asyncio.create_task(queue.run_workers(1, process))
-    await asyncio.wait_for(tried.wait(), 5)
+    await asyncio.wait_for(tried.wait(), 60)
     await asyncio.sleep(0)
     (failing,) = queue.failing
     assert failing.error.startswith("xxx") and len(failing.error) < 500 and queue.age(failing.since) >= 0

@@ -183,7 +183,7 @@ async def test_a_wrong_address_is_corrected_while_the_start_waits(file):
     await asyncio.sleep(0)
     assert "connection refused" in keeper.not_ready()
     file.write_text("good")
-    await asyncio.wait_for(starting, 5)
+    await asyncio.wait_for(starting, 60)
     assert keeper.not_ready() is None
     await keeper.gateway.close()
 

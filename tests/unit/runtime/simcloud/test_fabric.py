@@ -250,7 +250,7 @@ class UdpClient:
     async def __call__(self, data: bytes) -> str:
         loop = asyncio.get_running_loop()
         await loop.sock_sendall(self.socket, data)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             return (await loop.sock_recv(self.socket, 65536)).decode()
 
 

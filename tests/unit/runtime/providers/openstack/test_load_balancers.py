@@ -431,7 +431,7 @@ async def test_changes_are_written_one_at_a_time_and_hold_nobody():
     changed = spec("u-1", "web", TLS, Port("dns", "UDP", 53, 30053), annotations={"enable_health_monitor": "true"})
     for _ in range(30):
         try:
-            await asyncio.wait_for(balancers.ensure(changed, nodes(1)), 2)
+            await asyncio.wait_for(balancers.ensure(changed, nodes(1)), 60)
             break
         except RetryAfter:
             fake.settle()
