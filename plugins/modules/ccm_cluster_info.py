@@ -139,13 +139,20 @@ lease:
 others:
   description:
     - Deployments and DaemonSets that are other cloud-controller-managers, identified by the names of their containers, programs and images.
-      C(active) says whether their Pods may run, C(paused) whether a takeover paused them, and C(holder) who holds their Lease.
+      C(active) says whether their Pods may run, C(paused) whether a takeover paused them, and C(holder) who holds their Lease. C(keeper) is
+      the tool that may put them back as they were, such as Argo CD, and the mark that shows it.
   returned: always
   type: list
   elements: dict
   sample: [{kind: Deployment, namespace: kube-system, name: sim-cloud-controller-manager, image: "example.com/sim-ccm:1", pods: 1,
-            active: true, paused: false, managed: "", cloud_provider: sim, cluster_name: kubernetes, holder: cp-1_6f1a, port: 10258,
+            active: true, paused: false, managed: "", cloud_provider: sim, cluster_name: kubernetes, holder: cp-1_6f1a, port: 10258, keeper: "",
             lease: {namespace: kube-system, name: cloud-controller-manager}}]
+ignored:
+  description: The workloads in O(ignored).
+  returned: always
+  type: list
+  elements: str
+  sample: [kube-system/kube-vip-cloud-provider]
 taken:
   description: Objects with the names that a rollout uses, but that this collection did not create.
   returned: always
@@ -417,6 +424,7 @@ def main():
             kubeadm_config=read_kubeadm_config(api),
             runtime=read_runtime(api, params),
             others=read_others(api, params),
+            ignored=params["ignored"],
             taken=read_taken(api, params),
             services=services,
         )

@@ -77,6 +77,19 @@ node_name:
   returned: always
   type: str
   sample: worker-1
+registers:
+  description:
+    - The name with which the kubelet registers its Node after its next start with an external cloud, and the setting that it comes from.
+    - C(metadata) is the setting of RKE2 that takes the name from the cloud instead, as long as it stays; empty for none.
+  returned: if the kubelet, k3s or RKE2 was identified
+  type: dict
+  sample: {name: worker-1, setting: "--hostname-override", metadata: ""}
+other_units:
+  description: Active units that run a cloud-controller-manager on this host.
+  returned: always
+  type: list
+  elements: str
+  sample: [cloud-controller-manager.service]
 layout:
   description:
     - Installer of the kubelet, according to its unit - V(kubeadm), V(kubespray), V(systemd), V(k3s), V(rke2), or V(unknown) if there
@@ -116,6 +129,7 @@ service:
     port: 6443
     health: ""
     stale: false
+    environment: {}
 units:
   description: Control-plane components that run as systemd units, with their unit files and environment files.
   returned: always
@@ -251,7 +265,7 @@ def main():
     )
     result = dict(node_name=module.params["node_name"] or "", layout="unknown", kubelet={}, service={}, units={},
                   components={}, unrecognised=[], manifests=[], patches=[], files={}, journal={}, admin_conf="", api_server="", notices=[],
-                  cloud_configs=[], problems=[], journal_problem="", journal_found={})
+                  cloud_configs=[], other_units=[], problems=[], journal_problem="", journal_found={})
     if os.geteuid() != 0:
         result["problems"].append("only root can read the files and processes of the components: run with --become, or set ansible_become "
                                   "for the hosts in the inventory")

@@ -26,6 +26,16 @@ PAUSED = "ccm.outoftree.dev/paused"
 MANAGED = "app.kubernetes.io/managed-by"
 
 _NAMES = re.compile(r"cloud-controller-manager|cloud-node-manager|cloud-provider|(^|-)ccm(-|$)")
+#: A name that only a controller has. Other programs are called cloud-provider, too, such as that of kube-vip.
+_CERTAIN = re.compile(r"cloud-controller-manager|(^|-)ccm(-|$)")
+
+#: Labels and annotations by which tools know the objects that they put back, and what to call each tool.
+_KEEPERS = (
+    ("addonmanager.kubernetes.io/mode", "the addon manager"), ("argocd.argoproj.io/tracking-id", "Argo CD"), ("argocd.argoproj.io/instance", "Argo CD"),
+    ("kustomize.toolkit.fluxcd.io/name", "Flux"), ("helm.toolkit.fluxcd.io/name", "Flux"), ("kapp.k14s.io/app", "kapp"),
+    ("objectset.rio.cattle.io/owner-name", "k3s or RKE2"), ("objectset.rio.cattle.io/hash", "k3s, RKE2 or Fleet"),
+    ("helmcharts.helm.cattle.io/chart", "the HelmChart of k3s or RKE2"), ("meta.helm.sh/release-name", "Helm"),
+)
 _VARIABLE = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)")
 
 
@@ -95,9 +105,43 @@ def summary(kind: str, workload: Dict[str, Any]) -> Optional[Dict[str, Any]]:
         "kind": kind, "namespace": meta["namespace"], "name": meta["name"], "image": container.get("image", ""),
         "managed": (meta.get("labels") or {}).get(MANAGED, ""), "pods": wanted, "paused": paused,
         "active": not paused and wanted > 0, "cloud_provider": _flag(words, "cloud-provider"),
-        "cluster_name": _flag(words, "cluster-name", "kubernetes"), "lease": lease, "holder": "",
+        "cluster_name": _flag(words, "cluster-name", "kubernetes"), "lease": lease, "holder": "", "keeper": keeper(workload),
         "port": int(port) if workload["spec"]["template"]["spec"].get("hostNetwork") and port.isdigit() else 0,
     }
+
+
+def keeper(workload: Dict[str, Any]) -> str:
+    """Return what may put a workload back as it was, with the mark that shows it; '' if nothing shows."""
+    meta = workload["metadata"]
+    marks = {**(meta.get("labels") or {}), **(meta.get("annotations") or {})}
+    for mark, tool in _KEEPERS:
+        if mark in marks:
+            return "{0} ({1}={2})".format(tool, mark, str(marks[mark])[:100])
+    owner = next((owner for owner in meta.get("ownerReferences") or [] if owner.get("controller")), None)
+    return "an operator (it belongs to {0} {1})".format(owner.get("kind"), owner.get("name")) if owner else ""
+
+
+def static_pod(pod: Any) -> Optional[Dict[str, Any]]:
+    """Return C(name), C(image) and C(certain) of a static Pod that is a cloud-controller-manager by its names, None for another one."""
+    spec = pod.get("spec") if isinstance(pod, dict) else None
+    containers = spec.get("containers") if isinstance(spec, dict) else None
+    if not isinstance(containers, list) or not containers or not all(isinstance(item, dict) for item in containers):
+        return None
+    meta = pod.get("metadata") if isinstance(pod.get("metadata"), dict) else {}
+    workload: Dict[str, Any] = {"metadata": {"name": str(meta.get("name") or "")},
+                                "spec": {"template": {"spec": {"containers": [_plain(item) for item in containers]}}}}
+    names = [name for name in _names(workload) if _NAMES.search(name)]
+    if not names:
+        return None
+    return {"name": "{0}/{1}".format(meta.get("namespace") or "default", workload["metadata"]["name"]), "image": _container(workload)["image"],
+            "certain": any(_CERTAIN.search(name) for name in names)}
+
+
+def _plain(container: Dict[str, Any]) -> Dict[str, Any]:
+    """Return the needed parts of a container in a file that anything may be in."""
+    command = container.get("command")
+    return {"name": str(container.get("name") or ""), "image": str(container.get("image") or ""),
+            "command": [str(word) for word in command] if isinstance(command, list) else []}
 
 
 def pause(kind: str, workload: Dict[str, Any]) -> Optional[Dict[str, Any]]:

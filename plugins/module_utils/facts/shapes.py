@@ -173,11 +173,12 @@ class HostFacts(_HostFacts, total=False):
     """Everything that decides how the components of a host start. C(files) has every path that another part contains.
 
     C(cloud_configs) are the existing files that C(--cloud-config) names, or named before a run changed it. C(registers) is the name that
-    its kubelet will have.
+    its kubelet will have. C(other_units) are active units that run a cloud-controller-manager.
     """
 
     cloud_configs: List[str]
     registers: Registration
+    other_units: List[str]
     notices: List[str]
     journal_problem: str
     journal_found: Dict[str, Any]

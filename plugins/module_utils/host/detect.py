@@ -32,6 +32,8 @@ SERVICES = {"k3s": "k3s", "k3s-agent": "k3s", "rke2-server": "rke2", "rke2-agent
 #: Kubeconfigs with cluster-admin rights that installers create.
 ADMIN_CONFS = ("/etc/kubernetes/admin.conf", "/etc/rancher/k3s/k3s.yaml", "/etc/rancher/rke2/rke2.yaml")
 COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
+#: Units as guides for installations without kubeadm call them.
+CONTROLLER_UNITS = ("cloud-controller-manager", "openstack-cloud-controller-manager")
 #: What k3s and RKE2 add to the name with with-node-id.
 NODE_ID = "/etc/rancher/node/id"
 KUBEADM_CONFIG = "configmap:kube-system/kubeadm-config"
@@ -302,6 +304,8 @@ def detect_control_plane(result):
             if unit.get("LoadState") == "loaded":
                 unit_files, environment_files, unused = unit_sources(result, unit)
                 result["units"][name] = {"unit": name + ".service", "unit_files": unit_files, "environment_files": environment_files}
+    result["other_units"] = [name + ".service" for name in CONTROLLER_UNITS
+                             if systemd.unit_properties(name, PROPERTIES).get("ActiveState") in ("active", "activating", "reloading")]
     identified = []
     for name in COMPONENTS:
         processes = _processes.of_static_pod(name, result["kubelet"]["pod_logs"])

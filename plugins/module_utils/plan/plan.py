@@ -98,6 +98,7 @@ def make_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], cont
         baseline.check(plan, host, facts, nodes)
     inventory.check_claims(plan, cluster, control_plane, names or {})
     _takeover.check(plan, cluster, takeover, cluster_name, port)
+    _takeover.check_hosts(plan, known, cluster)
     notes, warnings = serving.predict(known, cluster["serving"], runtime_name, serving_csr)
     plan["notes"] += notes
     plan["warnings"] += warnings

@@ -12,8 +12,12 @@ from __future__ import annotations
 
 from typing import Any, Dict, List
 
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit import manifest
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit.yamltext import NotYaml, load
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts import host_facts, others
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.health import parse_time
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.others import PAUSED
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostFacts
 
 RISK = ("load balancers, routes and Nodes stay as they are; no controller changes them for the seconds until the new one leads; the old "
         "one resumes if the new one does not become healthy")
@@ -42,6 +46,9 @@ def check(plan: Dict[str, Any], cluster: Dict[str, Any], adopt: bool, cluster_na
         same = (other["lease"].get("namespace"), other["lease"].get("name")) == own
         handover = same and other["port"] != port
         plan["takeover"].append(dict(_named(other), handover=handover))
+        if other.get("keeper"):
+            plan["warnings"].append("{0}: {1} may start it again while the new controller runs. Suspend that tool before the run".format(
+                _called(other), other["keeper"]))
         deployment = other["kind"] == "Deployment"
         plan["edits"].append({
             "host": "(cluster)", "component": "takeover", "file": _called(other), "risk": RISK,
@@ -56,6 +63,29 @@ def check(plan: Dict[str, Any], cluster: Dict[str, Any], adopt: bool, cluster_na
         plan["problems"].append(
             "another cloud-controller-manager runs: {0} holds the Lease {1}/{2}, but it belongs to no known Deployment or DaemonSet. "
             "Two controllers would fight. Stop it, then run again".format(cluster["lease"]["holder"], *own))
+
+
+def check_hosts(plan: Dict[str, Any], known: Dict[str, HostFacts], cluster: Dict[str, Any]) -> None:
+    """Add a problem for each cloud-controller-manager that a host itself starts: it may use another Lease, or none."""
+    for host, facts in known.items():
+        for path in facts["manifests"]:
+            try:
+                pod = others.static_pod(load(manifest.decoded(facts["files"][path])))
+            except NotYaml:
+                continue  # the planner reports it
+            if pod is None or pod["name"] in cluster.get("ignored", []):
+                continue
+            text = host_facts.readable("{0}: {1} starts another cloud-controller-manager as a static Pod ({2}, {3})".format(
+                host, path, pod["name"], pod["image"]))
+            if pod["certain"]:
+                plan["problems"].append(
+                    "{0}. Two controllers would fight, whatever its Lease is. Move the file out of the folder on every host, then run again. If it is not a "
+                    "cloud-controller-manager, add {1} to ccm_install_takeover_ignore".format(text, host_facts.readable(pod["name"])))
+            else:
+                plan["warnings"].append("{0}, if its name is right. Then move the file out of the folder before the run".format(text))
+        for unit in facts.get("other_units", []):
+            plan["problems"].append("{0}: the unit {1} runs another cloud-controller-manager. Two controllers would fight, whatever its Lease is. Stop "
+                                    "and disable it on every host, then run again".format(host, host_facts.readable(unit)))
 
 
 def _way_back(takeover: List[Dict[str, Any]], cluster: Dict[str, Any]) -> Dict[str, Any]:
