@@ -26,7 +26,7 @@ FLAGS_ENV, DEFAULT = "/var/lib/kubelet/kubeadm-flags.env", "/etc/default/kubelet
 #: Texts of each kind. They are drawn in parts, so that more processes can share them.
 TEXTS, PARTS = 4000, 8
 #: More refusals than these, of a hundred texts, are a fault: an ordinary file must never be refused.
-REFUSED = {"one environment file": 8, "two environment files": 8, "units and drop-ins": 12}
+REFUSED = {"one environment file": 8, "two environment files": 11, "units and drop-ins": 11}
 
 OTHERS = ["--v=2", "--node-ip=10.0.0.1", "--max-pods=200", "--root-dir=/data/kubelet", "--config=/etc/kubelet.yaml", "--eviction-hard=memory.available<5%",
           "--node-labels=tier=db,zone=a", "--x=a b", "--y=it's", '--z="q"', "--b=c\\d", "--node-status-update-frequency", "10s", "--e="]
