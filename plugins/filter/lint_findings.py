@@ -46,10 +46,11 @@ _value:
 """
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import lint
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.isolation import isolated
 
 
 def lint_findings(detected, cluster):
-    result = lint.lint(detected, cluster)
+    result = isolated(lambda hosts: lint.lint(hosts, cluster), detected)
     return dict(result, sarif=lint.sarif(result))
 
 

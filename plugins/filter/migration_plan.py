@@ -68,6 +68,12 @@ options:
       - Ranges for which the new controller creates routes, separated by commas; empty if it creates none. It is a problem if
         kube-controller-manager's in-tree provider creates routes for others. If omitted, they are not compared.
     type: str
+  max_failed:
+    description:
+      - Number or share of the workers that the run may leave out because they returned something that cannot be planned. It is a problem if
+        there are more.
+    type: raw
+    default: 0
   port:
     description: Port of the new controller on its nodes. Another controller with the same port cannot run at the same time.
     type: int
@@ -89,6 +95,7 @@ _value:
       RV(_value.table) has the same as lines of text, and RV(_value.report) has everything without the contents of files.
     - RV(_value.hosts) has the steps for each host (options of M(outoftree.ccm.ccm_component_config)). RV(_value.kubeadm_config) has
       options of M(outoftree.ccm.ccm_kubeadm_config), or nothing.
+    - RV(_value.left_out) has the problem of each worker that the run leaves out (O(max_failed)), if there are any.
     - RV(_value.adopt) has the Nodes to initialise, and RV(_value.new_nodes) what Nodes that join later need, as lines of text.
     - RV(_value.node_only) says whether the runtime must start with only its node controller.
     - RV(_value.volumes) has the in-tree cloud plug-ins of volumes that the cluster uses, with their objects and their CSI drivers.
@@ -100,18 +107,23 @@ _value:
 """
 
 from ansible.errors import AnsibleFilterError
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.isolation import isolated, leave_out
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.plan import make_plan
 
 
 def migration_plan(detected, cluster, control_plane, adopt=True, excluded_hosts=(), takeover=False, cluster_name="",
                    port=10258, reregister=False, names=None, volumes_ignore=(), runtime_name="cloud-controller-manager",
-                   serving_csr=False, cluster_cidr=None):
+                   serving_csr=False, cluster_cidr=None, max_failed=0):
     if not isinstance(detected, dict) or not isinstance(cluster, dict):
         raise AnsibleFilterError("migration_plan needs the results of ccm_component_flags_info by host, and the result of "
                                  "ccm_cluster_info")
-    return make_plan(detected, cluster, list(control_plane), adopt, list(excluded_hosts), takeover, cluster_name, port,
-                     reregister=bool(reregister), names=names, volumes_ignore=list(volumes_ignore), runtime_name=runtime_name,
-                     serving_csr=bool(serving_csr), cluster_cidr=cluster_cidr)
+
+    def make(hosts):
+        return make_plan(hosts, cluster, list(control_plane), adopt, list(excluded_hosts), takeover, cluster_name, port,
+                         reregister=bool(reregister), names=names, volumes_ignore=list(volumes_ignore), runtime_name=runtime_name,
+                         serving_csr=bool(serving_csr), cluster_cidr=cluster_cidr)
+
+    return leave_out(isolated(make, detected), detected, list(control_plane), max_failed)
 
 
 class FilterModule:

@@ -63,13 +63,14 @@ _value:
 """
 
 from ansible.errors import AnsibleFilterError
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.isolation import isolated
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.rollback import make_rollback_plan
 
 
 def rollback_plan(detected, cluster, control_plane, excluded_hosts=(), force=False, copies=None):
     if not isinstance(detected, dict) or not isinstance(cluster, dict):
         raise AnsibleFilterError("rollback_plan needs the results of ccm_component_flags_info by host, and the result of ccm_cluster_info")
-    return make_rollback_plan(detected, cluster, list(control_plane), list(excluded_hosts), bool(force), copies)
+    return isolated(lambda hosts: make_rollback_plan(hosts, cluster, list(control_plane), list(excluded_hosts), bool(force), copies), detected)
 
 
 class FilterModule:

@@ -17,6 +17,8 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import F
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import FileFacts
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.target import Change, Target, control_plane_changes
 
+COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
+
 #: Flags that name a file, which a volume may bring into the container.
 FILES = ("cloud-config", "leader-migration-config")
 
@@ -49,7 +51,7 @@ def component_name(data: Any) -> str:
         names = [container.get("name", "") for container in containers]
     except (KeyError, TypeError, AttributeError):
         return ""
-    for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler"):
+    for name in COMPONENTS:
         if name in names:
             return name
     return ""
@@ -69,6 +71,16 @@ def decoded(entry: FileFacts) -> str:
         return content.decode("utf-8")
     except UnicodeDecodeError as exc:
         raise NotYaml("line {0}: the byte 0x{1:x} is not UTF-8".format(content.count(b"\n", 0, exc.start) + 1, content[exc.start])) from exc
+
+
+def unreadable(path: str, entry: FileFacts, why: NotYaml) -> Tuple[str, str]:
+    """Return what a file of the folder means that Kubernetes cannot read: C(problems) or C(notes) of a plan, and the sentence."""
+    text = base64.b64decode(entry["content"]).decode("utf-8", "replace")
+    named = [name for name in COMPONENTS if name in text + path.rpartition("/")[2]]
+    if not named:
+        return "notes", "{0} is not YAML: {1}. The kubelet ignores it, and it names no component, so this run ignores it, too".format(path, why)
+    return "problems", "{0} is not YAML: {1}. It names {2}. Fix it, or move it out of the folder, because the kubelet reads every file there".format(
+        path, why, " and ".join(named))
 
 
 def _container(document: YamlText, component: str) -> Tuple:

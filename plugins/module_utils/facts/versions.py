@@ -212,8 +212,9 @@ def parse(text: str) -> Optional[Version]:
 
 
 def of_image(image: str) -> Optional[Version]:
-    """Return the release in the tag of an image, None if it has none."""
-    return parse(image.partition("@")[0].rpartition(":")[2])
+    """Return the release in the tag of an image, None if the tag is not a version of Kubernetes, such as v1.36.3-vendor1."""
+    match = re.fullmatch(r"v?1\.(\d{1,3})(?:[.+_-].*)?", image.partition("@")[0].rpartition(":")[2])
+    return (1, int(match.group(1))) if match else None
 
 
 def show(version: Version) -> str:

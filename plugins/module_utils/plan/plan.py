@@ -150,8 +150,8 @@ def plan_control_plane(plan: Dict[str, Any], steps: HostSteps, host: str, facts:
             text = manifest.decoded(facts["files"][path])
             name = manifest.component_name(load(text))
         except NotYaml as exc:
-            plan["problems"].append("{0}: {1} is not YAML: {2}. Fix it, or move it out of the folder, because the kubelet reads every "
-                                    "file there".format(host, path, exc))
+            kind, reason = manifest.unreadable(path, facts["files"][path], exc)
+            plan[kind].append("{0}: {1}".format(host, reason))
             continue
         if name:
             manifests.setdefault(name, []).append(path)

@@ -66,6 +66,8 @@ def summarise(hosts: Mapping[str, Mapping[str, Any]], plan: Dict[str, Any]) -> L
                  "seconds": round(sum(result.get("seconds") or result.get("waited") or 0.0 for result in results + waits), 1)}
         if detected is None:
             entry["state"] = "left out"
+        elif host in plan.get("left_out", {}):
+            entry.update(state="failed", detail=plan["left_out"][host])
         elif "node_name" not in detected:
             entry.update(state="unreachable" if detected.get("unreachable") else "failed", detail=_words(detected))
         elif bad:

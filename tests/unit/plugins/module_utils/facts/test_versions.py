@@ -45,6 +45,13 @@ def test_the_table_says_from_when_a_flag_is_fatal(
     ("registry.example:5000/kube-apiserver:v1.36.3@sha256:0123", (1, 36)),
     ("registry.example:5000/kube-apiserver@sha256:0123", None),
     ("", None),
+    ("r.example/kube-apiserver:2024.10-k8s1.30", None),
+    ("r.example/kube-apiserver:release-20250101.1", None),
+    ("r.example/kube-apiserver:v1.30", (1, 30)),
+    ("r.example/kube-apiserver:1.30.4_vendor.1", (1, 30)),
+    ("r.example/kube-apiserver:v1.30.4-rc.1-vendor2", (1, 30)),
+    ("r.example/kube-apiserver:v1.2024.1", None),
+    ("r.example/kube-apiserver:v11.30", None),
 ])
 def test_the_release_of_an_image_is_in_its_tag(image: str, expected: tuple[int, int] | None) -> None:
     assert versions.of_image(image) == expected

@@ -219,7 +219,7 @@ def test_mounts_are_told_with_the_cloud_config_alone(leftovers: Any, cluster_fac
 
 def test_one_bad_manifest_hides_nothing_of_the_others(leftovers: Any, host_facts: Any, cluster_facts: Any) -> None:
     texts = {path: base64.b64decode(entry["content"]).decode() for path, entry in leftovers["cp-1"]["files"].items() if entry["exists"]}
-    facts = host_facts("cp-1", {MANIFESTS + "a.yaml": "spec: [", **texts}, components={
+    facts = host_facts("cp-1", {MANIFESTS + "a.yaml": "# kube-apiserver\nspec: [", **texts}, components={
         name: process["flags"] for name, process in leftovers["cp-1"]["components"].items()})
     plan = planned(facts, cluster_facts)
     (problem,) = plan["problems"]
@@ -228,6 +228,23 @@ def test_one_bad_manifest_hides_nothing_of_the_others(leftovers: Any, host_facts
     odd = texts[KCM].replace("  - command:\n    - kube", "  - command: no list\n    args:\n    - kube")
     facts["files"][KCM]["content"] = base64.b64encode(odd.encode()).decode()
     assert f"cannot edit {KCM}" in "\n".join(planned(facts, cluster_facts)["problems"])
+
+
+@pytest.mark.parametrize(("name", "text", "problem"), [
+    ("README.md", "These manifests: do not edit: [them]\n", ""),
+    ("README", "* as they are\n", ""),
+    ("kube-vip.yaml", "kind: Pod\nspec: [\n", ""),
+    ("kube-vip.yaml", "kind: Pod\nmetadata: {name: kube-vip, annotations: {updated: 2024-31-12}}\n---\n", ""),
+    ("notes.txt", "kube-apiserver is down: [\n", "It names kube-apiserver. Fix it, or move it out of the folder"),
+])
+def test_a_file_beside_the_manifests_stops_nothing_unless_it_names_a_component(
+        leftovers: Any, host_facts: Any, cluster_facts: Any, name: str, text: str, problem: str) -> None:
+    texts = {path: base64.b64decode(entry["content"]).decode() for path, entry in leftovers["cp-1"]["files"].items() if entry["exists"]}
+    facts = host_facts("cp-1", {MANIFESTS + name: text, **texts}, components={
+        name: process["flags"] for name, process in leftovers["cp-1"]["components"].items()})
+    plan = planned(facts, cluster_facts)
+    assert len(rows(plan, "kube-controller-manager")) == 2
+    assert [problem in text for text in plan["problems"]] == ([True] if problem else [])
 
 
 @pytest.mark.parametrize(("state", "changed", "explained"), [

@@ -1,0 +1,75 @@
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A wall between hosts: what one host returned may end only the plan of that host.
+
+A planner refuses what it knows to be wrong, with a reason of its own. This module is for everything else: a host may return anything. It
+makes the plan again without the hosts for which planning fails, and says which host and which of its files are the cause. Pure, controller
+side.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, TypeVar
+
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts import host_facts
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan import summary
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.plan import finish
+
+Result = TypeVar("Result")
+
+#: Maximum number of files of a host that are tried.
+FILES = 60
+
+
+def isolated(make: Callable[[Dict[str, Any]], Result], detected: Dict[str, Any]) -> Result:
+    """Return C(make(detected)). Hosts for which that fails have a reason in C(msg) in place of their facts, like unreachable ones."""
+    try:
+        return make(detected)
+    except Exception:
+        reasons = {host: _reason(make, host, facts) for host, facts in detected.items()}
+        if not any(reasons.values()):
+            raise
+    return make({host: {"msg": reasons[host]} if reasons[host] else facts for host, facts in detected.items()})
+
+
+def _reason(make: Callable[[Dict[str, Any]], Any], host: str, facts: Any) -> str:
+    """Return why a plan of this host alone fails, '' if it does not."""
+    error = _error(make, host, facts)
+    if not error:
+        return ""
+    paths: List[str] = sorted(facts["files"])[:FILES] if isinstance(facts, dict) and isinstance(facts.get("files"), dict) else []
+    file = next((path for path in paths if not _error(make, host, _without(facts, path))), "")
+    return "its {0} cannot be planned ({1}). Correct it, and report this as a fault of this collection".format(
+        "file " + host_facts.readable(file)[:200] if file else "facts", error)
+
+
+def _without(facts: Dict[str, Any], path: str) -> Dict[str, Any]:
+    """Return a host's facts with one file empty."""
+    return dict(facts, files=dict(facts["files"], **{path: dict(facts["files"][path], content="")}))
+
+
+def _error(make: Callable[[Dict[str, Any]], Any], host: str, facts: Any) -> str:
+    try:
+        make({host: facts})
+    except Exception as exc:
+        return "{0}: {1}".format(type(exc).__name__, " ".join(host_facts.readable(str(exc)).split())[:200])
+    return ""
+
+
+def leave_out(plan: Dict[str, Any], detected: Dict[str, Any], control_plane: List[str], limit: Any) -> Dict[str, Any]:
+    """Return the plan without the workers that returned something unusable, if no more than C(limit) of the workers did.
+
+    C(limit) is a number or a share such as V(10%). A host that could not be reached is none of them. Raises ValueError.
+    """
+    workers = [host for host in detected if host not in control_plane]
+    wrong = {host: problem for host in workers for problem in plan["problems"]
+             if problem.startswith("{0}: could not be inspected: ".format(host)) and isinstance(detected[host], dict) and "node_name" in detected[host]}
+    if not wrong or len(wrong) > summary.allowed(limit, len(workers)):
+        return plan
+    plan["problems"] = [problem for problem in plan["problems"] if problem not in wrong.values()]
+    plan["warnings"] += ["{0}. The run leaves this worker out, as ccm_install_max_failed_workers allows".format(problem) for problem in wrong.values()]
+    plan["left_out"] = wrong
+    plan["hosts"].update({host: {"control_plane": [], "kubelet": None} for host in wrong})
+    return finish(plan)
