@@ -23,6 +23,7 @@ from ccm.cloud import Cloud, ProviderConfig
 from ccm.controllers.controller_context import ControllerContext
 from ccm.controllers.vouching import Vouching
 from ccm.controllers.watched_kinds import NODES, SERVICES, Watched
+from ccm.engine import connection_pool
 from ccm.engine.api_credentials import Access
 from ccm.engine.client import KubeClient
 from ccm.engine.election import LeadershipLost
@@ -75,6 +76,11 @@ async def _open(api: Api, session: cloud.Session) -> None:
     """`Api.open` without a socket."""
     api._session = session  # type: ignore[assignment]
     api.region = (await api.call("GET", "", Project)).region
+
+
+def use(client: KubeClient, session: api_server.Session) -> None:
+    """Let all connections of the client lead to `session`."""
+    client._pool._open = lambda: connection_pool._Generation(session)  # type: ignore[method-assign,arg-type]
 
 
 class Process:
@@ -166,7 +172,7 @@ class Process:
         """As `ccm.manager.process._live`."""
         simulation, given = self.simulation, options(self.simulation.arguments)
         client = KubeClient(Access(server="http://api"))
-        client._session = api_server.Session(simulation.api, self)  # type: ignore[assignment]
+        use(client, api_server.Session(simulation.api, self))
         keeper = Keeper(given)
         gateway, clock = keeper.gateway, simulation.loop.time
         usable = usable_controllers(given, gateway.cloud)

@@ -10,6 +10,7 @@ from ccm.engine.api_credentials import Access
 from ccm.engine.client import KubeClient
 
 from .api_server import Session
+from .process import use
 from .semantics import SUITE, a_watch_from_a_forgotten_version_is_told_so
 from .simulation import Simulation
 from .virtual_time import virtual_time
@@ -23,7 +24,7 @@ def cluster():
         simulation = Simulation(loop, Workload("none", ()), (), 0)
         client = KubeClient(Access(server="http://api"))
         process = SimpleNamespace(alive=True, name="suite", elector=None, first_list_right={})
-        client._session = Session(simulation.api, process)
+        use(client, Session(simulation.api, process))
         yield loop, simulation.store, client
 
 
