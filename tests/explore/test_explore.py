@@ -103,6 +103,18 @@ def test_backends_that_do_not_follow_are_caught(text, invariant, monkeypatch):
     assert Trial.parse(text).run().invariants == {invariant}
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "churn-50@50; steps=0,3; cloud routes.delete#2=throttled; cloud routes.list#3=cloud-down",
+        "scale-down@44; cloud load_balancers.list#10=throttled",
+    ],
+)
+def test_a_read_that_fails_is_no_refused_change(text):
+    """An update of the backends alone made the cloud busy for the usual one, which came back for ever."""
+    assert Trial.parse(text).run().violations == []
+
+
 def test_an_outage_of_the_instances_that_holds_deletions_is_caught(monkeypatch):
     sync = ServiceController._sync
 

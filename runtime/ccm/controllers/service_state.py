@@ -80,6 +80,10 @@ class ServiceState:
         if lag:
             self.late_until = now + lag
 
+    def is_unwritten(self, spec: LoadBalancerSpec) -> bool:
+        """Return whether the cloud has another desired state than `spec`, as far as is known, whatever its backends."""
+        return self.mark is None or self.spec != spec
+
     def is_elsewhere(self, mark: Hashable, spec: LoadBalancerSpec, backends: Backends) -> None:
         """Another controller serves the Service: there is nothing to write until something changes."""
         self.mark, self.spec, self.backends, self.followed, self.settled = mark, spec, backends, backends, True

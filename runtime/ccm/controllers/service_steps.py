@@ -72,18 +72,18 @@ class ServiceSteps:
         If the change of a Service is refused, the backends of what exists follow the Nodes alone. Raises
         ImplementedElsewhere if another controller serves the Service.
         """
-        if known.refused and not known.behind:  # before the next attempt, which may take as long as the last one
-            await self.keep_up(service, spec, known)
+        if known.refused and not known.behind and known.is_unwritten(spec):
+            await self.keep_up(service, spec, known)  # before an attempt that may take as long as the last one
         try:
             return await self._take(service, spec, known)
         except (Requeue, ImplementedElsewhere, ConflictError, NotFoundError):
             raise
         except RetryAfter:
-            if self._is_busy_for_long(known):
+            if known.is_unwritten(spec) and self._is_busy_for_long(known):
                 await self.keep_up(service, spec, known)
             raise
         except Exception:
-            if not known.updating:
+            if known.is_unwritten(spec) and not known.updating:
                 known.refused = True
                 await self.keep_up(service, spec, known)
             raise
@@ -91,7 +91,7 @@ class ServiceSteps:
     def _is_busy_for_long(self, known: ServiceState) -> bool:
         since = known.ensuring_since
         late = since is not None and self._context.monotonic() - since >= BUSY
-        return late and known.accepted is not None and not known.updating
+        return late and known.accepted is not None
 
     async def _take(self, service: Service, spec: LoadBalancerSpec, known: ServiceState) -> LoadBalancer | None:
         if known.mark is None:
