@@ -69,6 +69,12 @@ options:
         are such volumes, CSIDrivers and CSINodes. RV(images) comes from the same list of Pods.
     type: bool
     default: false
+  hide_result:
+    description:
+      - Whether Ansible hides the result, because it has the content of kubeadm's configuration. A message about a failure stays visible.
+        This is an option of the action plugin.
+    type: bool
+    default: false
   all_controllers:
     description: Value of the annotation C(ccm.outoftree.dev/stage) on a DaemonSet that runs all selected controllers.
     type: str
@@ -407,6 +413,7 @@ def main():
             services_timeout=dict(type="int", default=0),
             node_selector=dict(type="dict", default={}),
             volumes=dict(type="bool", default=False),
+            hide_result=dict(type="bool", default=False),
             all_controllers=dict(type="str", default="all"),
             **_api.API_OPTIONS
         ),

@@ -52,6 +52,12 @@ options:
     description: Directory with the patches that kubeadm applies to the manifests that it creates.
     type: path
     default: /etc/kubernetes/patches
+  hide_result:
+    description:
+      - Whether Ansible hides the result, because it has the contents of files. A message about a failure stays visible. This is an option of
+        the action plugin.
+    type: bool
+    default: false
   journal_copy:
     description:
       - A copy of this host's journal, as M(outoftree.ccm.ccm_journal_copy) returns it. The module reads it if the journal is missing,
@@ -258,6 +264,7 @@ def main():
             node_name=dict(type="str"),
             state_directory=dict(type="path", default="/var/lib/outoftree-ccm"),
             wait_timeout=dict(type="int", default=0),
+            hide_result=dict(type="bool", default=False),
             journal_copy=dict(type="str", no_log=True),
             patches_directory=dict(type="path", default="/etc/kubernetes/patches"),
         ),

@@ -25,9 +25,14 @@ class _FileFacts(TypedDict):
 
 
 class FileFacts(_FileFacts, total=False):
-    """A file: its content in base64, and the checksum of the file on the host. C(changed) is its ctime in epoch seconds."""
+    """A file: its content in base64, and the checksum of the file on the host. C(changed) is its ctime in epoch seconds.
+
+    C(obstacle): why it cannot be replaced. C(volatile): why a reboot removes it.
+    """
 
     changed: float
+    obstacle: str
+    volatile: str
     mode: str
     real_path: str
 

@@ -18,7 +18,7 @@ import socket
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit import compare, env_file, unit as _unit, words
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import flags as _flags, host_facts, registration
 from ansible_collections.outoftree.ccm.plugins.module_utils.host import (
-    files, journal as _journal, machine, probes, processes as _processes, secrets, settings, systemd,
+    files, journal as _journal, machine, places, probes, processes as _processes, secrets, settings, systemd,
 )
 
 #: Files that other layouts read. They are reported if they set a managed flag but this unit does not read them.
@@ -44,7 +44,7 @@ def read_file(path, secret=False):
 
     The checksum is that of the file. The content of a I(secret) file has placeholders for secrets, which must stay on the host.
     """
-    result = {"exists": False, "content": "", "sha256": "", "mode": "", "real_path": path, "problem": "", "changed": 0.0}
+    result = {"exists": False, "content": "", "sha256": "", "mode": "", "real_path": path, "problem": "", "changed": 0.0, "obstacle": "", "volatile": ""}
     try:
         result["real_path"] = files.resolve(path)
         content = files.read(path)
@@ -402,16 +402,21 @@ def reported(baseline, secret):
 
 
 def check_writable(result, directory):
-    """Report what would stop a change halfway: no space for backups, or a read-only file system."""
+    """Report what would stop every change, and add to each file what would stop or undo its change."""
     parent = directory
     while not os.path.isdir(parent) and parent != "/":
         parent = os.path.dirname(parent)
     space = os.statvfs(parent)
     if space.f_bavail * space.f_frsize < 16 * 1024 * 1024:
         result["problems"].append("{0} has less than 16 MiB of free space for backups. Free some space".format(directory))
-    places = {parent} | {os.path.dirname(entry["real_path"]) for path, entry in result["files"].items()
-                         if entry["exists"] and not path.startswith(_unit.PACKAGE_DIRECTORIES)
-                         and path not in result["kubelet"]["config_files"]}
-    for place in sorted(places):
-        if os.statvfs(place).f_flag & os.ST_RDONLY or not os.access(place, os.W_OK):
-            result["problems"].append("cannot write to {0}: the file system is read-only. Remount it writable".format(place))
+    if space.f_files and space.f_favail < 100:
+        result["problems"].append("{0} has less than 100 free inodes for backups. Remove files that nobody needs".format(directory))
+    known = places.of_this_host()
+    gone = places.volatile(directory, known)
+    if gone:
+        result["problems"].append("{0} would lose the journal of the changes at the next start of the host: {1}. Set "
+                                  "ccm_install_state_directory to a directory on a disk".format(directory, gone))
+    for entry in result["files"].values():
+        entry["obstacle"], entry["volatile"] = places.obstacle(entry["real_path"], known), places.volatile(entry["real_path"], known)
+    if space.f_flag & os.ST_RDONLY:
+        result["problems"].append("cannot write to {0}: the file system is read-only. Remount it writable".format(parent))

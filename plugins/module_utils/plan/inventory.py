@@ -15,7 +15,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.edit import manifest
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit.yamltext import NotYaml, load
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import host_facts, versions as _versions
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostFacts
-from ansible_collections.outoftree.ccm.plugins.module_utils.plan import grouping
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan import grouping, unseen_hosts
 
 #: A kubelet may be this many minor releases older than its API server, and never newer (version skew policy).
 SKEW = 3
@@ -64,10 +64,7 @@ def check(plan: Dict[str, Any], detected: Dict[str, HostFacts], cluster: Dict[st
     _check_managed(plan, cluster)
     _check_selector(plan, cluster.get("node_selector") or {})
     unseen = unseen or {}
-    for host, facts in unseen.items():
-        plan["problems"].append("{0}: could not be inspected: {1}. Fix this{2}".format(
-            host, " ".join(str(facts.get("msg") or "no message").split())[:300],
-            "" if host in control_plane else ", or exclude the host with --limit 'all:!{0}'".format(host)))
+    plan["problems"] += unseen_hosts.problems(unseen, control_plane)
     if excluded_hosts:
         plan["warnings"].append("--limit excludes {0} host(s), which are neither inspected nor changed: {1}".format(
             len(excluded_hosts), grouping.compact(sorted(excluded_hosts, key=grouping.in_order))))

@@ -82,7 +82,11 @@ def make_leader_migration_plan(detected: Dict[str, Dict[str, Any]], cluster: Dic
 
 
 def refusal(version: str) -> str:
-    """Return why there is no leader migration at a release."""
+    """Return why there is no leader migration at a release, with advice that its next run accepts."""
+    parsed = versions.parse(version)
+    if parsed is None or not versions.supported(parsed):
+        return "the cluster runs Kubernetes {0}, but this collection supports {1} to {2}. Use a release that supports your version".format(
+            version, *map(versions.show, versions.SUPPORTED))
     return ("the cluster runs Kubernetes {0}, but leader migration is for {1} to {2}. From {3} on, kube-controller-manager has no "
             "in-tree cloud loops, so there is nothing to hand over. Run site.yml instead".format(
                 version, versions.show(versions.SUPPORTED[0]),

@@ -14,7 +14,7 @@ from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tu
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit import kubeadm, manifest, patches, rancher, unit
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit.yamltext import EditRefused, NotYaml, load
-from ansible_collections.outoftree.ccm.plugins.module_utils.facts import host_facts, versions
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts import host_facts, unseen, versions
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import find_flags
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import FileFacts, HostFacts
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import grouping, volumes
@@ -53,7 +53,7 @@ def lint(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any]) -> Dict[s
     """
     found = host_facts.sorted_out(detected)
     known = host_facts.usable(found)
-    unread = ["{0}: {1}".format(host, facts.get("msg", "it could not be inspected")) for host, facts in found.items() if host not in known]
+    unread = ["{0}: {1}".format(host, unseen.reason(facts)) for host, facts in found.items() if host not in known]
     version = versions.parse(cluster["version"]) or versions.SUPPORTED[0]
     given: List[Given] = []
     for host, facts in known.items():

@@ -25,8 +25,8 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.facts.target import 
     Change, Target, control_plane_changes, flags_after, hands_over, in_tree_provider,
 )
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import (
-    baseline, cloud_loops, drift, gates, grouping, image_pulls, inventory, lint, new_nodes, old_config, reregister as _reregister,
-    serving, takeover as _takeover, volumes,
+    baseline, cloud_loops, drift, gates, grouping, image_pulls, inventory, lint, new_nodes, old_config, places,
+    reregister as _reregister, serving, takeover as _takeover, volumes,
 )
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.report import report, table
 
@@ -96,6 +96,7 @@ def make_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], cont
     _plan_nodes(plan, cluster, adopt, again, reregister)
     for host, facts in known.items():
         baseline.check(plan, host, facts, nodes)
+        places.check(plan, host, facts)
     inventory.check_claims(plan, cluster, control_plane, names or {})
     _takeover.check(plan, cluster, takeover, cluster_name, port)
     _takeover.check_hosts(plan, known, cluster)

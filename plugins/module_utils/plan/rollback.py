@@ -21,7 +21,9 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import r
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import (
     BaselineFacts, HostFacts, HostSteps, JournalFacts, KubeletFacts, Step, StepFile, UnitFacts,
 )
-from ansible_collections.outoftree.ccm.plugins.module_utils.plan import grouping, inventory as _inventory, plan as _plan, undo
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan import (
+    grouping, inventory as _inventory, places, plan as _plan, undo, unseen_hosts,
+)
 
 #: The order in which a control plane's components are restored.
 ORDER = ("kubeadm-patches", "kube-controller-manager", "kube-apiserver")
@@ -57,13 +59,14 @@ def make_rollback_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, A
     found = host_facts.sorted_out(detected)
     unseen = {host: facts for host, facts in found.items() if not _looked_at(facts)}
     known = _inventory.with_versions(host_facts.usable({host: facts for host, facts in found.items() if host not in unseen}), cluster)
-    _hosts(plan, known, unseen, sorted(excluded_hosts), cluster)
+    _hosts(plan, known, unseen, sorted(excluded_hosts), cluster, control_plane)
     _copies(plan, copies or {})
     version = versions.parse(cluster["version"]) or versions.SUPPORTED[1]
     begun = plan["controller"] or any(facts["journal"] for facts in known.values())
     for host, facts in known.items():
         plan["nodes"][host] = facts["node_name"]
         plan["hosts"][host] = _steps(plan, host, facts, version, force)
+        places.check(plan, host, facts, lasting=False)
         if begun and not plan["paused"]:
             _check_accounted(plan, host, facts, force)
     _plan_kubeadm_config(plan, known, cluster, control_plane, version, force)
@@ -92,12 +95,9 @@ def _cluster(cluster: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _hosts(plan: Dict[str, Any], detected: Dict[str, HostFacts], unseen: Dict[str, Dict[str, Any]], excluded_hosts: List[str],
-           cluster: Dict[str, Any]) -> None:
+           cluster: Dict[str, Any], control_plane: List[str]) -> None:
     """Report hosts and Nodes that are unknown, and the problems of the others."""
-    for host, answer in unseen.items():
-        said = " ".join(str(answer.get("msg") or "; ".join(answer.get("problems", [])) or "no message").split())[:300]
-        plan["problems"].append("{0}: could not be inspected: {1}. Fix this, or exclude the host with --limit 'all:!{0}'. The "
-                                "controller then stays until a later rollback restores the host".format(host, said))
+    plan["problems"] += unseen_hosts.rollback_problems(unseen, control_plane)
     for host in excluded_hosts:
         plan["warnings"].append("{0}: --limit excludes the host, which is not restored, so the controller stays".format(host))
     for host, facts in detected.items():

@@ -288,6 +288,9 @@ async def test_hosts_that_cannot_be_changed_are_refused_before_the_first_change(
     unit = packaged.pop("/etc/systemd/system/kubelet.service").replace(" $KUBELET_EXTRA_ARGS", "")
     packaged.pop("/etc/systemd/system/kubelet.service.d/20-cloud.conf")
     cluster.add("packaged", packaged | {"/usr/lib/systemd/system/kubelet.service": unit})
+    kubelet = "[Service]\nEnvironmentFile=-/run/kubelet.env\nExecStart=/usr/bin/kubelet $KUBELET_EXTRA_ARGS\n"
+    in_memory = {"/etc/systemd/system/kubelet.service": kubelet}
+    cluster.add("volatile", in_memory)
     before = {name: machine.files() for name, machine in cluster.machines.items()}
     run = await cluster.play("playbooks/preflight.yml")
     assert run.status != 0 and "Traceback" not in run.output
@@ -298,7 +301,9 @@ async def test_hosts_that_cannot_be_changed_are_refused_before_the_first_change(
         mine = [problem for problem in problems if problem.startswith(host + ":")]
         assert any(all(word in problem for word in words) for problem in mine), (host, words, problems)
 
-    told("kubeadm-cp", "cannot write to /etc/kubernetes", "read-only")
+    told("kubeadm-cp", "cannot change /etc/kubernetes/manifests/", "is mounted read-only at /etc/kubernetes")
+    told("volatile", "/run/kubelet.env would lose the change", "/run is empty after each start")
+    told("full", "/var/lib/outoftree-ccm would lose the journal", "in memory (tmpfs)")
     told("full", "/var/lib/outoftree-ccm has less than 16 MiB of free space for backups")
     told("two", "k3s-agent.service and kubelet.service each run a kubelet")
     told("none", "the kubelet's layout is unknown")

@@ -77,7 +77,13 @@ def test_a_manager_that_is_external_already_is_left_alone(cluster: Any) -> None:
     assert plan["go"] and plan["edits"] == [] and "cp-1: kube-controller-manager is already external" in plan["warnings"][0]
 
 
-@pytest.mark.parametrize("version", ["v1.31.0", "v1.36.3", "v1.99.0"])
+@pytest.mark.parametrize("version", ["v1.28.4", "v1.99.0", "unknown"])
+def test_site_is_not_recommended_where_it_would_refuse_too(cluster: Any, version: str) -> None:
+    (problem,) = make_leader_migration_plan(*cluster(version=version), ["cp-1"], LEASE)["problems"]
+    assert problem.startswith(f"the cluster runs Kubernetes {version}, but this collection supports 1.29 to ") and "site.yml" not in problem
+
+
+@pytest.mark.parametrize("version", ["v1.31.0", "v1.36.3"])
 def test_where_nothing_can_be_handed_over_it_is_refused_with_the_reason(cluster: Any, version: str) -> None:
     plan = make_leader_migration_plan(*cluster(version=version), ["cp-1"], LEASE)
     (problem,) = plan["problems"]

@@ -532,7 +532,7 @@ def test_what_is_known_of_hosts_and_nodes(worker: Any, cluster_facts: Any) -> No
     plan = make_rollback_plan(detected, cluster, [], ["w-3"])
     assert [text.split(" is ")[0] for text in plan["warnings"] if "not in the inventory" in text] == ["Node stranger"]
     assert (plan["held"], plan["tainted"]) == (["shop/web"], ["w-1"])
-    assert plan["problems"][0].startswith("w-2: could not be inspected: " + ("no route " * 100)[:300] + ". Fix this")
+    assert plan["problems"][0].startswith("w-2: could not be inspected: " + ("no route " * 100)[:300].rstrip() + ". Fix this")
 
 
 def test_one_journal_is_enough_to_ask_every_kubelet_why_it_waits(worker: Any, cluster_facts: Any) -> None:
