@@ -391,6 +391,38 @@ def _phases(many: Run) -> list[Run]:
     return [many["restart"], many["relist"], *many["takeover"].values()]
 
 
+def _bounded(what: str, figures: Sequence[float], most: Sequence[float]) -> Row:
+    """Figures that ours has alone, each with its bound."""
+    ours, target = " / ".join(map(seconds, figures)), " / ".join(f"≤ {each:g} s" for each in most)
+    met = all(figure <= bound for figure, bound in zip(figures, most, strict=True))
+    return Row(what, "not measured", ours, "", target, met)
+
+
+def _beside_failing(count: int) -> Callable[[Runs], Row]:
+    def judge(runs: Runs) -> Row:
+        run = pick(runs, "ours", form="failing", size=count)
+        what = f"a new Service beside {count} failing ones of another namespace, median / most of 20"
+        return _bounded(what, [run["seconds"], run["most"]], [2, 10])
+
+    return judge
+
+
+def _beside_slow(runs: Runs) -> Row:
+    run = pick(runs, "ours", form="slow")
+    what = "the instance of a new Node / a listing of 2,000, beside 20 calls of 60 s"
+    return _bounded(what, [run["seconds"], run["most"]], [2, 10])
+
+
+def _beside_many(runs: Runs) -> Row:
+    run = pick(runs, "ours", form="many")
+    return _bounded("a new Service after 500 of another namespace, 5 s each", [run["seconds"]], [10])
+
+
+def _outage(runs: Runs) -> Row:
+    what = "CPU of 5 minutes without the cloud, 500 Services, calls that fail at once / after 30 s"
+    return _bounded(what, several(runs, "ours", "cpu", form="outage"), [1, 1])
+
+
 TARGETS: Sequence[Target] = (
     Target("nodes", _defaults),
     Target("nodes", _tuned),
@@ -417,6 +449,10 @@ TARGETS: Sequence[Target] = (
     Target("large", _large_services),
     Target("large", _large_join),
     Target("large", _large_lag),
+    *(Target("neighbours", _beside_failing(count)) for count in (5, 20, 50, 100)),
+    Target("neighbours", _beside_slow),
+    Target("neighbours", _beside_many),
+    Target("neighbours", _outage),
 )
 
 
