@@ -247,6 +247,8 @@ class JsonApi:
         if own is not None and (kind := self._dialect.codes.get(code)) is not None:
             if issubclass(kind, RetryAfter):
                 return kind(text, BUSY if wait is None else wait)
+            if kind is Transient and reply.status < 500:
+                return Transient(text, retry_after=wait, scope="object")
             if not issubclass(kind, NotFound) or code in absent:
                 return kind(text, retry_after=wait)
         match reply.status:

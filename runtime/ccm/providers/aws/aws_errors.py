@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from ccm.base.text import printable, shorten
 from ccm.cloud import (
@@ -54,6 +54,8 @@ REFUSED = {
     "PendingVerification",
     "Blocked",
 }
+#: Of these, those that say that the credentials are valid and do not allow this call.
+NOT_ALLOWED = {"UnauthorizedOperation", "AccessDenied", "AccessDeniedException"}
 #: What is used elsewhere, or not there everywhere yet.
 BUSY = {
     "DependencyViolation",
@@ -152,7 +154,9 @@ def _of_answer(error: Any) -> CloudError:
     if code in THROTTLED or status == 429:
         return RateLimited(text, retry_after=wait, scope="group")
     if code in REFUSED or (status in (401, 403) and code in ("", str(status))):
-        return Unauthorized(f"{text}: check the credentials, and that their policy allows {operation}")
+        # Reads are the same for all objects. A write depends on what one object names, such as a bucket for logs.
+        scope: Literal["all", "object"] = "object" if code in NOT_ALLOWED and not _reads(operation) else "all"
+        return Unauthorized(f"{text}: check the credentials, and that their policy allows {operation}", scope=scope)
     if code in BUSY or (code == "ResourceInUse" and operation in RELEASED):
         return RetryAfter(text, SOON)
     if code in TAKEN:
@@ -163,7 +167,13 @@ def _of_answer(error: Any) -> CloudError:
         return Invalid(text)
     if code.endswith("LimitExceeded") or code.startswith("TooMany"):
         return QuotaExceeded(text)
-    return Transient(text, retry_after=wait)
+    # With a code that nobody knows, AWS itself refuses what this one call names; others may be fine.
+    is_refusal = bool(code) and code != str(status) and 400 <= status < 500
+    return Transient(text, retry_after=wait, scope="object" if is_refusal else "all")
+
+
+def _reads(operation: str) -> bool:
+    return operation.startswith(("Describe", "Get", "List"))
 
 
 def is_missing(error: BaseException, *codes: str) -> bool:

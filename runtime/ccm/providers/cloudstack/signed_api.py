@@ -46,6 +46,8 @@ CODES: Mapping[str, type[CloudError]] = {
     "536": RetryAfter,
     "537": Conflict,
 }
+#: A status of the API, and in its answer the same code: not an outage of what is in between.
+OWN_FAILURE = re.compile(r": (5\d\d) \1\b")
 PAUSE = re.compile(r"retry after (\d{1,9}) ms")
 
 
@@ -98,6 +100,10 @@ class Api(JsonApi):
         except RateLimited as error:
             if error.retry_after is None and (said := PAUSE.search(str(error))):
                 error.retry_after = int(said[1]) / 1000
+            raise
+        except Transient as error:
+            if OWN_FAILURE.search(str(error)) and not command.startswith(("list", "query")):
+                error.scope = "object"  # a write depends on one object, a read is the same for all
             raise
         found = answer.get(f"{command.lower()}response") if isinstance(answer, dict) else None
         if not isinstance(found, dict):
@@ -205,7 +211,9 @@ def failed(what: str, result: Any, soon: float) -> CloudError:
     if issubclass(kind, RetryAfter):
         return kind(said, soon)
     # Only a request can lack a permission: the job was accepted.
-    return Conflict(said) if kind in (Unauthorized, Forbidden) else kind(said)
+    if kind in (Unauthorized, Forbidden):
+        return Conflict(said)
+    return Transient(said, scope="object") if kind is Transient else kind(said)
 
 
 def _read_secret(path: str) -> str:

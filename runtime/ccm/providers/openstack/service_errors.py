@@ -65,6 +65,9 @@ def error_of(
             return RateLimited(text, retry_after=retry_after(headers, content, time.time()))
         case 400 | 422 | 501 if own:  # 501 from octavia: its provider lacks an option; not an outage
             return Invalid(text)
+        case _ if own and (400 <= status < 500 or not what.startswith("GET ")):
+            # The service itself fails what one object asks for, as with "Provider 'x' reports error" of octavia.
+            return Transient(text, retry_after=retry_after(headers, b"", time.time()), scope="object")
     return Transient(text, retry_after=retry_after(headers, b"", time.time()))
 
 

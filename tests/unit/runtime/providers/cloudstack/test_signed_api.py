@@ -43,7 +43,8 @@ def test_a_job_fails_with_the_apis_codes(code: int, kind: type[Exception]) -> No
 
 @pytest.mark.parametrize("result", [None, {}, "no", {"errortext": 5}])
 def test_a_job_that_does_not_say_why_failed_nonetheless(result: Any) -> None:
-    assert isinstance(api.failed("the creation", result, 1.0), Transient)
+    found = api.failed("the creation", result, 1.0)
+    assert isinstance(found, Transient) and found.scope == "object"
 
 
 @pytest.mark.parametrize(
