@@ -52,7 +52,7 @@ RESULTS ?=
 junit = $(if $(RESULTS),--junitxml=$(RESULTS)/$(1).xml --reruns=1 --reruns-delay=2)
 
 .PHONY: test
-test: prerequisites setup ## what a contributor runs before a change lands: 12 minutes on two quiet cores
+test: prerequisites setup ## what a contributor runs before a change lands; docs/testing.md says how long it takes
 	@$(PARTS) --first images --timed integration --patient lint,install-test,docs-site,unit \
 		--elsewhere "make test-ci: a real cluster, 30 kills of the leader, 8,000 sequences of faults, long stories, OpenStack" \
 		--elsewhere "make test-all: every ansible-core, other clusters and clouds, half an hour of churn, mutation"
