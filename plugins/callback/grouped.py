@@ -123,6 +123,8 @@ class CallbackModule(Default):
         if prefix is not None:
             self._task_type_cache[task._uuid] = prefix
         self._last_task_name = task.get_name().strip()
+        # In the next batch, the task has the same ID. Its items would follow the line of another task.
+        self._last_task_banner = None
 
     def _flush(self):
         """Show in one line which hosts the last task changed."""

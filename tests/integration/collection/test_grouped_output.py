@@ -111,6 +111,15 @@ def test_the_recap_has_one_line_for_hosts_of_which_the_same_is_known(short: str)
     assert any(line.startswith("5 hosts: worker-1, worker-2, worker-4") and "changed=1 " in line for line in recap)
 
 
+def test_items_of_a_loop_follow_the_name_of_their_task_in_each_batch(tmp_path: Path) -> None:
+    loop = {"name": "Report", "ansible.builtin.debug": {"msg": "{{ item }}\nmore"}, "loop": ["one", "two"]}
+    play = {"hosts": "worker-1,worker-2", "gather_facts": False, "serial": 1, "tasks": [loop]}
+    lines = run(tmp_path, play=play, status=0).splitlines()
+    begun = [number for number, line in enumerate(lines) if line.startswith("TASK [Report]")]
+    items = [number for number, line in enumerate(lines) if line.startswith("ok: [worker-")]
+    assert len(begun) == 2 and len(items) == 4 and begun[0] < items[0] < items[1] < begun[1] < items[2], lines
+
+
 def test_with_v_it_is_the_default_output(tmp_path: Path) -> None:
     said = run(tmp_path, "-v")
     assert "TASK [Look]" in said
