@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -84,18 +85,32 @@ class _Room:
     """The number of bytes available for reviews."""
 
     def __init__(self, size: int) -> None:
-        self._free = size
+        self.free = size
 
     @contextlib.contextmanager
-    def take(self, size: int) -> Iterator[None]:
-        """Reserve so many bytes while the context lasts. Raises _Refused if they are not available."""
-        if size > self._free:
-            raise _Refused(429, f"too many reviews in progress: try again in {RETRY_AFTER} s")
-        self._free -= size
+    def hold(self) -> Iterator[_Held]:
+        """Whatever arrives takes room while the context lasts. A length that is only announced takes none: who sends
+        nothing more would keep others out."""
+        held = _Held(self)
         try:
-            yield
+            yield held
         finally:
-            self._free += size
+            self.free += held.size
+
+
+@dataclasses.dataclass
+class _Held:
+    """The room of one review. `size`: bytes so far."""
+
+    room: _Room
+    size: int = 0
+
+    def grow(self, size: int) -> None:
+        """Raises _Refused if there is no room for so many bytes more."""
+        if size > self.room.free:
+            raise _Refused(429, f"too many reviews in progress: try again in {RETRY_AFTER} s")
+        self.room.free -= size
+        self.size += size
 
 
 def _handler(name: str, current: Callable[[], Mapping[str, Webhook]], room: _Room) -> Callable[[web.Request], Any]:
@@ -103,8 +118,9 @@ def _handler(name: str, current: Callable[[], Mapping[str, Webhook]], room: _Roo
         started, status = time.monotonic(), 500
         try:
             async with asyncio.timeout(DEADLINE) as limit:
-                with room.take(_length(request)):
-                    body = await _answer(request, current()[name])
+                _check_length(request)
+                with room.hold() as held:
+                    body = await _answer(request, current()[name], held)
             status = 200
             return web.Response(body=body, content_type="application/json")
         except _Refused as refusal:
@@ -129,27 +145,27 @@ def _handler(name: str, current: Callable[[], Mapping[str, Webhook]], room: _Roo
 _SHOWN = 300
 
 
-def _length(request: web.Request) -> int:
-    """The announced length of the body, in bytes; the API server always sends it. Raises _Refused."""
+def _check_length(request: web.Request) -> None:
+    """The body announces its length; the API server's always does. Raises _Refused."""
     if request.method != "POST":
         raise _Refused(400, f"expected a POST, not a {request.method}")
     if request.content_length is None:
         raise _Refused(411, "expected a Content-Length")
     if request.content_length > MAX_SIZE:
         raise _Refused(400, f"invalid AdmissionReview: it is larger than {MAX_SIZE} bytes")
-    return request.content_length
 
 
-async def _answer(request: web.Request, webhook: Webhook) -> bytes:
+async def _answer(request: web.Request, webhook: Webhook, held: _Held) -> bytes:
     if request.headers.get("Content-Type") != "application/json":
         raise _Refused(400, f"expected Content-Type application/json, not {request.headers.get('Content-Type')!r}")
     try:
         async with asyncio.timeout(BODY_DEADLINE):
-            text = await request.read()
+            text = bytearray()
+            async for piece in request.content.iter_any():
+                held.grow(len(piece))
+                text += piece
     except TimeoutError:
         raise _Refused(408, f"the body did not arrive within {BODY_DEADLINE:g} s") from None
-    except web.HTTPRequestEntityTooLarge as error:
-        raise _Refused(400, f"invalid AdmissionReview: {error}") from None
     try:
         review = msgspec.json.decode(text, type=_Review)
         if (review.api_version, review.kind) != (_VERSION, _KIND):

@@ -232,3 +232,18 @@ async def test_a_body_that_does_not_come_takes_no_room_for_long(client, monkeypa
     assert (await post(client, "/one", review(request=request)))[0] == 200
     for _, writer in opened:
         writer.close()
+
+
+@pytest.mark.threat("tenant-cannot-stop-the-controller")
+@pytest.mark.parametrize("strangers", [2, 20])
+async def test_a_length_that_is_only_announced_keeps_nobody_out(client, strangers):
+    lines = ["POST /one HTTP/1.1", "Host: x", "Content-Type: application/json", f"Content-Length: {webhooks.MAX_SIZE}"]
+    head = "\r\n".join([*lines, "", "{"])
+    opened = [await asyncio.open_connection(client.host, client.port) for _ in range(strangers)]
+    for _, writer in opened:
+        writer.write(head.encode())
+    await asyncio.gather(*(writer.drain() for _, writer in opened))
+    for _ in range(5):
+        assert (await post(client, "/one", review()))[0] == 200
+    for _, writer in opened:
+        writer.close()
