@@ -40,6 +40,7 @@ MARKED_LONG = (
     "collection/test_large",
     "conformance/test_mutants",
     "secrecy/test_trust",
+    "test_after_a_killed_run_the_paused_one_comes_back_if_the_new_one_never_led",
     "test_no_task_on_the_operators_machine_wants_to_be_root",
     "test_every_layout_is_detected_planned_and_foretold_file_by_file",
     "test_it_follows_the_variable_and_leaves_nothing",

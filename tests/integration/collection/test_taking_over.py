@@ -177,32 +177,46 @@ async def test_one_that_does_not_come_up_leaves_the_old_one_running(
     assert set(workloads.leaders) == {f"{OLD}-5d9f-1_a"} and not workloads.both
 
 
-async def test_after_a_killed_run_the_paused_one_comes_back_if_the_new_one_never_led(
+BROKEN = {"ccm_runtime_image": BAD_IMAGE, "ccm_runtime_health_timeout": 3}
+PAUSED = {"metadata": {"annotations": {NOTE: '{"replicas": 2}'}}, "spec": {"replicas": 0}}
+RESUMED = f"The run resumed the other cloud-controller-manager: {OLD}. Nothing else was changed"
+
+
+@pytest.mark.parametrize("workloads", [pytest.param(OLD, id="two-leases")], indirect=True)
+async def test_what_a_killed_run_paused_comes_back_if_the_new_one_does_not_come_up(
     cluster: Cluster, workloads: Workloads, kube: KubeClient
 ) -> None:
-    broken = {"ccm_runtime_image": BAD_IMAGE, "ccm_runtime_health_timeout": 3}
-    paused = {"metadata": {"annotations": {NOTE: '{"replicas": 2}'}}, "spec": {"replicas": 0}}
-    await kube.patch(f"{APPS}/deployments/{OLD}", paused)
-    resumed = f"The run resumed the other cloud-controller-manager: {OLD}. Nothing else was changed"
-    failed = await go(cluster, LOOK + ROLL_OUT, **broken)
-    assert failed.status != 0 and resumed in failed.failures[-1]
+    await comes_back(cluster, kube)
+    assert set(workloads.leaders) == {f"{OLD}-5d9f-1_a"}
+
+
+async def comes_back(cluster: Cluster, kube: KubeClient) -> None:
+    await kube.patch(f"{APPS}/deployments/{OLD}", PAUSED)
+    failed = await go(cluster, LOOK + ROLL_OUT, **BROKEN)
+    assert failed.status != 0 and RESUMED in failed.failures[-1]
     old = await kube.get(f"{APPS}/deployments/{OLD}", dict)
     assert old["spec"]["replicas"] == 2 and NOTE not in old["metadata"].get("annotations", {})
     with pytest.raises(NotFoundError):
         await kube.get(f"{APPS}/daemonsets/{NEW}", dict)
 
+
+async def test_after_a_killed_run_the_paused_one_comes_back_if_the_new_one_never_led(
+    cluster: Cluster, workloads: Workloads, kube: KubeClient
+) -> None:
+    await comes_back(cluster, kube)
+
     # This one is killed when the new one's DaemonSet exists.
     killed = copy.deepcopy(ROLL_OUT)
     del killed[0]["tasks"][0]["rescue"]
-    assert (await go(cluster, LOOK + killed, **broken)).status != 0
-    await kube.patch(f"{APPS}/deployments/{OLD}", paused)
-    failed = await go(cluster, LOOK + ROLL_OUT, **broken)
+    assert (await go(cluster, LOOK + killed, **BROKEN)).status != 0
+    await kube.patch(f"{APPS}/deployments/{OLD}", PAUSED)
+    failed = await go(cluster, LOOK + ROLL_OUT, **BROKEN)
     old = await kube.get(f"{APPS}/deployments/{OLD}", dict)
     if workloads.shared:  # Its Lease was renewed since then, perhaps by the new one.
         assert f"stays paused: {OLD}. Fix the cause and run again, or run playbooks/rollback.yml" in failed.failures[-1]
         assert old["spec"]["replicas"] == 0 and await kube.get(f"{APPS}/daemonsets/{NEW}", dict)
     else:
-        assert resumed in failed.failures[-1] and old["spec"]["replicas"] == 2
+        assert RESUMED in failed.failures[-1] and old["spec"]["replicas"] == 2
         with pytest.raises(NotFoundError):
             await kube.get(f"{APPS}/daemonsets/{NEW}", dict)
     assert set(workloads.leaders) == {f"{OLD}-5d9f-1_a"}
