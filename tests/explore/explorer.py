@@ -94,8 +94,8 @@ def sequences_of(seed: int, outcome_of: Callable[[Trial], Outcome]) -> list[tupl
     chance = random.Random(seed)
     known = workloads.WORKLOADS.values()
     usual = [each.name for each in known if each.seldom == 1]
-    seldom = [each.name for each in known if each.seldom > 1 and seed % each.seldom == each.seldom - 1]
-    workload = seldom[-1] if seldom else chance.choice([*usual, *[f"churn-{seed}"] * 3, f"mistakes-{seed}"])
+    seldom = {each.seldom: each.name for each in known if each.seldom > 1 and seed % each.seldom == each.seldom - 1}
+    workload = seldom[max(seldom)] if seldom else chance.choice([*usual, *[f"churn-{seed}"] * 3, f"mistakes-{seed}"])
     plain = Trial(workload, seed)
     outcome = outcome_of(plain)
     done = [(plain, outcome)]

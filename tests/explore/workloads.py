@@ -186,7 +186,7 @@ TENANTS = Workload(
         (50, "create-service", "new", 90),
         (65, "expect-served", "new"),
     ),
-    seldom=12,
+    seldom=10,
 )
 SLOW = Workload(
     "slow",
@@ -210,7 +210,7 @@ BLIND = Workload(
         (60, "expect-gone", "web"),
         (110, "change-port", "api", 83),
     ),
-    seldom=12,
+    seldom=11,
 )
 WORKLOADS = {
     each.name: each
