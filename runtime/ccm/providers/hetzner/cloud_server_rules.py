@@ -46,9 +46,11 @@ def instance(row: Row, network: int, family: str, zones: bool) -> Instance:
     try:
         place = row.get("location") or row["datacenter"]["location"]
         location = str(place["name"])
+        name = str(row["name"])
         return Instance(
             provider_id=f"hcloud://{int(row['id'])}",
-            name=str(row["name"]),
+            name=name,
+            aliases=() if name == name.lower() else (name.lower(),),  # a kubelet registers in lower case
             type=str(row["server_type"]["name"]),
             zone=ZONES.get(location, location) if zones else "",
             region=location,

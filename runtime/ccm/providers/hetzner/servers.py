@@ -24,7 +24,9 @@ class HetznerInstances:
             answer = await self._api.call("GET", path, missing=MISSING)
             return self._instance(answer.get("server") if isinstance(answer, dict) else None)
         rows = await self._api.rows("/servers", "servers", query=[("name", ref.node_name)])
-        named = [found for found in map(self._instance, rows) if found.name == ref.node_name]
+        if not rows:  # the query is exact, and a kubelet registers in lower case
+            rows = await self._api.rows("/servers", "servers")
+        named = [found for found in map(self._instance, rows) if found.is_named(ref.node_name)]
         if len(named) > 1:
             ids = ", ".join(each.provider_id for each in named)
             raise Conflict(f"{len(named)} servers are named {ref.node_name!r} ({ids}): rename all but one")

@@ -163,7 +163,8 @@ def _instance(driver: Driver, machine: Machine, row: Row, given: Mapping[str, st
         region=label_value(driver.region(row)),
         addresses=(Address(AddressType.HOSTNAME, name), *addresses),
         state=InstanceState.SHUTDOWN if machine.state in driver.shutdown else InstanceState.RUNNING,
-        aliases=tuple(dict.fromkeys(each for each in driver.aliases(row) if each and each != name)),
+        # A kubelet registers in lower case.
+        aliases=tuple(dict.fromkeys(each for each in (name.lower(), *driver.aliases(row)) if each and each != name)),
         incomplete="" if addresses else f"{driver.cloud} names no address of the machine yet",
     )
 

@@ -109,6 +109,9 @@ def _vcenter(reader: GcfgSections, name: str, given: VirtualCenter, common: Glob
     if not re.fullmatch(r"[A-Za-z0-9._:\[\]-]+", server):
         reader.problem("VirtualCenter", "server", "server: expected an address or a DNS name", sub=name)
 
+    if re.fullmatch(r"[^:\[\]]+:\d+", server):
+        reader.problem("VirtualCenter", "server", "server: set the port with the key port", sub=name)
+
     def of(key: str) -> Any:
         return getattr(given, key) or getattr(common, key)
 

@@ -34,6 +34,12 @@ def test_identity_place_and_labels() -> None:
     assert rules.instance(ROW, 7, "ipv4", False).zone == ""
 
 
+def test_a_name_in_capitals_is_found_as_the_kubelet_registers() -> None:
+    found = rules.instance(ROW | {"name": "Worker-9"}, 7, "ipv4", True)
+    assert found.is_named("worker-9") and found.is_named("Worker-9") and found.name == "Worker-9"
+    assert rules.instance(ROW, 7, "ipv4", True).aliases == ()
+
+
 @pytest.mark.parametrize(
     ("location", "zone"),
     [

@@ -223,3 +223,23 @@ def test_the_page_has_every_key():
         for field in dataclasses.fields(cls):
             row = f"| `{field.name.replace('_', '-')}` |"
             assert row in page and field.metadata["help"] in page, (section, field.name)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[VirtualCenter "vc.example.com:8443"]\nuser = u\npassword = p\n',
+        "vcenter:\n  one: {server: 'vc.example.com:8443', user: u, password: p}\n",
+    ],
+)
+def test_a_port_in_the_name_of_a_server_is_refused(text):
+    [problem] = problems(text)
+    assert "server: set the port with the key port" in problem
+
+
+def test_files_of_the_in_tree_provider_and_the_csi_driver_are_read():
+    found = read(
+        "[Global]\ncluster-id = c\nvm-uuid = x\n[VirtualCenter \"vc\"]\nuser = u\npassword = p\n"
+        "[Workspace]\nserver = vc\n[Disk]\nscsicontrollertype = pvscsi\n[Network]\npublic-network = VM Network\n"
+    )
+    assert len(found.ignored) == 5 and all("has no effect" in each for each in found.ignored)
