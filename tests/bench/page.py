@@ -202,7 +202,8 @@ generator took 1.9 s on this machine.
 ## How it is measured
 
 `make bench` runs it all and writes this page; `make bench BENCH="nodes handover"` runs a choice of nodes, limited,
-wire, growth, restart, services, join, shared, routes, handover and large. Each bench gives both sides the same API
+wire, growth, restart, services, join, shared, routes, handover, large and neighbours. The last one runs ours alone, in
+virtual time; `python -m tests.bench.neighbours` needs no cluster. Each other bench gives both sides the same API
 server (kube-apiserver with its default limits, etcd without fsync, nothing else in the cluster), the same Nodes (4 KB,
 as a kubelet registers them), Events on, and a fresh simulated cloud whose every call takes 50 ms, as a process of its
 own. The sides run one after the other, never together. Done is seen by a watch in the side's own encoding, so that
