@@ -79,6 +79,15 @@ def listed(result, directory, pattern="*"):
         return []
 
 
+def walked(result, directory):
+    """Return the files in and below a directory, as the kubelet and kubeadm walk it. One that others than root may change is a problem."""
+    try:
+        return files.walk(directory)
+    except OSError as exc:
+        result["problems"].append("cannot read the directory {0}: {1}".format(directory, exc.strerror))
+        return []
+
+
 def manifests_in(result, directory):
     """Return the files that the kubelet reads there: every regular file whose name does not start with a dot."""
     return [path for path in listed(result, directory) if os.path.isfile(path)]
@@ -116,7 +125,7 @@ def detect(result, patches_directory):
          "flags": [_flags.render(flag.name, flag.value) for flag in _flags.find_flags(seen.process.argv)]} for seen in strays]
     result["notices"] += _processes.impostors(identified + [seen.process for seen in strays], logs)
     check_node_name(result)
-    for path in manifests_in(result, patches_directory):
+    for path in [path for path in walked(result, patches_directory) if os.path.isfile(path)]:
         result["patches"].append(path)
         result["files"][path] = read_file(path)
 
@@ -180,7 +189,7 @@ def detect_kubelet(result, unit):
         return None
     kubelet["config_files"] = [settings.option(argv, "config", "/var/lib/kubelet/config.yaml")]
     drop_ins = settings.option(argv, "config-dir")
-    kubelet["config_files"] += listed(result, drop_ins, "*.conf") if drop_ins else []
+    kubelet["config_files"] += [path for path in walked(result, drop_ins) if path.endswith(".conf")] if drop_ins else []
     kubelet["config_files"] = [path for path in kubelet["config_files"] if os.path.lexists(path)]
     for path in kubelet["config_files"]:
         result["files"][path] = read_file(path)

@@ -166,6 +166,25 @@ def listing(directory: str, pattern: str = "*", limit: int = ENTRIES) -> List[st
     return [os.path.join(directory, name) for name in wanted]
 
 
+def walk(directory: str, limit: int = ENTRIES) -> List[str]:
+    """Return the files of a directory and of those below it in the order of Go's filepath.WalkDir: dotted names count, links to directories do not.
+
+    Raises Untrusted.
+    """
+    found: List[str] = []
+    try:
+        names = sorted(os.listdir(resolve(directory)), key=os.fsencode)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    for name in names:
+        path = os.path.join(directory, name)
+        inner = os.path.isdir(path) and not os.path.islink(path) and path.count("/") < LINKS
+        found += walk(path, limit) if inner else [] if os.path.isdir(path) else [path]
+        if len(found) > limit:
+            raise Untrusted(directory, "it has more than {0} entries".format(limit))
+    return found
+
+
 def program(path: str) -> str:
     """Return the path if root may run it: only root may write to the program and to the directories of its path. Raises OSError."""
     real = _walk(path, {0, os.geteuid()}, True)

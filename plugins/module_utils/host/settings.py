@@ -9,8 +9,9 @@ Stdlib-only, it runs on managed nodes (Python 3.8). C(host.processes) identifies
 
 from __future__ import annotations
 
+import json
 import re
-from typing import Dict, List
+from typing import Dict, List, Optional
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import flags
 from ansible_collections.outoftree.ccm.plugins.module_utils.host import files, processes
@@ -23,6 +24,9 @@ KUBELET_KEYS = {"staticPodPath": "static_pod_path", "healthzPort": "healthz_port
                 "containerRuntimeEndpoint": "runtime_endpoint"}
 KUBELET_FLAGS = {"pod-manifest-path": "static_pod_path", "healthz-port": "healthz_port", "healthz-bind-address": "healthz_address",
                  "port": "port", "address": "address", "container-runtime-endpoint": "runtime_endpoint"}
+
+
+_KEY = re.compile(r"([\"']?)(\w+)\1[ \t]*:(?:[ \t]+(.*))?$")
 
 
 def option(argv: List[str], name: str, default: str = "") -> str:
@@ -42,10 +46,9 @@ def kubelet_settings(argv: List[str]) -> Dict[str, str]:
     """
     settings = dict(KUBELET_DEFAULTS)
     for path in [option(argv, "config", "/var/lib/kubelet/config.yaml"), *_drop_ins(option(argv, "config-dir"))]:
-        for line in (files.read_text(path) or "").splitlines():
-            match = re.match(r"[\"']?(\w+)[\"']?:\s*[\"']?([^\s\"'#]+)", line)
-            if match and match.group(1) in KUBELET_KEYS:
-                settings[KUBELET_KEYS[match.group(1)]] = match.group(2)
+        for name, value in scalars(files.read_text(path) or "").items():
+            if name in KUBELET_KEYS:
+                settings[KUBELET_KEYS[name]] = KUBELET_DEFAULTS[KUBELET_KEYS[name]] if value is None else value
     settings.update({key: option(argv, flag) for flag, key in KUBELET_FLAGS.items() if option(argv, flag)})
     for key in ("static_pod_path", "pod_logs"):
         settings[key] = settings[key].rstrip("/") or KUBELET_DEFAULTS[key]
@@ -53,7 +56,53 @@ def kubelet_settings(argv: List[str]) -> Dict[str, str]:
 
 
 def _drop_ins(folder: str) -> List[str]:
+    """Return the files that the kubelet reads in its C(--config-dir), in its order."""
     try:
-        return files.listing(folder, "*.conf") if folder else []
+        return [path for path in files.walk(folder) if path.endswith(".conf")] if folder else []
     except OSError:
         return []
+
+
+def scalars(text: str) -> Dict[str, Optional[str]]:
+    """Return the top-level scalars of a configuration in JSON or YAML, None for null. Of two equal keys the last one counts."""
+    lines = [line for line in _first_document(text) if line.strip() and not line.startswith(("#", "%"))]
+    if lines and lines[0].lstrip().startswith("{"):
+        try:
+            data = json.loads("\n".join(lines))
+        except ValueError:
+            return {}
+        return {name: None if value is None else str(value) for name, value in data.items() if not isinstance(value, (dict, list))}
+    found: Dict[str, Optional[str]] = {}
+    for number, line in enumerate(lines):
+        match = _KEY.match(line)
+        if match:
+            found[match.group(2)] = _value(match.group(3) or "", lines[number + 1:])
+    return found
+
+
+def _first_document(text: str) -> List[str]:
+    lines: List[str] = []
+    for line in text.lstrip("\ufeff").splitlines():
+        if re.match(r"(---|\.\.\.)(\s|$)", line):
+            if any(item.strip() and not item.startswith(("#", "%")) for item in lines):
+                break
+            continue
+        lines.append(line)
+    return lines
+
+
+def _value(text: str, following: List[str]) -> Optional[str]:
+    """Return the value behind a key, which may stand on the next lines."""
+    text = re.sub(r"^(?:[&!]\S*\s+)+", "", text + " ").strip()
+    if re.match(r"[|>][-+1-9]*\s*(#|$)", text) or not text or text.startswith("#"):
+        inner = next((line for line in following if line.strip() and not line.lstrip().startswith("#")), "")
+        if not inner.startswith((" ", "\t")) or text[:1] not in ("|", ">") and re.match(r"\s*(- |[\w\"']+\s*:(\s|$))", inner):
+            return None
+        text = inner.strip()
+    quoted = re.match(r"\"((?:[^\"\\]|\\.)*)\"|'((?:[^']|'')*)'", text)
+    if quoted and quoted.group(2) is not None:
+        return quoted.group(2).replace("''", "'")
+    if quoted:
+        return re.sub(r"\\(.)", r"\1", quoted.group(1))
+    text = re.split(r"\s#", text)[0].strip()
+    return None if text in ("", "~", "null", "Null", "NULL") else text

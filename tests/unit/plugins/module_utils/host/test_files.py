@@ -195,3 +195,17 @@ def test_a_program_that_others_put_before_the_systems_is_passed_over(etc, tmp_pa
     script(etc / "ctr", "echo root\n")
     monkeypatch.setattr(files, "PROGRAMS", (str(tmp_path / "local"), str(etc)))
     assert commands.run(["ctr"]).stdout == "root\n"
+
+
+def test_a_walk_takes_the_files_that_go_would_take(tmp_path):
+    """filepath.WalkDir: by name in each directory, dotted names too, links to directories are not entered."""
+    for name in ("b.conf", ".a.conf", "a/z.conf", "a/.d/x.conf", "B.conf", "a-b.conf"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    (tmp_path / "c").symlink_to(tmp_path / "a")
+    (tmp_path / "d.conf").symlink_to(tmp_path / "b.conf")
+    found = [path[len(str(tmp_path)) + 1:] for path in files.walk(str(tmp_path))]
+    assert found == [".a.conf", "B.conf", "a/.d/x.conf", "a/z.conf", "a-b.conf", "b.conf", "d.conf"]
+    assert files.walk(str(tmp_path / "none")) == []
+    with pytest.raises(files.Untrusted, match="more than 3 entries"):
+        files.walk(str(tmp_path), 3)

@@ -130,3 +130,17 @@ def test_a_probe_is_asked_again_before_a_component_counts_as_ill(monkeypatch):
     monkeypatch.setattr(probes.time, "sleep", slept.append)
     assert probes.baseline(lambda: answers.pop(0)) == "" and len(slept) == 2
     assert probes.baseline(lambda: "refused") == "refused" and len(slept) == 2 + probes.BASELINE_ATTEMPTS - 1
+
+
+def test_settings_of_a_configuration_are_read_as_the_kubelet_reads_them(tmp_path):
+    config, folder = tmp_path / "config.json", tmp_path / "conf.d"
+    config.write_text('{\n\t"port": 1,\n\t"healthzPort": 2, "staticPodPath": "/pods/", "address": null}')
+    argv = ["kubelet", f"--config={config}", f"--config-dir={folder}"]
+    found = _settings.kubelet_settings(argv)
+    assert (found["port"], found["healthz_port"], found["static_pod_path"], found["address"]) == ("1", "2", "/pods", "")
+    (folder / "sub").mkdir(parents=True)
+    (folder / "sub" / "1.conf").write_text("port : 3\nstaticPodPath: >-\n  /deep\n---\nport: 4\n")
+    (folder / ".hidden.conf").write_text("port: 5\nhealthzPort: null\n")
+    (folder / "sub" / "2.yaml").write_text("port: 6\n")
+    found = _settings.kubelet_settings(argv)
+    assert (found["port"], found["healthz_port"], found["static_pod_path"]) == ("3", "10248", "/deep")
