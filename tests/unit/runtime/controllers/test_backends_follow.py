@@ -92,7 +92,7 @@ def test_after_a_change_that_the_cloud_refuses(error, change):
             assert after["ports"] == before["ports"], "what was refused is not written with the backends"
             assert c.api.told("SyncLoadBalancerFailed")
             c.cloud.fault = lambda verb, spec: None  # and when it is accepted at last, all of it is written
-            await asyncio.sleep(4000)
+            await asyncio.sleep(8000)  # twice what a cloud asks for, with the jitter of the queue
             assert c.cloud.made["uid-of-web"]["ports"] != before["ports"] or change is BAD
             assert "nonsense" in c.cloud.made["uid-of-web"]["fingerprint"] or change is TWO_PORTS
 
