@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import enum
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ccm.cloud import LoadBalancerSpec, VolumeRef
 
@@ -107,6 +107,11 @@ class World:
         """The Service, changed so that it shares the load balancer with this name, if the provider supports that.
         Otherwise it is unchanged and gets a separate load balancer."""
         return spec
+
+    def comes_too_late(self, spec: LoadBalancerSpec) -> LoadBalancerSpec:
+        """The Service, changed in a setting that this cloud applies to new load balancers only. Unless a provider
+        knows another one, it requests an address that no cloud has."""
+        return replace(spec, load_balancer_ip="192.0.2.77")
 
     async def create_volume(self) -> VolumeRef:
         """A new volume, as a PersistentVolume refers to it."""

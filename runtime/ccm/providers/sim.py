@@ -121,7 +121,7 @@ class SimLoadBalancers:
 
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
         """Return two halves, so that `update_backends` cannot claim to have written other changes of the spec."""
-        return f"{_digest(_wanted(spec))}-{_digest_of(backends)}"
+        return f"{_digest(_wanted(spec) | {'ip': spec.load_balancer_ip})}-{_digest_of(backends)}"
 
     async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:
         found = await self._find(spec)

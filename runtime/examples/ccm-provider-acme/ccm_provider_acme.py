@@ -192,7 +192,7 @@ class AcmeLoadBalancers:
         return [_load_balancer(row) for row in rows if row["labels"].get("cluster") == cluster]
 
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
-        state = [_ports(spec), _refusals(spec), _warnings(spec), Backends.of(backends).digest]
+        state = [_ports(spec), _refusals(spec), _warnings(spec, backends), Backends.of(backends).digest]
         return hashlib.sha256(json.dumps(state).encode()).hexdigest()
 
     async def get(self, spec: LoadBalancerSpec) -> LoadBalancer:
@@ -208,7 +208,7 @@ class AcmeLoadBalancers:
             await self._own(spec)
         labels = {"cluster": spec.cluster, "service": spec.uid, "fingerprint": self.fingerprint(spec, backends)}
         body = _wanted(spec, backends) | {"labels": labels}
-        return _load_balancer(await self._api.call("PUT", _path(spec), body), _warnings(spec))
+        return _load_balancer(await self._api.call("PUT", _path(spec), body), _warnings(spec, backends))
 
     async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> LoadBalancer:
         await self._own(spec)
@@ -236,6 +236,10 @@ def _refusals(spec: LoadBalancerSpec) -> list[str]:
     found = []
     if unknown := {port.protocol for port in spec.ports} - {"TCP"}:
         found.append(f"balancers of this cloud forward TCP, not {', '.join(sorted(unknown))}")
+    if any(not port.node_port for port in spec.ports):
+        found.append("allocateLoadBalancerNodePorts: balancers of this cloud send to node ports")
+    if "IPv4" not in spec.ip_families:
+        found.append("ipFamilies: balancers of this cloud have IPv4 only")
     if spec.source_ranges:
         found.append("loadBalancerSourceRanges: balancers of this cloud admit everyone")
     if spec.load_balancer_ip:
@@ -243,13 +247,17 @@ def _refusals(spec: LoadBalancerSpec) -> list[str]:
     return found
 
 
-def _warnings(spec: LoadBalancerSpec) -> list[str]:
+def _warnings(spec: LoadBalancerSpec, backends: Sequence[Backend]) -> list[str]:
     """What this cloud does not have, and without which traffic still arrives. Each becomes an Event of the Service."""
     found = []
     if spec.session_affinity != "None":
         found.append("sessionAffinity: balancers of this cloud send each connection to any node")
     if spec.health_check_node_port:
         found.append("externalTrafficPolicy Local: balancers of this cloud also send to nodes without Pods")
+    if "IPv6" in spec.ip_families:
+        found.append("ipFamilies: balancers of this cloud have IPv4 only")
+    if backends and not Backends.of(backends).recent("acme targets", _targets):
+        found.append("no node has an InternalIP to which this balancer could send")
     return found
 
 

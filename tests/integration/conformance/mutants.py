@@ -668,7 +668,11 @@ class FingerprintsWithoutPorts(SimLoadBalancers):
         return super().fingerprint(replace(spec, ports=()), backends)
 
 
-@mutant("load_balancers.what_is_kept_with_backends_is_no_single_services", *SETTINGS)
+@mutant(
+    "load_balancers.what_is_kept_with_backends_is_no_single_services",
+    "load_balancers.a_setting_that_comes_too_late_is_refused_or_reported",
+    *SETTINGS,
+)
 class KeepsAFingerprintByPortsAlone(SimLoadBalancers):
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[cloud.Backend]) -> str:
         whole = super().fingerprint
@@ -686,9 +690,13 @@ class AddressesThatAreNone(SimLoadBalancers):
     "load_balancers.a_change_is_written_in_place",
     "load_balancers.an_address_of_another_service_is_refused",
     "load_balancers.a_requested_address_is_given_or_refused",
+    "load_balancers.a_setting_that_comes_too_late_is_refused_or_reported",
 )
 class MakesItAnewEachTime(SimLoadBalancers):
     addresses = itertools.cycle(range(50, 100))
+
+    def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[cloud.Backend]) -> str:
+        return super().fingerprint(replace(spec, load_balancer_ip=""), backends)
 
     async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[cloud.Backend]) -> cloud.LoadBalancer:
         with contextlib.suppress(NotFound):
@@ -702,6 +710,8 @@ class MakesItAnewEachTime(SimLoadBalancers):
     "load_balancers.members_have_the_addresses_that_are_given",
     "load_balancers.services_that_change_side_by_side_lose_nothing",
     "load_balancers.every_port_is_served",
+    "load_balancers.a_warning_is_in_the_answer_of_the_write",
+    "load_balancers.a_setting_that_comes_too_late_is_refused_or_reported",
     *SETTINGS,
 )
 class NeverWritesAChange(SimLoadBalancers):
@@ -801,6 +811,9 @@ class ForgetsAddressesAtARestart(GivesWhatIsAskedFor):
     "load_balancers.a_half_made_one_is_completed",
     "load_balancers.an_address_of_another_service_is_refused",
     "load_balancers.a_requested_address_is_given_or_refused",
+    "load_balancers.each_ip_family_is_served_or_reported",
+    "load_balancers.a_range_of_ipv6_does_not_open_ipv4",
+    "load_balancers.a_load_balancer_without_targets_is_reported",
 )
 class NamesThatAreNeverTheSame(SimLoadBalancers):
     """Looks only for what it knows that it made."""

@@ -32,7 +32,10 @@ class Ignores(SimLoadBalancers, abc.ABC):
         return await super().ensure(self.known(spec), backends)
 
 
-@mutant("load_balancers.source_ranges_are_applied_or_refused")
+@mutant(
+    "load_balancers.source_ranges_are_applied_or_refused",
+    "load_balancers.a_range_of_ipv6_does_not_open_ipv4",
+)
 class IgnoresSourceRanges(Ignores):
     def known(self, spec: LoadBalancerSpec) -> LoadBalancerSpec:
         return replace(spec, source_ranges=())
@@ -50,7 +53,10 @@ class IgnoresTheHealthCheckNodePort(Ignores):
         return replace(spec, health_check_node_port=0)
 
 
-@mutant("load_balancers.a_requested_address_is_given_or_refused")
+@mutant(
+    "load_balancers.a_requested_address_is_given_or_refused",
+    "load_balancers.a_setting_that_comes_too_late_is_refused_or_reported",
+)
 class IgnoresTheRequestedAddress(Ignores):
     def known(self, spec: LoadBalancerSpec) -> LoadBalancerSpec:
         return replace(spec, load_balancer_ip="")
@@ -64,13 +70,21 @@ class ReadsTheNodesAgain(SimLoadBalancers):
         return super().fingerprint(spec, list(backends))
 
 
-@mutant("load_balancers.every_port_is_served", "load_balancers.each_protocol_is_served_or_refused")
+@mutant(
+    "load_balancers.every_port_is_served",
+    "load_balancers.each_protocol_is_served_or_refused",
+    "load_balancers.a_port_without_node_port_is_refused",
+)
 class ServesTheFirstPort(Ignores):
     def known(self, spec: LoadBalancerSpec) -> LoadBalancerSpec:
         return replace(spec, ports=spec.ports[:1])
 
 
-@mutant("load_balancers.every_port_is_served", "load_balancers.each_protocol_is_served_or_refused")
+@mutant(
+    "load_balancers.every_port_is_served",
+    "load_balancers.each_protocol_is_served_or_refused",
+    "load_balancers.a_port_without_node_port_is_refused",
+)
 class SendsToTheFirstNodePort(Ignores):
     def known(self, spec: LoadBalancerSpec) -> LoadBalancerSpec:
         first = spec.ports[0].node_port
@@ -199,3 +213,77 @@ class EndsTheListingOfLoadBalancersAtAFailure(SimLoadBalancers):
             if token is None:
                 break
         return [sim._load_balancer(row) for row in rows if "service_uid" in row.tags]
+
+
+# --- what nobody would serve -----------------------------------------------------------------------------------------
+
+
+class Checks(SimLoadBalancers, abc.ABC):
+    """Writes a Service after it has changed what the checks see."""
+
+    @abc.abstractmethod
+    def seen(self, spec: LoadBalancerSpec) -> LoadBalancerSpec: ...
+
+    async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[cloud.Backend]) -> cloud.LoadBalancer:
+        return await super().ensure(self.seen(spec), backends)
+
+
+@mutant("load_balancers.a_port_without_node_port_is_refused")
+class ServesPortsWithoutNodePort(Checks):
+    def seen(self, spec: LoadBalancerSpec) -> LoadBalancerSpec:
+        return replace(spec, ports=tuple(replace(port, node_port=port.node_port or 1) for port in spec.ports))
+
+
+@mutant("load_balancers.each_ip_family_is_served_or_reported")
+class IgnoresTheFamilies(Checks):
+    def seen(self, spec: LoadBalancerSpec) -> LoadBalancerSpec:
+        return replace(spec, ip_families=("IPv4",))
+
+
+@mutant("load_balancers.a_range_of_ipv6_does_not_open_ipv4")
+class TakesAllOfIpv6ForEveryone(Checks):
+    def seen(self, spec: LoadBalancerSpec) -> LoadBalancerSpec:
+        return replace(spec, source_ranges=tuple(each for each in spec.source_ranges if each != "::/0"))
+
+
+@mutant("load_balancers.a_load_balancer_without_targets_is_reported")
+class SaysNothingOfMissingTargets(SimLoadBalancers):
+    async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[cloud.Backend]) -> cloud.LoadBalancer:
+        found = await super().ensure(spec, backends)
+        return replace(found, warnings=tuple(each for each in found.warnings if "nobody serves" not in each))
+
+
+@mutant("load_balancers.a_warning_is_in_the_answer_of_the_write")
+class WarnsOnlyWhenItWrites(SimLoadBalancers):
+    """Not if there is nothing left to write: a leader that starts later would never learn of it."""
+
+    async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[cloud.Backend]) -> cloud.LoadBalancer:
+        try:
+            written = (await self.get(spec)).fingerprint == self.fingerprint(spec, backends)
+        except CloudError:
+            written = False
+        found = await super().ensure(spec, backends)
+        return replace(found, warnings=()) if written else found
+
+
+@mutant("load_balancers.a_setting_that_comes_too_late_is_refused_or_reported")
+class IgnoresALaterAddress(SimLoadBalancers):
+    async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[cloud.Backend]) -> cloud.LoadBalancer:
+        try:
+            await self.get(spec)
+        except CloudError:
+            return await super().ensure(spec, backends)
+        return await super().ensure(replace(spec, load_balancer_ip=""), backends)
+
+
+@mutant("instances.a_listing_repeats_itself")
+class ListsAddressesInAnyOrder(SimInstances):
+    turn = 0
+
+    async def list_page(self, token: str | None) -> Page:
+        page = await super().list_page(token)
+        self.turn += token is None
+        if self.turn % 2:
+            return page
+        turned = [replace(each, addresses=each.addresses[::-1]) for each in page.instances]
+        return Page(turned, page.next, page.total)

@@ -132,7 +132,7 @@ async def a_requested_address_is_given_or_refused(trial: Trial) -> None:
 
 async def _served(trial: Trial, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> tuple[Listener, ...] | None:
     """The listeners of a Service, None if the provider refuses it."""
-    _carried(trial)
+    carried(trial)
     try:
         found = await trial.ensure(spec, backends)
     except (Invalid, NotImplementedByCloud):
@@ -143,7 +143,7 @@ async def _served(trial: Trial, spec: LoadBalancerSpec, backends: Sequence[Backe
 async def _set(trial: Trial, plain: LoadBalancerSpec, changed: LoadBalancerSpec, setting: str) -> list[Listener]:
     """Set something on an existing Service, and on a new one. Returns the listeners of both, except where the provider
     refuses the Service or warns about it."""
-    _carried(trial)
+    carried(trial)
     backends, listeners = await trial.backends(), list[Listener]()
     before = await trial.ensure(plain, backends)
     said = [fingerprint_or_refusal(trial.load_balancers, spec, backends) for spec in (plain, changed)]
@@ -161,7 +161,7 @@ async def _set(trial: Trial, plain: LoadBalancerSpec, changed: LoadBalancerSpec,
     return listeners
 
 
-def _carried(trial: Trial) -> None:
+def carried(trial: Trial) -> None:
     """Raises NotRun for a provider that only allocates addresses: others carry the traffic, such as kube-proxy."""
     if isinstance(trial.load_balancers, AllocatesAddresses):
         raise NotRun("needs a cloud that carries the traffic; this provider only allocates addresses")

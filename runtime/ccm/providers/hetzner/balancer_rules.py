@@ -42,7 +42,8 @@ class Certificate:
 @dataclass(frozen=True)
 class Wanted:
     """The desired state. None: leave it as it is. `services`: in the form of the API, only with what somebody asks
-    for. `network`: as configured, "" without one. `certificates`: names or IDs, not yet looked up."""
+    for. `network`: as configured, "" without one. `certificates`: names or IDs, not yet looked up.
+    `address`: what the Service requests, "" for any."""
 
     name: str
     named: bool
@@ -65,6 +66,7 @@ class Wanted:
     proxy: bool = False
     ipv6: bool = True
     private_ingress: bool = True
+    address: str = ""
     warnings: tuple[str, ...] = ()
     certificate_ids: tuple[int, ...] | None = None
 
@@ -132,6 +134,7 @@ def wanted(spec: LoadBalancerSpec, found: Variables, *, nodes_only: bool = False
         proxy=bool(proxy),
         ipv6=not given.get("ipv6-disabled", found.hcloud_load_balancers_disable_ipv6),
         private_ingress=not given.get("disable-private-ingress", found.hcloud_load_balancers_disable_private_ingress),
+        address=spec.load_balancer_ip,
         warnings=tuple(_warnings(spec)),
     )
 

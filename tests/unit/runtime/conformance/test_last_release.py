@@ -31,6 +31,11 @@ STRICTER = {
     "load_balancers.session_affinity_is_applied_or_refused",
     "load_balancers.a_health_check_node_port_is_used_or_refused",
     "load_balancers.a_requested_address_is_given_or_refused",
+    "load_balancers.a_port_without_node_port_is_refused",
+    "load_balancers.each_ip_family_is_served_or_reported",
+    "load_balancers.a_range_of_ipv6_does_not_open_ipv4",
+    "load_balancers.a_load_balancer_without_targets_is_reported",
+    "load_balancers.a_setting_that_comes_too_late_is_refused_or_reported",
 }
 #: Groups of cases that need a cloud which fails on request; those of instances and load balancers are shown elsewhere.
 NEEDS_TROUBLE = ("failures.", "later_pages.")
