@@ -33,6 +33,11 @@ except ImportError:  # pragma: no cover - ansible-core itself requires PyYAML on
 #: libyaml's parser, None if PyYAML was built without libyaml.
 LIBYAML = getattr(yaml, "CParser", None) or getattr(getattr(yaml, "cyaml", None), "CParser", None)
 
+#: Classes of nodes as Any: the stubs know no node without a tag.
+_SCALAR: Any = getattr(yaml, "ScalarNode", None)
+_SEQUENCE: Any = getattr(yaml, "SequenceNode", None)
+_MAPPING: Any = getattr(yaml, "MappingNode", None)
+
 #: Maximum number of characters in a text. Manifests and configurations have some KiB.
 CHARACTERS = 256 << 10
 
@@ -139,7 +144,7 @@ class _Composer:
             raise NotYaml("line {0}: it has more than {1} levels".format(event.start_mark.line + 1, LEVELS))
         if isinstance(event, yaml.ScalarEvent):
             tag = "" if event.tag is None and event.implicit[0] else event.tag
-            node = yaml.ScalarNode(tag, event.value, event.start_mark, event.end_mark, event.style or None)
+            node = _SCALAR(tag, event.value, event.start_mark, event.end_mark, event.style or None)
             self._anchor(event, node)
         else:
             node = self._collection(event)
@@ -149,7 +154,7 @@ class _Composer:
 
     def _collection(self, event: Any) -> Any:
         listed = isinstance(event, yaml.SequenceStartEvent)
-        node = (yaml.SequenceNode if listed else yaml.MappingNode)(None, [], event.start_mark, None, event.flow_style)
+        node = (_SEQUENCE if listed else _MAPPING)(None, [], event.start_mark, None, event.flow_style)
         self._anchor(event, node)
         children = []
         inner = self._parser.get_event()
@@ -182,7 +187,9 @@ class _Composer:
 class _Parser(Reader, Scanner, Parser):  # type: ignore[misc]
     """PyYAML's own parser with the rules of libyaml, of which go-yaml is a translation."""
 
-    ESCAPE_REPLACEMENTS = {key: value for key, value in Scanner.ESCAPE_REPLACEMENTS.items() if key != "/"} if yaml else {}
+    ESCAPE_REPLACEMENTS = {  # type: ignore[misc]  # the stubs call it final
+        key: value for key, value in getattr(Scanner, "ESCAPE_REPLACEMENTS", {}).items() if key != "/"
+    }
 
     def __init__(self, text: str) -> None:
         Reader.__init__(self, text)

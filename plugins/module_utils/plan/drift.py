@@ -13,7 +13,7 @@ Pure, controller side. It only writes problems.
 from __future__ import annotations
 
 from collections import Counter
-from typing import Iterable, List, Sequence, Tuple, Union
+from typing import Iterable, List, Sequence, Tuple, Union, cast
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit import compare, unit
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import find_flags
@@ -51,8 +51,9 @@ def others(host: str, component: str, running: Running, argv: Sequence[str] = ()
     C(argv) is the command line in a static Pod's manifest. For a unit, the host has compared them.
     """
     difference = running.get("difference", "")
-    if argv and running.get("arguments"):
-        difference = of_pod(component, argv, running["arguments"])
+    arguments = cast(Sequence[str], running.get("arguments", ()))  # only a container has them
+    if argv and arguments:
+        difference = of_pod(component, argv, arguments)
     if not difference:
         return ""
     return ("{0}: process {1} ({2}) does not run with the arguments in its files: {3}. No file changed after the process started, so something else "
