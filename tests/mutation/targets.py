@@ -58,7 +58,9 @@ _TESTED_BY = {
     "sharing_rules": ("test_tenants.py", "test_shared_balancers.py", "test_side_by_side.py"),
 }
 #: Tests that draw inputs are the slowest by far, and do not look at what exactly comes out.
-_SLOW = re.compile("fuzz|forward_and_back")
+_SLOW = re.compile("fuzz|forward_and_back|generated|against_systemd")
+#: Tests beside the program that owns a format, of both halves of the project.
+_FORMATS = ROOT / "tests/unit/formats"
 _SAYS_PURE = re.compile(r"\bpure\b|\bno I/O\b", re.IGNORECASE)
 
 
@@ -106,7 +108,8 @@ def _target(path: Path) -> Target:
     stem, elsewhere = path.stem, _TESTED_BY.get(path.stem, ())
     by_name = [f"test_{stem}.py", f"test_{stem.removesuffix('_rules')}.py", *(Path(name).name for name in elsewhere)]
     named = re.compile(rf"\b{stem}\b" if stem.endswith("_rules") else _imported(path))
-    found = [test for test in sorted(room.rglob("test_*.py")) if test.name in by_name or not _SLOW.search(test.name)]
+    every = [*sorted(room.rglob("test_*.py")), *sorted(_FORMATS.glob("test_*.py"))]
+    found = [test for test in every if test.name in by_name or not _SLOW.search(test.name)]
     near = [test for test in found if test.name in by_name or named.search(test.read_text())]
     near += [everywhere / name for name in elsewhere if "/" in name]
     near.sort(key=lambda test: (by_name.index(test.name) if test.name in by_name else 9, test.stat().st_size))

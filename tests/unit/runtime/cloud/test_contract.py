@@ -57,5 +57,6 @@ def test_backends_never_change():
     assert backends.once("key", len) == 0
 
 
-def test_only_rate_limits_have_a_scope():
-    assert not hasattr(Transient("down"), "scope")
+def test_an_error_concerns_all_unless_the_provider_says_otherwise():
+    assert Transient("down").scope == "all"
+    assert Transient("412", scope="object").scope == "object"
