@@ -42,6 +42,7 @@ _value:
 """
 
 from ansible.errors import AnsibleFilterError
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.isolation import isolated
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.leader_migration import make_leader_migration_plan
 
 
@@ -49,7 +50,7 @@ def leader_migration_plan(detected, cluster, control_plane, lease="cloud-provide
     if not isinstance(detected, dict) or not isinstance(cluster, dict):
         raise AnsibleFilterError("leader_migration_plan needs the results of ccm_component_flags_info by host, and the result of "
                                  "ccm_cluster_info")
-    return make_leader_migration_plan(detected, cluster, list(control_plane), lease)
+    return isolated(lambda hosts: make_leader_migration_plan(hosts, cluster, list(control_plane), lease), detected)
 
 
 class FilterModule:

@@ -50,13 +50,14 @@ _value:
 """
 
 from ansible.errors import AnsibleFilterError
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.isolation import isolated
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.rollback import judge
 
 
 def rollback_verdict(plan, detected, inventory, predicted=False):
     if not isinstance(plan, dict) or not isinstance(detected, dict):
         raise AnsibleFilterError("rollback_verdict needs the result of rollback_plan, and those of ccm_component_flags_info by host")
-    return judge(plan, detected, list(inventory), bool(predicted))
+    return isolated(lambda hosts: judge(plan, hosts, list(inventory), bool(predicted)), detected)
 
 
 class FilterModule:

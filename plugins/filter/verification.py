@@ -47,11 +47,13 @@ _value:
   type: dict
 """
 
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.isolation import isolated
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.verify import nodes_table, verify
 
 
 def verification(detected, cluster, health, control_plane, names=None, controller=""):
-    return dict(verify(detected, cluster, health, list(control_plane), names, controller), nodes=nodes_table(cluster["nodes"]))
+    verdict = isolated(lambda hosts: verify(hosts, cluster, health, list(control_plane), names, controller), detected)
+    return dict(verdict, nodes=nodes_table(cluster["nodes"]))
 
 
 class FilterModule:

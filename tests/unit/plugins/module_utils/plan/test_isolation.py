@@ -7,12 +7,16 @@ import base64
 from typing import Any
 
 import pytest
+from ansible_collections.outoftree.ccm.plugins.filter.leader_migration_plan import leader_migration_plan
 from ansible_collections.outoftree.ccm.plugins.filter.lint_findings import lint_findings
 from ansible_collections.outoftree.ccm.plugins.filter.migration_plan import migration_plan
 from ansible_collections.outoftree.ccm.plugins.filter.rollback_plan import rollback_plan
+from ansible_collections.outoftree.ccm.plugins.filter.rollback_verdict import rollback_verdict
+from ansible_collections.outoftree.ccm.plugins.filter.verification import verification
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import isolation, summary
 
 CONFIG = "/var/lib/kubelet/config.yaml"
+HEALTH = {"reasons": [], "daemonset": {"ready": 1, "desired": 1}, "lease": {"holder": "cp-1_x"}, "unjudged": []}
 GOOD = "kind: KubeletConfiguration\nfeatureGates: {X: true}\n"
 ALIASES = "\n".join(f"k{level}: &x{level} [{', '.join([f'*x{level - 1}'] * 12) if level else '1'}]" for level in range(8))
 #: What a worker may have as its KubeletConfiguration.
@@ -95,6 +99,20 @@ def test_an_unforeseen_fault_is_one_problem_that_names_host_and_file(cluster: An
     assert lint_findings(detected, found)["unread"] == ["w-7: " + words + ". Correct it, and report this as a fault of this collection"]
 
 
+@pytest.mark.threat("worker-cannot-change-others")
+@pytest.mark.usefixtures("fault")
+def test_an_unforeseen_fault_ends_neither_a_verdict_nor_a_leader_migration(cluster: Any) -> None:
+    detected, found = cluster("boom")
+    words = f"w-7: could not be inspected: its file {CONFIG} cannot be planned (LookupError: "
+    verdict = verification(detected, found, HEALTH, [])
+    assert [check["detail"].startswith(words) for check in verdict["checks"] if check["name"] == "hosts"] == [True] and not verdict["ok"]
+    assert "w-6: runs with" in verdict["lines"][2] or "19 hosts" in verdict["lines"][2], "the other hosts are still judged"
+    plan = leader_migration_plan(detected, {**found, "version": "v1.30.4"}, [])
+    assert len([problem for problem in plan["problems"] if problem.startswith(words)]) == 1
+    waiting = rollback_verdict(rollback_plan(detected, found, []), detected, list(detected))["waiting"]
+    assert len(waiting) == 1 and waiting[0].startswith(words.replace("inspected", "inspected again"))
+
+
 @pytest.mark.usefixtures("fault")
 def test_a_fault_that_is_no_hosts_stays_one(cluster: Any) -> None:
     detected, found = cluster(GOOD)
@@ -132,3 +150,6 @@ def test_anything_may_come_from_a_worker(cluster: Any, facts: Any) -> None:
     assert len(plan["problems"]) + len(plan.get("left_out", {})) == 1, plan["problems"]
     assert len(rollback_plan(detected, found, [])["problems"]) == 1
     assert len(lint_findings(detected, found)["unread"]) == 1
+    assert "w-7: " in verification(detected, found, HEALTH, [])["failures"][0]
+    assert [text[:5] for text in rollback_verdict(rollback_plan(detected, found, []), detected, list(detected))["waiting"]] == ["w-7: "]
+    assert [text[:5] for text in leader_migration_plan(detected, {**found, "version": "v1.30.4"}, [])["problems"]].count("w-7: ") == 1
