@@ -17,7 +17,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct, to_builtins
 
-from ccm.cloud import CloudError, ConfigError, InstanceRef, NotFound, ProviderConfig, Transient, registry
+from ccm.cloud import CloudError, ConfigError, Instance, NotFound, ProviderConfig, Transient, registry
 from ccm.controllers import node_rules
 from ccm.engine.client import ApiError, KubeClient, KubeConfigError
 from ccm.engine.objects import Node
@@ -25,6 +25,8 @@ from ccm.gateway.instance_directory import InstanceDirectory
 from ccm.gateway.instance_snapshot import Snapshot
 
 from . import answers
+from .judging import Judging
+from .node_outlook import REGISTER, RENAME
 from .question_flags import default_kubeconfig
 from .reading import ReadingClient, ReadingGateway
 
@@ -36,8 +38,8 @@ class Match(Struct, frozen=True):
     verdict: Annotated[
         str,
         Meta(
-            description="`ok`, `foreign` (of another provider), `mismatched` (Node and cloud disagree), or `unknown` "
-            "(the cloud cannot say)."
+            description="`ok`, `foreign` (of another provider), `mismatched` (Node and cloud disagree, another Node "
+            "has the providerID, or the Node could not be initialised), or `unknown` (the cloud cannot say)."
         ),
     ]
     instance: Annotated[str, Meta(description="The providerID of its instance; empty if there is none.")] = ""
@@ -102,32 +104,38 @@ def _config(path: str) -> ProviderConfig:
 
 
 def match(nodes: Iterable[Node], snapshot: Snapshot, owns: Callable[[str], bool]) -> list[Match]:
-    """Compare every Node with its instance. Pure."""
-    return [_judge(node, snapshot, owns) for node in sorted(nodes, key=lambda node: node.metadata.name)]
+    """Compare every Node with its instance, and with the other Nodes. Pure."""
+    judging = Judging(sorted(nodes, key=lambda node: node.metadata.name), snapshot, owns)
+    return [_judge(node, judging) for node in judging.nodes]
 
 
-def _judge(node: Node, snapshot: Snapshot, owns: Callable[[str], bool]) -> Match:
+def _judge(node: Node, judging: Judging) -> Match:
     name, provider_id = node.metadata.name, node.spec.provider_id
-    if provider_id and not owns(provider_id):
+    if provider_id and not judging.owns(provider_id):
         return Match(name, "foreign", reason=f"its providerID {provider_id} is not one of this provider's")
+    instance = judging.listed(node)
+    if isinstance(instance, NotFound):
+        return Match(name, "mismatched", reason=f"{instance}: {REGISTER if provider_id else RENAME}")
+    if isinstance(instance, CloudError):
+        return Match(name, "unknown" if isinstance(instance, Transient) else "mismatched", reason=str(instance))
+    if wrong := judging.contradiction(node, instance):
+        return Match(name, "mismatched", instance.provider_id, wrong.message)
+    return _described(node, instance)
+
+
+def _described(node: Node, instance: Instance) -> Match:
+    """Whether the instance has what the Node needs: more to initialise it than to refresh it."""
+    name = node.metadata.name
+    initialised = node.spec.provider_id and not node_rules.is_uninitialized(node)
     try:
-        instance = snapshot.find(InstanceRef(name, provider_id or None))
-        if problem := node_rules.other_machine(node, instance, snapshot.by_name.get(name, ())):
-            return Match(name, "mismatched", instance.provider_id, problem)
-        node_rules.node_addresses(node, instance.addresses)
-    except NotFound as error:
-        way_out = (
-            "if its machine was replaced, delete the Node and restart its kubelet, so that it registers again"
-            if provider_id
-            else "rename the Node or the instance, so that both have the same name"
-        )
-        return Match(name, "mismatched", reason=f"{error}: {way_out}")
+        if initialised:
+            node_rules.node_addresses(node, instance.addresses)
+        else:
+            node_rules.plan_initialisation(node, instance)
     except node_rules.NodeRuleError as error:
         return Match(name, "mismatched", reason=str(error))
-    except Transient as error:
-        return Match(name, "unknown", reason=str(error))
-    except CloudError as error:
-        return Match(name, "mismatched", reason=str(error))
+    if instance.incomplete:
+        return Match(name, "unknown", instance.provider_id, instance.incomplete)
     return Match(name, "ok", instance.provider_id)
 
 

@@ -7,7 +7,7 @@ import pytest
 from ccm import cli
 from ccm.cloud import Address, AddressType, Instance
 from ccm.commands.list_nodes import match, table
-from ccm.engine.objects import Node
+from ccm.engine.objects import Node, NodeStatus
 from ccm.gateway.instance_snapshot import Snapshot
 
 NODE_IP = "alpha.kubernetes.io/provided-node-ip"
@@ -16,12 +16,20 @@ NODE_IP = "alpha.kubernetes.io/provided-node-ip"
 def node(name="w1", provider_id="", node_ip=None):
     annotations = {} if node_ip is None else {NODE_IP: node_ip}
     return msgspec.convert(
-        {"metadata": {"name": name, "annotations": annotations}, "spec": {"providerID": provider_id}}, Node
+        {
+            "metadata": {"name": name, "annotations": annotations},
+            "spec": {"providerID": provider_id},
+        },
+        Node,
     )
 
 
 def instance(name, address="10.0.0.1", provider_id=""):
-    return Instance(provider_id or f"sim://{name}", name, addresses=(Address(AddressType.INTERNAL_IP, address),))
+    return Instance(
+        provider_id or f"sim://{name}",
+        name,
+        addresses=(Address(AddressType.INTERNAL_IP, address),),
+    )
 
 
 CLOUD = [
@@ -33,7 +41,11 @@ CLOUD = [
 
 
 def judge(found, cloud=CLOUD, unusable=""):
-    (verdict,) = match([found], Snapshot.of(cloud, 0.0, 1, unusable), lambda text: text.startswith("sim://"))
+    (verdict,) = match(
+        [found],
+        Snapshot.of(cloud, 0.0, 1, unusable),
+        lambda text: text.startswith("sim://"),
+    )
     return verdict
 
 
@@ -44,11 +56,23 @@ def judge(found, cloud=CLOUD, unusable=""):
         (node(node_ip="10.0.0.1"), "ok", ""),
         (node(provider_id="sim://w1"), "ok", ""),
         (node("renamed", "sim://w1"), "ok", ""),  # nobody else has its name
-        (node(provider_id="k3s://w1"), "foreign", "its providerID k3s://w1 is not one of this provider's"),
-        (node(provider_id="sim://bastion"), "mismatched", "'bastion', but instance sim://w1 has the Node's name: "),
+        (
+            node(provider_id="k3s://w1"),
+            "foreign",
+            "its providerID k3s://w1 is not one of this provider's",
+        ),
+        (
+            node(provider_id="sim://bastion"),
+            "mismatched",
+            "'bastion', but instance sim://w1 has the Node's name: ",
+        ),
         (node(provider_id="sim://gone"), "mismatched", "no instance sim://gone"),
         (node(provider_id="SIM://W1"), "foreign", "SIM://W1"),
-        (node(node_ip="10.0.0.7"), "mismatched", "--node-ip 10.0.0.7 is not among the addresses that the cloud knows"),
+        (
+            node(node_ip="10.0.0.7"),
+            "mismatched",
+            "--node-ip 10.0.0.7 is not among the addresses that the cloud knows",
+        ),
         (node("nobody"), "mismatched", "no instance named 'nobody'"),
         (node("twin"), "mismatched", "2 instances are named 'twin'"),
     ],
@@ -61,14 +85,70 @@ def test_verdicts(found, verdict, reason):
 
 def test_what_a_listing_cannot_prove_is_unknown():
     assert judge(node(), []).verdict == "unknown"
-    assert judge(node("nobody"), unusable="an entry without a name").verdict == "unknown"
+    assert (
+        judge(node("nobody"), unusable="an entry without a name").verdict == "unknown"
+    )
+
+
+UUID = "564d4f6c-0000-4000-8000-0000000000aa"
+
+
+@pytest.mark.parametrize(
+    "others", [[], [instance("w1"), instance("w1", provider_id="sim://w1-again")]]
+)
+def test_the_smbios_uuid_decides_where_the_name_does_not(others):
+    by_uuid = msgspec.structs.replace(
+        node(),
+        status=msgspec.convert({"nodeInfo": {"systemUUID": UUID.upper()}}, NodeStatus),
+    )
+    machine = Instance(
+        "sim://vm",
+        "w1" if others else "vm-of-w1",
+        addresses=CLOUD[0].addresses,
+        system_uuids=(UUID,),
+    )
+    said = judge(by_uuid, [*others, machine])
+    assert (said.verdict, said.instance, said.reason) == ("ok", "sim://vm", "")
+
+
+@pytest.mark.parametrize(
+    ("found", "verdict", "reason"),
+    [
+        (node(), "mismatched", "not initialised: its guest tools are silent"),
+        (
+            node(provider_id="sim://w1"),
+            "unknown",
+            "its guest tools are silent",
+        ),  # it is initialised, and stays so
+    ],
+)
+def test_an_instance_that_the_cloud_cannot_describe_is_not_ok(found, verdict, reason):
+    silent = Instance("sim://w1", "w1", incomplete="its guest tools are silent")
+    said = judge(found, [silent])
+    assert (said.verdict, said.reason) == (verdict, reason)
+
+
+@pytest.mark.parametrize("spelling", ["sim://w1", "sim:///w1"])
+def test_of_two_nodes_with_one_provider_id_only_the_holder_is_ok(spelling):
+    nodes = [node("a-copy", spelling), node("w1", "sim://w1")]
+    snapshot = Snapshot.of(
+        CLOUD, 0.0, 1, canonical=lambda text: text.replace(":///", "://")
+    )
+    copy, holder = match(nodes, snapshot, lambda text: text.startswith("sim://"))
+    assert (copy.verdict, holder.verdict) == ("mismatched", "ok")
+    assert (
+        "also belongs to node w1, which keeps it because it has the instance's name"
+        in copy.reason
+    )
 
 
 def test_the_table_has_a_line_for_each_node():
     lines = table(match([node("w2"), node("w1")], Snapshot.of(CLOUD, 0.0, 1), bool))
     assert lines[0].split() == ["NODE", "VERDICT", "INSTANCE", "REASON"]
     assert lines[1].split() == ["w1", "ok", "sim://w1"]
-    assert lines[2].startswith("w2    mismatched  -         the cloud lists no instance named 'w2'")
+    assert lines[2].startswith(
+        "w2    mismatched  -         the cloud lists no instance named 'w2'"
+    )
 
 
 def test_what_kubelets_write_directs_no_terminal():
