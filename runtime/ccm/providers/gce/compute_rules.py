@@ -23,6 +23,8 @@ DOWN = {"STOPPED", "SUSPENDED", "TERMINATED"}
 MISSING = "notFound"
 #: The code of a 404 about what contains it, such as the project.
 ELSEWHERE = "notFound elsewhere"
+#: Prefix length of the IPv6 range for Pods, the first one of what an interface has.
+POD_PREFIX = 112
 LISTING = "compute#instanceAggregatedList"
 #: The only warning that says nothing about missing rows: the scope has none.
 EMPTY = "NO_RESULTS_ON_PAGE"
@@ -123,19 +125,25 @@ def _addresses(row: Row) -> Iterator[Address]:
         for each in interface.get("accessConfigs") or ():
             if text := each.get("natIP"):
                 yield _address(AddressType.EXTERNAL_IP, text)
-        text = interface.get("ipv6Address")
-        if not text and interface.get("ipv6AccessType") == "EXTERNAL":
-            # An InternalIP in cloud-provider-gcp, too: it is the interface's only IPv6 address.
-            text = next((each.get("externalIpv6") for each in reversed(interface.get("ipv6AccessConfigs") or [])), "")
-        if text:
+        if text := _ipv6_of(interface):
             yield _address(AddressType.INTERNAL_IP, text)
 
 
+def _ipv6_of(interface: Row) -> Any:
+    """The interface's IPv6 address. An external one is an InternalIP in cloud-provider-gcp, too: there is no other."""
+    if (text := interface.get("ipv6Address")) or interface.get("ipv6AccessType") != "EXTERNAL":
+        return text
+    return next((each.get("externalIpv6") for each in reversed(interface.get("ipv6AccessConfigs") or [])), "")
+
+
 def _alias_ranges(row: Row) -> Iterator[object]:
-    """The alias IP ranges of the first interface, which Compute Engine delivers without routes."""
-    for interface in (row.get("networkInterfaces") or ())[:1]:
+    """What Compute Engine delivers without routes, as cloud-provider-gcp uses it: the alias IP ranges of every
+    interface, and the first /112 of the IPv6 range that an interface has."""
+    for interface in row.get("networkInterfaces") or ():
         for each in interface.get("aliasIpRanges") or ():
             yield each.get("ipCidrRange")
+        if text := _ipv6_of(interface):
+            yield ipaddress.ip_network(f"{text}/{POD_PREFIX}", strict=False)
 
 
 def _address(kind: AddressType, text: Any) -> Address:

@@ -89,7 +89,8 @@ TABLE: tuple[Annotation, ...] = (
     _own(
         "class",
         "text",
-        "Take networks from this `[LoadBalancerClass]` of cloud.conf; for a new load balancer",
+        "Take networks from this `[LoadBalancerClass]` of cloud.conf; for a new load balancer. An internal one takes "
+        "the annotations `network-id` and `subnet-id` first",
         short_text,
         for_new=True,
     ),

@@ -185,8 +185,8 @@ def desired_load_balancer(
         provider=section.lb_provider,
         flavor_id=said.get("flavor-id", section.flavor_id),
         availability_zone=said.get("availability-zone", section.availability_zone),
-        network_id=chosen.network_id or said.get("network-id", "") or section.network_id,
-        subnet_id=chosen.subnet_id or said.get("subnet-id", "") or section.subnet_id,
+        network_id=_place("network", said, chosen, section, internal=internal),
+        subnet_id=_place("subnet", said, chosen, section, internal=internal),
         port_id=said.get("port-id", ""),
         vip_address=address if internal or family == "IPv6" else "",
         member_subnet_id=said.get("member-subnet-id", "")
@@ -221,6 +221,16 @@ def desired_load_balancer(
         given=frozenset(key.removeprefix(PREFIX) for key in given),
         made_by=made_by,
     )
+
+
+def _place(
+    kind: str, said: Annotations, chosen: LoadBalancerClass, section: LoadBalancerSection, *, internal: bool
+) -> str:
+    """Return the network or subnet of the VIP. As in cloud-provider-openstack, the class comes before the annotation,
+    except for an internal load balancer."""
+    of_class, annotated = str(getattr(chosen, f"{kind}_id")), str(said.get(f"{kind}-id", ""))
+    first, second = (annotated, of_class) if internal else (of_class, annotated)
+    return first or second or str(getattr(section, f"{kind}_id"))
 
 
 def _address(text: str, family: str) -> str:

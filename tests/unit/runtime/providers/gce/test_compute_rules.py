@@ -183,7 +183,25 @@ def test_only_a_404_about_the_instance_is_about_the_instance(message: str, code:
     assert compute_rules.failure(error("notFound", message)).code == code
 
 
-def test_pod_cidrs_are_the_alias_ranges_of_the_first_interface() -> None:
+def test_pod_cidrs_are_the_alias_ranges_of_all_interfaces() -> None:
     ranges = [{"ipCidrRange": "10.4.1.0/24", "subnetworkRangeName": "pods"}, {"ipCidrRange": "/24"}, {}]
-    interfaces = [{**V4, "aliasIpRanges": ranges}, {"networkIP": "10.1.0.2", "aliasIpRanges": ranges}]
-    assert compute_rules.instance(row(networkInterfaces=interfaces), SCOPE, False).pod_cidrs == ("10.4.1.0/24",)
+    interfaces = [
+        {**V4, "aliasIpRanges": ranges},
+        {"networkIP": "10.1.0.2", "aliasIpRanges": [{"ipCidrRange": "10.5.0.0/24"}]},
+    ]
+    found = compute_rules.instance(row(networkInterfaces=interfaces), SCOPE, False)
+    assert found.pod_cidrs == ("10.4.1.0/24", "10.5.0.0/24")
+
+
+@pytest.mark.parametrize(
+    "ipv6",
+    [
+        {"ipv6Address": "2001:2d00::1:0:0"},
+        {"ipv6Address": "2001:2d00::1:0:5"},
+        {"ipv6AccessType": "EXTERNAL", "ipv6AccessConfigs": [{"externalIpv6": "2001:2d00::1:0:0"}]},
+    ],
+)
+def test_pod_cidrs_have_the_first_112_of_the_ipv6_range(ipv6: dict[str, Any]) -> None:
+    interface = {**V4, "aliasIpRanges": [{"ipCidrRange": "10.4.1.0/24"}], **ipv6}
+    found = compute_rules.instance(row(networkInterfaces=[interface]), SCOPE, False)
+    assert found.pod_cidrs == ("10.4.1.0/24", "2001:2d00::1:0:0/112")

@@ -61,6 +61,15 @@ def test_where_the_vip_is_comes_from_the_class_then_the_annotation_then_cloud_co
     assert getattr(desired(), key) == ""
 
 
+@pytest.mark.parametrize("key", ["network_id", "subnet_id"])
+@pytest.mark.parametrize("internal", [({INTERNAL: "true"}, {}), ({}, {"internal_lb": True})])
+def test_where_the_vip_of_an_internal_load_balancer_is_comes_from_the_annotation_first(key, internal):
+    said, conf, chosen = {key.replace("_", "-"): uuid(1)}, {key: uuid(2), **internal[1]}, {key: uuid(3)}
+    assert getattr(desired({**said, **OWN, **internal[0]}, conf, chosen=chosen), key) == uuid(1)
+    assert getattr(desired({**OWN, **internal[0]}, conf, chosen=chosen), key) == uuid(3)
+    assert getattr(desired(internal[0], conf), key) == uuid(2)
+
+
 PLACES = [
     ({"member-subnet-id": uuid(1)}, {}, {}),
     ({}, {}, {"member_subnet_id": uuid(2)}),
