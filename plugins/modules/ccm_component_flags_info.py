@@ -290,8 +290,8 @@ def main():
         result["problems"].append(str(exc))
     except journal_copy.BadCopy as exc:
         module.fail_json(msg="the option journal_copy is not a copy of a journal: {0}".format(exc))
-    except files.Untrusted as exc:
-        result["problems"].append("cannot use {0}: {1}".format(exc.filename, exc.strerror))
+    except OSError as exc:  # files.Untrusted, or a file that went in between
+        result["problems"].append("cannot use {0}: {1}".format(exc.filename or module.params["state_directory"], exc.strerror))
     result["problems"] += [entry["problem"] for entry in result["files"].values() if entry["problem"]]
     module.exit_json(changed=False, **result)
 

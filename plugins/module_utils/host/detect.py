@@ -247,7 +247,7 @@ def detect_service(result, name, unit):
     values = settings_of(kind, arguments, texts, environment)
     data = values.get("data-dir", ("", ""))[0] or "/var/lib/rancher/" + kind
     port = settings.option(arguments, "https-listen-port") or scalar(texts, "https-listen-port")
-    changed = [os.stat(result["files"][path]["real_path"]).st_mtime for path in config_files if result["files"][path]["exists"]]
+    changed = [time for path in config_files if result["files"][path]["exists"] for time in modified(result["files"][path]["real_path"])]
     result["layout"] = kind
     result["service"] = {
         "name": kind, "unit": name + ".service", "server": not name.endswith("-agent"),
@@ -267,6 +267,14 @@ def detect_service(result, name, unit):
     result["kubelet"].update(pid=running.pid, version=version_of(result, kind, name, running))
     result["service"]["health"] = probes.baseline(lambda: probes.rancher_health(name, data, result["service"]["port"]))
     return running
+
+
+def modified(path):
+    """Return when a file's content was last changed, as a list; [] if it is gone since it was read."""
+    try:
+        return [os.stat(path).st_mtime]
+    except OSError:
+        return []
 
 
 def environment_of(result, paths, parsed):

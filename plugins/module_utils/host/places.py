@@ -84,6 +84,8 @@ def attributes(path: str) -> int:
 
 def obstacle(path: str, known: List[Mount]) -> str:
     """Return why a file cannot be replaced or created, '' if nothing is in the way. C(path) has no links."""
+    if not os.path.isabs(path):
+        return ""  # it was refused already, and has no folder that a loop could reach
     folder = os.path.dirname(path)
     while not os.path.isdir(folder):
         folder = os.path.dirname(folder)
