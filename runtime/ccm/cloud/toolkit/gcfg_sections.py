@@ -105,8 +105,12 @@ class GcfgSections:
 
     def no_effect(self, section: str, at: str, reason: str, sub: str = "") -> None:
         """Report a key that is set and has no effect."""
-        where = f"{_header(section, sub)} {at}"
-        self.ignored.append(f"line {self._lines.get((section, sub, at), 0)}: {where} has no effect: {reason}")
+        self.warn(section, at, f"has no effect: {reason}", sub=sub)
+
+    def warn(self, section: str, at: str, sentence: str, or_at: str = "", sub: str = "") -> None:
+        """Report what is odd about a key, and does not end the start: at the first of the keys that is set."""
+        line = self._lines.get((section, sub, at), self._lines.get((section, sub, or_at), 0))
+        self.ignored.append(f"line {line}: {_header(section, sub)} {at} {sentence}")
 
     def section(self, name: str, sub: str = "") -> Any:
         """The dataclass of the section, with defaults in place of invalid values."""

@@ -106,8 +106,9 @@ def wanted(spec: LoadBalancerSpec, found: Variables, *, nodes_only: bool = False
     given = notes.parse(spec.annotations, nodes_only=nodes_only)
     tcp = [port for port in spec.ports if port.protocol == "TCP"]
     if not nodes_only:
-        _check(spec, given, tcp, found.hcloud_network)
+        _check(spec, given, tcp, found)
     private_ip = given.get("use-private-ip", found.hcloud_load_balancers_use_private_ip)
+    subnet = found.hcloud_load_balancers_private_subnet_ip_range if found.hcloud_network else ""
     location, zone = _place(given, found)
     proxy = given.get("uses-proxyprotocol", found.hcloud_load_balancers_uses_proxyprotocol)
     off = given.get("disable-public-network", found.hcloud_load_balancers_disable_public_network)
@@ -123,7 +124,7 @@ def wanted(spec: LoadBalancerSpec, found: Variables, *, nodes_only: bool = False
         public=None if off is None else not off,
         private_ip=private_ip,
         private_ipv4=given.get("private-ipv4", ""),
-        subnet=given.get("private-subnet-ip-range", found.hcloud_load_balancers_private_subnet_ip_range),
+        subnet=given.get("private-subnet-ip-range", subnet),
         reverse=(given.get("ipv4-rdns"), given.get("ipv6-rdns")),
         services=tuple(_service(port, given, found, proxy, spec.health_check_node_port) for port in tcp),
         certificates=None if given.get("certificate-type") == "managed" else given.get("http-certificates"),
@@ -139,7 +140,7 @@ def wanted(spec: LoadBalancerSpec, found: Variables, *, nodes_only: bool = False
     )
 
 
-def _check(spec: LoadBalancerSpec, given: ServiceAnnotations, tcp: Sequence[Port], network: str) -> None:
+def _check(spec: LoadBalancerSpec, given: ServiceAnnotations, tcp: Sequence[Port], found: Variables) -> None:
     if other := sorted({f"{port.protocol} {port.port}" for port in spec.ports if port not in tcp}):
         raise Invalid(f"spec.ports: load balancers of this cloud forward only TCP, not {', '.join(other)}")
     require_node_ports(spec)
@@ -152,12 +153,14 @@ def _check(spec: LoadBalancerSpec, given: ServiceAnnotations, tcp: Sequence[Port
             f"spec.loadBalancerSourceRanges: load balancers of this cloud are open to all clients, and {missing} is "
             "not in the list"
         )
-    if not network:
+    if not found.hcloud_network:
         for name in ("private-ipv4", "private-subnet-ip-range"):
             if given.given(name):
                 raise Invalid(f"annotation {notes.PREFIX}{name}: it needs HCLOUD_NETWORK in the configuration")
         if given.get("use-private-ip"):
             raise Invalid(f"annotation {notes.PREFIX}use-private-ip: it needs HCLOUD_NETWORK in the configuration")
+        if found.hcloud_load_balancers_use_private_ip and not given.given("use-private-ip"):
+            raise Invalid("HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP: it needs HCLOUD_NETWORK in the configuration")
 
 
 def _warnings(spec: LoadBalancerSpec) -> Iterable[str]:

@@ -186,6 +186,7 @@ class Settings:
             problems += _contradictions(variables, given)
         if problems:
             raise ConfigError(problems)
+        ignored += _without_network(variables, given)
         return cls(variables, config.source, tuple(ignored))
 
 
@@ -238,10 +239,18 @@ def _contradictions(found: Variables, given: Mapping[str, _Given]) -> Iterator[s
     if found.hcloud_load_balancers_location and found.hcloud_load_balancers_network_zone:
         zone = at("HCLOUD_LOAD_BALANCERS_NETWORK_ZONE")
         yield f"{zone}: HCLOUD_LOAD_BALANCERS_LOCATION is set, too: remove one of them"
-    if not found.hcloud_network:
-        for name in ("HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP", "HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE"):
-            if getattr(found, name.lower()):
-                yield f"{at(name)}: it needs HCLOUD_NETWORK"
+
+
+def _without_network(found: Variables, given: Mapping[str, _Given]) -> Iterator[str]:
+    """What needs a network. hcloud-cloud-controller-manager starts with it, too."""
+    if found.hcloud_network:
+        return
+    if found.hcloud_load_balancers_private_subnet_ip_range:
+        where = given["HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE"].where
+        yield f"{where} has no effect: it needs HCLOUD_NETWORK"
+    if found.hcloud_load_balancers_use_private_ip:
+        where = given["HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP"].where
+        yield f"{where}: it needs HCLOUD_NETWORK, so Services without the annotation use-private-ip are refused"
 
 
 def _similar(name: str) -> str:

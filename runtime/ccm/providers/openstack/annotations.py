@@ -171,7 +171,7 @@ TABLE: tuple[Annotation, ...] = (
     _own(
         "health-monitor-timeout",
         "s",
-        "Timeout of a probe; at most the delay",
+        "Timeout of a probe; a warning if it is more than the delay",
         number(1, 2**31 - 1),
         "`monitor-timeout`",
     ),

@@ -59,6 +59,7 @@ class Addresses:
                 f"loadBalancerIP requests {spec.load_balancer_ip}, but the load balancer was not created for this "
                 f"Service and is reached at {address}"
             )
+        found.append(rules.slow_monitor(want))
         found.append(permissions.warning(spec.annotations, self._section, row["id"]))
         if misspelt := unknown(spec.annotations):
             found.append(f"unknown annotations, probably misspelled: {', '.join(misspelt)}")

@@ -33,8 +33,8 @@ def check(
         if not getattr(balancer, spelt.replace("-", "_")).is_integer():
             reader.problem("LoadBalancer", spelt, f"{spelt}: Octavia needs whole seconds, such as 5s or 1m30s")
     if balancer.monitor_timeout > balancer.monitor_delay:
-        problem = "monitor-timeout must not be longer than monitor-delay"
-        reader.problem("LoadBalancer", "monitor-timeout", problem, "monitor-delay")
+        sentence = "is longer than monitor-delay: a check may still wait when the next one is due"
+        reader.warn("LoadBalancer", "monitor-timeout", sentence, "monitor-delay")
 
 
 def first_of(reader: GcfgSections, name: str, section: Any, sub: str = "") -> Any:

@@ -167,11 +167,6 @@ def desired_load_balancer(
             "max_retries": said.get("health-monitor-max-retries", section.monitor_max_retries),
             "max_retries_down": said.get("health-monitor-max-retries-down", section.monitor_max_retries_down),
         }
-        if monitor["timeout"] > monitor["delay"]:
-            problems.append(
-                f"annotation {PREFIX}health-monitor-timeout: {monitor['timeout']} s is more than the delay between "
-                f"two probes, {monitor['delay']} s"
-            )
     if nodes_only:
         problems = said.problems_of("node-selector")
     if problems:
@@ -220,6 +215,19 @@ def desired_load_balancer(
         security_groups=section.manage_security_groups,
         given=frozenset(key.removeprefix(PREFIX) for key in given),
         made_by=made_by,
+    )
+
+
+def slow_monitor(want: DesiredLoadBalancer) -> str:
+    """Return the warning about annotations with which a probe may still wait when the next one is due. Octavia takes
+    them, as cloud-provider-openstack does."""
+    if want.monitor is None or not want.given & {"health-monitor-timeout", "health-monitor-delay"}:
+        return ""
+    timeout, delay = want.monitor["timeout"], want.monitor["delay"]
+    if timeout <= delay:
+        return ""
+    return (
+        f"annotation {PREFIX}health-monitor-timeout: {timeout} s is more than the delay between two probes, {delay} s"
     )
 
 

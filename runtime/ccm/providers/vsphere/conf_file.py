@@ -82,7 +82,7 @@ class Settings:
         if not named:
             reader.missing("", "", "no vCenter: add a section VirtualCenter, or set server in Global")
         vcenters = tuple(_vcenter(reader, name, given, common) for name, given in named.items())
-        ignored = list(reader.ignored)
+        ignored = list(dict.fromkeys(reader.ignored))
         if bool(labels.zone) != bool(labels.region):
             ignored.append("[Labels]: zone and region have an effect only together")
         if reader.problems:
@@ -139,7 +139,12 @@ def _secrets(reader: GcfgSections, name: str, given: VirtualCenter, common: Glob
     """The folder with the credentials of a vCenter: its own Secret's, the common folder, or the common Secret's."""
     for section, sub, each in (("VirtualCenter", name, given), ("Global", "", common)):
         if bool(each.secret_name) != bool(each.secret_namespace):
-            reader.missing(section, "secret-name", "secret-name, secret-namespace: set both", "secret-namespace", sub)
+            if all(getattr(given, key) or getattr(common, key) for key in ("user", "password")):
+                has, lacks = ("secret-name", "secret-namespace")[:: 1 if each.secret_name else -1]
+                reader.no_effect(section, has, f"{lacks} is not set", sub)
+            else:
+                problem = "secret-name, secret-namespace: set both"
+                reader.missing(section, "secret-name", problem, "secret-namespace", sub)
         elif each.secret_name and not all(map(_SECRET_NAME.fullmatch, (each.secret_name, each.secret_namespace))):
             reader.problem(section, "secret-name", "secret-name, secret-namespace: expected names of objects", sub=sub)
         elif each.secret_name:

@@ -161,6 +161,15 @@ def test_a_later_change_of_the_location_is_reported() -> None:
             want(Variables(), **{name.replace("-", "_"): text})
 
 
+def test_defaults_that_need_a_network_where_there_is_none() -> None:
+    subnet = Variables(hcloud_load_balancers_private_subnet_ip_range="10.0.0.0/24")
+    assert want(subnet).digest == want(Variables()).digest and want(subnet).subnet == ""
+    private = Variables(hcloud_load_balancers_use_private_ip=True)
+    with pytest.raises(Invalid, match="HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP: it needs HCLOUD_NETWORK"):
+        want(private)
+    assert want(private, use_private_ip="false").private_ip is False
+
+
 def test_what_has_no_effect_is_a_warning_and_part_of_the_fingerprint() -> None:
     found = rules.wanted(dataclasses.replace(spec(), session_affinity="ClientIP"), Variables(**NETWORK))
     assert "spec.sessionAffinity" in found.warnings[0] and found.digest != want().digest

@@ -90,11 +90,18 @@ def test_settings_that_contradict_each_other_are_refused() -> None:
     assert told == "hetzner.env: line 2: HCLOUD_TOKEN_FILE: HCLOUD_TOKEN is set, too: remove one of them"
     (told,) = problems(HCLOUD_TOKEN="t", HCLOUD_TOKEN_FILE="/t")
     assert told == "HCLOUD_TOKEN_FILE: HCLOUD_TOKEN is set, too: remove one of them"
-    (told,) = problems(HCLOUD_TOKEN="t", HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP="true")
-    assert told == "HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP: it needs HCLOUD_NETWORK"
-    assert parse(HCLOUD_TOKEN="t", HCLOUD_NETWORK="n", HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP="true")
     (told,) = problems(HCLOUD_TOKEN="two words")
     assert told == "HCLOUD_TOKEN: a token has only letters and digits"
+
+
+@pytest.mark.parametrize(("name", "text"), [("USE_PRIVATE_IP", "true"), ("PRIVATE_SUBNET_IP_RANGE", "10.0.0.0/24")])
+def test_what_needs_a_network_does_not_end_the_start(name: str, text: str) -> None:
+    given = {"HCLOUD_TOKEN": "t", f"HCLOUD_LOAD_BALANCERS_{name}": text}
+    (sentence,) = parse(**given).ignored
+    assert sentence.startswith(f"HCLOUD_LOAD_BALANCERS_{name}") and "it needs HCLOUD_NETWORK" in sentence
+    assert parse(**given, HCLOUD_NETWORK="n").ignored == ()
+    (sentence,) = parse(f"HCLOUD_TOKEN=t\nHCLOUD_LOAD_BALANCERS_{name}={text}").ignored
+    assert sentence.startswith(f"hetzner.env: line 2: HCLOUD_LOAD_BALANCERS_{name}")
 
 
 def test_a_variable_in_both_places_has_one_value() -> None:

@@ -185,12 +185,15 @@ def test_values_that_can_never_work(section: str, line: str, expected: str) -> N
     assert problems(f"{GLOBAL}[{section}]\n{line}\n") == [f"cloud.conf: line 8: [{section}] {key}: {expected}"]
 
 
-def test_a_monitor_must_not_wait_longer_than_until_its_next_check() -> None:
+def test_a_monitor_that_waits_longer_than_until_its_next_check_is_a_warning() -> None:
     section = f"{GLOBAL}[LoadBalancer]\nmonitor-delay = 10s\nmonitor-timeout = "
-    assert parse(f"{section}10s\n").load_balancer.monitor_timeout == 10
-    assert problems(f"{section}11s\n") == [
-        "cloud.conf: line 9: [LoadBalancer] monitor-timeout must not be longer than monitor-delay"
-    ]
+    assert parse(f"{section}10s\n").load_balancer.monitor_timeout == 10 and not parse(f"{section}10s\n").ignored
+    found = parse(f"{section}11s\n")
+    assert found.load_balancer.monitor_timeout == 11
+    assert found.ignored == (
+        "line 9: [LoadBalancer] monitor-timeout is longer than monitor-delay: a check may still wait when the next one "
+        "is due",
+    )
 
 
 def _takes(kind: Any, sample: str) -> bool:

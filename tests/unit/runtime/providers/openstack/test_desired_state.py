@@ -139,10 +139,6 @@ def test_the_address_it_asks_for(said, conf, more, internal, vip, floating):
         ({"said": {"class": "other"}}, "own"),
         ({"said": {"proxy-protocol": "true", "x-forwarded-for": "true"}}, "x-forwarded-for"),
         ({"said": {"connection-limit": "x"}}, "connection-limit"),
-        (
-            {"said": {"enable-health-monitor": "true", "health-monitor-delay": "2", "health-monitor-timeout": "3"}},
-            "timeout",
-        ),
     ],
 )
 def test_what_can_never_work_is_refused(more, word):
@@ -185,7 +181,11 @@ def test_a_monitor_is_made_of_annotations_and_cloud_conf():
         "max_retries_down": 3,
     }
     same = {"enable-health-monitor": "true", "health-monitor-delay": "4", "health-monitor-timeout": "4"}
-    assert desired(same).monitor["timeout"] == 4
+    assert desired(same).monitor["timeout"] == 4 and not rules.slow_monitor(desired(same))
+    slow = desired({**same, "health-monitor-timeout": "5"})
+    assert slow.monitor["timeout"] == 5 and "5 s is more than the delay between two probes, 4 s" in rules.slow_monitor(
+        slow
+    )
 
 
 @pytest.mark.parametrize(("policy", "port"), [("Local", 32000), ("Cluster", 0)])

@@ -256,7 +256,6 @@ async def test_without_a_subnet_it_is_made_where_the_first_node_is():
         ({"proxy_protocol": "v3"}, "proxy-protocol: 'v3'"),
         ({"proxy_protocol": "v2", "x_forwarded_for": "true"}, "exclude each other"),
         ({"class": "fast"}, r"\[LoadBalancerClass 'fast'\]"),
-        ({"health_monitor_delay": "2", "enable_health_monitor": "true"}, "health-monitor-timeout: 3 s is more"),
         ({"load_balancer_id": "lb-none"}, f"no load balancer {the('lb-none')}"),
         ({"node_selector": "a=b=c"}, "node-selector: 'a=b=c' is not key=value or key"),
         ({INTERNAL: "1"}, "openstack-internal-load-balancer: '1'"),
@@ -267,6 +266,13 @@ async def test_what_cannot_be_understood_is_refused_by_name(annotations, what):
     with pytest.raises(Invalid, match=what):
         await provider(fake).ensure(spec(annotations=annotations), nodes(1))
     assert not fake.balancers
+
+
+async def test_a_probe_that_waits_longer_than_until_the_next_one_is_a_warning():
+    fake = FakeOpenStack()
+    found = await ensured(fake, spec(annotations={"health_monitor_delay": "2", "enable_health_monitor": "true"}))
+    assert any("health-monitor-timeout: 3 s is more" in each for each in found.warnings)
+    assert {each["timeout"] for each in fake.monitors.values()} == {3}
 
 
 async def test_all_problems_are_told_at_once():

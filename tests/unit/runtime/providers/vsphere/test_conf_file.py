@@ -175,6 +175,15 @@ def test_one_problem(text, expected):
     assert any(expected in each for each in problems(text))
 
 
+@pytest.mark.parametrize("has", ["secret-name", "secret-namespace"])
+@pytest.mark.parametrize("section", ["Global", 'VirtualCenter "v"'])
+def test_half_of_a_secret_beside_user_and_password_has_no_effect(section, has):
+    found = read(f"[Global]\nserver=v\nuser=u\npassword=p\n[{section}]\n{has}=s")
+    assert (found.vcenters[0].user, found.vcenters[0].secrets) == ("u", "")
+    lacks = ({"secret-name", "secret-namespace"} - {has}).pop()
+    assert found.ignored == (f"line 6: [{section}] {has} has no effect: {lacks} is not set",)
+
+
 def test_no_problem_quotes_a_value():
     assert "S3cret" not in "\n".join(problems("[Global]\nport = S3cret\nthumbprint = S3cret\nip-family = S3cret"))
     assert "S3cret" not in "\n".join(problems("global: {port: S3cret, password: [[S3cret]]}"))
@@ -239,7 +248,7 @@ def test_a_port_in_the_name_of_a_server_is_refused(text):
 
 def test_files_of_the_in_tree_provider_and_the_csi_driver_are_read():
     found = read(
-        "[Global]\ncluster-id = c\nvm-uuid = x\n[VirtualCenter \"vc\"]\nuser = u\npassword = p\n"
+        '[Global]\ncluster-id = c\nvm-uuid = x\n[VirtualCenter "vc"]\nuser = u\npassword = p\n'
         "[Workspace]\nserver = vc\n[Disk]\nscsicontrollertype = pvscsi\n[Network]\npublic-network = VM Network\n"
     )
     assert len(found.ignored) == 5 and all("has no effect" in each for each in found.ignored)
