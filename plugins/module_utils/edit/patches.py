@@ -84,6 +84,11 @@ def documents(text: str) -> List[Tuple[int, int]]:
     return [(start, end) for start, end in starts + [(position, len(text))] if text[start:end].strip()]
 
 
+def texts(text: str) -> List[str]:
+    """Return the patches of a file."""
+    return [text[start:end] for start, end in documents(text)]
+
+
 def edit(path: str, text: str, version: Tuple[int, int]) -> Tuple[str, List[Change]]:
     """Return the patch without the flags that the manifests lose, and the changes. Raises PatchRefused or EditRefused."""
     name = parse_name(path)

@@ -228,7 +228,7 @@ def _kind(facts: HostFacts, path: str, entry: JournalFacts) -> Optional[undo.Kin
         return undo.Rancher(component)
     if component == "kubeadm-patches":
         name = patches.parse_name(path)
-        return undo.Manifest(name.component) if name and name.kind != "json" else None
+        return undo.Patch(name.component) if name and name.kind != "json" else None
     unit = _unit_of(facts, component)
     if unit:
         return undo.Unit(component, path, _sources(facts, unit, {}))

@@ -12,11 +12,12 @@ Controller side only (it needs PyYAML). Pure: text in, text out.
 from __future__ import annotations
 
 import abc
+import contextlib
 import difflib
 import re
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from ansible_collections.outoftree.ccm.plugins.module_utils.edit import kubeadm, manifest, rancher, unit, unit_edits
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit import kubeadm, manifest, patches, rancher, unit, unit_edits
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit.yamltext import independent, load, pruned
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import versions
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import Flag, apply_spans, find_flags, render
@@ -147,7 +148,7 @@ class Kind(abc.ABC):
 
 
 class Manifest(Kind):
-    """A static Pod's manifest, or a kubeadm patch in the form of one."""
+    """A static Pod's manifest, or one document of a kubeadm patch in the form of one."""
 
     def flags(self, text: str) -> Dict[str, List[Flag]]:
         return {self.component: find_flags(manifest.read(text, self.component).argv, whole=True)}
@@ -165,6 +166,17 @@ class Manifest(Kind):
     def edit(self, before: str, ours: str, now: str, changes: Dict[str, List[Change]], version: Tuple[int, int]) -> str:
         back = manifest.lost_mounts(before, ours, self.component)
         return manifest.edit(now, self.component, version, lambda *unused: changes[self.component], back)[0]
+
+
+class Patch(Manifest):
+    """A kubeadm patch in the form of manifests, of which it may have several."""
+
+    def flags(self, text: str) -> Dict[str, List[Flag]]:
+        found: List[Flag] = []
+        for document in patches.texts(text):
+            with contextlib.suppress(manifest.BadManifest):  # it has no arguments
+                found += super().flags(document)[self.component]
+        return {self.component: found}
 
 
 class ClusterConfiguration(Kind):
@@ -306,6 +318,8 @@ def _sorted(items: Any) -> List[Any]:
 
 def undo(kind: Kind, before: str, ours: str, now: str, version: Tuple[int, int]) -> Undone:
     """Return the current text without the migration's changes. Raises CannotUndo."""
+    if isinstance(kind, Patch):
+        return _undo_documents(Manifest(kind.component), before, ours, now, version)
     try:
         old, new, found = kind.flags(before), kind.flags(ours), kind.flags(now)
         changes: Dict[str, List[Change]] = {}
@@ -330,6 +344,23 @@ def undo(kind: Kind, before: str, ours: str, now: str, version: Tuple[int, int])
         raise
     except ValueError as exc:  # not YAML, not a manifest, or an edit that would change something else
         raise CannotUndo(str(exc)) from exc
+
+
+def _undo_documents(kind: Manifest, before: str, ours: str, now: str, version: Tuple[int, int]) -> Undone:
+    """Undo the migration in each document that it changed."""
+    written = patches.documents(ours)
+    if len(written) < 2:
+        return undo(kind, before, ours, now, version)
+    places = patches.documents(now)
+    if len(places) != len(written):
+        raise CannotUndo("it has {0} documents, but it had {1} after the migration".format(len(places), len(written)))
+    kept: List[str] = []
+    text = now
+    for old, new, (start, end) in reversed(list(zip(patches.texts(before), patches.texts(ours), places))):
+        if old != new:
+            undone = undo(kind, old, new, now[start:end], version)
+            text, kept = text[:start] + undone.text + text[end:], undone.kept + kept
+    return Undone(text, kept)
 
 
 def _back(kind: Kind, before: str, ours: str, changes: Dict[str, List[Change]]) -> List[Any]:
