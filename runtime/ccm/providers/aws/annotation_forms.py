@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ccm.base.text import quoted
 from ccm.cloud.toolkit.annotation_reader import MANY, Annotation, number, selector
 
 PREFIX = "service.beta.kubernetes.io/aws-load-balancer-"
@@ -100,8 +101,16 @@ def annotation(
     return Annotation(PREFIX + name, kind, effect, read, default, **more)
 
 
-def elsewhere(given: Mapping[str, str]) -> list[str]:
-    """A warning about annotations that only another controller reads, if there are any."""
+def oddities(given: Mapping[str, str]) -> list[str]:
+    """Warnings about annotations of both types: only another controller reads them, or a text means its opposite."""
+    found = []
+    text = given.get(f"{PREFIX}internal", "")
+    if text != "false" and text.strip().lower() in ("false", "f", "no", "off", "0"):
+        found.append(f"annotation {PREFIX}internal: {quoted(text)} means internal, as every text but false does")
+    return found + _elsewhere(given)
+
+
+def _elsewhere(given: Mapping[str, str]) -> list[str]:
     names = ", ".join(f"...{name}" for name in ELSEWHERE if PREFIX + name in given)
     return [f"only the AWS Load Balancer Controller reads the annotations {PREFIX}{names}"] if names else []
 

@@ -106,4 +106,4 @@ def warnings(given: Mapping[str, str]) -> list[str]:
         for name, instead in CLASSIC_ONLY.items()
         if PREFIX + name in given
     ]
-    return found + forms.elsewhere(given)
+    return found + forms.oddities(given)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from ccm.cloud import Invalid
+from ccm.providers.aws import classic_annotations
 from ccm.providers.aws import nlb_annotations as notes
 from ccm.providers.aws.annotation_forms import PREFIX
 
@@ -94,3 +95,11 @@ def test_annotations_of_others_have_a_warning_and_no_effect():
     assert "proxy_protocol_v2.enabled=true" in classic
     assert elsewhere.endswith("...name, ...scheme")
     assert notes.warnings({PREFIX + "type": "nlb"}) == []
+
+
+@pytest.mark.parametrize("page", [notes, classic_annotations])
+@pytest.mark.parametrize("text", ["False", "FALSE", " false", "no", "0", "off", "f"])
+def test_a_text_that_reads_as_false_and_makes_a_load_balancer_internal_is_a_warning(page, text):
+    [sentence] = page.warnings({PREFIX + "internal": text})
+    assert f"{PREFIX}internal: {text!r} means internal" in sentence
+    assert all(page.warnings({PREFIX + "internal": meant}) == [] for meant in ("", "false", "true", "0.0.0.0/0"))
