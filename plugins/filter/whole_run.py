@@ -38,9 +38,10 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Validate the inventory
-  hosts: "{{ 'localhost' | outoftree.ccm.whole_run(ansible_run_tags, ansible_skip_tags) }}"
-  tasks: []
+# The playbooks have the same expression in the hosts of their first play, where no tag can skip it.
+- name: Name the hosts of a play, unless its tags would skip tasks
+  ansible.builtin.set_fact:
+    hosts_of_the_play: "{{ 'localhost' | outoftree.ccm.whole_run(ansible_run_tags, ansible_skip_tags) }}"
 """
 
 RETURN = r"""

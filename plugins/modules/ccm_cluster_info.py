@@ -191,8 +191,7 @@ volumes:
 images:
   description:
     - Images in GCR, Artifact Registry and ACR of Pods without C(imagePullSecrets). Kubelets up to 1.30 may pull them with credentials of their own.
-    - None without O(volumes), or if the kubeconfig's user may not list Pods.
-  returned: always
+  returned: with O(volumes), if the kubeconfig's user may list Pods
   type: list
   elements: str
   sample: [registry.azurecr.io/shop/db:1]
@@ -436,7 +435,9 @@ def main():
             services=services,
         )
         result["serving"] = read_serving(api)
-        result["volumes"], result["images"] = read_volumes(api) if params["volumes"] else ({}, None)
+        result["volumes"], images = read_volumes(api) if params["volumes"] else ({}, None)
+        if images is not None:
+            result["images"] = images
         matches, unasked = ask_runtime(api, params, result["runtime"])
         result["nodes"] = nodes.judged(result["nodes"], matches)
         result["compared"] = {"done": not unasked, "reason": unasked}
