@@ -50,17 +50,19 @@ _value:
   type: str
 """
 
+import re
+
 from ansible.errors import AnsibleFilterError
 
 #: What Ansible has in place of tags if there are none. It adds V(never) for a listing.
 NO_TAGS = ("all", "never")
 
-#: Tags that molecule always skips. No task of this collection has them, so skipping them skips nothing.
-OF_MOLECULE = ("molecule-notest", "notest")
+#: Tags that molecule skips at every step: molecule-notest, molecule-idempotence-notest. No task of this collection has them.
+OF_MOLECULE = re.compile(r"(molecule-([a-z]+-)*)?notest")
 
 
 def whole_run(hosts, run_tags, skip_tags, parts=()):
-    tags, skipped = sorted(set(run_tags) - set(NO_TAGS)), sorted(set(skip_tags) - set(OF_MOLECULE))
+    tags, skipped = sorted(set(run_tags) - set(NO_TAGS)), sorted(tag for tag in skip_tags if not OF_MOLECULE.fullmatch(tag))
     unknown = sorted(set(tags) - set(parts))
     if unknown or not run_tags:
         raise AnsibleFilterError("Nothing was changed or checked: this playbook has no tag {0}, and would skip its tasks. {1}".format(

@@ -11,6 +11,7 @@ from ccm.controllers import (
     instance_warnings,
     node,
     node_lifecycle,
+    node_lifecycle_metrics,
     node_lifecycle_rules,
     vouching,
     vouching_rules,
@@ -40,9 +41,9 @@ def test_every_reason_is_explained():
 def test_every_metric_is_explained():
     kinds = (prometheus_client.Counter, prometheus_client.Gauge, prometheus_client.Histogram)
     names = {instance_directory.PARTIAL._name}
-    for module in (event_budget, node, node_lifecycle, vouching):
+    for module in (event_budget, node, node_lifecycle, node_lifecycle_metrics, vouching):
         for found in vars(module).values():
-            if isinstance(found, kinds) and not found._name.startswith("node_controller"):
+            if isinstance(found, kinds) and found._name.startswith("ccm_"):
                 names.add(found._name + ("_total" if isinstance(found, prometheus_client.Counter) else ""))
     documented = first_cells("Metrics")
     assert {name for name in documented if name.startswith("ccm_")} == names
