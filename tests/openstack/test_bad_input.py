@@ -183,7 +183,7 @@ async def test_wrong_credentials_end_the_start_and_are_told_without_the_secret(s
 
 
 async def test_all_that_is_wrong_with_the_file_is_told_at_once_with_its_lines(site: Site, start_ccm: StartCcm) -> None:
-    """Unknown, contradictory and missing keys. While a key is unknown, none is missing: it may be that one, misspelt."""
+    """Unknown, contradictory and missing keys. While a key is unknown, a missing one may be that key, misspelt."""
     lines = [
         "[Global]",
         f"auth-url = {site.world['public']['identity']}",
