@@ -393,7 +393,7 @@ def read_volumes(api):
         found["drivers"] = listed(storage + "csidrivers", "csidrivers.storage.k8s.io", _volumes.drivers)
         registered = listed(storage + "csinodes", "csinodes.storage.k8s.io", _volumes.registered)
         found["nodes"] = {item["name"]: item["drivers"] for item in registered}
-    return dict(found, unread=unread), None if "pods" in unread else sorted(images)
+    return dict({} if "pods" in unread else {"images": sorted(images)}, volumes=dict(found, unread=unread))
 
 
 def _is_not_ours(found, params):
@@ -435,9 +435,7 @@ def main():
             services=services,
         )
         result["serving"] = read_serving(api)
-        result["volumes"], images = read_volumes(api) if params["volumes"] else ({}, None)
-        if images is not None:
-            result["images"] = images
+        result.update(read_volumes(api) if params["volumes"] else {"volumes": {}})
         matches, unasked = ask_runtime(api, params, result["runtime"])
         result["nodes"] = nodes.judged(result["nodes"], matches)
         result["compared"] = {"done": not unasked, "reason": unasked}
