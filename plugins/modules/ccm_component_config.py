@@ -15,6 +15,8 @@ description:
     waits for the old configuration, and fails with the component's last log lines.
   - A static Pod counts as updated when a I(new) process of the component runs with exactly the planned flags and its
     health endpoint on this host answers twice in a row. The endpoint alone is not enough, because the old process could answer.
+  - A kube-controller-manager is healthy before it leads, and some errors end it only then. So it counts as updated when it leads, or
+    another one does, and has renewed the Lease twice. If the Lease cannot be read, it must stay healthy for the term of the Lease and 10 s.
   - The module backs up every file once per run below O(state_directory), outside of the folder that the kubelet reads. The
     journal there records each file before its first change, so that O(state=restored) restores it byte for byte.
   - The module writes a file only if it did not change since the plan was made, and only if root alone controls its path.

@@ -16,7 +16,7 @@ import time
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit import compare, unit
 from ansible_collections.outoftree.ccm.plugins.module_utils.host import (
-    commands, detect, files, logs, machine, probes, processes as _processes, secrets, settings, systemd,
+    commands, detect, election, files, logs, machine, probes, processes as _processes, secrets, settings, systemd,
 )
 
 POLL = 0.5
@@ -156,12 +156,15 @@ class Component:
         return "" if not all(found) else found[0] if found else ""
 
     def wait(self, flags, old, folders, others=()):
-        """Return the seconds until a new process has the flags and is healthy twice in a row. Its C(others()) must stay."""
+        """Return the seconds until a new process has the flags and is good. Its C(others()) must stay.
+
+        It is good if it is healthy twice in a row. kube-controller-manager is healthy before it leads, so one must also lead, it or another.
+        """
         begun = time.monotonic()
         if self.name == "kubeadm-patches":
             return 0.0
         missing = "it has no process"
-        good = None
+        judge = None
         while time.monotonic() - begun < self.timeout:
             candidates = [process for process in self.processes() if process.identity not in old]
             process = next((p for p in candidates if self._flags(p) == list(flags)), None)
@@ -173,17 +176,22 @@ class Component:
             if lost and old:
                 raise Failed(missing)
             if process is not None and not missing:
-                if good == process.identity:
+                if judge is None or judge.process.identity != process.identity:
+                    judge = self._judge(process)
+                missing = judge.missing()
+                if not missing:
                     return round(time.monotonic() - begun, 1)
-                good = process.identity
                 time.sleep(1)
                 continue
-            good = None
+            judge = None
             starts = systemd.restarts(self.unit) if self.unit else logs.container_starts(self.name, folders, self.logs)
             if starts >= CRASHES:
                 raise Failed("it is crash-looping ({0})".format(missing))
             time.sleep(POLL)
-        raise Failed("after {0} s: {1}".format(self.timeout, missing or "it was healthy once, but there was no time for the second check"))
+        raise Failed("after {0} s: {1}".format(self.timeout, missing))
+
+    def _judge(self, process):
+        return election.Election(self.name, process, self.logs) if self.name in election.LEASES else election.Twice(process)
 
     def _flags(self, process):
         if self.name in WHOLE:  # its kubelet is part of the process, and its flags are not visible

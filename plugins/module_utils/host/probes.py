@@ -153,22 +153,33 @@ def component_health(component: str, argv: List[str]) -> str:
     number, path = ENDPOINTS[component]
     port = _settings.option(argv, "secure-port", str(number))
     try:
-        where = _endpoint(_settings.option(argv, "bind-address", ""), port)
-        context = ssl._create_unverified_context()
-        serving = ""
         if component == "kube-apiserver":
-            serving = _settings.option(argv, "tls-cert-file")
-            if not _first_certificate(serving):
-                context, serving = _trusting(_settings.option(argv, "client-ca-file", PKI + "/ca.crt")), ""
-        status, body = _https(where, path, context, serving)
-        if status in (401, 403) and component == "kube-apiserver":
-            certificate = _settings.option(argv, "kubelet-client-certificate", PKI + "/apiserver-kubelet-client.crt")
-            key = _settings.option(argv, "kubelet-client-key", PKI + "/apiserver-kubelet-client.key")
-            context.load_cert_chain(files.resolve(certificate), files.resolve(key))
-            status, body = _https(where, path, context, serving)
+            status, body = api_server_answer(argv, path)
+        else:
+            where = _endpoint(_settings.option(argv, "bind-address", ""), port)
+            status, body = _https(where, path, ssl._create_unverified_context())
     except (OSError, ValueError, http.client.HTTPException) as exc:
         return "{0} on port {1}: {2}".format(path, port, exc)
     return "" if status == 200 else "{0} on port {1} answers {2}: {3}".format(path, port, status, body.strip()[-300:])
+
+
+def api_server_answer(argv: List[str], path: str) -> Tuple[int, str]:
+    """Return the status and the body of a GET from the API server of this host, with its client certificate where it asks for one.
+
+    Raises OSError, ValueError and http.client.HTTPException.
+    """
+    where = _endpoint(_settings.option(argv, "bind-address", ""), _settings.option(argv, "secure-port", str(ENDPOINTS["kube-apiserver"][0])))
+    context = ssl._create_unverified_context()
+    serving = _settings.option(argv, "tls-cert-file")
+    if not _first_certificate(serving):
+        context, serving = _trusting(_settings.option(argv, "client-ca-file", PKI + "/ca.crt")), ""
+    status, body = _https(where, path, context, serving)
+    if status in (401, 403):
+        certificate = _settings.option(argv, "kubelet-client-certificate", PKI + "/apiserver-kubelet-client.crt")
+        key = _settings.option(argv, "kubelet-client-key", PKI + "/apiserver-kubelet-client.key")
+        context.load_cert_chain(files.resolve(certificate), files.resolve(key))
+        status, body = _https(where, path, context, serving)
+    return status, body
 
 
 def rancher_health(unit: str, data_directory: str, port: int = RANCHER_PORT) -> str:

@@ -66,7 +66,10 @@ def answer(connection, context):
         while b"\\r\\n\\r\\n" not in request and (more := connection.recv(65536)):
             request += more
         status = "500 Internal Server Error" if ill() else "200 OK"
-        connection.sendall(f"HTTP/1.0 {status}\\r\\nContent-Length: 2\\r\\n\\r\\nok".encode())
+        # Of every Lease, its API server says that somebody leads.
+        lease = '{"spec": {"holderIdentity": "cp_1", "renewTime": "%s"}}' % time.monotonic()
+        body = lease if b"/leases/" in request else "ok"
+        connection.sendall(f"HTTP/1.0 {status}\\r\\nContent-Length: {len(body)}\\r\\n\\r\\n{body}".encode())
 def serve(listening, context):
     while True:
         _thread.start_new_thread(answer, (listening.accept()[0], context))

@@ -37,11 +37,18 @@ class Host:
         monkeypatch.setattr(processes, "of_static_pod", lambda name, logs: self._processes())
         monkeypatch.setattr(processes, "of_unit", lambda unit, name="": None)
         monkeypatch.setattr(probes, "component_health", lambda name, argv: "")
+        monkeypatch.setattr(probes, "api_server_answer", lambda argv, path: self._lease(), raising=False)
         monkeypatch.setattr(_logs, "pod_log", lambda name, since, lines=12, logs="": ["Error: unknown flag"])
         monkeypatch.setattr(_component, "POLL", 0.01)
         monkeypatch.setattr(_component.time, "sleep", lambda seconds: None)
         self.listed: list[list[str]] = []
+        self.looks = 0
         self.others = self.others_after = ["--bind-address=127.0.0.1", "--v=2"]
+
+    def _lease(self) -> tuple[int, str]:
+        """One process leads and renews: this host's, or another's."""
+        self.looks += 1
+        return 200, json.dumps({"spec": {"holderIdentity": "cp-1_6f1a", "renewTime": str(self.looks)}})
 
     def _processes(self) -> list[processes.Process]:
         self.listed.append(sorted(path.name for path in self.manifest.parent.iterdir()))

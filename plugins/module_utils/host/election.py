@@ -1,0 +1,105 @@
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether a controller works: it serves its health before it leads, and some errors only end it when it starts to lead.
+
+Stdlib-only, it runs on managed nodes (Python 3.8).
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import time
+from typing import Any, Dict, FrozenSet, List, Optional
+
+from ansible_collections.outoftree.ccm.plugins.module_utils.host import probes, processes, settings
+
+#: Components that work only while they hold a Lease, by the name of the Lease.
+LEASES = {"kube-controller-manager": "kube-controller-manager"}
+
+#: Renewals by one holder that show that it survived the start of its controllers. They are 2 s apart by default.
+RENEWALS = 3
+
+#: Seconds after which a process without election that runs has started its controllers.
+STEADY = 10.0
+
+
+class Election:
+    """Judges one process of an elected component, by looks at its Lease. The Lease may be another host's.
+
+    A holder counts once it has renewed the Lease C(RENEWALS) times before these looks. So no clock is compared with that of another host,
+    and the last renewal of a process that is gone does not count.
+    """
+
+    def __init__(self, component: str, process: processes.Process, logs: str = processes.POD_LOGS) -> None:
+        self.process = process
+        self._logs = logs
+        self._elects = settings.option(process.argv, "leader-elect", "true").lower() not in ("false", "f", "0")
+        self._namespace = settings.option(process.argv, "leader-elect-resource-namespace", "kube-system")
+        self._name = settings.option(process.argv, "leader-elect-resource-name", LEASES[component])
+        self._patience = (seconds(settings.option(process.argv, "leader-elect-lease-duration", "15s")) if self._elects else 0) + STEADY
+        self._begun = time.monotonic()
+        self._holder = ""
+        self._renewals: FrozenSet[str] = frozenset()
+
+    def missing(self) -> str:
+        """Look again. Return why the process does not count as good yet, '' if it does."""
+        reason = "it does not elect a leader"
+        if self._elects:
+            try:
+                return self._judge(self._lease())
+            except (OSError, ValueError, http.client.HTTPException) as exc:
+                reason = "its Lease cannot be read ({0})".format(exc)
+        if time.monotonic() - self._begun >= self._patience:
+            return ""
+        return "{0}, so it must be healthy for {1:g} s".format(reason, self._patience)
+
+    def _judge(self, lease: Optional[Dict[str, Any]]) -> str:
+        spec = (lease or {}).get("spec") or {}
+        holder = spec.get("holderIdentity") or ""
+        if holder != self._holder:
+            self._holder, self._renewals = holder, frozenset()
+        self._renewals |= {spec.get("renewTime") or ""}
+        if holder and len(self._renewals) >= RENEWALS:
+            return ""
+        return "no kube-controller-manager leads: the Lease {0}/{1} {2}".format(
+            self._namespace, self._name, "is not renewed by its holder {0}".format(holder) if holder else "has no holder")
+
+    def _lease(self) -> Optional[Dict[str, Any]]:
+        """Return the Lease, as the API server of this host has it; None if there is none."""
+        servers = processes.of_static_pod("kube-apiserver", self._logs) or [
+            server for server in [processes.of_unit("kube-apiserver", "kube-apiserver")] if server is not None]
+        if not servers:
+            raise ValueError("this host runs no kube-apiserver")
+        path = "/apis/coordination.k8s.io/v1/namespaces/{0}/leases/{1}".format(self._namespace, self._name)
+        status, body = probes.api_server_answer(servers[-1].argv, path)
+        if status == 404:
+            return None
+        if status != 200:
+            raise ValueError("the API server answers {0}".format(status))
+        lease = json.loads(body)
+        if not isinstance(lease, dict):
+            raise ValueError("the API server answers no object")
+        return lease
+
+
+class Twice:
+    """Judges one process of another component: its health endpoint answers, and a second later it still does."""
+
+    def __init__(self, process: processes.Process) -> None:
+        self.process = process
+        self._healthy = 0
+
+    def missing(self) -> str:
+        self._healthy += 1
+        return "" if self._healthy > 1 else "it was healthy once, but there was no time for the second check"
+
+
+def seconds(duration: str) -> float:
+    """Return a duration of Go in seconds, 0 for what is none."""
+    units = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+    parts: List[Any] = re.findall(r"([0-9.]+)(ms|h|m|s)", duration)
+    return sum(float(number) * units[unit] for number, unit in parts if number.count(".") < 2 and number != ".")
