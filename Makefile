@@ -53,7 +53,7 @@ junit = $(if $(RESULTS),--junitxml=$(RESULTS)/$(1).xml --reruns=1 --reruns-delay
 
 .PHONY: test
 test: prerequisites setup ## what a contributor runs before a change lands; docs/testing.md says how long it takes
-	@$(PARTS) --first images --timed integration --patient lint,install-test,docs-site,unit \
+	@$(PARTS) --first images --timed integration --patient lint,install-test,docs-site,peers-tests,unit \
 		--elsewhere "make test-ci: a real cluster, 30 kills of the leader, 8,000 sequences of faults, long stories, OpenStack" \
 		--elsewhere "make test-all: every ansible-core, other clusters and clouds, half an hour of churn, mutation"
 
@@ -156,7 +156,7 @@ prose: setup ## words that this project does not use, in every file; make lint r
 
 .PHONY: unit
 unit: setup ## pure logic, and 2,000 sequences of faults
-	@pytest -q $(call junit,unit) -n 2 --timeout 300 tests/unit tests/bed/tests tests/bench tests/bench_collection tests/parity tests/explore tests/mutation
+	@pytest -q $(call junit,unit) -n 2 --timeout 300 tests/unit tests/bed/tests tests/bench tests/bench_collection tests/parity tests/peers tests/explore tests/mutation
 	@python -m tests.explore --seeds 0-109 --jobs 2 --least 2000
 
 .PHONY: sequences
@@ -234,6 +234,10 @@ soak: setup binaries ## half an hour of churn in which nothing may grow; figures
 .PHONY: parity
 parity: setup ## docs/reference/parity.md from the tests; lists what nothing shows yet
 	@python tests/parity/collector.py
+
+.PHONY: peers-tests
+peers-tests: setup ## test tables of released controllers and of upstream's libraries, on our functions
+	@python -m tests.peers
 
 .PHONY: docs
 docs: setup ## pages of docs/reference from the code and its tables

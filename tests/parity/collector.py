@@ -27,6 +27,8 @@ import yaml
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
 PAGE = ROOT / "docs" / "reference" / "parity.md"
+#: Written by `make peers-tests`.
+PEERS = ROOT / "tests/peers/results.md"
 #: Where the runtime's tests are; those of the collection carry no ID.
 SUITES = ("tests/unit/runtime", "tests/integration/runtime", "tests/integration/engine", "tests/integration/faults")
 WEAKNESSES = "weaknesses"
@@ -205,11 +207,22 @@ to these tests.
 """
 
 
+PEERS_HEAD = """## Test tables of peers
+
+`make peers-tests` reads the tables of the tests of released controllers and of upstream's libraries, and gives their
+cases to our functions. A case that does not agree has a sentence in
+[tests/peers/known.yml](../../tests/peers/known.yml): ours does something else on purpose (*different*), refuses what
+the peer takes (*stricter*), or the case alone does not say enough (*not comparable*). A case without agreement and
+without a sentence fails, and so does a sentence whose case agrees.
+"""
+
+
 def render(parity: Parity) -> str:
     parts = [HEAD, *_summary(parity)]
     for name, title in SECTIONS.items():
         parts += ["", f"## {title}", ""]
         parts += _weaknesses(parity) if name == WEAKNESSES else _behaviours(parity, name)
+    parts += ["", PEERS_HEAD, PEERS.read_text().partition("\n")[2].rstrip()]
     return "\n".join(parts) + "\n"
 
 

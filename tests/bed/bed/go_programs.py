@@ -44,6 +44,7 @@ class Program:
 PROGRAMS = {
     "peer": Program(paths.REPOSITORY / "tests/bench/peer", ".", "the peer (the upstream framework)"),
     "cloud-configs": Program(paths.BED / "cloud_configs", ".", "the parsers of cloud providers' configurations"),
+    "gotables": Program(paths.REPOSITORY / "tests/peers/gotables", ".", "the reader of peers' tests"),
     "kubernetes-yaml": Program(paths.BED / "kubernetes_yaml", ".", "Kubernetes' parser of YAML"),
     "vcsim": Program(paths.REPOSITORY / "tests/vsphere/simulator", ".", "vcsim"),
     "openstack-cloud-controller-manager": Program(

@@ -1,0 +1,3 @@
+module outoftree.example/peers/gotables
+
+go 1.24

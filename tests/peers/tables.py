@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tables of peers' tests: Go fetches the released modules into its own cache, and gotables reads them there.
+
+Nothing of a peer is stored here. The program is compiled once, into the bed's cache.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bed import go_programs, golang
+from bed.errors import BedError
+from bed.progress import Progress
+
+HERE = Path(__file__).parent
+#: File -> test -> variable -> rows, as gotables prints them.
+Tables = Mapping[str, Mapping[str, Mapping[str, Any]]]
+
+
+@dataclass(frozen=True)
+class Root:
+    """A released module, the packages whose tests are read, and the modules that these import."""
+
+    module: str
+    version: str
+    packages: tuple[str, ...]
+    imports: tuple[str, ...] = ()
+
+
+def roots(path: Path = HERE / "roots.yml") -> dict[str, Root]:
+    return {
+        name: Root(row["module"], row["version"], tuple(row["packages"]), tuple(row.get("imports", ())))
+        for name, row in yaml.safe_load(path.read_text()).items()
+    }
+
+
+def read(asked: Mapping[str, Root], progress: Progress) -> dict[str, Tables]:
+    """The tables of these modules. Raises BedError if a module cannot be had, or has no such package."""
+    folders = download({(root.module, root.version) for root in asked.values()}, progress)
+    imports = {name: _imports(folders[root.module, root.version], root) for name, root in asked.items()}
+    folders |= download({pair for pairs in imports.values() for pair in pairs}, progress)
+    request = {
+        name: {
+            "dir": str(folders[root.module, root.version]),
+            "packages": root.packages,
+            "modules": {
+                module: str(folders[module, version])
+                for module, version in (*imports[name], (root.module, root.version))
+            },
+        }
+        for name, root in asked.items()
+    }
+    program = go_programs.ensure("gotables", progress)
+    done = subprocess.run(
+        [program], input=json.dumps({"suites": request}), capture_output=True, text=True, timeout=120, check=False
+    )
+    if done.returncode:
+        raise BedError(done.stderr.strip())
+    tables: dict[str, Tables] = json.loads(done.stdout)
+    return tables
+
+
+def _imports(folder: Path, root: Root) -> list[tuple[str, str]]:
+    """The modules that a module names in its go.mod, with the versions there. Raises BedError for one it does not."""
+    required = dict(re.findall(r"^\s*(?:require )?(\S+) (v\S+)", (folder / "go.mod").read_text(), re.MULTILINE))
+    if absent := [module for module in root.imports if module not in required]:
+        raise BedError(
+            f"{root.module}@{root.version} does not require {', '.join(absent)} any more: "
+            "change its imports in tests/peers/roots.yml"
+        )
+    return [(module, required[module]) for module in root.imports]
+
+
+def download(modules: Iterable[tuple[str, str]], progress: Progress) -> dict[tuple[str, str], Path]:
+    """Folders of modules in Go's cache. Raises BedError if there is no such version, or no proxy answers."""
+    wanted = sorted(set(modules))
+    named = [f"{name}@{version}" for name, version in wanted]
+    command = [str(golang.ensure(progress)), "mod", "download", "-json", *named]
+    done = subprocess.run(command, cwd="/", capture_output=True, text=True, timeout=600, check=False)
+    answers = _documents(done.stdout)
+    if refused := [answer for answer in answers if "Error" in answer]:
+        problems = (f"{answer['Path']}@{answer['Version']}: {answer['Error']}" for answer in refused)
+        raise BedError("Go cannot get " + "\n".join(problems))
+    if len(answers) != len(wanted):
+        raise BedError(f"Go cannot get {len(wanted) - len(answers)} of {len(wanted)} modules: {done.stderr.strip()}")
+    return {(answer["Path"], answer["Version"]): Path(answer["Dir"]) for answer in answers}
+
+
+def _documents(text: str) -> list[dict[str, Any]]:
+    """JSON documents, one after another."""
+    decoder, documents, at = json.JSONDecoder(), [], 0
+    while at < len(text.rstrip()):
+        document, end = decoder.raw_decode(text, at)
+        documents.append(document)
+        at = end + len(text[end:]) - len(text[end:].lstrip())
+    return documents
