@@ -308,7 +308,7 @@ class NodeController:
             except NotFoundError:
                 return None
         else:
-            raise Requeue(1.0)
+            raise Requeue(random.uniform(1.0, 1.0 + JITTER))
         known = self._context.nodes.get(name)
         if known is not None and known.metadata.uid == uid and not plan_for(known).is_empty:
             raise Requeue(1.0)  # the read after the conflict was older than the cache

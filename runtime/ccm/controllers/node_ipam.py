@@ -15,7 +15,7 @@ from typing import ClassVar, Protocol
 
 from prometheus_client import Counter, Gauge
 
-from ccm.engine.client import ApiError, ConflictError, NotFoundError
+from ccm.engine.client import ApiError, NotFoundError
 from ccm.engine.objects import Node
 from ccm.engine.queue import Requeue, WorkQueue
 
@@ -234,12 +234,10 @@ class NodeIpamController:
         self._starved.discard(name)
         if not cidrs:
             return
-        try:
+        try:  # after a conflict, the queue comes back, and the CIDRs stay reserved
             await self._context.client.patch(f"{NODES.path}/{name}", rules.patch(node, cidrs))
         except NotFoundError:
             return
-        except ConflictError:
-            raise Requeue(0.2) from None  # the Node changed; the cache will catch up, and the CIDRs stay reserved
         for cidr in cidrs:
             ALLOCATIONS.labels(self._options.network.range_of(cidr)).inc()
         self._measure()

@@ -20,7 +20,7 @@ from prometheus_client import Counter
 
 from ccm.cloud import CloudError, Invalid, RetryAfter, Route, Routes
 from ccm.engine.api_errors import is_other_object
-from ccm.engine.client import ApiError, NotFoundError
+from ccm.engine.client import ApiError, ConflictError, NotFoundError
 from ccm.engine.objects import Node
 
 from . import route_rules as rules
@@ -122,8 +122,8 @@ class RouteController:
         if not failed:
             self._failures = 0
             return self._options.period
-        if all(isinstance(error, RetryAfter) for error in failed):  # nothing is wrong: the cloud is still working
-            self._failures = 0
+        if all(isinstance(error, (RetryAfter, ConflictError)) for error in failed):
+            self._failures = 0  # nothing is wrong: the cloud is still working, or another writer was faster
             return min(getattr(error, "retry_after", None) or RETRY_FIRST for error in failed)
         self._failures += 1
         delay = min(RETRY_MAX, RETRY_FIRST * 2.0 ** min(self._failures - 1, 20))
@@ -246,6 +246,7 @@ class RouteController:
         except ApiError as error:
             if is_other_object(error):
                 return None
-            log.warning("cannot write the NetworkUnavailable condition of node %s: %s", node.metadata.name, error)
+            if not isinstance(error, ConflictError):
+                log.warning("cannot write the NetworkUnavailable condition of node %s: %s", node.metadata.name, error)
             return error
         return None

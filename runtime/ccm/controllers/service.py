@@ -25,7 +25,7 @@ from ccm.cloud import (
 )
 from ccm.engine.client import ApiError, ConflictError, NotFoundError
 from ccm.engine.objects import Service
-from ccm.engine.queue import Priority, Requeue, WorkQueue
+from ccm.engine.queue import LOST_RACE, Priority, Requeue, WorkQueue
 
 from . import comparison_rules, late_answer_rules
 from . import service_metrics as metrics
@@ -45,8 +45,8 @@ from .waiting_services import Waiting, WaitingServices
 
 log = logging.getLogger(__name__)
 
-#: Seconds before the next attempt after a conflict with another writer, and how many conflicts are not an error.
-LOST_RACE, LOST_RACES = 0.2, 5
+#: How often a Service that the cache shows may be missing in the API server before that is an error.
+LOST_RACES = 5
 #: The longest time until the next attempt while the backends are behind the Nodes, whatever a failed change asks for.
 BEHIND = 30.0
 
@@ -249,11 +249,15 @@ class ServiceController:
                 text = str(error)
                 self._waits.begin(key, service, lambda: text)
             raise Requeue(error.retry_after or self._options.poll) from None
+        except ConflictError:  # not a failure: the queue comes back soon
+            if service is not None:
+                self._waits.begin(key, service, lambda: "others change the Service whenever it is to be written")
+            raise
         except Exception as error:
-            if known is not None and isinstance(error, (ConflictError, NotFoundError)):
+            if known is not None and isinstance(error, NotFoundError):
                 known.lost_races += 1
                 if known.lost_races <= LOST_RACES:
-                    raise Requeue(LOST_RACE) from None  # another writer was faster; the cache will catch up
+                    raise Requeue(LOST_RACE) from None  # it was deleted; the cache will catch up
             self._wait_for(key, False)
             self._waits.end(key)
             self._failed(service, known, error)

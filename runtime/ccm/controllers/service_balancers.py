@@ -186,3 +186,4 @@ class ServiceBalancers:
         if (left := again_at - self._context.monotonic()) > 0 and not state.met:
             state.again_at = again_at
             raise Waiting(left, NOT_SHOWN)
+        state.met = True  # if the Service cannot be released now, nothing has to be confirmed again

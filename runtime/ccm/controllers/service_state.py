@@ -18,15 +18,15 @@ class ServiceState:
     """What this process knows about one Service.
 
     `mark`: what was last written to the cloud, None if unknown (`ServiceBalancers.mark`); `spec` and `backends`: what
-    it was computed from. `updating`: a write of the backends alone is in progress; `unsure`: that write failed, so
-    they must be written again. `polls`: reads from the cloud since the last write; `settled`: the load balancer is
-    ready and the Service has its addresses. `late_until`: until when the cloud may show what was before the last write;
+    it was computed from. `updating`: a write of the backends alone is in progress; `unsure`: that write failed, so they
+    must be written again. `polls`: reads from the cloud since the last write; `settled`: the load balancer is ready and
+    the Service has its addresses. `late_until`: until when the cloud may show what was before the last write;
     `provisional`: it was settled by an answer from before that. `tried_at`: when the last attempt to write all of it
-    ended. `met`: the cloud reported that it is being deleted. `again_at`: when a cloud that did not know it is asked
-    again. `reported`: an Event has reported the current failure. `vanished_at`: since when the Service is gone without
-    being released. `ingress`: the addresses last written to its status. `cloud`: the cloud that all this applies to.
-    `was_going`: the Service was being deleted when it was last seen. `compare`: the load balancer is due for a
-    comparison; `asked`: a user asked for it; `compared_at`: the last one.
+    ended. `met`: the cloud reported that it is being deleted, or is gone. `again_at`: when a cloud that did not know it
+    is asked again. `reported`: an Event has reported the current failure. `vanished_at`: since when the Service is gone
+    without being released. `ingress`: the addresses last written to its status. `cloud`: the cloud that all this
+    applies to. `was_going`: the Service was being deleted when it was last seen. `compare`: the load balancer is due
+    for a comparison; `asked`: a user asked for it; `compared_at`: the last one.
 
     `exists`: the cloud has shown or accepted a load balancer. `accepted`: the desired state that the cloud accepted
     last, None if this process wrote none. `followed`: the backends that the load balancer has, None if unknown.

@@ -76,9 +76,9 @@ class ServiceSteps:
             await self.keep_up(service, spec, known)  # before an attempt that may take as long as the last one
         try:
             return await self._take(service, spec, known)
-        except (Requeue, ImplementedElsewhere, ConflictError, NotFoundError):
+        except (Requeue, ImplementedElsewhere, NotFoundError):
             raise
-        except RetryAfter:
+        except (RetryAfter, ConflictError):
             if known.is_unwritten(spec) and self._is_busy_for_long(known):
                 await self.keep_up(service, spec, known)
             raise

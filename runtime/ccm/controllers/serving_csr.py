@@ -173,7 +173,7 @@ class ServingCsrController:
         except NotFoundError:
             return
         except ConflictError:
-            raise Requeue(1.0) from None  # another writer was faster; the cache will catch up
+            raise  # another writer was faster: the queue comes back
         except ApiError as error:
             self._report([request], WaitError(Reason.API, f"the API server refused the approval: {error}"))
             raise

@@ -104,7 +104,7 @@ class VolumeController:
         except NotFoundError:
             return
         except ConflictError:
-            raise Requeue(1.0) from None  # another writer was faster; the cache will catch up
+            raise  # another writer was faster: the queue comes back
         except ApiError as error:
             self._report(volume, "API", error)
             raise

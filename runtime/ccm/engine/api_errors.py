@@ -38,7 +38,11 @@ class NotFoundError(ApiError):
 
 
 class ConflictError(ApiError):
-    """409: the resourceVersion or UID has changed, or the object already exists."""
+    """409: the resourceVersion or UID has changed, or the object already exists.
+
+    The API server also answers so to a patch without a resourceVersion, if others change the object during each of its
+    own five attempts.
+    """
 
 
 class GoneError(ApiError):
@@ -46,7 +50,10 @@ class GoneError(ApiError):
 
 
 class ForbiddenError(ApiError):
-    """403: RBAC or admission rejects the request; the message names user, verb and resource."""
+    """403: RBAC or admission rejects the request; the message names user, verb and resource.
+
+    Also 409 from an admission webhook, which chooses its code: no other attempt would succeed.
+    """
 
 
 class UnauthorizedError(ApiError):
@@ -58,11 +65,9 @@ class InvalidError(ApiError):
 
 
 def is_other_object(error: ApiError) -> bool:
-    """Return whether a patch with `metadata.uid` met another object of the name.
-
-    A patch alone is answered with 422, a patch that also fails a precondition with 409.
-    """
-    return isinstance(error, ConflictError) or (isinstance(error, InvalidError) and "metadata.uid" in error.message)
+    """Return whether a patch with `metadata.uid` met another object of the name. A patch that also fails a precondition
+    raises ConflictError, as if the object had changed."""
+    return isinstance(error, InvalidError) and "metadata.uid" in error.message
 
 
 class TooManyRequestsError(ApiError):
@@ -90,6 +95,8 @@ def from_status(status: Status, context: str) -> ApiError:
     """The error for a Status object, for example from a watch."""
     after = float(status.details.retry_after_seconds) if status.details else 0.0
     kind = UnavailableError if status.code >= 500 else _BY_STATUS.get(status.code, ApiError)
+    if kind is ConflictError and status.message.startswith("admission webhook"):
+        kind = ForbiddenError
     message = f"{context}: {status.code} {status.reason}: {status.message}"
     return kind(status.code, status.reason, message, retry_after=after or None)
 

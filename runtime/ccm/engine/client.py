@@ -13,6 +13,7 @@ import builtins
 import contextlib
 import logging
 import platform
+import random
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, TypeVar
@@ -62,6 +63,8 @@ DEFAULT_TIMEOUT = 30.0
 CONNECT_TIMEOUT = 5.0
 #: First pause before a retry if the server requests none, in seconds; doubled each time.
 RETRY_PAUSE = 0.25
+#: How often a patch is sent that loses a race although it names no resourceVersion.
+RACES = 4
 #: Bytes of a list to decode without interruption, which takes about 10 ms.
 STRETCH = 2 * 1024 * 1024
 #: The largest list has as many pages; a server that sends more goes round in circles.
@@ -208,12 +211,19 @@ class KubeClient:
         """Merge patch (or strategic merge patch); returns the new metadata.
 
         For a precondition put `metadata.resourceVersion` into the patch: ConflictError if it fails. If `metadata.uid`
-        differs from the object's, it raises InvalidError.
+        differs from the object's, it raises InvalidError. A patch without such a precondition may raise ConflictError,
+        too, while others change the object all the time.
         """
         kind = STRATEGIC_PATCH if strategic else MERGE_PATCH
-        return await self._metadata(
-            await self._write("PATCH", path, body=patch, content_type=kind, timeout=timeout), path
-        )
+        for race in range(RACES):
+            try:
+                answer = await self._write("PATCH", path, body=patch, content_type=kind, timeout=timeout)
+                break
+            except ConflictError:
+                if race == RACES - 1 or "resourceVersion" in patch.get("metadata", {}):
+                    raise
+            await self._clock.sleep(RETRY_PAUSE * random.uniform(0.5, 1.0))
+        return await self._metadata(answer, path)
 
     async def create(self, path: str, body: Mapping[str, Any], *, timeout: float | None = None) -> ObjectMeta:
         """POST to a collection; returns the new metadata. After UnavailableError the object may exist nevertheless."""

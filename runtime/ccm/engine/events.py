@@ -172,7 +172,7 @@ class EventRecorder:
             try:
                 await self._write(series)
                 return
-            except (UnavailableError, TooManyRequestsError) as error:
+            except (UnavailableError, TooManyRequestsError, ConflictError) as error:
                 last: ApiError = error
             except ApiError as error:
                 # Forbidden, invalid, a namespace in deletion: it would always fail.

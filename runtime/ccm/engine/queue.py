@@ -28,7 +28,7 @@ from ccm.base.rounds import Rounds, namespace_of
 from ccm.base.text import shorten
 
 from . import metrics
-from .api_errors import ApiError
+from .api_errors import ApiError, ConflictError
 
 logger = logging.getLogger(__name__)
 
@@ -76,6 +76,10 @@ class Failing:
 
 #: Seconds until a key that was requeued runs again, at least: a cloud may say `Retry-After: 0` each time.
 SOONEST = 0.1
+
+
+#: Seconds until a key runs again, at least, after another writer was faster: until then, the cache catches up.
+LOST_RACE = 0.2
 
 
 class Requeue(Exception):
@@ -279,9 +283,10 @@ class WorkQueue(Generic[K]):
         """Run `n` workers until cancelled; a cancellation also cancels the processing.
 
         If `process` returns, the failure count of the key is reset. If it raises Requeue, the key runs again after that
-        time; if it raises Blocked, only when it is added again. Any other exception calls `on_error`, which replaces
-        the logging, and retries with back-off. A key keeps its priority in these cases. Raises ValueError if `n` is
-        below 1.
+        time; if it raises Blocked, only when it is added again. ConflictError is no failure: another writer was faster,
+        so the key runs again soon, however often that happens. Any other exception calls `on_error`, which replaces the
+        logging, and retries with back-off. A key keeps its priority in these cases. Raises ValueError if `n` is below
+        1.
         """
         if n < 1:
             raise ValueError(f"queue {self.name}: {n} workers cannot process anything, at least 1 is required")
@@ -340,6 +345,11 @@ class WorkQueue(Generic[K]):
         except Blocked as reason:
             self._failures.pop(key, None)
             self._failed(key, reason, span)
+            return
+        except ConflictError as lost:
+            logger.debug("%s: %s runs again soon: %s", self.name, key, lost)
+            self._failing.pop(key, None)
+            self.add_after(key, LOST_RACE * self._jitter(1.0, 2.0), priority)
             return
         except asyncio.CancelledError:
             task = asyncio.current_task()

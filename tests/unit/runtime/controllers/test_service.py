@@ -24,7 +24,7 @@ from ccm.cloud import (
 from ccm.controllers import service_rules as rules
 from ccm.controllers.orphan_rules import GRACE
 from ccm.controllers.service_balancers import CONFIRM
-from ccm.engine.api_errors import ConflictError, NotFoundError, UnavailableError
+from ccm.engine.api_errors import NotFoundError, UnavailableError
 from ccm.engine.objects import Node
 
 from ..gateway.virtual import in_virtual_time, now
@@ -226,30 +226,6 @@ async def test_S35_a_changed_address_is_written_and_published():
         c.api.change("services", "shop/web", {"spec": {"loadBalancerIP": "192.0.2.200"}})
         await until(lambda: c.api.ingress() == [{"ip": "192.0.2.200", "ipMode": "VIP"}])
         assert c.cloud.count("ensure") == 2
-
-
-@in_virtual_time
-async def test_S36_a_lost_race_is_tried_again_at_once_and_told_when_it_goes_on():
-    """Differs: upstream fails the sync and says so at the first conflict, and comes back 5 s later."""
-    async with Cluster() as c:
-        conflict = ConflictError(409, "Conflict", "services: the object has been modified")
-        failing = [True]
-        c.api.fault = lambda path, patch: conflict if failing[0] and "status" in patch else None
-        c.add_service()
-        c.serve()
-        await until(lambda: c.cloud.count("ensure") == 1)
-        await asyncio.sleep(0.5)
-        assert c.api.told("SyncLoadBalancerFailed") == []
-        await asyncio.sleep(3)
-        assert c.api.told("SyncLoadBalancerFailed") == [
-            "Error syncing load balancer: services: the object has been modified"
-        ]
-        tries = len(c.api.patches)
-        await asyncio.sleep(1)
-        assert len(c.api.patches) == tries  # it backs off
-        failing[0] = False
-        await c.served()
-        assert c.cloud.count("ensure") == 1  # what is written is not written again
 
 
 @in_virtual_time

@@ -36,6 +36,11 @@ def test_a_status_object_becomes_its_type(code, kind):
     assert str(error) == f"GET /x: {code} R: why"
 
 
+def test_a_refusal_of_an_admission_webhook_is_no_lost_race_whatever_its_code():
+    denied = Status(code=409, reason="Conflict", message='admission webhook "a.example" denied the request: no')
+    assert type(api_errors.from_status(denied, "PATCH /x")) is api_errors.ForbiddenError
+
+
 @pytest.mark.parametrize(
     ("code", "content_type", "body"),
     [

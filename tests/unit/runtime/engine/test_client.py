@@ -199,8 +199,18 @@ async def test_503_with_retry_after_is_repeated_but_never_for_a_post(server, kub
 async def test_the_rest_is_for_the_caller_at_once(server, kube, code, kind):
     server.answers = [status(code)]
     with pytest.raises(kind, match=f"PATCH /n: {code} R: m"):
-        await kube.patch("/n", {})
+        await kube.patch("/n", {"metadata": {"resourceVersion": "1"}})
     assert len(server.requests) == 1
+
+
+async def test_a_patch_without_a_precondition_is_sent_again_if_others_are_faster(server, kube):
+    """The API server gives up after five attempts of its own: with a strategic patch, with a UID, or with neither."""
+    server.answers = [status(409), status(409), status(409), meta(resourceVersion="9")]
+    assert (await kube.patch("/n", {"metadata": {"uid": "u"}})).resource_version == "9"
+    server.answers = [status(409)]
+    with pytest.raises(ConflictError):
+        await kube.patch("/n", {}, strategic=True)
+    assert len(server.requests) == 2 * module.RACES
 
 
 @pytest.mark.parametrize(

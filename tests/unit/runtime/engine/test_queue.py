@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import asyncio
 import contextlib
+import itertools
 import logging
 
 import pytest
@@ -8,7 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from ccm.base import log_context, tracing
 from ccm.base.clock import FakeClock
-from ccm.engine.api_errors import UnavailableError
+from ccm.engine.api_errors import ConflictError, UnavailableError
 from ccm.engine.metrics import QueueMetrics
 from ccm.engine.queue import Blocked, Requeue, WorkQueue
 
@@ -135,6 +136,23 @@ async def test_an_error_is_retried_and_success_forgets_it(clock, caplog):
     expected, bug = (record for record in caplog.records if record.name == "ccm.engine.queue")
     assert expected.levelno == logging.WARNING and expected.exc_info is None
     assert bug.levelno == logging.ERROR and bug.exc_info
+
+
+async def test_a_lost_race_runs_again_soon_and_is_no_failure(clock, caplog):
+    queue, times, reported = WorkQueue("q", base_delay=60, clock=clock), [], []
+
+    async def process(key):
+        times.append(clock.monotonic())
+        raise ConflictError(409, "Conflict", "the object has been modified")
+
+    queue.add("a")
+    async with workers(queue, process, on_error=lambda *failure: reported.append(failure)):
+        await clock.advance(30)
+    assert len(times) > 70
+    waits = [after - before for before, after in itertools.pairwise(times)]
+    assert all(0.2 <= wait <= 0.4 for wait in waits) and len(set(waits)) > 1
+    assert (queue.failures("a"), queue.failures_now, reported) == (0, 0, [])
+    assert not [record for record in caplog.records if record.levelno > logging.DEBUG]
 
 
 async def test_requeue_waits_and_leaves_the_failure_count_alone(clock):
