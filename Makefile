@@ -14,6 +14,8 @@ export PATH := $(BIN):$(PATH)
 export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
 # Compiled once, and not beside the sources: it halves the time in which each program of Python starts.
 export PYTHONPYCACHEPREFIX := $(CURDIR)/build/pycache
+# Set in many containers. It would compile all sources again for each of a thousand processes.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help
 help: ## list the commands

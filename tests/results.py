@@ -23,6 +23,8 @@ class Test:
     tries: int = 1
     cpu: float | None = None
     quarantine: str = ""
+    #: What it leaves out, of what it says it shows: the property of that name.
+    unchecked: str = ""
 
     @property
     def file(self) -> str:
@@ -72,5 +74,6 @@ def read(path: Path) -> list[Test]:
             tries=1 + (tests[name].tries if name in tests else 0),
             cpu=float(properties["cpu"]) if "cpu" in properties else None,
             quarantine=properties.get("quarantine", ""),
+            unchecked=properties.get("unchecked", ""),
         )
     return list(tests.values())

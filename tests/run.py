@@ -212,6 +212,9 @@ def summary(parts: Sequence[Part], seconds: float, elsewhere: Iterable[str] = ()
     skipped = [test for test in tests if test.outcome == "skipped" and not test.quarantine]
     if skipped:
         lines += ["", "Skipped:", *(f"  {test.name}: {test.reason}" for test in skipped)]
+    unchecked = [test for test in tests if test.unchecked]
+    if unchecked:
+        lines += ["", "Not checked:", *(f"  {test.name}: {test.unchecked}" for test in unchecked)]
     slowest = sorted((test for test in tests if "::" in test.name), key=lambda test: -test.seconds)[:10]
     if slowest:
         lines += ["", "The slowest tests:", *(f"  {test.seconds:6.1f} s  {test.name}" for test in slowest)]

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -13,6 +15,7 @@ import pytest
 
 from tests import run
 from tests.integration import conftest
+from tests.results import ROOT
 
 #: In place of make: what each target does is in a file of its name.
 MAKE = """
@@ -160,6 +163,24 @@ def test_a_test_in_quarantine_is_named_and_decides_nothing(parts: Parts):
     start = next(number for number, line in enumerate(said) if line.startswith("In quarantine"))
     assert said[start + 1 : start + 3] == ["  tests.test_it::bad: failed", "  tests.test_it::good: passed"]
     assert "Skipped:" not in said
+
+
+def test_what_a_test_leaves_unchecked_is_told_in_one_line(parts: Parts):
+    named = '<properties><property name="unchecked" value="3 of 5 rows: too new"/></properties>'
+    parts.add("integration", cases=case("rows", inside=named) + case("other"))
+    status, said = parts.run("--timed", "integration")
+    assert (status, said[-1]) == (0, "2 passed, 0 failed")
+    assert said[said.index("Not checked:") + 1 :][:2] == ["  tests.test_it::rows: 3 of 5 rows: too new", ""]
+
+
+def test_programs_that_make_starts_are_compiled_once_whatever_the_machine_prefers(tmp_path: Path):
+    (tmp_path / "Makefile").write_text(f"include {ROOT}/Makefile\nshow:\n\t@env\n")
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(
+        ["make", "-f", str(tmp_path / "Makefile"), "show"], cwd=ROOT, env=environment, capture_output=True, text=True
+    )
+    shown = dict(line.partition("=")[::2] for line in done.stdout.splitlines())
+    assert shown["PYTHONPYCACHEPREFIX"] and "PYTHONDONTWRITEBYTECODE" not in shown
 
 
 def test_a_part_leaves_its_figures_for_the_table_of_costs(parts: Parts):
