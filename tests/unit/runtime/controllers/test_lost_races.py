@@ -53,8 +53,8 @@ class Race:
     def assert_steady(self):
         """Tried again soon, as often as it takes, and not in step."""
         waits = [after - before for before, after in itertools.pairwise(self.times)]
-        assert len(waits) > 50
-        assert sum(0.2 <= wait <= 0.5 for wait in waits) >= len(waits) - 1, "an event may wake it sooner"
+        assert 50 < len(waits) < 160
+        assert sum(wait < 0.2 for wait in waits) < 5, "a watch event or the start may wake it sooner"
         assert max(waits) <= 0.5
         assert len({round(wait, 6) for wait in waits}) > len(waits) / 2
 
