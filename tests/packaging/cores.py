@@ -6,7 +6,7 @@
 WHAT is one of
   sanity       every test of `ansible-test sanity`, ignoring nothing, for each Python here that a managed node may have
   units        `ansible-test units`
-  syntax       every playbook and every role's entry point, of the installed tarball
+  syntax       every playbook and the documentation of every role, of the installed tarball
   integration  tests/integration/collection: the modules and playbooks against a real API server and hosts of files
 """
 
@@ -93,7 +93,7 @@ def syntax(core: str, environment: Path) -> None:
     inventory = str(REPOSITORY / "docs" / "inventories" / "kubeadm.yml")
     with tempfile.TemporaryDirectory() as scratch:
         artifact.install(Path(scratch), environment)
-        books = [f"outoftree.ccm.{book}" for book in ("preflight", "site", "leader_migration", "verify", "rollback")]
+        books = [f"outoftree.ccm.{book.stem}" for book in sorted(REPOSITORY.glob("playbooks/*.yml"))]
         playbook = (programs / "ansible-playbook", "--syntax-check", "-i", inventory, *books)
         run(core, "syntax", environment, *playbook, cwd=Path(scratch), home=scratch)
         roles = [f"outoftree.ccm.{role}" for role in ("ccm_install", "ccm_runtime")]

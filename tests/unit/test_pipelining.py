@@ -14,7 +14,7 @@ import yaml
 ROOT = Path(__file__).parents[2]
 #: Where tasks run that ask the API server or write the operator's files.
 OPERATORS = {"localhost", "{{ __ccm_install_api_host }}", "{{ ccm_runtime_api_host }}"}
-FILES = sorted([*ROOT.glob("roles/*/tasks/*.yml"), *ROOT.glob("playbooks/*.yml")])
+FILES = sorted([*ROOT.glob("roles/*/tasks/**/*.yml"), *ROOT.glob("playbooks/*.yml")])
 
 
 def tasks(entries: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[2]
-PLACES = ("playbooks/*.yml", "roles/*/tasks/*.yml", "roles/*/vars/*.yml", "roles/*/templates/*.j2")
+PLACES = ("playbooks/*.yml", "roles/*/tasks/**/*.yml", "roles/*/vars/**/*.yml", "roles/*/templates/*.j2")
 
 
 def variables(*kinds: str) -> dict[str, str]:

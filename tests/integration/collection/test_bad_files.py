@@ -57,11 +57,11 @@ async def test_files_that_people_wrote_are_changed_in_place_and_come_back(cluste
     worker = cluster.add("kubeadm-worker", HOSTS["kubeadm-worker"] | kubelet)
     link(worker, DEFAULT, "/etc/kubernetes/ours/kubelet.env")
     before = {machine: (machine.files(), links(machine)) for machine in (control_plane, worker)}
-    look = [*play("all", "detect"), *play("kubeadm-cp", "plan")]
+    look = [*play("all", "detect/host"), *play("kubeadm-cp", "plan/migration")]
 
     # The control plane, as it is foretold: two lines go, and the volume that only they needed.
     foretold = await cluster.play(
-        "/dev/stdin", "--check", "--diff", given=json.dumps([*look, *play("kubeadm-cp", "apply")])
+        "/dev/stdin", "--check", "--diff", given=json.dumps([*look, *play("kubeadm-cp", "apply/control_plane")])
     )
     assert foretold.status == 0, foretold.output[-4000:]
     (diff,) = [
@@ -81,7 +81,7 @@ async def test_files_that_people_wrote_are_changed_in_place_and_come_back(cluste
         assert any(kept in line for line in new), kept
 
     # The worker, as it is done and undone.
-    done = await cluster.play("/dev/stdin", given=json.dumps([*look, *play("kube_node", "kubelet")]))
+    done = await cluster.play("/dev/stdin", given=json.dumps([*look, *play("kube_node", "apply/kubelet")]))
     assert done.status == 0, done.output[-4000:]
     assert {(host, path) for host, path in edited(cluster.report) if host == "kubeadm-worker"} == {
         ("kubeadm-worker", DEFAULT),
@@ -92,7 +92,7 @@ async def test_files_that_people_wrote_are_changed_in_place_and_come_back(cluste
         'KUBELET_KUBEADM_ARGS="--node-ip=10.0.0.1 --cloud-provider=external"\r\n# last line without an end'
     )
     assert links(worker) == {DEFAULT: "../kubernetes/ours/kubelet.env"}
-    way = [*play("all", "detect"), *play("kubeadm-cp", "rollback_plan"), *play("kube_node", "rollback")]
+    way = [*play("all", "detect/host"), *play("kubeadm-cp", "rollback/plan"), *play("kube_node", "rollback/host")]
     back = await cluster.play("/dev/stdin", given=json.dumps(way))
     assert back.status == 0, back.output[-4000:]
     assert {machine: (machine.files(), links(machine)) for machine in (control_plane, worker)} == before

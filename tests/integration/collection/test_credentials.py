@@ -29,7 +29,7 @@ class Secret:
         look = {"kubeconfig": config, "kind": "Secret", "namespace": "kube-system", "name": f"{NAME}-cloud-config"}
         tasks = []
         for credentials in rounds:
-            part = {"name": "outoftree.ccm.ccm_runtime", "tasks_from": "secret"}
+            part = {"name": "outoftree.ccm.ccm_runtime", "tasks_from": "rollout/secret"}
             tasks.append({"ansible.builtin.include_role": part, "vars": {"ccm_runtime_credentials": credentials}})
             tasks.append({"name": "Look", "kubernetes.core.k8s_info": look})
         play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": tasks}

@@ -115,7 +115,7 @@ async def test_a_part_of_a_rollback_leaves_the_copies_and_the_next_part_knows_wh
     }
     assert restored == {"w-1": "true", "w-2": "false"}
     # Migrated once more, it has a new journal, and a copy of that.
-    books = [*play("all", "detect"), *play("kubeadm-cp", "plan"), *play("kube_node", "kubelet")]
+    books = [*play("all", "detect/host"), *play("kubeadm-cp", "plan/migration"), *play("kube_node", "apply/kubelet")]
     again = await cluster.play("/dev/stdin", given=json.dumps(books))
     assert again.status == 0, again.output[-4000:]
     now = (await copies(kube))["w-1"]["metadata"]["annotations"]
@@ -137,9 +137,10 @@ async def test_a_copy_that_cannot_be_written_is_a_warning_and_is_written_at_the_
         fact = {"ansible.builtin.set_fact": {"__ccm_install_settings": settings}}
         return {"hosts": "systemd-cp", "gather_facts": False, "tasks": [fact]}
 
-    books = [*play("all", "detect"), *play("systemd-cp", "plan"), using(str(nowhere)), *play("systemd-cp", "apply")]
+    plan = [*play("all", "detect/host"), *play("systemd-cp", "plan/migration")]
+    books = [*plan, using(str(nowhere)), *play("systemd-cp", "apply/control_plane")]
     away = await cluster.play(
-        "/dev/stdin", given=json.dumps([*books, using(kubeconfig), *play("systemd-cp", "run_lease_end")])
+        "/dev/stdin", given=json.dumps([*books, using(kubeconfig), *play("systemd-cp", "lease/release")])
     )
     assert away.status == 0, away.output[-4000:]
     said = [

@@ -158,10 +158,10 @@ async def test_every_layout_is_detected_planned_and_foretold_file_by_file(cluste
         cluster.add(name, files | (WITH_PROXY if DEFAULT in files else {}))
     before = {name: machine.files() for name, machine in cluster.machines.items()}
     plays = [
-        *play("all", "detect"),
-        *play("kubeadm-cp", "plan"),
-        *play("kube_control_plane", "apply"),
-        *play("all", "kubelet"),
+        *play("all", "detect/host"),
+        *play("kubeadm-cp", "plan/migration"),
+        *play("kube_control_plane", "apply/control_plane"),
+        *play("all", "apply/kubelet"),
         layouts_of("all"),
     ]
     run = await cluster.play("/dev/stdin", "--check", "--diff", given=json.dumps(plays))
@@ -220,7 +220,7 @@ def all_diffs(result: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def play(hosts: str, *entries: str) -> list[dict[str, Any]]:
-    """A play of some entry points of the role, as the playbooks have them."""
+    """A play of some steps of the role, as the playbooks have them."""
     roles = [
         {"name": entry, "ansible.builtin.include_role": {"name": "outoftree.ccm.ccm_install", "tasks_from": entry}}
         for entry in entries
@@ -233,7 +233,7 @@ async def test_what_is_written_is_what_was_foretold_and_comes_back_byte_for_byte
     for name in ("kubeadm-cp", *workers):
         cluster.add(name, HOSTS[name] | (WITH_PROXY if DEFAULT in HOSTS[name] else {}))
     before = {name: cluster.machines[name].files() for name in workers}
-    plays = [*play("all", "detect"), *play("kubeadm-cp", "plan"), *play("kube_node", "kubelet")]
+    plays = [*play("all", "detect/host"), *play("kubeadm-cp", "plan/migration"), *play("kube_node", "apply/kubelet")]
     run = await cluster.play("/dev/stdin", given=json.dumps(plays))
     assert run.status == 0, run.output[-6000:]
     # Nobody asked for --diff: what is kept of the run has no file of a host.
@@ -247,7 +247,7 @@ async def test_what_is_written_is_what_was_foretold_and_comes_back_byte_for_byte
         assert running[name]["kubelet"].count("--cloud-provider=external") == 1, running[name]
     again = await cluster.play("/dev/stdin", given=json.dumps(plays))
     assert again.status == 0 and not {host for host, _ in edited(cluster.report)} & set(workers)
-    way = [*play("all", "detect"), *play("kubeadm-cp", "rollback_plan"), *play("kube_node", "rollback")]
+    way = [*play("all", "detect/host"), *play("kubeadm-cp", "rollback/plan"), *play("kube_node", "rollback/host")]
     back = await cluster.play("/dev/stdin", given=json.dumps(way))
     assert back.status == 0, back.output[-6000:]
     # A kubelet of the cluster's release does not start with these two, so they are not put back, and that is said.
@@ -263,7 +263,7 @@ async def test_a_unit_that_does_not_come_up_is_put_back(cluster: Cluster):
     machine = cluster.add("systemd-cp", HOSTS["systemd-cp"])
     machine.needs("kube-controller-manager", "--cloud-provider")
     before = machine.files()
-    plays = [*play("all", "detect"), *play("systemd-cp", "plan", "apply")]
+    plays = [*play("all", "detect/host"), *play("systemd-cp", "plan/migration", "apply/control_plane")]
     run = await cluster.play("/dev/stdin", given=json.dumps(plays), ccm_install_gate_timeout=2)
     assert run.status != 0
     message = " ".join(str(item.get("msg")) for result in run for item in result.get("results", []))

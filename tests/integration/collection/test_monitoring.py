@@ -52,7 +52,7 @@ async def roll_out(apiserver: ApiServer, **variables: Any) -> Run:
     }
     tasks = [
         {"ansible.builtin.include_role": {"name": "outoftree.ccm.ccm_runtime", "tasks_from": each}}
-        for each in ("settings.yml", "monitoring.yml")
+        for each in ("validate/settings.yml", "rollout/monitoring.yml")
     ]
     play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "vars": given, "tasks": tasks}
     return await playbook("/dev/stdin", given=json.dumps([play]))

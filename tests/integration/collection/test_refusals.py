@@ -124,9 +124,10 @@ async def test_an_inventory_without_a_control_plane_is_refused(tmp_path: Path):
 
 
 async def test_a_kubeconfig_that_does_not_exist_stops_the_plan(tmp_path: Path):
-    """The role's entry point without the detection before it, which would look at this host's own processes."""
+    """The role's step without the detection before it, which would look at this host's own processes."""
     missing = tmp_path / "admin.conf"
-    plan = {"name": "Plan", "ansible.builtin.import_role": {"name": "outoftree.ccm.ccm_install", "tasks_from": "plan"}}
+    step = {"name": "outoftree.ccm.ccm_install", "tasks_from": "plan/migration"}
+    plan = {"name": "Plan", "ansible.builtin.import_role": step}
     play = {"hosts": "kube_control_plane", "gather_facts": False, "tasks": [plan]}
     (tmp_path / "hosts").write_text("[kube_control_plane]\ncp-1 ansible_connection=local\n")
     run = await playbook(

@@ -77,7 +77,8 @@ async def test_a_rollout_after_the_files_were_applied_finds_nothing_to_change(
     apiserver.kubectl("create", "-f", "-", input=yaml.safe_dump(secret))
     apiserver.kubectl("apply", "--validate=strict", "-k", str(folder / "controller"))
 
-    rollout = {"ansible.builtin.include_role": {"name": "outoftree.ccm.ccm_runtime", "tasks_from": "rollout"}}
+    step = {"name": "outoftree.ccm.ccm_runtime", "tasks_from": "rollout/controller"}
+    rollout = {"ansible.builtin.include_role": step}
     play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": [rollout]}
     variables = VARIABLES | {"ccm_runtime_kubeconfig": str(apiserver.kubeconfig())}
     again = await playbook(

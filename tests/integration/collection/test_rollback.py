@@ -35,7 +35,7 @@ async def migrated(cluster: Cluster, kube: KubeClient) -> AsyncIterator[dict[str
     made = body("DaemonSet", NAME)
     made["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "outoftree.ccm"}
     await kube.create(f"{APPS}/daemonsets", made)
-    books = [*play("all", "detect"), *play("kubeadm-cp", "plan"), *play("kube_node", "kubelet")]
+    books = [*play("all", "detect/host"), *play("kubeadm-cp", "plan/migration"), *play("kube_node", "apply/kubelet")]
     done = await cluster.play("/dev/stdin", given=json.dumps(books))
     assert done.status == 0, done.output[-4000:]
 

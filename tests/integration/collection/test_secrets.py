@@ -81,10 +81,10 @@ async def looked_at(tmp_path: Path, role: str, name: str) -> dict[Path, set[str]
 
 
 async def test_our_modules_leave_the_keys_of_the_cluster_nowhere(tmp_path: Path):
-    assert await looked_at(tmp_path, "ccm_install", "plan") == {}
+    assert await looked_at(tmp_path, "ccm_install", "plan/migration") == {}
 
 
 async def test_modules_of_others_leave_neither_their_options_nor_the_clouds_credentials(tmp_path: Path):
     """kubernetes.core has keys read by the library 'kubernetes', which writes them to temporary files."""
-    found = await looked_at(tmp_path, "ccm_runtime", "rollout")
+    found = await looked_at(tmp_path, "ccm_runtime", "rollout/controller")
     assert all(path.parent == tmp_path / "tmp" and secret == {"key"} for path, secret in found.items())

@@ -58,7 +58,7 @@ async def test_a_rollout_takes_the_image_for_the_api_servers_version(cluster: Cl
     """In check mode: the play reads the version itself, and sends all objects to the API server."""
     rollout = {
         "name": "Roll out",
-        "ansible.builtin.include_role": {"name": "outoftree.ccm.ccm_runtime", "tasks_from": "rollout"},
+        "ansible.builtin.include_role": {"name": "outoftree.ccm.ccm_runtime", "tasks_from": "rollout/controller"},
     }
     play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": [rollout]}
     variables = complete("hcloud") | {"ccm_runtime_kubeconfig": str(cluster.apiserver.kubeconfig())}

@@ -102,9 +102,9 @@ async def test_the_webhook_comes_and_goes_with_its_variable(
     apiserver: ApiServer, cloud: Simulator, tmp_path: Path, left: None
 ):
     port, disk = free_port(), cloud.project().create_volume(VolumeBody("disk", "north-b"))
-    run = await tasks(apiserver, port, "webhook_certificate.yml", arguments=("--check", "--diff"))
+    run = await tasks(apiserver, port, "rollout/webhook_certificate.yml", arguments=("--check", "--diff"))
     assert run.status == 0 and there(apiserver) == [], run.output
-    run = await tasks(apiserver, port, "webhook_certificate.yml")
+    run = await tasks(apiserver, port, "rollout/webhook_certificate.yml")
     assert run.status == 0, run.output
     made = data(apiserver)
     assert made["tls.key"] not in run.output and "PRIVATE KEY" not in run.output
@@ -114,7 +114,7 @@ async def test_the_webhook_comes_and_goes_with_its_variable(
     process = serve(apiserver, cloud, tmp_path, port)
     try:
         await process.until_logged("webhooks: persistentvolume-label")
-        run = await tasks(apiserver, port, "webhook_certificate.yml", "volume_webhook.yml", **FAIL)
+        run = await tasks(apiserver, port, "rollout/webhook_certificate.yml", "rollout/volume_webhook.yml", **FAIL)
         assert run.status == 0, run.output
         assert bundle(apiserver) == made["ca.crt"]
         spec = BODY["spec"] | {"csi": {"driver": CSI_DRIVER, "volumeHandle": disk.id}}
@@ -122,12 +122,12 @@ async def test_the_webhook_comes_and_goes_with_its_variable(
         # In a thread: the cloud answers in this event loop.
         shown = await asyncio.to_thread(apiserver.kubectl, "create", "-f", "-", "-o", "json", input=text)
         assert json.loads(shown)["metadata"]["labels"]["topology.kubernetes.io/zone"] == "north-b"
-        again = await tasks(apiserver, port, "webhook_certificate.yml", "volume_webhook.yml", **FAIL)
+        again = await tasks(apiserver, port, "rollout/webhook_certificate.yml", "rollout/volume_webhook.yml", **FAIL)
         assert again.status == 0 and changes(again) == [] and data(apiserver) == made
 
         # A certificate that cannot be kept is replaced, and the API servers know before it is served.
         apiserver.kubectl("-n", "kube-system", "patch", "secret", SECRET, "-p", '{"data":{"ca.crt":"eA=="}}')
-        run = await tasks(apiserver, port, "webhook_certificate.yml", **FAIL)
+        run = await tasks(apiserver, port, "rollout/webhook_certificate.yml", **FAIL)
         assert run.status == 0, run.output
         renewed = data(apiserver)
         assert renewed["tls.crt"] != made["tls.crt"] and bundle(apiserver) == renewed["ca.crt"]
@@ -136,13 +136,13 @@ async def test_the_webhook_comes_and_goes_with_its_variable(
 
     last = data(apiserver)["tls.key"]
     for mode in ("--check", "--diff"):
-        off = await tasks(apiserver, port, "webhook_removal.yml", arguments=(mode, "--diff", "-vvv"))
+        off = await tasks(apiserver, port, "rollout/webhook_removal.yml", arguments=(mode, "--diff", "-vvv"))
         assert off.status == 0 and changes(off) and last not in off.output, off.output
     assert there(apiserver) == []
 
 
 async def test_a_webhook_that_does_not_answer_is_removed_and_that_is_said(apiserver: ApiServer, left: None):
-    names = ("webhook_certificate.yml", "volume_webhook.yml")
+    names = ("rollout/webhook_certificate.yml", "rollout/volume_webhook.yml")
     run = await tasks(apiserver, free_port(), *names, ccm_runtime_health_timeout=4)
     assert run.status != 0 and "The API server does not reach the webhook" in run.failures[-1], run.output
     assert there(apiserver) == []
@@ -150,9 +150,9 @@ async def test_a_webhook_that_does_not_answer_is_removed_and_that_is_said(apiser
 
 async def test_what_cannot_work_is_refused(apiserver: ApiServer, left: None):
     own = {"ccm_runtime_volume_webhook_ca_bundle": "-----BEGIN CERTIFICATE-----\n"}
-    run = await tasks(apiserver, 1, "webhook_certificate.yml", **own)
+    run = await tasks(apiserver, 1, "rollout/webhook_certificate.yml", **own)
     (message,) = run.failures
     assert "kube-system has no Secret cloud-controller-manager-webhook with tls.crt and tls.key" in message
-    run = await tasks(apiserver, 1, "settings.yml", ccm_runtime_command=["/vendor"])
+    run = await tasks(apiserver, 1, "validate/settings.yml", ccm_runtime_command=["/vendor"])
     assert "another vendor's controller" in run.failures[0]
     assert there(apiserver) == []

@@ -126,7 +126,7 @@ FIRST = {
 
 
 @pytest.mark.threat("worker-sees-no-admin-credentials")
-@pytest.mark.parametrize("name", ["kubelet", "rollback"])
+@pytest.mark.parametrize("name", ["apply/kubelet", "rollback/host"])
 def test_the_administrators_kubeconfig_does_not_go_where_a_worker_says(name: str, worker: Worker):
     worker.answers()
     detected = {"journal": {"/etc/default/kubelet": {"component": "kubelet"}}, "node_name": "w-1"}
@@ -143,7 +143,7 @@ def test_the_administrators_kubeconfig_does_not_go_where_a_worker_says(name: str
 def test_a_worker_does_not_say_which_file_is_written_beside_ansible(worker: Worker):
     worker.answers()
     ask = {"hosts": "w-1", "tasks": [{"ansible.builtin.ping": {}}]}
-    done = worker.play(FIRST, ask, {"hosts": "w-1"} | role("stopped"))
+    done = worker.play(FIRST, ask, {"hosts": "w-1"} | role("report/stopped"))
     assert "The run was stopped" in done.stdout, done.stdout + done.stderr
     assert not worker.owned.exists() and not (worker.folder / "evaluated").exists()
 
@@ -158,5 +158,5 @@ def test_what_the_inventory_calls_a_host_is_not_the_hosts_word(worker: Worker):
             {"ansible.builtin.debug": {"msg": "names={{ hostvars['cp-1'].__ccm_install_names['w-1'] | join(';') }}="}}
         ],
     }
-    done = worker.play(ask, {"hosts": "cp-1:w-1"} | role("detect"), show)
+    done = worker.play(ask, {"hosts": "cp-1:w-1"} | role("detect/host"), show)
     assert "names=w-1;;=" in done.stdout, done.stdout + done.stderr

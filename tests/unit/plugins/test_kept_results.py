@@ -17,7 +17,7 @@ WITH_FILES = ("ccm_component_flags_info", "ccm_cluster_info", "ccm_journal_info"
 
 
 def tasks() -> Iterator[tuple[str, dict[str, Any]]]:
-    for path in sorted(ROLES.glob("*/tasks/*.yml")):
+    for path in sorted(ROLES.glob("*/tasks/**/*.yml")):
         for task in yaml.safe_load(path.read_text()) or []:
             yield path.name, task
 

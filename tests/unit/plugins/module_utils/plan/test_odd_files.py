@@ -104,7 +104,7 @@ def test_a_kubeconfig_of_the_host_itself_leads_to_its_address(address: str, serv
     from ansible.parsing.dataloader import DataLoader
     from ansible.template import Templar
 
-    tasks = yaml.safe_load((REPOSITORY / "roles" / "ccm_install" / "tasks" / "api.yml").read_text())
+    tasks = yaml.safe_load((REPOSITORY / "roles" / "ccm_install" / "tasks/detect/cluster.yml").read_text())
     task = next(task for task in tasks if task["name"] == "Keep the kubeconfig in memory")
     text = yaml.safe_dump({"clusters": [{"cluster": {"server": server}}]})
     given = {"ansible_host": address, "inventory_hostname": "cp-1",

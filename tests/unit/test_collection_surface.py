@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What users of the collection have to know: options, entry points of roles, playbooks. Each number may only go down.
+
+Everything that a user can set or call must be documented, tested and kept from then on. A new option needs a reason
+that no existing one covers. Raise a bound only together with that reason, in the body of the commit.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).parents[2]
+ROLES = sorted(path.parents[1] for path in ROOT.glob("roles/*/meta/argument_specs.yml"))
+MOST_OPTIONS = 79
+MOST_PLAYBOOKS = 7
+#: ccm_install: main. ccm_runtime: main, and remove for those who rolled it out with the role alone.
+ENTRY_POINTS = {"ccm_install": {"main"}, "ccm_runtime": {"main", "remove"}}
+
+
+def specs(role: Path) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((role / "meta/argument_specs.yml").read_text())["argument_specs"]
+    return found
+
+
+def test_there_are_no_more_options_and_playbooks_than_before() -> None:
+    options = {name for role in ROLES for entry in specs(role).values() for name in entry.get("options") or {}}
+    assert len(options) <= MOST_OPTIONS
+    assert len(list(ROOT.glob("playbooks/*.yml"))) <= MOST_PLAYBOOKS
+
+
+def test_only_entry_points_of_users_are_documented_and_steps_are_in_folders() -> None:
+    """`ansible-doc` shows no step. A step is safe only in the order of the playbooks."""
+    assert {role.name: set(specs(role)) for role in ROLES} == ENTRY_POINTS
+    beside = {role.name: {path.stem for path in (role / "tasks").glob("*.yml")} for role in ROLES}
+    assert beside == ENTRY_POINTS
+
+
+def test_every_step_that_a_playbook_or_another_step_names_exists_and_none_is_left_over() -> None:
+    steps = {role.name: {str(p.relative_to(role / "tasks")) for p in (role / "tasks").rglob("*.yml")} for role in ROLES}
+    used = {role.name: {f"{entry}.yml" for entry in ENTRY_POINTS[role.name]} for role in ROLES}
+    for book in ROOT.glob("playbooks/*.yml"):
+        for name, step in re.findall(r"name: outoftree\.ccm\.(\w+)\n +tasks_from: (\S+)", book.read_text()):
+            used[name].add(f"{step}.yml")
+    for role in ROLES:
+        for path in (role / "tasks").rglob("*.yml"):
+            used[role.name] |= set(re.findall(r"(?:import|include)_tasks: (\S+)", path.read_text()))
+            used[role.name] |= set(re.findall(r"^ +file: (\S+\.yml)$", path.read_text(), re.M))
+    assert used == steps
