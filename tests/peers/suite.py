@@ -41,6 +41,10 @@ class Row(Mapping[str, Any]):
             return None
         return value["$call"], [_readable(argument, name) for argument in value["args"]]
 
+    def calls(self, name: str) -> list[tuple[str, list[Any]]]:
+        """The calls among the arguments of a call, such as the options of a helper that makes an object."""
+        return [(inner["$call"], inner["args"]) for inner in self._values[name]["args"]]
+
     def at(self, *path: str, default: Any = None) -> Any:
         """A value further down; `default` where a part of the path is missing or nil."""
         value: Any = self

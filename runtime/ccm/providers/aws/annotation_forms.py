@@ -84,14 +84,22 @@ def check_port(text: str) -> str:
 
 
 def tags(text: str) -> dict[str, str]:
+    """As cloud-provider-aws: an item without a name is none, and a value ends at the next `=`. `oddities` tells it."""
     found: dict[str, str] = {}
-    for part in filter(None, (part.strip() for part in text.split(","))):
-        name, _, value = (piece.strip() for piece in part.partition("="))
+    for name, value, *_ in _items(text):
+        if not name:
+            continue
         reserved = name.lower().startswith(("aws:", "kubernetes.io/", "ccm-outoftree/")) or name == "KubernetesCluster"
         if not TAG.fullmatch(name) or not TAG_VALUE.fullmatch(value) or reserved or len(found) >= MANY:
             raise ValueError(f"at most {MANY} tags name=value, comma-separated, none of AWS or of a cluster")
         found[name] = value
     return found
+
+
+def _items(text: str) -> list[list[str]]:
+    """The pieces of each item between commas, name and value first."""
+    parts = filter(None, (part.strip() for part in text.split(",")))
+    return [[piece.strip() for piece in f"{part}{'' if '=' in part else '='}".split("=")] for part in parts]
 
 
 def annotation(
@@ -107,6 +115,11 @@ def oddities(given: Mapping[str, str]) -> list[str]:
     text = given.get(f"{PREFIX}internal", "")
     if text != "false" and text.strip().lower() in ("false", "f", "no", "off", "0"):
         found.append(f"annotation {PREFIX}internal: {quoted(text)} means internal, as every text but false does")
+    if any(not name or rest for name, _, *rest in _items(given.get(f"{PREFIX}additional-resource-tags", ""))):
+        found.append(
+            f"annotation {PREFIX}additional-resource-tags: an item without a name is left out, and a value ends at its "
+            "first =, as in cloud-provider-aws: write name=value, comma-separated"
+        )
     return found + _elsewhere(given)
 
 

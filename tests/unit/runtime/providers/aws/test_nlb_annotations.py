@@ -103,3 +103,19 @@ def test_a_text_that_reads_as_false_and_makes_a_load_balancer_internal_is_a_warn
     [sentence] = page.warnings({PREFIX + "internal": text})
     assert f"{PREFIX}internal: {text!r} means internal" in sentence
     assert all(page.warnings({PREFIX + "internal": meant}) == [] for meant in ("", "false", "true", "0.0.0.0/0"))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "is_odd"),
+    [
+        ("a=b, c=,d", {"a": "b", "c": "", "d": ""}, False),
+        ("K=V K1=V2,Key1====, =====, =Val, , 234,", {"K": "V K1", "Key1": "", "234": ""}, True),
+        ("=lost", {}, True),
+        ("a=b=c", {"a": "b"}, True),
+    ],
+)
+@pytest.mark.parametrize("page", [notes, classic_annotations])
+def test_odd_items_of_tags_are_read_as_the_original_reads_them_and_reported(page, text, expected, is_odd):
+    given = {f"{PREFIX}additional-resource-tags": text}
+    assert page.parse(given).get("additional-resource-tags", None) == expected
+    assert any("additional-resource-tags: an item" in sentence for sentence in page.warnings(given)) == is_odd

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables of cloud-provider-azure. Its tests of load balancers are calls to mocks; the provider has none of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ccm.cloud import InstanceState
+from ccm.providers.azure import machine_description_rules, resource_ids
+
+from ..suite import ERROR, Row, Suite, outcome
+
+SUITE = Suite("azure", "pkg/provider")
+
+
+@SUITE.table("azure_wrap_test.go::TestConvertResourceGroupNameToLower", rows=7)
+def resource_group(row: Row) -> tuple[Any, Any]:
+    text = row["resourceID"]
+    found = resource_ids.machine_id(text)
+    if row.get("expectError"):
+        return None, found
+    return row["expected"], found and (found.provider_id if text.startswith("azure://") else found.path)
+
+
+@SUITE.table("azure_wrap_test.go::TestIsNodeUnmanagedByProviderID", rows=5)
+def unmanaged(row: Row) -> tuple[Any, Any]:
+    return row["expected"], resource_ids.of_provider_id(row["providerID"]) is None
+
+
+@SUITE.table("azure_zones_test.go::TestGetZone", rows=6, variable="testcases")
+def zone(row: Row) -> tuple[Any, Any]:
+    """A zone of an instance's own metadata, which is the machine's row here."""
+    if row.get("isNilResp"):
+        return ERROR, ERROR  # the machine's row is always there
+    return _zone(row, row["location"], [row["zone"]] if row.get("zone") else None, row.get("faultDomain"))
+
+
+def _zone(row: Row, location: str, zones: Any, domain: Any) -> tuple[Any, Any]:
+    machine = {"location": location, "zones": zones, "properties": {"instanceView": {"platformFaultDomain": domain}}}
+    ours = outcome(lambda: machine_description_rules._zone(machine, False))
+    return ERROR if row.get("expectedErr") else row["expected"], ours
+
+
+@SUITE.table("azure_vmss_test.go::TestGetZoneByNodeName", rows=4, variable="testCases")
+def zone_in_scale_set(row: Row) -> tuple[Any, Any]:
+    """The test's scale sets are in westus unless the row says otherwise."""
+    if row.get("expectError"):
+        return (row["nodeName"] in row["vmList"]), False
+    return _zone(row, row.get("location", "westus"), [row["zone"]] if row.get("zone") else None, row["faultDomain"])
+
+
+@SUITE.table("azure_instances_test.go::TestInstanceShutdownByProviderID", rows=11, variable="testcases")
+def shutdown(row: Row) -> tuple[Any, Any]:
+    """Without a machine for the providerID nothing is shut down."""
+    machine = resource_ids.of_provider_id(row.get("providerID", ""))
+    power = (row.get("vmList") or {}).get(machine.name) if machine else None
+    if power is None:
+        return row["expected"], False
+    properties = {
+        "instanceView": {"statuses": [{"code": power}]},
+        "provisioningState": row.get("provisioningState", "Succeeded"),
+    }
+    return row["expected"], machine_description_rules._state(properties) is InstanceState.SHUTDOWN
