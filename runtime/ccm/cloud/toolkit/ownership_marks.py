@@ -7,7 +7,6 @@ cloud supports: one tag, many labels, or tags of key and value.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -15,6 +14,8 @@ from typing import Any, ClassVar, Self, TypeVar
 from urllib.parse import quote
 
 from ccm.cloud import LoadBalancerSpec
+
+from .digests import digest
 
 Row = TypeVar("Row")
 
@@ -132,11 +133,6 @@ def namespace_tag(namespace: str) -> str:
 def label_text(text: str) -> str:
     """A string as the value of a label: unchanged, or its digest if it does not fit."""
     return text if LABEL_VALUE.fullmatch(text) else f"sha256-{digest(text, 24)}"
-
-
-def digest(text: str, length: int) -> str:
-    """Hexadecimal digits of a text's SHA-256."""
-    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:length]
 
 
 def _tag_text(text: str, longest: int) -> str:

@@ -125,7 +125,7 @@ def oddities(given: Mapping[str, str]) -> list[str]:
 
 def _elsewhere(given: Mapping[str, str]) -> list[str]:
     names = ", ".join(f"...{name}" for name in ELSEWHERE if PREFIX + name in given)
-    return [f"only the AWS Load Balancer Controller reads the annotations {PREFIX}{names}"] if names else []
+    return [f"annotations {PREFIX}{names}: only the AWS Load Balancer Controller reads them"] if names else []
 
 
 _a = annotation

@@ -1,21 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which instances are the targets of a load balancer of either type, and digests of desired states. Pure."""
+"""Which instances are the targets of a load balancer of either type. Pure."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence, Set
-from typing import Any, Protocol
+from typing import Protocol
 
 from ccm.cloud import Backend, Backends
+from ccm.cloud.toolkit.digests import desired_digest
 from ccm.cloud.toolkit.service_checks import nobody_serves
 
 from .annotation_forms import PREFIX
 from .instance_rules import instance_id
-
-#: How many hexadecimal digits of a digest count: two of them and a dash fit into the value of a tag.
-DIGITS = 24
 
 
 class Selecting(Protocol):
@@ -67,8 +63,4 @@ def changed(
 def digest_of(found: Selecting, backends: Sequence[Backend]) -> str:
     """Computed once for all Services that select the same Nodes."""
     key = ("aws targets", tuple(sorted(found.nodes.items())))
-    return Backends.of(backends).once(key, lambda each: digest(ids(found, each)))
-
-
-def digest(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True, default=list).encode()).hexdigest()[:DIGITS]
+    return Backends.of(backends).once(key, lambda each: desired_digest(ids(found, each)))

@@ -94,7 +94,7 @@ def parse(given: Mapping[str, str], *, nodes_only: bool = False) -> ServiceAnnot
 def warnings(given: Mapping[str, str]) -> list[str]:
     """Annotations without effect here."""
     found = [
-        f"annotation {PREFIX}{name} has no effect on a Classic Load Balancer: {instead}"
+        f"annotation {PREFIX}{name}: no effect on a Classic Load Balancer: {instead}"
         for name, instead in NETWORK_ONLY.items()
         if PREFIX + name in given
     ]

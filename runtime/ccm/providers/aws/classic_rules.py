@@ -3,19 +3,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from ccm.cloud import Invalid, LoadBalancerSpec, Port
 from ccm.cloud.toolkit.annotation_reader import ServiceAnnotations
+from ccm.cloud.toolkit.digests import counted, desired_digest, subjects
 from ccm.cloud.toolkit.service_checks import EVERYONE, ipv4_only, limits_clients, require_ipv4, require_node_ports
 
 from . import balancer_types
 from . import classic_annotations as notes
 from .annotation_forms import PREFIX, TRAFFIC_PORT
-from .balancer_targets import digest
 from .cloud_conf_sections import SHARED, Global
 from .nlb_rules import clients, has_tls, tags_of_cluster
 
@@ -69,12 +68,12 @@ class Wanted:
     extra: tuple[str, ...] = ()
     nodes: Mapping[str, str | None] = field(default_factory=dict)
     subnets: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = field(default=(), metadata=counted("warnings", subjects))
 
     @property
     def digest(self) -> str:
         """Covers everything that is asked for."""
-        return digest(dataclasses.asdict(self))
+        return desired_digest(self)
 
     @property
     def own_group(self) -> str:

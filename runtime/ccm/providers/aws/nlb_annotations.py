@@ -102,7 +102,7 @@ def parse(given: Mapping[str, str], *, nodes_only: bool = False) -> ServiceAnnot
 def warnings(given: Mapping[str, str]) -> list[str]:
     """Annotations without effect here."""
     found = [
-        f"annotation {PREFIX}{name} has no effect on a Network Load Balancer: {instead}"
+        f"annotation {PREFIX}{name}: no effect on a Network Load Balancer: {instead}"
         for name, instead in CLASSIC_ONLY.items()
         if PREFIX + name in given
     ]

@@ -11,7 +11,8 @@ import re
 from collections.abc import Mapping
 
 from ccm.cloud import Conflict, LoadBalancerSpec
-from ccm.cloud.toolkit.ownership_marks import Mark, digest
+from ccm.cloud.toolkit.digests import digest
+from ccm.cloud.toolkit.ownership_marks import Mark
 
 from .aws_api import is_of_cluster
 from .nlb_rules import SERVICE_TAG

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,6 +11,7 @@ from typing import Any
 
 from ccm.cloud import Invalid, LoadBalancerSpec, Port
 from ccm.cloud.toolkit.annotation_reader import ServiceAnnotations
+from ccm.cloud.toolkit.digests import counted, desired_digest, subjects
 from ccm.cloud.toolkit.kept_settings import Setting, differences, only_for_new, without_effect
 from ccm.cloud.toolkit.service_checks import (
     EVERYONE,
@@ -25,7 +25,6 @@ from ccm.cloud.toolkit.service_checks import (
 from . import nlb_annotations as notes
 from .annotation_forms import PREFIX, TRAFFIC_PORT
 from .aws_api import CLUSTER_TAG, LEGACY_TAG
-from .balancer_targets import digest
 from .cloud_conf_sections import SHARED, Global
 
 SERVICE_TAG = "kubernetes.io/service-name"
@@ -74,12 +73,12 @@ class Wanted:
     subnets: tuple[str, ...] = ()
     allocations: tuple[str, ...] = ()
     addresses: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = field(default=(), metadata=counted("warnings", subjects))
 
     @property
     def digest(self) -> str:
         """Covers everything that is asked for, also what only a new one gets: a later change of that is reported."""
-        return digest(dataclasses.asdict(self))
+        return desired_digest(self)
 
     @property
     def client_protocol(self) -> str:

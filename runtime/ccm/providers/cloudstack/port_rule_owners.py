@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from ccm.cloud import LoadBalancerSpec
-from ccm.cloud.toolkit.ownership_marks import Mark, cluster_tag, digest
+from ccm.cloud.toolkit.digests import digest
+from ccm.cloud.toolkit.ownership_marks import Mark, cluster_tag
 
 from .port_rules import Row, Wanted
 

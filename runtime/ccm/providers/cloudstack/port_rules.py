@@ -3,16 +3,14 @@
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
 import ipaddress
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ccm.cloud import Backend, Backends, Ingress, Invalid, LoadBalancerSpec, Port
+from ccm.cloud.toolkit.digests import counted, desired_digest, subjects
 from ccm.cloud.toolkit.service_checks import EVERYONE, ipv4_only, ipv4_ranges, require_ipv4, require_node_ports
 
 from . import cloudstack_annotations as notes
@@ -20,8 +18,6 @@ from .virtual_machine_rules import machine_id
 
 Row = Mapping[str, Any]
 
-#: How many hexadecimal digits of a digest count.
-DIGITS = 24
 #: Of cloudstack-kubernetes-provider: session affinity -> how a rule chooses a machine.
 ALGORITHMS = {"None": "roundrobin", "ClientIP": "source"}
 
@@ -58,12 +54,12 @@ class Wanted:
     hostname: str = ""
     proxy: bool = False
     released: bool = False
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = field(default=(), metadata=counted("warnings", subjects))
 
     @property
     def digest(self) -> str:
         """Covers everything that is asked for."""
-        return _digest(dataclasses.asdict(self))
+        return desired_digest(self)
 
 
 def wanted(spec: LoadBalancerSpec) -> Wanted:
@@ -152,7 +148,7 @@ def network(backends: Sequence[Backend], networks: Mapping[str, Sequence[str]]) 
 
 
 def targets_digest(backends: Sequence[Backend]) -> str:
-    return Backends.of(backends).once("cloudstack targets", lambda each: _digest(targets(each)))
+    return Backends.of(backends).once("cloudstack targets", lambda each: desired_digest(targets(each)))
 
 
 def ingress(address: str, hostname: str, proxy: bool) -> tuple[Ingress, ...]:
@@ -160,7 +156,3 @@ def ingress(address: str, hostname: str, proxy: bool) -> tuple[Ingress, ...]:
     if hostname:
         return (Ingress(hostname=hostname),)
     return (Ingress(ip=address, ip_mode="Proxy" if proxy else "VIP"),) if address else ()
-
-
-def _digest(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:DIGITS]

@@ -3,15 +3,13 @@
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ccm.cloud import Backend, Backends, Ingress, Invalid, LoadBalancerSpec, Port
 from ccm.cloud.toolkit.annotation_reader import ServiceAnnotations
+from ccm.cloud.toolkit.digests import NOT_COUNTED, counted, desired_digest, subjects
 from ccm.cloud.toolkit.kept_settings import Setting, differences, only_for_new
 from ccm.cloud.toolkit.service_checks import EVERYONE, limits_clients, require_ipv4, require_node_ports
 
@@ -26,8 +24,6 @@ Row = Mapping[str, Any]
 DEFAULT_TYPE = "lb11"
 #: What the cloud assumes for a health check, in seconds and times.
 INTERVAL, TIMEOUT, RETRIES = 15, 10, 3
-#: How many hexadecimal digits of a digest count: two of them and a dash fit into a label.
-DIGITS = 24
 
 
 @dataclass(frozen=True)
@@ -67,8 +63,8 @@ class Wanted:
     ipv6: bool = True
     private_ingress: bool = True
     address: str = ""
-    warnings: tuple[str, ...] = ()
-    certificate_ids: tuple[int, ...] | None = None
+    warnings: tuple[str, ...] = field(default=(), metadata=counted("warnings", subjects))
+    certificate_ids: tuple[int, ...] | None = field(default=None, metadata=NOT_COUNTED)
 
     @property
     def all_services(self) -> tuple[dict[str, Any], ...]:
@@ -96,8 +92,7 @@ class Wanted:
     @property
     def digest(self) -> str:
         """Covers everything that is asked for, also where: a later change of that has no effect, and is reported."""
-        kept = dataclasses.replace(self, certificate_ids=None)
-        return _digest(dataclasses.asdict(kept))
+        return desired_digest(self)
 
 
 def wanted(spec: LoadBalancerSpec, found: Variables, *, nodes_only: bool = False) -> Wanted:
@@ -285,7 +280,7 @@ def targets_digest(found: Wanted, backends: Sequence[Backend]) -> str:
 
 def digest_of_targets(ids: Iterable[int], private: bool, label_selector: str) -> str:
     servers = sorted(ids)
-    return _digest([servers, private, label_selector]) if servers or label_selector else "none"
+    return desired_digest([servers, private, label_selector]) if servers or label_selector else "none"
 
 
 def present_targets(row: Row) -> tuple[dict[int, bool], dict[str, bool]]:
@@ -326,10 +321,3 @@ def ingress(row: Row, hostname: str, flags: str) -> tuple[Ingress, ...]:
         found += [each["ip"] for each in row["private_net"]]
     mode = "Proxy" if "p" in flags else "VIP"
     return tuple(Ingress(ip=str(each), ip_mode=mode) for each in found if each)
-
-
-def _digest(value: Any) -> str:
-    text = json.dumps(
-        value, sort_keys=True, default=lambda each: sorted(each) if isinstance(each, frozenset) else str(each)
-    )
-    return hashlib.sha256(text.encode()).hexdigest()[:DIGITS]

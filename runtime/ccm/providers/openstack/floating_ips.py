@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ccm.cloud import CloudError, Conflict, Invalid, NotFound, QuotaExceeded
+from ccm.cloud.toolkit.digests import NOT_COUNTED
 
 from . import permissions
 from .marks import default_name, load_balancer_name
@@ -49,8 +50,8 @@ class DesiredFloatingIP:
     tags: str
     address: str
     description: str
-    may_ask: bool = field(default=True, repr=False)
-    may_take_others: bool = field(default=False, repr=False)
+    may_ask: bool = field(default=True, metadata=NOT_COUNTED)
+    may_take_others: bool = field(default=False, metadata=NOT_COUNTED)
 
     def keys(self) -> dict[str, str]:
         """Return the settings for where to take it from, by their names in annotations and cloud.conf."""

@@ -8,15 +8,14 @@ Names are exactly those of cloud-provider-openstack, so that either controller f
 from __future__ import annotations
 
 import ipaddress
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ccm.cloud import Ingress, Invalid, LoadBalancerSpec, Port
 from ccm.cloud.toolkit.annotation_reader import quoted, selector
+from ccm.cloud.toolkit.digests import NOT_COUNTED, desired_digest, digest
 from ccm.cloud.toolkit.kept_settings import Setting, differences
-from ccm.cloud.toolkit.ownership_marks import digest
 
 from . import permissions
 from .annotations import INTERNAL, PREFIX, Annotations
@@ -27,6 +26,8 @@ from .marks import LONGEST, load_balancer_name
 Row = Mapping[str, Any]
 
 EVERYBODY = {"IPv4": "0.0.0.0/0", "IPv6": "::/0"}
+#: Hexadecimal digits of each half of a fingerprint, which shares a tag with much else.
+DIGITS = 12
 #: Names of the same Octavia provider.
 AMPHORA = ("amphora", "amphorav2", "octavia")
 
@@ -101,8 +102,8 @@ class DesiredLoadBalancer:
     selector: Mapping[str, str | None]
     ports: tuple[Port, ...]
     security_groups: bool
-    given: frozenset[str] = field(repr=False)
-    made_by: str = field(default="", repr=False)
+    given: frozenset[str] = field(metadata=NOT_COUNTED)
+    made_by: str = field(default="", metadata=NOT_COUNTED)
 
     @property
     def runs_on(self) -> str:
@@ -394,10 +395,10 @@ def fingerprint(spec: LoadBalancerSpec, section: LoadBalancerSection, classes: M
     that a request for them is noticed and reported.
     """
     try:
-        return digest(repr(desired_load_balancer(spec, section, classes)) + " ".join(spec.ip_families[1:]), 12)
+        return desired_digest([desired_load_balancer(spec, section, classes), spec.ip_families[1:]], DIGITS)
     except Invalid as error:
-        return f"!{digest(str(error), 11)}"
+        return f"!{digest(str(error), DIGITS - 1)}"
 
 
 def members_fingerprint(chosen: Sequence[tuple[str, str]]) -> str:
-    return digest(json.dumps(list(chosen)), 12)
+    return desired_digest(chosen, DIGITS)

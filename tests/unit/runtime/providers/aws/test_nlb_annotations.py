@@ -93,7 +93,7 @@ def test_annotations_of_others_have_a_warning_and_no_effect():
     assert notes.parse(given).problems == []
     classic, elsewhere = notes.warnings(given)
     assert "proxy_protocol_v2.enabled=true" in classic
-    assert elsewhere.endswith("...name, ...scheme")
+    assert "...name, ...scheme: only" in elsewhere
     assert notes.warnings({PREFIX + "type": "nlb"}) == []
 
 

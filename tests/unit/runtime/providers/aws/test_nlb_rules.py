@@ -199,7 +199,7 @@ def test_the_digest_covers_what_is_written_and_what_only_a_new_one_gets():
         spec(source_ranges=("192.0.2.0/24",)),
     ):
         assert want(other).digest != want().digest
-    assert len(want().digest) == targets.DIGITS
+    assert len(want().digest) == 24
 
 
 def test_targets_are_instances_of_nodes_that_confirm_addresses_and_have_the_labels():
