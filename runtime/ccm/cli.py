@@ -38,8 +38,10 @@ COMMANDS: Mapping[str, Command] = {
 
 #: The exit status that a shell reports of a program that SIGPIPE ended.
 PIPE_CLOSED = 128 + 13
-#: Those that only read the cluster and the cloud.
-READING = ("explain", "plan", "doctor", "status", "nodes")
+#: Those that only read the cluster and the cloud: all in `ccm.commands` but the one that prints a script.
+READING = tuple(
+    name for name, command in COMMANDS.items() if command.module.startswith("ccm.commands.") and name != "completion"
+)
 
 
 def list_of_commands(prog: str = "ccm", names: Iterable[str] = COMMANDS) -> str:

@@ -38,13 +38,11 @@ print(json.dumps(reference.pages() | {
     return found
 
 
-NAMES = "commands flags configuration controllers metrics contract conformance openstack variables"
-PAGES = [*(f"{name}.md" for name in NAMES.split()), "answers.schema.json"]
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_the_page_is_up_to_date(name: str, pages: dict[str, Any]):
-    assert (ROOT / "docs" / "reference" / name).read_text() == pages[name], f"{name} is stale: run `make docs`"
+def test_no_generated_page_is_stale(pages: dict[str, Any]):
+    """All that `make docs` writes, so a page that somebody adds is compared, too."""
+    texts = {name: text for name, text in pages.items() if isinstance(text, str)}
+    stale = [name for name, text in texts.items() if (ROOT / "docs" / "reference" / name).read_text() != text]
+    assert stale == [], "run `make docs`"
 
 
 def test_the_tables_of_the_provider_static_are_up_to_date(pages: dict[str, Any]):

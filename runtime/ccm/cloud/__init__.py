@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The contract between the framework and a provider, and its errors. Providers import nothing else of `ccm`."""
+"""The contract between the framework and a provider, and its errors.
+
+Providers import nothing else of `ccm`, except the helpers of `ccm.cloud.toolkit`.
+"""
 
 from .backends import Backends
 from .blocking import BlockingCalls

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read-only commands: `ccm explain`, `ccm plan`, `ccm nodes`."""
+"""The commands of `ccm.cli.COMMANDS` beside the controller, and what they share. All but `completion` only read."""

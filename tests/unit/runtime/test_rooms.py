@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How the runtime is laid out: what a newcomer may rely on when looking for a file."""
 
+import re
+import tomllib
 from collections import Counter
 from pathlib import Path
 
@@ -38,9 +40,27 @@ def test_imports_go_in_no_circle(graph):
     assert left == {}
 
 
-@pytest.mark.parametrize("provider", ["azure", "cloudstack", "gce", "hetzner", "openstack", "sim", "static"])
+PROJECT = tomllib.loads((RUNTIME.parent / "pyproject.toml").read_text())
+PROVIDERS = PROJECT["project"]["entry-points"]["ccm.providers"]
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
 def test_a_provider_imports_the_contract_and_the_toolkit(graph, provider):
     modules = [each for each in graph.modules if each.startswith(f"ccm.providers.{provider}")]
     imported = {found for module in modules for found in graph.find_modules_directly_imported_by(module)}
-    others = {each for each in imported if not each.startswith(("ccm.providers.", "ccm.cloud"))}
+    others = {each for each in imported if not each.startswith((f"ccm.providers.{provider}", "ccm.cloud"))}
     assert others <= {"ccm"} and "ccm.cloud" in imported
+
+
+def test_the_linter_of_imports_knows_every_room_and_every_provider():
+    contracts = {each["name"].partition(":")[0]: each for each in PROJECT["tool"]["importlinter"]["contracts"]}
+    providers = {value.partition(":")[0] for value in PROVIDERS.values()}
+    assert set(contracts["Providers do without one another"]["modules"]) == providers
+    rooms = {
+        f"ccm.{path.stem}" for path in RUNTIME.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()
+    }
+    rooms -= {"ccm.__init__", "ccm.__main__"}
+    layers = contracts["Layers"]["layers"]
+    assert {room for layer in layers for room in re.split(r" [|:] ", layer)} == rooms
+    beside = {"ccm.base", "ccm.cloud", "ccm.providers"}
+    assert set(contracts["The toolkit is for providers"]["source_modules"]) == rooms - beside

@@ -5,6 +5,6 @@
 `annotation_reader` the annotations of Services. `ownership_marks` identifies the owner of a load balancer,
 `digests` compares what was last written to it.
 `shared_balancers` and `shared_reads` let Services read and write concurrently; `steps` applies changes without waiting.
-`kept_settings` says which settings do not change what exists.
+`untrusted_text` makes text of others safe in messages. `kept_settings` says which settings do not change what exists.
 `backend_addresses`, `rule_changes` and `retry_after` are small decisions that many clouds need.
 """

@@ -13,10 +13,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ccm.base.text import quoted
+
 #: The maximum length of a value, in characters. Specific formats are shorter.
 LONGEST = 2048
 #: How much of an invalid value a message quotes, and how many annotations one message names.
-QUOTED, NAMED = 80, 10
+NAMED = 10
 #: The maximum number of labels in a selector, and of tags.
 MANY = 16
 
@@ -92,11 +94,6 @@ class ServiceAnnotations:
 
     def given(self, name: str) -> bool:
         return self._prefix + name in self._values
-
-
-def quoted(text: str) -> str:
-    """A value for a message; a long one is shortened."""
-    return repr(text if len(text) <= QUOTED else f"{text[:QUOTED]}...")
 
 
 # Value formats. Each function converts the text or raises ValueError that says what is expected.

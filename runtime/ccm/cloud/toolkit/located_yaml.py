@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""YAML values with their line numbers, for configurations that report all problems at once. Pure."""
+"""YAML values with their line numbers, for configurations that report all problems at once. Pure.
+
+`Document` reads plain values from an untrusted source, with limits.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from ccm.base.yaml_reader import Document as Document
 from ccm.cloud import ConfigError
 
 

@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ccm.base.text import quoted
 from ccm.cloud.toolkit.annotation_reader import MANY, Annotation, number, selector
+from ccm.cloud.toolkit.untrusted_text import quoted
 
 PREFIX = "service.beta.kubernetes.io/aws-load-balancer-"
 ARN = re.compile(r"arn:[\w-]{1,32}:(acm|iam):[\w-]{0,32}:\d{12}:[\w+=,.@/:-]{1,512}", re.ASCII)

@@ -7,7 +7,6 @@ import time
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from ccm.base.text import printable, shorten
 from ccm.cloud import (
     CloudError,
     Conflict,
@@ -20,6 +19,7 @@ from ccm.cloud import (
     Unauthorized,
 )
 from ccm.cloud.toolkit.retry_after import retry_after
+from ccm.cloud.toolkit.untrusted_text import printable, shorten
 
 #: When to ask again about something that another resource still uses, in seconds.
 SOON = 5.0

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from ccm.base.text import quoted
 from ccm.cloud import ImplementedElsewhere, LoadBalancerSpec
+from ccm.cloud.toolkit.untrusted_text import quoted
 
 from .annotation_forms import PREFIX
 from .cloud_conf_sections import CLASSIC, NETWORK

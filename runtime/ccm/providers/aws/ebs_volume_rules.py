@@ -6,8 +6,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ccm.base.text import quoted
 from ccm.cloud import Invalid, NotFound, NotImplementedByCloud, Transient, VolumeRef
+from ccm.cloud.toolkit.untrusted_text import quoted
 
 from .instance_rules import Row
 

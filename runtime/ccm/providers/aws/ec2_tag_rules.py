@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ccm.base.text import quoted
 from ccm.cloud import CloudError, Conflict, Invalid, NotFound
+from ccm.cloud.toolkit.untrusted_text import quoted
 
 from . import instance_rules
 from .aws_api import tags_of

@@ -23,8 +23,8 @@ from ccm.cloud import (
     Transient,
     Unauthorized,
 )
-from ccm.cloud.toolkit.annotation_reader import quoted
 from ccm.cloud.toolkit.json_api import Dialect, Failure, JsonApi, JsonPage
+from ccm.cloud.toolkit.untrusted_text import quoted
 
 from .cloud_config import Settings
 from .signed_requests import signed

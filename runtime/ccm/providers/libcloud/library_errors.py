@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterable
 from urllib.parse import quote
 
-from ccm.base.text import printable, shorten
 from ccm.cloud import CloudError, RateLimited, Transient, Unauthorized
+from ccm.cloud.toolkit.untrusted_text import printable, shorten
 
 QUOTED = 200
 #: A signature in a URL, which a cloud may quote.

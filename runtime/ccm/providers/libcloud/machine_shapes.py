@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ccm.base.text import printable, shorten
 from ccm.cloud import Address, AddressType, Instance, InstanceState, Transient
+from ccm.cloud.toolkit.untrusted_text import printable, shorten
 
 from .driver_table import ASKED, Driver, Row, Rows
 

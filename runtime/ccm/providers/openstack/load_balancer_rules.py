@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ccm.cloud import Ingress, Invalid, LoadBalancerSpec, Port
-from ccm.cloud.toolkit.annotation_reader import quoted, selector
+from ccm.cloud.toolkit.annotation_reader import selector
 from ccm.cloud.toolkit.digests import NOT_COUNTED, desired_digest, digest
 from ccm.cloud.toolkit.kept_settings import Setting, differences
+from ccm.cloud.toolkit.untrusted_text import quoted
 
 from . import permissions
 from .annotations import INTERNAL, PREFIX, Annotations

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from ccm import cloud
-from ccm.base.text import printable
 from ccm.cloud import ConfigError, Limits, ProviderConfig
+from ccm.cloud.toolkit.untrusted_text import printable
 
 from .conf_file import Settings, named_files
 from .vcenter_instances import VSphereInstances

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ccm.base.yaml_reader import Document
 from ccm.cloud import Address, AddressType
+from ccm.cloud.toolkit.located_yaml import Document
 from ccm.cloud.toolkit.setting_kinds import IPNetwork
 
 from .conf_sections import Nodes

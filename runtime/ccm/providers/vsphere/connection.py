@@ -11,9 +11,9 @@ import ssl
 import time
 from typing import Any
 
-from ccm.base.text import printable, shorten
 from ccm.cloud import RateLimited, Transient, Unauthorized
 from ccm.cloud.toolkit.retry_after import retry_after
+from ccm.cloud.toolkit.untrusted_text import printable, shorten
 
 from .conf_file import VCenter
 

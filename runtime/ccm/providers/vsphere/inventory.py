@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from ccm.base.text import printable, shorten
 from ccm.cloud import Transient
+from ccm.cloud.toolkit.untrusted_text import printable, shorten
 
 from .address_rules import Nic
 from .conf_sections import Labels

@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ccm.base.text import printable, shorten
 from ccm.cloud import Address, AddressType, Instance, InstanceState
+from ccm.cloud.toolkit.untrusted_text import printable, shorten
 
 from . import address_rules
 from .address_rules import Nic

@@ -8,8 +8,8 @@ import ssl
 from typing import Any
 from xml.parsers.expat import ExpatError
 
-from ccm.base.text import printable, shorten
 from ccm.cloud import CloudError, Transient, Unauthorized
+from ccm.cloud.toolkit.untrusted_text import printable, shorten
 
 #: Faults about who asks and what they may do. `NotAuthenticated` after a new login is one of them.
 _DENIED = {

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from ccm import cli
+from ccm.commands import completion
 from ccm.options import command_line
 
 
@@ -29,6 +30,12 @@ def test_every_command_has_help(name, capsys):
         status = ended.code
     assert status == 0
     assert capsys.readouterr().out.startswith(f"usage: ccm {name}")
+
+
+def test_shells_complete_every_command_of_the_package():
+    modules = {name: command.module for name, command in cli.COMMANDS.items()}
+    completed = {name: f"ccm.commands.{module}" for name, module in completion.COMMANDS.items()}
+    assert completed == {name: module for name, module in modules.items() if module.startswith("ccm.commands.")}
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import pytest
 from ccm.cloud.toolkit.annotation_reader import (
     LONGEST,
     MANY,
-    QUOTED,
     Annotation,
     AnnotationTable,
     ServiceAnnotations,
@@ -15,7 +14,6 @@ from ccm.cloud.toolkit.annotation_reader import (
     host_name,
     number,
     one_of,
-    quoted,
     selector,
     short_text,
     tags,
@@ -102,8 +100,3 @@ def test_a_value_is_as_long_as_it_may_be_and_no_longer():
 def test_others_annotations_in_front_of_ours_are_passed_over():
     table = AnnotationTable("x/", [Annotation("x/any", "text", "Any", str)])
     assert ServiceAnnotations({"a/any": "1", "x/any": "2"}, table).get("any") == "2"
-
-
-@pytest.mark.parametrize(("length", "whole"), [(QUOTED, True), (QUOTED + 1, False)])
-def test_a_long_text_is_cut_in_a_message(length, whole):
-    assert quoted("x" * length) == repr("x" * length if whole else "x" * QUOTED + "...")
