@@ -112,7 +112,7 @@ KEPT := $(BIN)/python -m tests.kept
 CHECKS := $(or $(OUTOFTREE_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/outoftree.ccm)/checks
 
 .PHONY: lint
-lint: setup types ## ruff, mypy, import layers, words, commit subjects, changelog fragments, quarantine, ansible-lint
+lint: setup types ## ruff, mypy, import layers, words, commits, changelog fragments, quarantine, ansible-lint
 	@cd runtime && ruff check . && ruff format --check . && lint-imports --no-cache
 	@ruff check -q --config runtime/pyproject.toml --exclude tests/unit/plugins tests molecule
 	@ruff check -q --isolated --line-length 160 --select E,F,W --ignore E402 plugins tests/unit/plugins
@@ -123,7 +123,7 @@ lint: setup types ## ruff, mypy, import layers, words, commit subjects, changelo
 		--no-error-summary --ignore-missing-imports \
 		--disable-error-code union-attr -p ansible_collections.outoftree.ccm.plugins.module_utils
 	@python tests/prose/check.py
-	@python tests/prose/subjects.py
+	@python tests/prose/commits.py
 	@python -m tests.quarantine
 	@$(KEPT) changelog changelogs galaxy.yml -- antsibull-changelog lint
 	@$(KEPT) ansible-lint $(LINTED) -- ansible-lint --offline -q

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The linter of the project's words, and the one of commit subjects (`make lint` runs both)."""
+"""The linter of the project's words, and the one of commits (`make lint` runs both)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.prose import check, subjects
+from tests.prose import check, commits
+from tests.prose.commits import Commit
 
 ROOT = Path(__file__).parents[2]
 FENCE = "```"
@@ -77,27 +78,43 @@ def test_finished_files_exist():
         assert check.files(glob), f"{glob} is on the list of tests/prose/terms.yml and names no file"
 
 
-def test_a_subject_has_at_most_72_characters():
-    assert subjects.problems(["abc " + "x" * 72]) == []
-    assert subjects.problems(["abc " + "x" * 73]) == [
-        f"abc: the subject has 73 characters, at most 72 are allowed: {'x' * 73}"
-    ]
+@pytest.mark.parametrize(
+    ("commit", "problem"),
+    [
+        (Commit("abc", "x" * 72, "why"), ""),
+        (Commit("abc", "x" * 73, "why"), "abc: the subject has 73 characters, at most 72 are allowed: "),
+        (Commit("abc", "One", ""), "abc: no body: write why, below an empty line: One"),
+        (Commit("abc", "fixup! One", ""), ""),
+    ],
+)
+def test_a_commit_has_a_short_subject_and_a_body(commit: Commit, problem: str):
+    assert commits.problems([commit]) == ([problem + "x" * 73 * problem.endswith(": ")] if problem else [])
 
 
-def test_subjects_are_read_since_the_last_tag_or_the_common_branch(tmp_path: Path):
+def test_the_message_of_a_hook_is_read_without_comments_and_the_diff(tmp_path: Path):
+    path = tmp_path / "COMMIT_EDITMSG"
+    path.write_text("One\n\n# a comment\n# ------------------------ >8 ------------------------\ndiff\n")
+    assert commits.of_file(path) == Commit("message", "One", "")
+    path.write_text("One\n\nWhy,\nand more.\n# a comment\n")
+    assert commits.of_file(path) == Commit("message", "One", "Why,\nand more.")
+
+
+def test_commits_are_read_since_a_fixed_one_or_the_last_tag_or_the_common_branch(tmp_path: Path):
     def git(*arguments: str) -> None:
         who = ["-c", "user.name=n", "-c", "user.email=e", "-c", "commit.gpgsign=false", "-c", "tag.gpgsign=false"]
         subprocess.run(["git", *who, *arguments], cwd=tmp_path, check=True, capture_output=True)
 
-    def seen() -> list[str]:
-        return [line.partition(" ")[2] for line in subjects.since(tmp_path)]
+    def seen(first: str = commits.FIRST) -> list[tuple[str, str]]:
+        return [(each.subject, each.body) for each in commits.since(first, tmp_path)]
 
     git("init", "-q")
     git("commit", "--allow-empty", "-m", "One")
     assert seen() == []
+    one = commits.git("rev-parse", "HEAD", cwd=tmp_path)
     git("update-ref", "refs/remotes/origin/main", "HEAD")
-    git("commit", "--allow-empty", "-m", "Two")
-    assert seen() == ["Two"]
+    git("commit", "--allow-empty", "-m", "Two", "-m", "Why.")
+    assert seen() == [("Two", "Why.")]
     git("tag", "1.0.0")
     git("commit", "--allow-empty", "-m", "Three")
-    assert seen() == ["Three"]
+    assert seen() == [("Three", "")]
+    assert seen(one) == [("Three", ""), ("Two", "Why.")]
