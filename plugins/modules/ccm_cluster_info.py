@@ -128,6 +128,11 @@ kubeadm_config:
   returned: always
   type: dict
   sample: {exists: true, content: "apiVersion: kubeadm.k8s.io/v1beta4\n", sha256: 7b1c...}
+kube_proxy:
+  description: The texts of the ConfigMap C(kube-proxy), which kubeadm makes, by key. Other clusters have none.
+  returned: always
+  type: dict
+  sample: {config.conf: "kind: KubeProxyConfiguration\n"}
 runtime:
   description:
     - The cloud-controller-manager's DaemonSet. C(managed) says whether this collection created it, C(wide) whether it runs all selected
@@ -153,8 +158,16 @@ others:
   sample: [{kind: Deployment, namespace: kube-system, name: sim-cloud-controller-manager, image: "example.com/sim-ccm:1", pods: 1,
             active: true, paused: false, managed: "", cloud_provider: sim, cluster_name: kubernetes, holder: cp-1_6f1a, port: 10258, keeper: "",
             lease: {namespace: kube-system, name: cloud-controller-manager}}]
+leases:
+  description:
+    - Leases that are named like that of a cloud-controller-manager and are held now, although no workload in RV(others) uses them, with
+      their holders. A host may start such a controller itself.
+  returned: always
+  type: list
+  elements: dict
+  sample: [{namespace: kube-system, name: yandex-cloud-controller-manager, holder: cp-1_6f1a}]
 ignored:
-  description: The workloads in O(ignored).
+  description: The workloads and Leases in O(ignored).
   returned: always
   type: list
   elements: str
@@ -221,6 +234,25 @@ def read_kubeadm_config(api):
     if content is None:
         return {"exists": False, "content": "", "sha256": ""}
     return {"exists": True, "content": content, "sha256": hashlib.sha256(content.encode("utf-8")).hexdigest()}
+
+
+def read_kube_proxy(api):
+    """Return the texts of kube-proxy's ConfigMap as kubeadm names it, by key. Another installer has none."""
+    found = api.get("/api/v1/namespaces/kube-system/configmaps/kube-proxy") or {}
+    return {name: text for name, text in sorted((found.get("data") or {}).items()) if isinstance(text, str)}
+
+
+def read_leases(api, params, others):
+    """Return the held Leases of cloud-controller-managers that no known workload uses, with their holders."""
+    known = [(params["namespace"], params["lease"])] + [(item["lease"]["namespace"], item["lease"]["name"]) for item in others if item["lease"]]
+    # Each Node has one in kube-node-lease.
+    leases = api.items("/apis/coordination.k8s.io/v1/leases", {"fieldSelector": "metadata.namespace!=kube-node-lease"})
+    found = []
+    for lease in _others.strange_leases(leases, known, params["ignored"]):
+        state = health.lease_state(lease, api.now)
+        if state["held"]:
+            found.append({"namespace": lease["metadata"]["namespace"], "name": lease["metadata"]["name"], "holder": state["holder"]})
+    return found
 
 
 def read_runtime(api, params):
@@ -428,12 +460,14 @@ def main():
             nodes=[nodes.summary(node, params["provider_id_prefix"]) for node in found],
             node_selector={"labels": params["node_selector"], "nodes": nodes.selected(found, params["node_selector"])},
             kubeadm_config=read_kubeadm_config(api),
+            kube_proxy=read_kube_proxy(api),
             runtime=read_runtime(api, params),
             others=read_others(api, params),
             ignored=params["ignored"],
             taken=read_taken(api, params),
             services=services,
         )
+        result["leases"] = read_leases(api, params, result["others"])
         result["serving"] = read_serving(api)
         result.update(read_volumes(api) if params["volumes"] else {"volumes": {}})
         matches, unasked = ask_runtime(api, params, result["runtime"])

@@ -29,7 +29,7 @@ from typing import Any
 import yaml
 
 from .mutants import Mutant, mutants
-from .targets import ROOT, Target, targets
+from .targets import DRAWN, ROOT, Target, targets
 
 #: Of the changes in all files together, and of those in each file, so many must be noticed.
 THRESHOLD = 0.95
@@ -113,7 +113,8 @@ class Workers:
 
     def __init__(self, number: int) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="mutation-", ignore_cleanup_errors=True)
-        environment = {**os.environ, "TMPDIR": self._folder.name}  # what tests leave behind goes with it
+        # What tests leave behind goes with the folder.
+        environment = {**os.environ, "TMPDIR": self._folder.name, "DRAWN_TEXTS": str(DRAWN)}
         command = [sys.executable, "-m", "tests.mutation.worker"]
         self._all = [
             subprocess.Popen(command, cwd=ROOT, env=environment, text=True, stdin=PIPE, stdout=PIPE)

@@ -43,9 +43,12 @@ _TESTED_BY = {
     "gcfg_sections": ("providers/openstack/test_config.py",),
     "located_yaml": ("providers/test_static.py",),
     "remedies": ("test_repair.py",),
-    "env_file": ("test_unit.py", "test_command_lines.py"),
-    "unit_edits": ("test_unit.py", "test_kubelet.py", "test_command_lines.py"),
-    "words": ("test_unit.py", "test_command_lines.py"),
+    "env_file": ("test_unit.py", "test_command_lines.py", "test_units_against_systemd.py"),
+    "kubeadm": ("test_generated_kubeadm.py",),
+    "patches": ("test_generated_manifests.py",),
+    "unit": ("test_command_lines.py", "test_units_against_systemd.py"),
+    "unit_edits": ("test_unit.py", "test_kubelet.py", "test_command_lines.py", "test_units_against_systemd.py"),
+    "words": ("test_unit.py", "test_command_lines.py", "test_units_against_systemd.py"),
     "gates": ("test_odd_files.py", "test_plan.py", "test_versions.py"),
     "inventory": ("test_refusals.py", "test_plan.py"),
     "new_nodes": ("test_plan.py", "test_layouts.py"),
@@ -57,10 +60,12 @@ _TESTED_BY = {
     "node_rules": ("test_nodes.py",),
     "sharing_rules": ("test_tenants.py", "test_shared_balancers.py", "test_side_by_side.py"),
 }
-#: Tests that draw inputs are the slowest by far, and do not look at what exactly comes out.
+#: Tests that draw inputs are the slowest by far, and most do not look at what exactly comes out. Those that ask the
+#: program that owns a format are named above. They draw DRAWN texts.
 _SLOW = re.compile("fuzz|forward_and_back|generated|against_systemd")
 #: Tests beside the program that owns a format, of both halves of the project.
 _FORMATS = ROOT / "tests/unit/formats"
+DRAWN = 160
 _SAYS_PURE = re.compile(r"\bpure\b|\bno I/O\b", re.IGNORECASE)
 
 

@@ -92,11 +92,11 @@ def way_out(node: Dict[str, Any]) -> str:
     return "a providerID cannot be changed, and " + KEEP_SERVER if server else REGISTER_AGAIN
 
 
-def judged(nodes: List[Dict[str, Any]], matches: List[Dict[str, str]]) -> List[Dict[str, Any]]:
+def judged(nodes: List[Dict[str, Any]], matches: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
     """Return the summaries, with classes corrected by comparing the Nodes with each other and with the cloud.
 
-    C(matches) is the result of C(ccm nodes). An inconclusive answer of the cloud changes nothing, and a Node that is foreign by its prefix
-    stays foreign.
+    C(matches) is the result of C(ccm nodes), which also knows the instance and the primary addresses. An inconclusive answer of the cloud
+    changes nothing, and a Node that is foreign by its prefix stays foreign.
     """
     holders: Dict[str, List[str]] = {}
     for node in nodes:
@@ -118,7 +118,8 @@ def judged(nodes: List[Dict[str, Any]], matches: List[Dict[str, str]]) -> List[D
         elif node["provider_id"] and others and match.get("verdict") != "ok":
             kind, reason = "mismatched", "{1} has the same providerID {0}, but one machine cannot be two Nodes. For the wrong one: {2}".format(
                 node["provider_id"], " and ".join(others), way_out(node))
-        result.append(dict(node, **{"class": kind, "reason": reason}))
+        result.append(dict(node, instance=match.get("instance", ""), primary=match.get("primary", []),
+                           primary_after=match.get("primary_after", []), **{"class": kind, "reason": reason}))
     return result
 
 

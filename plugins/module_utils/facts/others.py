@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Dict, Iterable, List, Optional
+from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 #: Kinds of workloads, with the path of their lists.
 KINDS = {"Deployment": "deployments", "DaemonSet": "daemonsets"}
@@ -142,6 +142,24 @@ def _plain(container: Dict[str, Any]) -> Dict[str, Any]:
     command = container.get("command")
     return {"name": str(container.get("name") or ""), "image": str(container.get("image") or ""),
             "command": [str(word) for word in command] if isinstance(command, list) else []}
+
+
+#: Leases with such names that belong to no other controller: of this collection's runs, and of k3s and RKE2, whose controller a plan turns off.
+_KNOWN_LEASES = ("outoftree-ccm-run", "k3s-cloud-controller-manager", "rke2-cloud-controller-manager")
+
+
+def strange_leases(leases: Iterable[Dict[str, Any]], known: Iterable[Tuple[str, str]], ignored: Iterable[str]) -> List[Dict[str, Any]]:
+    """Return the Leases (namespace and name) that are named like a cloud-controller-manager's and that nothing known uses.
+
+    C(known) are the Leases of the new controller and of the workloads found, C(ignored) names as C(NAMESPACE/NAME).
+    """
+    found = []
+    for lease in leases:
+        namespace, name = lease["metadata"].get("namespace", ""), lease["metadata"]["name"]
+        if _CERTAIN.search(name) and name not in _KNOWN_LEASES and (namespace, name) not in set(known) \
+                and "{0}/{1}".format(namespace, name) not in ignored:
+            found.append(lease)
+    return found
 
 
 def pause(kind: str, workload: Dict[str, Any]) -> Optional[Dict[str, Any]]:

@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Cloud-related feature gates in places that this collection does not edit: KubeletConfiguration and kube-scheduler.
+"""Cloud-related feature gates in places that this collection does not edit: KubeletConfiguration, kube-scheduler and kube-proxy.
 
 They are warnings with file and line. Nothing breaks now, but the component would not start after the next upgrade. Pure, controller side.
 """
@@ -88,13 +88,28 @@ def _warn_of_flags(plan: Dict[str, Any], host: str, texts: Dict[str, str], flags
             _warn(plan, "{0}: {1}".format(host, (places or sorted(texts))[0]), flag.value, version)
 
 
-def check_scheduler_of_kubeadm(plan: Dict[str, Any], text: str, version: Tuple[int, int]) -> None:
-    """Warn of the gates that C(kubeadm upgrade) would write into kube-scheduler's manifest."""
-    for gate, line in kubeadm.scheduler_gates(text):
+def check_kubeadm(plan: Dict[str, Any], cluster: Dict[str, Any], version: Tuple[int, int]) -> None:
+    """Warn of the gates that C(kubeadm upgrade) would write into kube-scheduler's manifest, and of those of kube-proxy."""
+    for gate, line in kubeadm.scheduler_gates(cluster["kubeadm_config"]["content"]):
         _warn(plan, "the ConfigMap kube-system/kubeadm-config line {0}".format(line), gate, version)
+    _check_kube_proxy(plan, cluster.get("kube_proxy", {}), version)
 
 
-def _warn(plan: Dict[str, Any], where: str, gates: str, version: Tuple[int, int]) -> None:
+def _check_kube_proxy(plan: Dict[str, Any], texts: Dict[str, str], version: Tuple[int, int]) -> None:
+    """Warn of the gates in kube-proxy's ConfigMap. It knows the same gates as kube-scheduler, and does not start with another one."""
+    for key, text in texts.items():
+        try:
+            data = load(text)
+        except NotYaml:
+            continue  # the ConfigMap also has a kubeconfig, and may have anything
+        gates = data.get("featureGates") if isinstance(data, dict) and data.get("kind") == "KubeProxyConfiguration" else None
+        for name, value in gates.items() if isinstance(gates, dict) else ():
+            line = next((number for number, line in enumerate(text.splitlines(), 1) if str(name) in line), 1)
+            _warn(plan, "the ConfigMap kube-system/kube-proxy, {0} line {1},".format(key, line), "{0}={1}".format(name, str(value).lower()), version,
+                  "kube-proxy")
+
+
+def _warn(plan: Dict[str, Any], where: str, gates: str, version: Tuple[int, int], component: str = SCHEDULER) -> None:
     for item, fact in versions.dead_gates(SCHEDULER, gates, version):
-        plan["warnings"].append("{0} gives kube-scheduler the feature gate {1}: {2}. Remove it before the next upgrade".format(
-            where, item.strip(), versions.why(SCHEDULER, "feature-gates", version, fact.value)))
+        plan["warnings"].append("{0} gives {1} the feature gate {2}: {3}. Remove it before the next upgrade".format(
+            where, component, item.strip(), versions.why(SCHEDULER, "feature-gates", version, fact.value).replace(SCHEDULER, component)))

@@ -25,7 +25,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.facts.target import 
     Change, Target, control_plane_changes, flags_after, hands_over, in_tree_provider,
 )
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import (
-    baseline, cloud_loops, drift, gates, grouping, image_pulls, inventory, lint, new_nodes, old_config, places,
+    adoption, baseline, cloud_loops, drift, gates, grouping, image_pulls, inventory, lint, new_nodes, old_config, places,
     reregister as _reregister, serving, takeover as _takeover, volumes,
 )
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.report import report, table
@@ -94,6 +94,7 @@ def make_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], cont
             _plan_kubelet(plan, steps, host, facts, version)
     _plan_kubeadm_config(plan, cluster, version)
     _plan_nodes(plan, cluster, adopt, again, reregister)
+    adoption.check(plan, known, cluster)
     for host, facts in known.items():
         baseline.check(plan, host, facts, nodes)
         places.check(plan, host, facts)
@@ -408,7 +409,7 @@ def _plan_kubeadm_config(plan: Dict[str, Any], cluster: Dict[str, Any], version:
         return
     try:
         after, changes = kubeadm.edit(current["content"], version)
-        gates.check_scheduler_of_kubeadm(plan, current["content"], version)
+        gates.check_kubeadm(plan, cluster, version)
     except (NotYaml, kubeadm.BadClusterConfiguration, EditRefused) as exc:
         plan["problems"].append("the ConfigMap kube-system/kubeadm-config cannot be edited: ClusterConfiguration: {0}. Fix it "
                                 "with 'kubectl -n kube-system edit configmap kubeadm-config'".format(exc))

@@ -63,6 +63,17 @@ def check(plan: Dict[str, Any], cluster: Dict[str, Any], adopt: bool, cluster_na
         plan["problems"].append(
             "another cloud-controller-manager runs: {0} holds the Lease {1}/{2}, but it belongs to no known Deployment or DaemonSet. "
             "Two controllers would fight. Stop it, then run again".format(cluster["lease"]["holder"], *own))
+    _check_leases(plan, cluster)
+
+
+def _check_leases(plan: Dict[str, Any], cluster: Dict[str, Any]) -> None:
+    """Add a problem for each Lease that somebody unknown holds: its controller runs where neither the cluster nor the hosts show it."""
+    for lease in cluster.get("leases", []):
+        plan["problems"].append(
+            "another cloud-controller-manager runs: {0} holds the Lease {1}/{2}, but it belongs to no known Deployment or DaemonSet. Two "
+            "controllers would fight. Stop it on the host that its holder's name begins with, then run again. If it is not a "
+            "cloud-controller-manager, add {1}/{2} to ccm_install_takeover_ignore".format(
+                host_facts.readable(lease["holder"]), lease["namespace"], lease["name"]))
 
 
 def check_hosts(plan: Dict[str, Any], known: Dict[str, HostFacts], cluster: Dict[str, Any]) -> None:

@@ -44,6 +44,17 @@ class Match(Struct, frozen=True):
     ]
     instance: Annotated[str, Meta(description="The providerID of its instance; empty if there is none.")] = ""
     reason: Annotated[str, Meta(description="Why the verdict is not `ok`; empty otherwise.")] = ""
+    primary: Annotated[
+        list[str],
+        Meta(
+            description="The Node's primary addresses now: the first InternalIP, or else ExternalIP, and the first "
+            "address of the other IP family."
+        ),
+    ] = []
+    primary_after: Annotated[
+        list[str],
+        Meta(description="The same after the controller has written the addresses of the instance; empty if unknown."),
+    ] = []
 
 
 def main(argv: Sequence[str]) -> int:
@@ -128,15 +139,15 @@ def _described(node: Node, instance: Instance) -> Match:
     name = node.metadata.name
     initialised = node.spec.provider_id and not node_rules.is_uninitialized(node)
     try:
-        if initialised:
-            node_rules.node_addresses(node, instance.addresses)
-        else:
+        addresses = node_rules.node_addresses(node, instance.addresses)
+        if not initialised:
             node_rules.plan_initialisation(node, instance)
     except node_rules.NodeRuleError as error:
         return Match(name, "mismatched", reason=str(error))
     if instance.incomplete:
         return Match(name, "unknown", instance.provider_id, instance.incomplete)
-    return Match(name, "ok", instance.provider_id)
+    now = node_rules.primary_addresses(node.status.addresses)
+    return Match(name, "ok", instance.provider_id, "", now, node_rules.primary_addresses(addresses) or now)
 
 
 def table(matches: Sequence[Match]) -> list[str]:

@@ -7,6 +7,7 @@ Labels have two spellings; `legacy` (`--legacy-node-labels`) says whether the de
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -112,6 +113,20 @@ def node_addresses(node: Node, cloud: Sequence[Address]) -> list[NodeAddress]:
         preferred += matches
     claimed = {address.type for address in preferred}
     return preferred + [address for address in wanted if address.type not in claimed]
+
+
+def primary_addresses(addresses: Iterable[NodeAddress]) -> list[str]:
+    """Return the addresses that kube-proxy takes for its host's, as component-helpers' GetNodeHostIPs does: the first
+    InternalIP, or else ExternalIP, and the first one of the other family."""
+    listed = list(addresses)
+    found: dict[int, str] = {}
+    for kind in (AddressType.INTERNAL_IP, AddressType.EXTERNAL_IP):
+        for address in listed:
+            if address.type == kind:
+                with contextlib.suppress(ValueError):
+                    ip = _parse_ip(address.address)
+                    found.setdefault(ip.version, str(ip))
+    return list(found.values())
 
 
 def other_machine(node: Node, instance: Instance, namesakes: Sequence[Instance]) -> str:

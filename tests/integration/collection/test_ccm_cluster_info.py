@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -105,3 +106,34 @@ async def test_nodes_that_may_run_the_controller_are_counted(kube: KubeClient, k
         await kube.delete(f"/api/v1/nodes/{NAME}")
     assert found["node_selector"] == {"labels": label, "nodes": 1}
     assert none["node_selector"]["nodes"] == 0
+
+
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+MAPS = "/api/v1/namespaces/kube-system/configmaps"
+
+
+async def test_strange_leases_and_the_settings_of_kube_proxy_are_read(kubeconfig: str, kube: KubeClient) -> None:
+    """A Lease counts while its holder renews it."""
+    now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    old = "2026-01-01T00:00:00.000000Z"
+    for name, renewed in (("acme-cloud-controller-manager", now), ("gone-ccm", old), ("other", now)):
+        spec = {"holderIdentity": "cp-1_a", "renewTime": renewed, "leaseDurationSeconds": 600}
+        body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}, "spec": spec}
+        await kube.create(LEASES, body)
+    text = "kind: KubeProxyConfiguration\n"
+    config = {"metadata": {"name": "kube-proxy"}, "data": {"config.conf": text}}
+    await kube.create(MAPS, {"apiVersion": "v1", "kind": "ConfigMap", **config})
+    try:
+        found, ignoring = await call(
+            kubeconfig,
+            task("ccm_cluster_info"),
+            task("ccm_cluster_info", ignored=["kube-system/acme-cloud-controller-manager"]),
+        )
+    finally:
+        for name in ("acme-cloud-controller-manager", "gone-ccm", "other"):
+            await kube.delete(f"{LEASES}/{name}")
+        await kube.delete(f"{MAPS}/kube-proxy")
+    assert not found.get("failed"), found["msg"]
+    expected = {"namespace": "kube-system", "name": "acme-cloud-controller-manager", "holder": "cp-1_a"}
+    assert found["leases"] == [expected] and ignoring["leases"] == []
+    assert found["kube_proxy"] == {"config.conf": text}

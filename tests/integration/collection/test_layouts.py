@@ -76,7 +76,7 @@ class Cluster:
         #: Variables of the group `all`.
         self.settings = ["ccm_install_worker_serial=100%"]
 
-    def add(self, name: str, files: dict[str, str]) -> Machine:
+    def add(self, name: str, files: dict[str, str], initialized: bool = True) -> Machine:
         pods = static_pods() if any(path.startswith(MANIFESTS) for path in files) else {}
         machine = self.machines[name] = Machine(self.folder / "hosts" / name, files, pods)
         label = {"node-role.kubernetes.io/control-plane": "" if name in ("kubeadm-cp", "systemd-cp") else "true"}
@@ -85,7 +85,7 @@ class Cluster:
             "apiVersion": "v1",
             "kind": "Node",
             "metadata": {"name": name, "labels": label if name in CONTROL_PLANES else {}},
-            "spec": {"providerID": f"sim://north/{name}"},
+            "spec": {"providerID": f"sim://north/{name}"} if initialized else {},
         }
         self.apiserver.kubectl("create", "-f", "-", input=json.dumps(node))
         status = json.dumps({"status": {"conditions": [ready]}})

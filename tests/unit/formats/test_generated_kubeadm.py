@@ -15,11 +15,13 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import M
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.target import control_plane_changes
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import undo
 
+from tests import drawn
+
 from .conftest import Kubernetes
 from .generated import Tally, rewritten
 from .writer import Writer
 
-TEXTS = 4000
+TEXTS = drawn.number(4000)
 SECTIONS = {"apiServer": "kube-apiserver", "controllerManager": "kube-controller-manager"}
 MANAGED = {
     "cloud-provider": ["aws", "external", "", "openstack"],

@@ -12,11 +12,13 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.facts import version
 from ansible_collections.outoftree.ccm.plugins.module_utils.host import settings
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import gates
 
+from tests import drawn
+
 from .conftest import Kubernetes
 from .generated import Tally
 from .writer import Writer
 
-TEXTS = 4000
+TEXTS = drawn.number(4000)
 PATH = "/var/lib/kubelet/config.yaml"
 GATES = ("DisableCloudProviders", "CloudDualStackNodeIPs", "InTreePluginAWSUnregister", "X", "SidecarContainers")
 

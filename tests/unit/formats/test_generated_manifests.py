@@ -16,12 +16,14 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import f
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.target import control_plane_changes
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import undo
 
+from tests import drawn
+
 from .conftest import Kubernetes
 from .generated import Tally, rewritten
 from .test_generated_kubeadm import MANAGED, OTHERS
 from .writer import Writer
 
-TEXTS = 4000
+TEXTS = drawn.number(4000)
 COMPONENTS = ("kube-apiserver", "kube-controller-manager")
 FILES = ("cloud-config", "leader-migration-config")
 PATHS = ("/etc/kubernetes/cloud.conf", "/etc/cloud", "/etc/cloud/c.ini", "/etc/migration", "/var/log", "/etc/ssl/certs")

@@ -85,17 +85,13 @@ def test_verdicts(found, verdict, reason):
 
 def test_what_a_listing_cannot_prove_is_unknown():
     assert judge(node(), []).verdict == "unknown"
-    assert (
-        judge(node("nobody"), unusable="an entry without a name").verdict == "unknown"
-    )
+    assert judge(node("nobody"), unusable="an entry without a name").verdict == "unknown"
 
 
 UUID = "564d4f6c-0000-4000-8000-0000000000aa"
 
 
-@pytest.mark.parametrize(
-    "others", [[], [instance("w1"), instance("w1", provider_id="sim://w1-again")]]
-)
+@pytest.mark.parametrize("others", [[], [instance("w1"), instance("w1", provider_id="sim://w1-again")]])
 def test_the_smbios_uuid_decides_where_the_name_does_not(others):
     by_uuid = msgspec.structs.replace(
         node(),
@@ -131,24 +127,17 @@ def test_an_instance_that_the_cloud_cannot_describe_is_not_ok(found, verdict, re
 @pytest.mark.parametrize("spelling", ["sim://w1", "sim:///w1"])
 def test_of_two_nodes_with_one_provider_id_only_the_holder_is_ok(spelling):
     nodes = [node("a-copy", spelling), node("w1", "sim://w1")]
-    snapshot = Snapshot.of(
-        CLOUD, 0.0, 1, canonical=lambda text: text.replace(":///", "://")
-    )
+    snapshot = Snapshot.of(CLOUD, 0.0, 1, canonical=lambda text: text.replace(":///", "://"))
     copy, holder = match(nodes, snapshot, lambda text: text.startswith("sim://"))
     assert (copy.verdict, holder.verdict) == ("mismatched", "ok")
-    assert (
-        "also belongs to node w1, which keeps it because it has the instance's name"
-        in copy.reason
-    )
+    assert "also belongs to node w1, which keeps it because it has the instance's name" in copy.reason
 
 
 def test_the_table_has_a_line_for_each_node():
     lines = table(match([node("w2"), node("w1")], Snapshot.of(CLOUD, 0.0, 1), bool))
     assert lines[0].split() == ["NODE", "VERDICT", "INSTANCE", "REASON"]
     assert lines[1].split() == ["w1", "ok", "sim://w1"]
-    assert lines[2].startswith(
-        "w2    mismatched  -         the cloud lists no instance named 'w2'"
-    )
+    assert lines[2].startswith("w2    mismatched  -         the cloud lists no instance named 'w2'")
 
 
 def test_what_kubelets_write_directs_no_terminal():
@@ -162,3 +151,42 @@ def test_a_file_that_cannot_be_read_is_named(capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     assert cli.main(["nodes", "--cloud-provider", "sim"]) == 1
     assert str(tmp_path / "none") in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("now", "cloud", "before", "after"),
+    [
+        ([("InternalIP", "10.0.0.1")], "10.0.0.1", ["10.0.0.1"], ["10.0.0.1"]),
+        ([("InternalIP", "192.168.0.7")], "10.0.0.1", ["192.168.0.7"], ["10.0.0.1"]),
+        (
+            [("ExternalIP", "203.0.113.7"), ("InternalIP", "10.0.0.1")],
+            "10.0.0.1",
+            ["10.0.0.1"],
+            ["10.0.0.1"],
+        ),
+        (
+            [
+                ("InternalIP", "10.0.0.1"),
+                ("InternalIP", "10.0.0.2"),
+                ("ExternalIP", "2001:DB8::1"),
+            ],
+            "10.0.0.1",
+            ["10.0.0.1", "2001:db8::1"],
+            ["10.0.0.1"],
+        ),
+        ([("Hostname", "w1"), ("InternalIP", "no IP")], "10.0.0.1", [], ["10.0.0.1"]),
+    ],
+)
+def test_the_primary_addresses_now_and_after(now, cloud, before, after):
+    """The first internal one of each family, else an external one: kube-proxy of 1.37 ends itself when they change."""
+    addresses = [{"type": kind, "address": address} for kind, address in now]
+    status = msgspec.convert({"addresses": addresses}, NodeStatus)
+    said = judge(msgspec.structs.replace(node(), status=status), [instance("w1", cloud)])
+    assert (said.primary, said.primary_after) == (before, after)
+
+
+def test_a_cloud_without_addresses_changes_none():
+    status = msgspec.convert({"addresses": [{"type": "InternalIP", "address": "10.0.0.1"}]}, NodeStatus)
+    found = msgspec.structs.replace(node(provider_id="sim://w1"), status=status)
+    said = judge(found, [Instance("sim://w1", "w1")])
+    assert said.primary == said.primary_after == ["10.0.0.1"]

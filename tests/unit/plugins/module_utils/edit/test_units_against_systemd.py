@@ -17,14 +17,14 @@ import pytest
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit import kubelet, unit as _unit
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import undo
 
-from tests import systemd
+from tests import drawn, systemd
 
 NAME = "kubelet.service"
 UNIT = f"/etc/systemd/system/{NAME}"
 DROP_INS = (f"/etc/systemd/system/{NAME}.d/10-kubeadm.conf", f"/etc/systemd/system/{NAME}.d/20-ours.conf")
 FLAGS_ENV, DEFAULT = "/var/lib/kubelet/kubeadm-flags.env", "/etc/default/kubelet"
 #: Texts of each kind. They are drawn in parts, so that more processes can share them.
-TEXTS, PARTS = 4000, 8
+TEXTS, PARTS = drawn.number(4000), 8
 #: More refusals than these, of a hundred texts, are a fault: an ordinary file must never be refused.
 REFUSED = {"one environment file": 8, "two environment files": 11, "units and drop-ins": 11}
 
@@ -255,14 +255,15 @@ def test_what_systemd_reads_is_what_was_planned(kind: str, part: int, record_pro
         counts[verdict] += 1
     record_property("counts", dict(counts))
     print(f"{kind}, part {part}: {dict(counts)}, systemd {systemd.version()}", *reasons.most_common(), sep="\n  ")
-    assert counts["refused"] * 100 <= REFUSED[kind] * counts.total(), reasons.most_common()
+    if drawn.enough(4000):
+        assert counts["refused"] * 100 <= REFUSED[kind] * counts.total(), reasons.most_common()
 
 
 def test_the_reader_agrees_with_systemd_on_any_text() -> None:
     """Texts of characters that mean something somewhere, most of them nonsense."""
     rand = random.Random(33)
     letters = ["a", "b", " ", "\t", "\n", "\r\n", "\r", '"', "'", "\\", "\\\n", "=", "#", ";", "A=", "B=", "$", "`", "--x", "\n#", "%", "é"]
-    for _ in range(2000):
+    for _ in range(drawn.number(2000)):
         text = rand.choice(["", "A="]) + "".join(rand.choice(letters) for _ in range(rand.randrange(25)))
         found = {name: _unit.text_of(value.chars) for name, value in _unit.env_file.parse("/e", text, systemd.version() < 254).items()}
         assert found == systemd.environment_file(text), repr(text)
@@ -274,7 +275,7 @@ def test_units_agree_with_systemd_on_any_text() -> None:
                "$A", "${A}", "$$", "%n", "%%", "%", "%i", "%z", "\\x41", "\\s",
                "\\n", "\\q", "\\101", "\\u00e9", "--x=", "@", "\n", "$", "{", "}", "\\u", "\\x", "\\400", "\\ud800", "\\U0001f600", "é"]
     values = ['A=1 "2 3"', "A=", '"A=x  y\\\\z"', "A=%n$$", "B=", "A='q' \"A=z", "A=1 \\q A=2"]
-    for _ in range(2000):
+    for _ in range(drawn.number(2000)):
         command = rand.choice(["", "-", "@", "+", "!!", ":"]) + "/k b " + "".join(rand.choice(letters) for _ in range(rand.randrange(18)))
         text = f"[Service]\nEnvironment={rand.choice(values)}\nExecStart={command}\n"
         found: list[str] | None = None

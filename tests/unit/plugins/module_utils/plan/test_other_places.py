@@ -9,6 +9,7 @@ import pytest
 import yaml
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import others
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import takeover
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.plan import make_plan
 
 PATH = "/etc/kubernetes/manifests/ccm.yaml"
 
@@ -80,3 +81,45 @@ def test_the_plan_warns_of_a_tool_that_resumes_what_it_pauses(cluster_facts: Any
     takeover.check(plan, cluster_facts(others=[other]), True, "kubernetes", 10258)
     assert plan["warnings"] == ["DaemonSet kube-system/acme-ccm: Flux (x=y) may start it again while the new controller runs. Suspend that tool before "
                                 "the run"]
+
+
+def lease(name: str, namespace: str = "kube-system") -> dict[str, Any]:
+    return {"metadata": {"namespace": namespace, "name": name}}
+
+
+@pytest.mark.parametrize(("name", "namespace", "strange"), [
+    ("yandex-cloud-controller-manager", "kube-system", True), ("ccm", "cloud", True), ("proxmox-ccm-leader", "kube-system", True),
+    ("cloud-controller-manager", "kube-system", False),  # of the new controller, which the plan judges
+    ("cloud-controller-manager", "openstack", True), ("known-ccm", "kube-system", False), ("ignored-ccm", "kube-system", False),
+    ("outoftree-ccm-run", "kube-system", False), ("k3s-cloud-controller-manager", "kube-system", False),
+    ("rke2-cloud-controller-manager", "kube-system", False), ("cloud-provider-extraction-migration", "kube-system", False),
+    ("kube-controller-manager", "kube-system", False), ("vpc-resource-controller", "kube-system", False), ("accman", "kube-system", False),
+])
+def test_every_lease_that_is_named_like_one_is_looked_at(name: str, namespace: str, strange: bool) -> None:
+    known = [("kube-system", "cloud-controller-manager"), ("kube-system", "known-ccm")]
+    assert bool(others.strange_leases([lease(name, namespace)], known, ["kube-system/ignored-ccm"])) is strange
+
+
+def test_who_holds_a_lease_that_nothing_explains_is_a_problem(host_facts: Any, cluster_facts: Any) -> None:
+    held = [{"namespace": "kube-system", "name": "yandex-cloud-controller-manager", "holder": "cp-1_6f1a"}]
+    plan = make_plan({}, {**cluster_facts(), "leases": held}, ["cp-1"])
+    (problem,) = [problem for problem in plan["problems"] if "yandex" in problem]
+    assert problem.startswith("another cloud-controller-manager runs: cp-1_6f1a holds the Lease kube-system/yandex-cloud-controller-manager")
+    assert "add kube-system/yandex-cloud-controller-manager to ccm_install_takeover_ignore" in problem
+
+
+PROXY = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nfeatureGates:\n  Other: true\n  {0}\nmode: iptables\n"
+
+
+@pytest.mark.parametrize(("texts", "words"), [
+    ({"config.conf": PROXY.format("DisableCloudProviders: false")}, "config.conf line 5, gives kube-proxy the feature gate DisableCloudProviders=false"),
+    ({"kubeconfig.conf": "kind: Config\n", "config.conf": PROXY.format("InTreePluginvSphereUnregister: true")}, "InTreePluginvSphereUnregister=true"),
+    ({"config.conf": PROXY.format("SidecarContainers: true")}, ""), ({"config.conf": "a: [", "other": "text"}, ""), ({}, ""),
+    ({"config.conf": "kind: KubeProxyConfiguration\nfeatureGates: [DisableCloudProviders]\n"}, ""),
+    ({"config.conf": "kind: Other\nfeatureGates: {DisableCloudProviders: false}\n"}, ""),
+])
+def test_gates_of_kube_proxy_are_named(cluster_facts: Any, texts: dict[str, str], words: str) -> None:
+    """kube-proxy does not start with a gate that it does not know (kubernetes/kubernetes#76329), and kubeadm writes them into its ConfigMap."""
+    made = make_plan({}, {**cluster_facts(version="v1.31.0"), "kube_proxy": texts}, ["cp-1"])
+    found = [warning for warning in made["warnings"] if "kube-proxy" in warning]
+    assert len(found) == bool(words) and all(words in warning and "kube-scheduler" not in warning for warning in found), made["warnings"]

@@ -1,0 +1,110 @@
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the cloud says about the Nodes once the new controller can ask it, and before a kubelet is restarted. Pure, controller side.
+
+A kubelet with C(--cloud-provider=external) whose Node has no instance would wait for the controller whenever it registers again. So a host
+whose Node will not be adopted is not changed.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from typing import Any, Dict, List, Sequence
+
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts import host_facts, versions
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostFacts
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan import grouping, summary
+
+#: The first minor whose kube-proxy ends itself when its Node's primary address changes (kubernetes/kubernetes#138183).
+PROXY_ENDS = (1, 37)
+
+#: More Nodes than these are not listed one by one.
+LISTED = 12
+
+
+def outlook(plan: Dict[str, Any], cluster: Dict[str, Any], control_plane: Sequence[str], workers: int, limit: Any) -> Dict[str, Any]:
+    """Return what follows from the cloud's answers.
+
+    C(lines) say who will be adopted as which instance. C(problems) has one for each host whose Node will not be adopted, by C(hosts), and
+    C(stop) says whether the run may not leave these hosts out: a control plane is one of them, or more workers than C(limit) allows.
+    """
+    if not cluster["compared"]["done"]:
+        return {"lines": ["The Nodes could not be compared with the cloud: {0}. The run continues, and adopts them at its end".format(
+            cluster["compared"]["reason"])], "hosts": {}, "problems": [], "stop": False, "adopted": list(plan["adopt"])}
+    known = {node["name"]: node for node in cluster["nodes"]}
+    apart = {}
+    for host, name in plan["nodes"].items():
+        node = known.get(name)
+        if node is not None and _concerned(plan, host, name, node):
+            apart[host] = "its Node {0} will not be adopted: {1}".format(name, host_facts.readable(node["reason"]))
+    gone = {plan["nodes"][host] for host in apart}
+    adopted = [known[name] for name in plan["adopt"] if name in known and name not in gone and known[name]["class"] not in ("foreign", "mismatched")]
+    stop = any(host in control_plane for host in apart) or \
+        bool(apart) and len({*apart, *plan.get("left_out", {})}) > summary.allowed(limit, workers)
+    return {"lines": _lines(adopted) + warnings(plan, cluster), "hosts": apart, "stop": stop,
+            "problems": grouping.few(["{0}: {1}".format(host, why) for host, why in apart.items()], "The hosts are those above"),
+            "adopted": [node["name"] for node in adopted]}
+
+
+def _concerned(plan: Dict[str, Any], host: str, name: str, node: Dict[str, Any]) -> bool:
+    """Whether the run would change a host, and the cloud says that its Node is not its own. A Node of another provider was reported before."""
+    steps = plan["hosts"].get(host) or {}
+    return node["class"] == "mismatched" and bool(steps.get("kubelet") or name in plan["adopt"]) or node["class"] == "foreign" and name in plan["adopt"]
+
+
+def _lines(nodes: Sequence[Dict[str, Any]]) -> List[str]:
+    """Return who will be adopted as which instance."""
+    known = [(node["name"], node.get("instance") or "") for node in nodes]
+    named = [(name, instance) for name, instance in known if instance]
+    lines = ["Node {0} will be adopted as {1}".format(name, host_facts.readable(instance)) for name, instance in named[:LISTED]]
+    if len(named) > LISTED:
+        lines.append("and {0} more Nodes, each as the instance of its name or providerID".format(len(named) - LISTED))
+    open_ = [name for name, instance in known if not instance]
+    if open_:
+        lines.append("The cloud cannot say yet which instances these Nodes are: {0}".format(grouping.compact(sorted(open_, key=grouping.in_order))))
+    return lines
+
+
+def warnings(plan: Dict[str, Any], cluster: Dict[str, Any]) -> List[str]:
+    """Return a warning about the Nodes whose primary address the controller will change, as far as the cloud was asked.
+
+    A kubelet with C(--node-ip) keeps its address: it names it once it has an external cloud, and not before.
+    """
+    version = versions.parse(cluster["version"])
+    nodes = [node for node in cluster["nodes"] if node["name"] in plan["adopt"] and node["name"] not in plan.get("node_ips", ())]
+    moves = {node["name"]: (node.get("primary") or [], node.get("primary_after") or []) for node in nodes}
+    changed = [name for name, (now, then) in moves.items() if now and then and now != then]
+    if not changed:
+        return []
+    names = sorted(changed, key=grouping.in_order)
+    first = " ({0}: {1} becomes {2})".format(names[0], *(", ".join(addresses) for addresses in moves[names[0]]))
+    ends = "" if version is None or version < PROXY_ENDS else \
+        "kube-proxy ends itself then, and its container starts again; its rules stay. "
+    return ["the primary address of {0} Node(s) will change when the controller initialises them: {1}{2}. {3}The API server reaches their "
+            "kubelets at the new address. To keep an address that the cloud also has, set --node-ip for the kubelet".format(
+                len(names), grouping.compact(names), first, ends)]
+
+
+def check(plan: Dict[str, Any], known: Dict[str, HostFacts], cluster: Dict[str, Any]) -> None:
+    """Note which kubelets keep their address, and warn of those whose address changes, if the controller runs already."""
+    plan["node_ips"] = with_node_ip(known)
+    plan["warnings"] += warnings(plan, cluster)
+
+
+def with_node_ip(hosts: Dict[str, HostFacts]) -> List[str]:
+    """Return the Nodes whose kubelets have an address of their own in a file."""
+    return [facts["node_name"] for facts in hosts.values()
+            if any(re.search(r"node-ip\b", base64.b64decode(facts["files"][path]["content"]).decode("utf-8", "replace"))
+                   for path in facts["kubelet"].get("unit_files", []) + facts["kubelet"].get("environment_files", [])
+                   + facts["service"].get("config_files", []) if path in facts["files"])]
+
+
+def without(plan: Dict[str, Any], hosts: Dict[str, str]) -> Dict[str, Any]:
+    """Return the plan without these hosts, each with the reason, as other workers that a run leaves out."""
+    names = {plan["nodes"][host] for host in hosts}
+    return dict(plan, left_out=dict(plan.get("left_out", {}), **hosts), adopt=[name for name in plan["adopt"] if name not in names],
+                edits=[edit for edit in plan["edits"] if edit["host"] not in hosts and edit["host"] not in names],
+                hosts=dict(plan["hosts"], **{host: {"control_plane": [], "kubelet": None} for host in hosts}))
