@@ -5,7 +5,8 @@
 //
 // It reads a request from stdin, {"suites": {NAME: {"dir": DIR, "packages": [PATH], "modules": {MODULE: DIR}}}}, and
 // prints {NAME: {"PATH/FILE_test.go": {TEST: {VARIABLE: ROWS}}}}. A value that the sources do not say is
-// {"$ident"|"$call"|"$func"|"$expr": TEXT}; the result of a call carries its "args".
+// {"$ident"|"$call"|"$func"|"$expr": TEXT}; the result of a call carries its "args". A request "facts" of the same form
+// prints what facts.go reads of each package instead.
 package main
 
 import (
@@ -643,6 +644,7 @@ func fail(format string, args ...any) {
 func main() {
 	var request struct {
 		Suites map[string]suite `json:"suites"`
+		Facts  map[string]suite `json:"facts"`
 	}
 	if err := json.NewDecoder(os.Stdin).Decode(&request); err != nil {
 		fail("the request is not JSON: %v", err)
@@ -667,6 +669,16 @@ func main() {
 			}
 		}
 		result[name] = files
+	}
+	for name, s := range request.Facts {
+		l := &loader{modules: s.Modules, loaded: map[string]*pkg{}, fset: token.NewFileSet()}
+		packages := map[string]*facts{}
+		for _, pattern := range s.Packages {
+			for _, within := range folders(s.Dir, pattern) {
+				packages[within] = l.facts(filepath.Join(s.Dir, within))
+			}
+		}
+		result[name] = packages
 	}
 	out := json.NewEncoder(os.Stdout)
 	out.SetEscapeHTML(false)
