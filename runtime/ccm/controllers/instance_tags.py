@@ -75,6 +75,7 @@ class InstanceTagsController:
         await self._vouching.ready()
         self._context.nodes.add_handler(self._on_node)
         self._vouching.on_change(self._wake.set)
+        self._context.gateway.on_recovery("instance_tags", self._queue.add)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._queue.run_workers(self._options.workers, self._sync, on_error=log_failure(log)))
             tasks.create_task(self._look_for_ever())

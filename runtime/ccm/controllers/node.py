@@ -152,6 +152,7 @@ class NodeController:
     async def run(self) -> None:
         self._context.nodes.add_handler(self._on_node)
         await self._context.nodes.wait_synced()
+        self._context.gateway.on_recovery("instances", self._queue.add)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._queue.run_workers(self._options.workers, self._sync, on_error=log_failure(log)))
             tasks.create_task(self._refresh_for_ever())

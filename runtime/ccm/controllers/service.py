@@ -26,6 +26,7 @@ from ccm.cloud import (
 from ccm.engine.client import ApiError, ConflictError, NotFoundError
 from ccm.engine.objects import Service
 from ccm.engine.queue import LOST_RACE, Priority, Requeue, WorkQueue
+from ccm.gateway.breaker import HeldBack
 
 from . import comparison_rules, late_answer_rules
 from . import service_metrics as metrics
@@ -121,6 +122,7 @@ class ServiceController:
         context.services.add_handler(self._allocations.on_service)  # must know all Services before the first is served
         context.services.add_handler(self._on_service)
         context.gateway.on_replace(self._cloud_replaced.set)
+        context.gateway.on_recovery("load_balancers", self._queue.add)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._queue.run_workers(options.workers, self._sync, on_error=log_failure(log)))
             tasks.create_task(self._waits.run())
@@ -262,7 +264,8 @@ class ServiceController:
             self._waits.end(key)
             self._failed(service, known, error)
             if (wait := getattr(error, "retry_after", None)) is not None:
-                is_behind = known is not None and known.behind
+                # A call that was held back is no attempt of which more may follow: the end of the outage ends the wait.
+                is_behind = known is not None and known.behind and not isinstance(error, HeldBack)
                 raise Requeue(min(wait, BEHIND) if is_behind else wait) from error
             raise
         if known is not None:

@@ -80,6 +80,7 @@ class ServingCsrController:
         self._context.nodes.add_handler(self._on_node)
         await self._requests.wait_synced()
         await self._context.nodes.wait_synced()
+        self._context.gateway.on_recovery("instances", self._queue.add)
         await self._queue.run_workers(self._options.workers, self._sync, on_error=log_failure(log))
 
     def _on_request(self, old: SigningRequest | None, new: SigningRequest | None) -> None:

@@ -66,6 +66,7 @@ class VolumeController:
     async def run(self) -> None:
         self._volumes.add_handler(self._on_volume)
         await self._volumes.wait_synced()
+        self._context.gateway.on_recovery("volumes", self._queue.add)
         await self._queue.run_workers(self._options.workers, self._sync, on_error=log_failure(log))
 
     def _on_volume(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:

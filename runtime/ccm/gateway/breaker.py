@@ -8,6 +8,9 @@ have in common may be a mistake of their owner, so they are held back, and nobod
 While calls are held back, one at a time probes whether the cloud works again, after pauses that double. An object that
 has not failed need not wait for the end of a pause: what it gets to know is new. In an outage nothing is, so after
 two such probes have failed, those wait, too. They count as probes: the cloud gets no more calls because of them.
+
+The more objects wait, the more seldom each of them asks, and the end of the outage calls all of them: hundreds of
+Services cost next to nothing meanwhile. Objects that failed are not called: their failure may be their own.
 """
 
 from __future__ import annotations
@@ -27,6 +30,8 @@ BREAKER_FIRST, BREAKER_MAX = 1.0, 30.0
 EARLY_PROBES = 2
 #: Objects that fail wait so many times as long as others, who therefore come first.
 AFTER_OTHERS = 1.25
+#: How often the objects that wait ask in all, each second; the longest wait of one of them in seconds.
+ASKED, WAIT_MAX = 4.0, 120.0
 #: How many failing objects are remembered.
 REMEMBERED_FAILURES = 1000
 
@@ -40,6 +45,10 @@ class Subject(NamedTuple):
     @classmethod
     def of(cls, key: str) -> Subject:
         return cls(key, namespace_of(key) or key)
+
+
+class HeldBack(Transient):
+    """The call was not made. The object's turn comes at the latest after `retry_after`, or when the outage ends."""
 
 
 class Pass(enum.Enum):
@@ -68,6 +77,7 @@ class Breaker:
         self._evidence: set[str] = set()
         self._accused: set[str] = set()  # their owners
         self._unattributed = 0
+        self._waiting: dict[str, None] = {}  # objects without a failure of their own, until the end of the outage
         # Objects that have not succeeded since they failed, with their owners: a success of another one says nothing.
         self._failing: OrderedDict[str, str] = OrderedDict()
         self._owners: Counter[str] = Counter()
@@ -86,14 +96,14 @@ class Breaker:
         return next(iter(self._accused)) if len(self._accused) == 1 and not self._unattributed else None
 
     def check(self, subject: Subject | None, now: float) -> Pass:
-        """How the call may be made. Raises Transient if it may not."""
+        """How the call may be made. Raises HeldBack if it may not."""
         if not self.is_open:
             return Pass.FREE
         if (owner := self._sole_owner) is not None and (subject is None or subject.owner != owner):
             return Pass.FREE
         kind = self._kind(subject, now)
         if kind is None or kind in self._probes:
-            raise Transient(
+            raise HeldBack(
                 f"call not made: the cloud failed {self.failures} times in a row, most recently: {self.last_error}",
                 retry_after=self._wait(subject, now),
             )
@@ -103,6 +113,13 @@ class Breaker:
     def ended(self, kind: Pass) -> None:
         """A call with this pass has ended, also without a result."""
         self._probes.discard(kind)
+
+    def take_waiting(self) -> list[str]:
+        """The objects that were held back, if nothing holds them back any more, in the order of their first call."""
+        if self.is_open or not self._waiting:
+            return []
+        waiting, self._waiting = list(self._waiting), {}
+        return waiting
 
     def succeeded(self, subject: Subject | None = None) -> None:
         self.failures, self._held, self._early_failures, self._unattributed = 0, 0.0, 0, 0
@@ -144,8 +161,13 @@ class Breaker:
         pause = self.open_until - now
         if pause <= 0:
             pause = min(BREAKER_MAX, now - self._opened_at)
-        last = subject is not None and subject.key in self._failing
-        return max(BREAKER_FIRST, pause) * (AFTER_OTHERS if last else 1.0)
+        pause = max(BREAKER_FIRST, pause)
+        if subject is None:
+            return pause
+        if subject.key in self._failing:
+            return pause * AFTER_OTHERS
+        self._waiting[subject.key] = None
+        return max(pause, min(WAIT_MAX, len(self._waiting) / ASKED))
 
     def _remember(self, subject: Subject) -> None:
         if subject.key not in self._failing:

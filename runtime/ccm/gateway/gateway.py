@@ -141,6 +141,7 @@ class Gateway:
         self._unanswered_write = -math.inf  # when the last one was given up
         self.instances = InstanceDirectory(cloud.instances, self.call, clock=clock) if cloud.instances else None
         self._replaced: list[Callable[[], None]] = []
+        self._recovered: dict[str, list[Callable[[str], None]]] = {}
 
     @property
     def cloud(self) -> Cloud:
@@ -201,6 +202,11 @@ class Gateway:
     def on_replace(self, handler: Callable[[], None]) -> None:
         """Call `handler` whenever another cloud replaces the current one. It must not block or raise."""
         self._replaced.append(handler)
+
+    def on_recovery(self, group: str, handler: Callable[[str], None]) -> None:
+        """Call `handler` with each object whose calls of the group were held back, when they no longer are. It must not
+        block or raise."""
+        self._recovered.setdefault(group, []).append(handler)
 
     async def replace(self, cloud: Cloud) -> None:
         """Start `cloud` and replace the current cloud with it, which is closed when its calls have ended.
@@ -281,6 +287,9 @@ class Gateway:
                 breaker.failed(error, subject, self._clock(), kind)
         else:
             self._answered(breaker, subject)
+        for key in breaker.take_waiting():
+            for handler in self._recovered.get(breaker.group, ()):
+                handler(key)
         if breaker.is_open_for_all is not breaker.shown_open:
             breaker.shown_open = breaker.is_open_for_all
             BREAKER_OPEN.labels(breaker.group).set(breaker.shown_open)

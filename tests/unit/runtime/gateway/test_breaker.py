@@ -8,8 +8,8 @@ import random
 import pytest
 
 from ccm.base.log_context import about
-from ccm.cloud import Limits, Transient, Unauthorized
-from ccm.gateway.breaker import REMEMBERED_FAILURES, Breaker, Pass, Subject
+from ccm.cloud import Limits, RateLimited, Transient, Unauthorized
+from ccm.gateway.breaker import ASKED, REMEMBERED_FAILURES, WAIT_MAX, Breaker, Pass, Subject
 from ccm.gateway.gateway import BREAKER_OPEN, Gateway
 
 from .fake import FakeCloud
@@ -141,8 +141,53 @@ async def test_in_an_outage_probes_at_once_end_and_count_as_probes():
         await cloud.fails(key)
     assert [key for _, key in cloud.calls] == keys[:7]
     await asyncio.sleep(3.9)
-    assert (await cloud.fails("new/service")).retry_after == pytest.approx(1.0)  # the third pause is four seconds
+    pause = (await cloud.fails(keys[0])).retry_after
+    assert pause == pytest.approx(1.25)  # the third pause is four seconds
     assert len(cloud.calls) == 7
+
+
+@in_virtual_time
+async def test_the_more_objects_wait_the_more_seldom_each_of_them_asks():
+    cloud = Cloud()
+    cloud.down = True
+    waits = [(await cloud.fails(f"{number}/service")).retry_after for number in range(1007)][7:]
+    assert waits[:16] == [4.0] * 16, "few wait no longer than for the end of the pause"
+    assert waits[99] == 100 / ASKED and waits[-1] == WAIT_MAX
+    assert waits == sorted(waits)
+    assert (await cloud.fails("7/service")).retry_after == WAIT_MAX, "it counts once"
+
+
+@in_virtual_time
+async def test_the_end_of_an_outage_calls_those_that_wait_and_none_that_failed():
+    cloud, called = Cloud(), []
+    cloud.gate.on_recovery("services", called.append)
+    cloud.gate.on_recovery("others", called.append)
+    cloud.down = True
+    keys = [f"{number}/service" for number in range(100)]
+    for key in (*keys, *reversed(keys)):
+        await cloud.fails(key)
+    assert called == []
+    cloud.down = False
+    await asyncio.sleep(30.0)
+    assert await cloud.ensure(keys[50]) == keys[50]
+    assert called == keys[7:]
+    assert await cloud.ensure(keys[51]) == keys[51]
+    assert called == keys[7:], "once"
+
+
+@in_virtual_time
+async def test_the_end_of_a_pause_that_the_cloud_asked_for_calls_those_that_wait():
+    """An answer 429 shows that the cloud is up."""
+    cloud, called = Cloud(*bad(7, "a"), *bad(7, "b")), []
+    cloud.gate.on_recovery("services", called.append)
+    for key in (*bad(7, "a"), *bad(7, "b")):
+        await cloud.fails(key)
+    held = sorted(cloud.failing - {key for _, key in cloud.calls})
+    cloud.error = RateLimited("slow down", retry_after=1.0)
+    await asyncio.sleep(30.0)
+    with pytest.raises(RateLimited):
+        await cloud.ensure(held[0])
+    assert held and sorted(called) == held
 
 
 @in_virtual_time

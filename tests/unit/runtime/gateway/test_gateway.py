@@ -26,7 +26,7 @@ from ccm.cloud import (
     Transient,
     Unauthorized,
 )
-from ccm.gateway.breaker import BREAKER_FIRST
+from ccm.gateway.breaker import BREAKER_FIRST, HeldBack
 from ccm.gateway.gateway import (
     ABANDONED,
     BREAKER_OPEN,
@@ -66,7 +66,7 @@ async def outcome(awaitable):
     try:
         return await awaitable
     except CloudError as error:
-        return type(error)
+        return Transient if isinstance(error, HeldBack) else type(error)
 
 
 async def fail(gate, times, error=DOWN, operation="a.x"):

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An outage of the cloud costs the process next to nothing, and its end is noticed by everybody at once."""
+
+import random
+
+import pytest
+
+from ccm.cloud import Transient
+from ccm.controllers.service import ServiceController
+from ccm.gateway.breaker import ASKED
+
+from ..gateway.virtual import in_virtual_time, now
+from .services_harness import Cluster, until
+
+DOWN = Transient("503")
+
+
+def bodies(cluster, count):
+    for number in range(count):
+        cluster.add_service(f"s{number}", port=8000 + number)
+
+
+@pytest.mark.parametrize("hang", [0.01, 30.0])
+@pytest.mark.parametrize("count", [3, 300])
+def test_services_that_wait_for_the_end_of_an_outage_look_seldom_and_are_served_soon_after_it(monkeypatch, hang, count):
+    random.seed(count)
+    looks, sync = [], ServiceController._sync
+
+    async def counted(self, key):
+        looks.append(key)
+        await sync(self, key)
+
+    monkeypatch.setattr(ServiceController, "_sync", counted)
+
+    @in_virtual_time
+    async def run():
+        async with Cluster(deadline=60.0) as c:
+            c.add_node("n0")
+            c.serve()
+            await until(lambda: c.cloud.count("list"))
+            c.cloud.fault = lambda verb, spec: DOWN
+            c.cloud.latency = dict.fromkeys(("ensure", "list", "get"), hang)
+            bodies(c, count)
+            await until(lambda: now() > 300.0, 400.0)
+            assert len(looks) < 2 * count + 100 + ASKED * 300.0
+            assert c.cloud.count("ensure") < 60
+            c.cloud.fault, c.cloud.latency = lambda verb, spec: None, {}
+            names = [f"s{number}" for number in range(count)]
+            await until(lambda: all(c.api.ingress(name) for name in names), 90.0)
+
+    run()
+
+
+@in_virtual_time
+async def test_load_balancers_that_are_behind_the_nodes_look_no_more_often(monkeypatch):
+    """Each waits for at most half a minute if its change was refused, but not while no call is made anyway."""
+    looks, sync = [], ServiceController._sync
+
+    async def counted(self, key):
+        looks.append(key)
+        await sync(self, key)
+
+    monkeypatch.setattr(ServiceController, "_sync", counted)
+    async with Cluster() as c:
+        c.add_node("n0")
+        bodies(c, 300)
+        c.serve()
+        names = [f"s{number}" for number in range(300)]
+        await until(lambda: all(c.api.ingress(name) for name in names), 90.0)
+        c.cloud.fault = lambda verb, spec: DOWN
+        for name in names:
+            c.api.change("services", f"shop/{name}", {"spec": {"sessionAffinity": "ClientIP"}})
+        c.add_node("n1")
+        looks.clear()
+        start = now()
+        await until(lambda: now() > start + 300.0, 400.0)
+        assert len(looks) < 3 * 300 + ASKED * 300.0
+        c.cloud.fault = lambda verb, spec: None
+        await until(lambda: all(c.cloud.hosts(name) == ["n0", "n1"] for name in names), 90.0)
