@@ -99,9 +99,12 @@ images: binaries ## the container images of the test bed, and the runtime's
 # Without it, packages stay at the versions that the lock has, as far as pyproject.toml allows.
 UPGRADE ?= --upgrade
 .PHONY: lock
-lock: setup ## runtime/requirements.lock: the packages of the image and their hashes, the newest ones, or UPGRADE= for no newer ones
-	@cd runtime && $(BIN)/uv pip compile --quiet $(UPGRADE) --universal --python-version 3.11 --generate-hashes --no-header \
-		--extra aws --extra openstack --extra uvloop --extra vsphere --output-file requirements.lock pyproject.toml
+lock: setup ## runtime/*.lock: the packages of the image, and those that build its wheel: the newest ones, or UPGRADE= for no newer ones
+	@python -m tests.packaging.locks $(UPGRADE)
+
+.PHONY: outdated
+outdated: setup ## what is pinned and has a newer release: packages, Go modules, actionlint, ansible-core, Kubernetes
+	@PYTHONPATH=tests/bed:. python -m tests.packaging.outdated
 
 .PHONY: image
 image: ## the runtime's image and its archive for nodes without a registry

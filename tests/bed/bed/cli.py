@@ -83,7 +83,7 @@ def _run(args: argparse.Namespace, progress: Progress) -> None:
     elif args.command == "images":
         prerequisites.need_root("making images")
         version = versions.find(args.version)
-        images.ensure_all(version, binaries.ensure(version, progress), progress, args.only)
+        images.ensure_all(version, progress, args.only)
     elif args.command == "program":
         print(go_programs.ensure(args.program, progress))
     elif args.command == "moto":

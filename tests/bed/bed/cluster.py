@@ -80,7 +80,7 @@ def up(plan: Plan, progress: Progress) -> Bed:
     token = f"{secrets.token_hex(3)}.{secrets.token_hex(8)}"
     bed = Bed(plan, {"token": token, "certificate_key": secrets.token_hex(32)})
     found = binaries.ensure(bed.version, progress)
-    images.ensure_all(bed.version, found, progress)
+    images.ensure_all(bed.version, progress)
     images.ensure_systems({node.system_name for node in plan.nodes}, progress)
     shutil.rmtree(bed.folder, ignore_errors=True)
     bed.save()

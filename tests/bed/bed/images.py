@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from bed import go_programs, golang, keys, locks, paths
+from bed import binaries, go_programs, golang, keys, locks, paths
 from bed.archive import Image, write
 from bed.documents import RUNTIME_IMAGE
 from bed.errors import BedError
@@ -132,7 +132,7 @@ def ensure_systems(names: Collection[str], progress: Progress) -> None:
 def ensure_runtime(progress: Progress) -> Path:
     """The controller's image in podman, and as the archive that nodes import. Gives the archive."""
     containerfile = paths.RUNTIME / "Containerfile"
-    made_of = ("pyproject.toml", "requirements.lock", "image", "ccm")
+    made_of = ("pyproject.toml", "requirements.lock", "build.lock", "image", "ccm")
     sources = [containerfile, *(paths.RUNTIME / each for each in made_of)]
     key = keys.of_sources(sources, _id_of(PYTHON_IMAGE))
     stamp = RUNTIME_ARCHIVE.with_name(RUNTIME_ARCHIVE.name + ".content")
@@ -161,18 +161,18 @@ def ensure_simulator(progress: Progress) -> None:
             _build(containerfile, folder, SIMULATOR_IMAGE, key, BASE_IMAGE=PYTHON_IMAGE)
 
 
-def ensure_control_plane(version: Version, binaries: Path, progress: Progress) -> Path:
+def ensure_control_plane(version: Version, found: Path, progress: Progress) -> Path:
     """The archive of the static Pods' images, with the tags that kubeadm asks for."""
     tags = {
         name: f"registry.k8s.io/{name}:{version.kubernetes}"
         for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
     }
     tags["etcd"] = f"registry.k8s.io/etcd:{version.etcd_image_tag}"
-    key = keys.of_binaries([binaries / name for name in tags])
+    key = keys.of_binaries([found / name for name in tags])
     archive = folder() / f"control-plane-{version.kubernetes}-{key}.tar"
     if not archive.exists():
         with progress.step(f"Archive of the control plane's images {version.kubernetes}"):
-            write([Image(tag, ((f"/usr/local/bin/{name}", binaries / name),)) for name, tag in tags.items()], archive)
+            write([Image(tag, ((f"/usr/local/bin/{name}", found / name),)) for name, tag in tags.items()], archive)
             _forget_others(archive, f"control-plane-{version.kubernetes}-*.tar")
     return archive
 
@@ -213,14 +213,14 @@ def ensure_vendor(name: str, progress: Progress) -> Path:
     return archive
 
 
-def ensure_all(version: Version, binaries: Path, progress: Progress, only: str | None = None) -> None:
-    """Every image that a bed needs, or the ``only`` one (with what it stands on)."""
+def ensure_all(version: Version, progress: Progress, only: str | None = None) -> None:
+    """Every image that a bed needs, or the ``only`` one (with what it stands on). Few need Kubernetes."""
     steps: dict[str, Callable[[], object]] = {
         "python": lambda: ensure_python(progress),
         "node": lambda: ensure_node(progress),
         "runtime": lambda: ensure_runtime(progress),
         "simulator": lambda: ensure_simulator(progress),
-        "control-plane": lambda: ensure_control_plane(version, binaries, progress),
+        "control-plane": lambda: ensure_control_plane(version, binaries.ensure(version, progress), progress),
         "programs": lambda: ensure_programs(progress),
     }
     vendors = {f"vendor-{name}": partial(ensure_vendor, name, progress) for name in VENDORS}

@@ -84,5 +84,8 @@ def test_another_vendors_image_is_made_only_when_asked_for(
     for name in ("python", "node", "runtime", "simulator", "control_plane", "programs"):
         monkeypatch.setattr(images, f"ensure_{name}", lambda *_, name=name: seen.append(name))
     monkeypatch.setattr(images, "ensure_vendor", lambda name, _: seen.append(f"vendor-{name}"))
-    images.ensure_all(versions.find(versions.DEFAULT), Path("/none"), Progress(io.StringIO()), only)
+    built: list[str] = []
+    monkeypatch.setattr(images.binaries, "ensure", lambda version, _: built.append(version.kubernetes))
+    images.ensure_all(versions.find(versions.DEFAULT), Progress(io.StringIO()), only)
     assert seen == made
+    assert bool(built) == ("control_plane" in made)
