@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts import host_facts
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import grouping
 
 #: Variables in which the roles store what happened on a host, in the order of the run.
@@ -51,38 +52,48 @@ def summarise(hosts: Mapping[str, Mapping[str, Any]], plan: Dict[str, Any]) -> L
     C(hosts) is every host's facts. States: V(changed), V(nothing to do), V(not begun), V(restored) (failed, and the old
     configuration serves again), V(failed), V(unreachable) and V(left out) (by C(--limit)).
     """
-    entries = []
-    for host, facts in hosts.items():
-        detected = facts["__ccm_install_detected"] if "__ccm_install_detected" in facts else None
-        results = list(_results(facts, CHANGES))
-        waits = _waits(facts, plan.get("nodes", {}).get(host, ""))
-        bad = [result for result in results + waits if result.get("failed") or result.get("unreachable") or result.get("tolerated")]
-        done = {result.get("component") for result in results if result.get("changed") and result not in bad}
-        edits = [edit["component"] for edit in plan.get("edits", []) if edit["host"] == host and edit["component"] != "node"]
-        unseen = any(result.get("restarted_at") for result in _results(facts, CHANGES[1:])) and not waits
-        steps = plan.get("hosts", {}).get(host) or {}
-        planned = len(steps.get("control_plane") or []) + bool(steps.get("kubelet"))
-        entry = {"host": host, "planned": len(edits), "edits": sum(component in done for component in edits), "detail": "",
-                 "seconds": round(sum(result.get("seconds") or result.get("waited") or 0.0 for result in results + waits), 1)}
-        if detected is None:
-            entry["state"] = "left out"
-        elif host in plan.get("left_out", {}):
-            entry.update(state="failed", detail=plan["left_out"][host])
-        elif "node_name" not in detected:
-            entry.update(state="unreachable" if detected.get("unreachable") else "failed", detail=_words(detected))
-        elif bad:
-            entry.update(detail=_words(bad[-1]), state="unreachable" if bad[-1].get("unreachable") else
-                         "restored" if bad[-1].get("restored") else "failed")
-        elif unseen:  # another host of its batch failed before the Node was checked
-            entry.update(state="half done", detail="restarted; the run stopped before it checked that the Node is Ready")
-        elif len([result for result in results if not result.get("skipped")]) < planned:
-            entry["state"] = "not begun" if not done else "half done"
-        else:
-            entry["state"] = "changed" if done else "nothing to do"
-        if not entry["detail"] and host in plan.get("copies", {}):
-            entry["detail"] = COPIED + plan["copies"][host]
-        entries.append(entry)
-    return entries
+    return [_isolated(host, facts, plan) for host, facts in hosts.items()]
+
+
+def _isolated(host: str, facts: Mapping[str, Any], plan: Dict[str, Any]) -> Dict[str, Any]:
+    """Return the entry of a host. What it returned may be anything, and ends no summary of the others."""
+    try:
+        return _entry(host, facts, plan)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as exc:
+        return {"host": host, "state": "failed", "planned": 0, "edits": 0, "seconds": 0.0, "detail": "its results cannot be read ({0}: {1})".format(
+            type(exc).__name__, " ".join(host_facts.readable(str(exc)).split())[:200])}
+
+
+def _entry(host: str, facts: Mapping[str, Any], plan: Dict[str, Any]) -> Dict[str, Any]:
+    detected = facts["__ccm_install_detected"] if "__ccm_install_detected" in facts else None
+    results = list(_results(facts, CHANGES))
+    waits = _waits(facts, plan.get("nodes", {}).get(host, ""))
+    bad = [result for result in results + waits if result.get("failed") or result.get("unreachable") or result.get("tolerated")]
+    done = {result.get("component") for result in results if result.get("changed") and result not in bad}
+    edits = [edit["component"] for edit in plan.get("edits", []) if edit["host"] == host and edit["component"] != "node"]
+    unseen = any(result.get("restarted_at") for result in _results(facts, CHANGES[1:])) and not waits
+    steps = plan.get("hosts", {}).get(host) or {}
+    planned = len(steps.get("control_plane") or []) + bool(steps.get("kubelet"))
+    entry = {"host": host, "planned": len(edits), "edits": sum(component in done for component in edits), "detail": "",
+             "seconds": round(sum(result.get("seconds") or result.get("waited") or 0.0 for result in results + waits), 1)}
+    if detected is None:
+        entry["state"] = "left out"
+    elif host in plan.get("left_out", {}):
+        entry.update(state="failed", detail=plan["left_out"][host])
+    elif "node_name" not in detected:
+        entry.update(state="unreachable" if detected.get("unreachable") else "failed", detail=_words(detected))
+    elif bad:
+        entry.update(detail=_words(bad[-1]), state="unreachable" if bad[-1].get("unreachable") else
+                     "restored" if bad[-1].get("restored") else "failed")
+    elif unseen:  # another host of its batch failed before the Node was checked
+        entry.update(state="half done", detail="restarted; the run stopped before it checked that the Node is Ready")
+    elif len([result for result in results if not result.get("skipped")]) < planned:
+        entry["state"] = "not begun" if not done else "half done"
+    else:
+        entry["state"] = "changed" if done else "nothing to do"
+    if not entry["detail"] and host in plan.get("copies", {}):
+        entry["detail"] = COPIED + plan["copies"][host]
+    return entry
 
 
 def allowed(limit: Any, workers: int) -> int:

@@ -13,7 +13,7 @@ import yaml
 ROLES = Path(__file__).parents[3] / "roles"
 #: Modules and filters whose results have the contents of files.
 WITH_FILES = ("ccm_component_flags_info", "ccm_cluster_info", "ccm_journal_info", "ccm_journal_copy", "outoftree.ccm.migration_plan",
-              "outoftree.ccm.rollback_plan", "outoftree.ccm.leader_migration_plan", "ansible.builtin.slurp")
+              "outoftree.ccm.rollback_plan", "outoftree.ccm.leader_migration_plan", "outoftree.ccm.adoption_outlook", "ansible.builtin.slurp")
 
 
 def tasks() -> Iterator[tuple[str, dict[str, Any]]]:

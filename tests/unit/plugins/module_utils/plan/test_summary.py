@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.outoftree.ccm.plugins.filter.run_summary import run_summary
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import summary
 
 DETECTED = {"__ccm_install_detected": {"node_name": "any"}}
@@ -145,3 +146,19 @@ def test_a_run_that_ends_with_the_node_controller_alone_says_what_that_means(pla
 def test_only_an_in_tree_provider_that_was_taken_away_is_missed(changes: dict[str, Any]) -> None:
     told = " ".join(summary.node_only({"edits": [{**KCM, **changes}]}, 12))
     assert "in-tree" not in told and told == " ".join(summary.node_only({"edits": []}, 12))
+
+
+@pytest.mark.parametrize("strange", [
+    {"__ccm_install_kubelet": {"seconds": "soon"}}, {"__ccm_install_kubelet": "text"}, {"__ccm_install_kubelet": [1]},
+    {"__ccm_install_kubelet": {"component": ["kubelet"], "changed": True}}, {"__ccm_install_detected": 7},
+    {"__ccm_install_applied": {"results": 3}}, {"__ccm_install_applied": {"results": [None]}},
+    {"__ccm_install_ready": {"missing": {"w-1": 4}}}, None,
+])
+def test_what_one_host_returned_never_ends_the_summary_of_the_others(strange: Any) -> None:
+    """A worker chooses its results. The others' are complete, and it has a row of its own."""
+    ok = {"__ccm_install_detected": {"node_name": "w-2"}}
+    hosts = {"w-1": {"__ccm_install_detected": {"node_name": "w-1"}, **strange} if isinstance(strange, dict) else strange, "w-2": ok}
+    found = run_summary(hosts, ["w-1", "w-2"], {"nodes": {"w-1": "w-1", "w-2": "w-2"}})
+    assert [entry["host"] for entry in found["hosts"]] == ["w-1", "w-2"] and found["hosts"][1]["state"] == "nothing to do"
+    bad = found["hosts"][0]
+    assert bad["state"] == "failed" and bad["detail"].startswith("its results cannot be read (") and found["failed"] == ["w-1"]
