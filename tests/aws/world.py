@@ -26,6 +26,7 @@ FAULTS = {
         "status", status=503, code="RequestLimitExceeded", headers={"Retry-After": f"{World.RETRY_AFTER:g}"}
     ),
     Trouble.LOST_ANSWER: Fault("lost", call="CreateLoadBalancer", times=1),
+    Trouble.REFUSED: Fault("status", status=400, code="OddRequest", call="CreateLoadBalancer"),
     Trouble.HALF_MADE: Fault("status", status=503, code="InternalFailure", call="CreateListener", times=1),
 }
 
@@ -114,6 +115,7 @@ class ClassicWorld(AwsWorld):
             raise NotRun("Classic Load Balancers are never slow")
         calls = {
             Trouble.LOST_ANSWER: Fault("lost", call="classic CreateLoadBalancer", times=1),
+            Trouble.REFUSED: Fault("status", status=400, code="OddRequest", call="classic CreateLoadBalancer"),
             Trouble.HALF_MADE: Fault("status", code="InternalFailure", call="classic ConfigureHealthCheck", times=1),
         }
         with self._proxy.broken(calls[kind]) if kind in calls else contextlib.nullcontext():

@@ -49,6 +49,13 @@ FAULTS: dict[Trouble, dict[str, Any]] = {
         "late": True,
         "times": 1,
     },
+    Trouble.REFUSED: {
+        "service": "load-balancer",
+        "method": "POST",
+        "path": "/loadbalancers",
+        "status": 418,
+        "body": json.dumps({"faultcode": "Client", "faultstring": "an odd request"}),
+    },
     # octavia has made it by then, with all its parts but the floating IP.
     Trouble.HALF_MADE: {
         "service": "network",

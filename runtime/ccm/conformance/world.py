@@ -27,6 +27,7 @@ class Trouble(enum.Enum):
     RATE_LIMITED = "every call is rejected because of too many calls, to be retried after 7 s (World.RETRY_AFTER)"
     LOST_ANSWER = "the next call that creates a load balancer is carried out, and its answer is lost"
     HALF_MADE = "the creation of a load balancer fails midway with a 5xx of the cloud, and its parts remain"
+    REFUSED = "each creation of a load balancer is refused with a 4xx and a code that the provider does not know"
     SLOW_LOAD_BALANCERS = "a load balancer is not ready for a minute after its creation"
 
 

@@ -37,6 +37,8 @@ Query = Sequence[tuple[str, str]]
 
 #: Seconds until the next request about a load balancer that the cloud is working on.
 POLL = 1.0
+#: In place of a code, of an answer that is no error of this cloud.
+FOREIGN = "not an error of this cloud"
 #: The limits of a project if cloud.conf does not set them.
 BEARS = Limits()
 
@@ -206,7 +208,7 @@ class Api:
         try:
             error = msgspec.json.decode(reply.body, type=Failure).error
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            error = FailureDetail("not an error of this cloud", "is a proxy in between?")
+            error = FailureDetail(FOREIGN, "is a proxy in between?")
         message = error.message  # a cloud may quote the request, with its credentials
         for secret in filter(None, (self._access_token, self.settings.token)):
             message = message.replace(secret, "***")
@@ -230,6 +232,8 @@ class Api:
             case 429, _:
                 wait = reply.headers.get("Retry-After", "")
                 return RateLimited(text, retry_after=float(wait) if re.fullmatch(r"\d+(\.\d+)?", wait) else None)
+            case status, code if 400 <= status < 500 and code != FOREIGN:
+                return Transient(text, scope="object")  # nobody else's call is refused for this
         return Transient(text)
 
 

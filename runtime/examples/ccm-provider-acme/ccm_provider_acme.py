@@ -116,8 +116,8 @@ def _error(what: str, answer: urllib.error.HTTPError, missing: str) -> CloudErro
     try:
         code = str(json.loads(answer.read())["error"])
     except (ValueError, LookupError, TypeError, OSError, http.client.HTTPException):
-        code = "not an answer of this cloud; is a proxy in between?"
-    text = f"{what}: {answer.code} {code}"
+        code = ""
+    text = f"{what}: {answer.code} {code or 'not an answer of this cloud; is a proxy in between?'}"
     match answer.code:
         case 404 if missing and code == missing:
             return NotFound(text)
@@ -130,6 +130,8 @@ def _error(what: str, answer: urllib.error.HTTPError, missing: str) -> CloudErro
         case 429:
             wait = answer.headers.get("Retry-After", "")
             return RateLimited(text, retry_after=float(wait) if wait.isdigit() else None)
+        case status if code and 400 <= status < 500:  # it refuses what this one call asks for
+            return Transient(text, scope="object")
     return Transient(text)
 
 

@@ -36,6 +36,8 @@ class AcmeWorld(World):
                     return refused(401, "key_expired")
                 case Trouble.RATE_LIMITED:
                     return refused(429, "slow_down", **{"Retry-After": f"{self.RETRY_AFTER:.0f}"})
+                case Trouble.REFUSED if request.method == "PUT":
+                    return refused(412, "odd_request")
                 case Trouble.HANG:
                     await asyncio.Event().wait()
                 case Trouble.LATER_PAGE if request.query.get("after"):

@@ -31,6 +31,7 @@ FAULTS: dict[Trouble, dict[str, Any]] = {
         f"{round(World.RETRY_AFTER * 1000)} ms.",
     },
     Trouble.LOST_ANSWER: {"kind": "drop", "command": "createLoadBalancerRule", "late": True, "times": 1},
+    Trouble.REFUSED: {"kind": "status", "code": 452, "command": "createLoadBalancerRule"},
     Trouble.HALF_MADE: {"kind": "fail", "command": "assignToLoadBalancerRule", "times": 1},
 }
 CONFIG = """\

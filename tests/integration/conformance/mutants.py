@@ -466,6 +466,13 @@ class RefusedMeansTryAgain(Api):
         return Transient("401") if reply.status == 401 else super()._error(reply, missing)
 
 
+@mutant("load_balancers.what_the_cloud_refuses_to_one_service_concerns_it_alone")
+class TakesARefusalForAnOutage(Api):
+    def _error(self, reply: sim_api.Reply, missing: str) -> CloudError:
+        error = super()._error(reply, missing)
+        return Transient(str(error)) if isinstance(error, Transient) else error
+
+
 @mutant("failures.a_listing_cut_short_shows")
 class TellsNoTotal(SimInstances):
     async def list_page(self, token: str | None) -> Page:

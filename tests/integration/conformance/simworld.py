@@ -46,6 +46,12 @@ FAULTS: dict[Trouble, dict[str, Any]] = {
         "count": 1,
         "match": {"operation": "load_balancers.create"},
     },
+    Trouble.REFUSED: {
+        "action": "status",
+        "status": 412,
+        "code": "odd_request",
+        "match": {"operation": "load_balancers.create"},
+    },
     Trouble.HALF_MADE: {
         "action": "status",
         "status": 500,

@@ -31,6 +31,7 @@ FAULTS: dict[Trouble, dict[str, Any]] = {
         "headers": {"RateLimit-In": str(World.RETRY_AFTER)},
     },
     Trouble.LOST_ANSWER: {"kind": "drop", "method": "POST", "path": "/load_balancers", "late": True, "times": 1},
+    Trouble.REFUSED: {"kind": "status", "status": 412, "code": "odd", "method": "POST", "path": "/load_balancers"},
     Trouble.HALF_MADE: {"kind": "status", "method": "POST", "path": "/load_balancers", "late": True, "times": 1},
 }
 

@@ -22,6 +22,7 @@ from ccm.cloud import (
     RateLimited,
     RetryAfter,
     Transient,
+    Unauthorized,
 )
 
 from ..trial import Failed, Trial, described
@@ -263,6 +264,19 @@ async def a_half_made_one_is_deleted(trial: Trial) -> None:
 async def a_server_error_is_transient(trial: Trial) -> None:
     """A 5xx from the cloud is Transient for all methods: nothing counts as gone or empty because of it."""
     await _asked_in(trial, Trouble.SERVER_ERROR, Transient, *ALL)
+
+
+@case(writes=True)
+async def what_the_cloud_refuses_to_one_service_concerns_it_alone(trial: Trial) -> None:
+    """A refusal with a code that nobody knows is about what this Service asks for: not Unauthorized or RateLimited, and
+    as Transient it has `scope="object"`. Otherwise, Services that are refused hold back those of other tenants."""
+    trouble, spec, backends = troubled(trial, "load_balancers", Trouble.REFUSED), trial.spec(), await trial.backends()
+    what = f"ensure when {Trouble.REFUSED.value}"
+    trial.remove_at_end(spec)
+    async with trouble:
+        error = await trial.expect((CloudError,), what, trial.load_balancers.ensure, spec, backends)
+    if isinstance(error, (Transient, Unauthorized, RateLimited)) and getattr(error, "scope", "all") != "object":
+        raise Failed(f"{type(error).__name__} with the scope 'all' from {what}: it says that the cloud may be down")
 
 
 @case(writes=True)
