@@ -236,6 +236,18 @@ def test_a_path_and_a_name_that_somebody_else_uses_by_now_stay_as_they_are() -> 
     assert after == now.replace(COMMAND, COMMAND + "    - --cloud-config=/x\n")
 
 
+def test_the_volume_of_the_file_of_a_leader_migration_goes_with_its_flag() -> None:
+    """Nothing reads the file any more, and a mount of it keeps the Pod from starting where it is missing."""
+    rest = "    volumeMounts:\n    - {name: etc, mountPath: /etc}\n    - {name: leader, mountPath: /m.yaml}\n"
+    volumes = "  volumes:\n  - {name: etc, hostPath: {path: /etc}}\n  - {name: leader, hostPath: {path: /m.yaml}}\n"
+    command = f"    command: [{KCM}, --enable-leader-migration, --leader-migration-config=/m.yaml, --v=2]\n"
+    after, changes, notes = manifest.edit(small(command, rest + volumes), KCM, (1, 33))
+    spec = yaml.safe_load(after)["spec"]
+    assert {change.name for change in changes} == {"enable-leader-migration", "leader-migration-config"}
+    assert [item["name"] for item in spec["volumes"]] == [item["name"] for item in spec["containers"][0]["volumeMounts"]] == ["etc"]
+    assert notes == ["volume mount leader (/m.yaml)", "volume leader"]
+
+
 @pytest.mark.parametrize("rest", ["", LITTLE[:LITTLE.index("  volumes")], "    volumeMounts: []\n  volumes:\n"])
 def test_mounts_come_back_where_their_lists_are_gone(rest: str) -> None:
     after = manifest.edit(small(COMMAND, rest), KCM, (1, 29), back(("cloud-config", "/x")), LOST)[0]
