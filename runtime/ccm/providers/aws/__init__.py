@@ -8,11 +8,10 @@ it.
 
 from __future__ import annotations
 
-import logging
 from typing import ClassVar
 
-from ccm import cloud
 from ccm.cloud import ConfigError, Limits, ProviderConfig
+from ccm.cloud.toolkit.connected_cloud import ConnectedCloud
 
 from .aws_api import LAG, Api
 from .aws_load_balancers import AwsLoadBalancers
@@ -23,20 +22,18 @@ from .ec2_instances import Ec2Instances
 from .ec2_tags import Ec2Tags
 from .vpc_routes import VpcRoutes
 
-log = logging.getLogger(__name__)
-
 #: Requests in one call of the contract, one after the other, at most: that of a large load balancer.
 REQUESTS = 16
 
 
-class AwsCloud(cloud.Cloud):
+class AwsCloud(ConnectedCloud):
     name: ClassVar[str] = "aws"
 
     def __init__(self, config: ProviderConfig) -> None:
         super().__init__(config)
         if problem := sdk_problem():
             raise ConfigError([problem])
-        settings = self._settings = Settings.parse(config)
+        settings = Settings.parse(config)
         runtime = settings.runtime
         self.limits = Limits(
             runtime.callspersecond,
@@ -45,16 +42,9 @@ class AwsCloud(cloud.Cloud):
             listing_lag=LAG,
         )
         api = self._api = Api(settings)
+        self._connect(api, (f"{config.source}: {each}" for each in settings.ignored))
         self.instances = Ec2Instances(api)
         self.load_balancers = AwsLoadBalancers(api, self.instances)
         self.routes = VpcRoutes(api, self.instances)
         self.volumes = EbsVolumes(api)
         self.instance_tags = Ec2Tags(api, self.instances)
-
-    async def start(self) -> None:
-        for sentence in self._settings.ignored:
-            log.warning("%s: %s", self.config.source, sentence)
-        await self._api.open()
-
-    async def close(self) -> None:
-        await self._api.close()

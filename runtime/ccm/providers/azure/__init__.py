@@ -8,24 +8,21 @@ cloud-provider-azure.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import ClassVar
 
-from ccm import cloud
 from ccm.cloud import Limits, ProviderConfig
+from ccm.cloud.toolkit.connected_cloud import ConnectedCloud
 
 from .arm_api import Api
 from .arm_machines import ArmMachines
 from .azure_json import Settings
 
-log = logging.getLogger(__name__)
-
 #: Requests in one call of the contract, one after the other, at most: pages of machines, then of what belongs to them.
 REQUESTS = 12
 
 
-class AzureCloud(cloud.Cloud):
+class AzureCloud(ConnectedCloud):
     name: ClassVar[str] = "azure"
 
     def __init__(self, config: ProviderConfig) -> None:
@@ -34,16 +31,9 @@ class AzureCloud(cloud.Cloud):
         runtime = settings.runtime
         self.limits = Limits(runtime.calls_per_second, runtime.calls_burst, deadline=REQUESTS * runtime.request_timeout)
         self._api = Api(settings)
+        self._connect(self._api, (f"{config.source}: {each}" for each in settings.ignored))
         self.instances = ArmMachines(self._api)
 
     @property
     def watched_files(self) -> Sequence[str]:
         return [path] if (path := self._settings.certificate_file) else []
-
-    async def start(self) -> None:
-        for sentence in self._settings.ignored:
-            log.warning("%s: %s", self.config.source, sentence)
-        await self._api.open()
-
-    async def close(self) -> None:
-        await self._api.close()

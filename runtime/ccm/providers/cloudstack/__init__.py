@@ -6,28 +6,26 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import ClassVar
 
-from ccm import cloud
 from ccm.cloud import Limits, ProviderConfig
+from ccm.cloud.toolkit.connected_cloud import ConnectedCloud
 
 from .cloud_config import Settings
 from .rule_load_balancers import CloudStackLoadBalancers
 from .signed_api import Api
 from .virtual_machines import CloudStackInstances
 
-log = logging.getLogger(__name__)
 
-
-class CloudStackCloud(cloud.Cloud):
+class CloudStackCloud(ConnectedCloud):
     name: ClassVar[str] = "cloudstack"
 
     def __init__(self, config: ProviderConfig) -> None:
         super().__init__(config)
         settings = self._settings = Settings.parse(config)
         self._api = Api(settings)
+        self._connect(self._api, (f"{config.source}: {each}" for each in settings.ignored))
         runtime = settings.runtime
         self.limits = Limits(runtime.calls_per_second, runtime.burst, deadline=4 * runtime.request_timeout + 3)
         self.instances = CloudStackInstances(self._api)
@@ -36,11 +34,3 @@ class CloudStackCloud(cloud.Cloud):
     @property
     def watched_files(self) -> Sequence[str]:
         return self._settings.files
-
-    async def start(self) -> None:
-        for sentence in self._settings.ignored:
-            log.warning("%s", sentence)
-        await self._api.open()
-
-    async def close(self) -> None:
-        await self._api.close()

@@ -7,24 +7,21 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import ClassVar
 
-from ccm import cloud
 from ccm.cloud import Limits, ProviderConfig
+from ccm.cloud.toolkit.connected_cloud import ConnectedCloud
 
 from .compute_api import Api
 from .compute_instances import ComputeInstances
 from .gce_conf import Settings
 
-log = logging.getLogger(__name__)
-
 #: Requests in one call of the contract, one after the other, at most: a token, and a lookup of a name with a domain.
 REQUESTS = 6
 
 
-class GceCloud(cloud.Cloud):
+class GceCloud(ConnectedCloud):
     name: ClassVar[str] = "gce"
 
     def __init__(self, config: ProviderConfig) -> None:
@@ -33,16 +30,9 @@ class GceCloud(cloud.Cloud):
         runtime = settings.runtime
         self.limits = Limits(runtime.calls_per_second, runtime.calls_burst, deadline=REQUESTS * runtime.request_timeout)
         self._api = Api(settings)
+        self._connect(self._api, (f"{config.source}: {each}" for each in settings.ignored))
         self.instances = ComputeInstances(self._api)
 
     @property
     def watched_files(self) -> Sequence[str]:
         return [path] if (path := self._settings.credentials_file) else []
-
-    async def start(self) -> None:
-        for sentence in self._settings.ignored:
-            log.warning("%s: %s", self.config.source, sentence)
-        await self._api.open()
-
-    async def close(self) -> None:
-        await self._api.close()

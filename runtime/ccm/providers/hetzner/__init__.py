@@ -7,12 +7,11 @@ alone.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import ClassVar
 
-from ccm import cloud
 from ccm.cloud import Limits, ProviderConfig
+from ccm.cloud.toolkit.connected_cloud import ConnectedCloud
 
 from .api import Api
 from .balancer_calls import HetznerLoadBalancers
@@ -20,10 +19,8 @@ from .network_routes import HetznerRoutes
 from .servers import HetznerInstances
 from .settings import Settings
 
-log = logging.getLogger(__name__)
 
-
-class HetznerCloud(cloud.Cloud):
+class HetznerCloud(ConnectedCloud):
     name: ClassVar[str] = "hetzner"
 
     def __init__(self, config: ProviderConfig) -> None:
@@ -31,6 +28,7 @@ class HetznerCloud(cloud.Cloud):
         self._settings = Settings.parse(config)
         found = self._settings.variables
         self._api = Api(self._settings)
+        self._connect(self._api, self._settings.ignored)
         self.limits = Limits(
             found.hcloud_calls_per_second, found.hcloud_calls_burst, deadline=2 * found.hcloud_request_timeout + 3
         )
@@ -42,11 +40,3 @@ class HetznerCloud(cloud.Cloud):
     @property
     def watched_files(self) -> Sequence[str]:
         return [path] if (path := self._settings.variables.hcloud_token_file) else []
-
-    async def start(self) -> None:
-        for sentence in self._settings.ignored:
-            log.warning("%s", sentence)
-        await self._api.open()
-
-    async def close(self) -> None:
-        await self._api.close()

@@ -2,18 +2,16 @@
 """The provider of OpenStack (docs/providers/openstack.md): what cloud-provider-openstack is in Go.
 
 `config` reads its cloud.conf, `credentials` says who we are, `session` makes a call, and each capability is a file of
-its own. openstacksdk is
-imported by a start only, so that who does not choose this provider needs it not.
+its own. openstacksdk is imported at the start only, so only users of this provider need it.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import ClassVar
 
-from ccm import cloud
 from ccm.cloud import ConfigError, Limits, ProviderConfig
+from ccm.cloud.toolkit.connected_cloud import ConnectedCloud
 
 from .cinder_volumes import OpenStackVolumes
 from .config import Settings
@@ -24,10 +22,8 @@ from .project_quotas import OpenStackQuotas
 from .router_routes import OpenStackRoutes
 from .session import Api
 
-log = logging.getLogger(__name__)
 
-
-class OpenStackCloud(cloud.Cloud):
+class OpenStackCloud(ConnectedCloud):
     name: ClassVar[str] = "openstack"
 
     def __init__(self, config: ProviderConfig) -> None:
@@ -37,6 +33,7 @@ class OpenStackCloud(cloud.Cloud):
         settings = Settings.parse(config, config.environment)
         runtime = settings.runtime
         self._api = Api(settings)
+        self._connect(self._api, (f"{config.source}: {each}" for each in settings.ignored))
         self.limits = Limits(
             runtime.calls_per_second, runtime.burst, runtime.concurrency, deadline=self._api.deadline + 3
         )
@@ -50,11 +47,3 @@ class OpenStackCloud(cloud.Cloud):
     @property
     def watched_files(self) -> Sequence[str]:
         return named_files(self._api.settings)
-
-    async def start(self) -> None:
-        for sentence in self._api.settings.ignored:
-            log.warning("%s: %s", self.config.source, sentence)
-        await self._api.open()
-
-    async def close(self) -> None:
-        await self._api.close()

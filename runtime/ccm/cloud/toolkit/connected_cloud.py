@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The base of providers with one connection, such as a `JsonApi`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Protocol
+
+from ccm.cloud import Cloud
+
+
+class Connection(Protocol):
+    async def open(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class ConnectedCloud(Cloud):
+    """The constructor of a subclass calls `_connect`."""
+
+    def _connect(self, connection: Connection, ignored: Iterable[str] = ()) -> None:
+        """`connection`: `start` opens it, `close` closes it. `ignored`: sentences about settings without effect, which
+        `start` logs."""
+        self._connection = connection
+        self._ignored = tuple(ignored)
+
+    async def start(self) -> None:
+        log = logging.getLogger(type(self).__module__)
+        for sentence in self._ignored:
+            log.warning("%s", sentence)
+        await self._connection.open()
+
+    async def close(self) -> None:
+        await self._connection.close()
