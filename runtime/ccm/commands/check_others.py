@@ -51,10 +51,10 @@ def _moment(text: str) -> str:
     return text.partition(".")[0].rstrip("Z")
 
 
-def leases(found: Iterable[NodeLease], ours: Sequence[str], now: datetime.datetime) -> list[Check]:
-    """`found`: the Leases of the namespace; `ours`: the names of those that this project's controller uses."""
+def leases(leases: Iterable[NodeLease], ours: Sequence[str], now: datetime.datetime) -> list[Check]:
+    """`leases`: the Leases of the namespace; `ours`: the names of those that this project's controller uses."""
     checks = []
-    for each in found:
+    for each in leases:
         name, lease = each.metadata.name, Lease(each.metadata, each.spec)
         if not is_led(lease, now):
             continue
@@ -69,10 +69,10 @@ def leases(found: Iterable[NodeLease], ours: Sequence[str], now: datetime.dateti
     return checks
 
 
-def workloads(found: Iterable[tuple[str, Workload]], pods: Iterable[Pod]) -> list[Check]:
-    """Other cloud-controller-managers that are deployed. `found`: kind and object; `pods`: static ones count."""
+def workloads(workloads: Iterable[tuple[str, Workload]], pods: Iterable[Pod]) -> list[Check]:
+    """Other cloud-controller-managers that are deployed. `workloads`: kind and object; `pods`: static ones count."""
     named = [
-        (f"{kind} {each.metadata.namespace}/{each.metadata.name}", each.spec.template.spec) for kind, each in found
+        (f"{kind} {each.metadata.namespace}/{each.metadata.name}", each.spec.template.spec) for kind, each in workloads
     ]
     named += [(f"static Pod {pod.metadata.name}", pod.spec) for pod in pods if pod.is_static]
     checks = []

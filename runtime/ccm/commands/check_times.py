@@ -59,10 +59,10 @@ def clocks(
     return found
 
 
-def certificates(found: Mapping[str, bytes], now: datetime.datetime) -> list[Check]:
-    """When certificates expire. `found`: what each is -> its PEM, possibly of several, or DER."""
+def certificates(contents: Mapping[str, bytes], now: datetime.datetime) -> list[Check]:
+    """When certificates expire. `contents`: what each is -> its PEM, possibly of several, or DER."""
     checks = []
-    for what, data in found.items():
+    for what, data in contents.items():
         try:
             several = (
                 [x509.load_der_x509_certificate(data)] if data[:1] == b"0" else x509.load_pem_x509_certificates(data)
@@ -99,11 +99,11 @@ def expiry(what: str, ends: datetime.datetime, now: datetime.datetime) -> Check:
     return Check(CERTIFICATES, State.OK, f"{what} is valid until {date}")
 
 
-def requests(found: Iterable[SigningRequest]) -> list[Check]:
+def requests(requests: Iterable[SigningRequest]) -> list[Check]:
     """Requests of kubelets for serving certificates that nobody has approved."""
     waiting = [
         each.spec.username.removeprefix("system:node:")
-        for each in found
+        for each in requests
         if each.spec.signer_name == SERVING_SIGNER and not each.status.conditions and not each.status.certificate
     ]
     if not waiting:

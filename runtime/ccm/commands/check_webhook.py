@@ -45,10 +45,10 @@ def are_served(pods: Iterable[Pod]) -> bool:
     return any(container.is_ours and container.flag("webhooks") for pod in pods for container in pod.spec.containers)
 
 
-def configured(found: Sequence[Configuration], now: datetime.datetime) -> list[Check]:
-    """`found`: all configurations of the cluster."""
+def configured(configurations: Sequence[Configuration], now: datetime.datetime) -> list[Check]:
+    """`configurations`: all configurations of the cluster."""
     checks = []
-    for configuration in found:
+    for configuration in configurations:
         for webhook in configuration.webhooks:
             if webhook.name.endswith(OURS):
                 name = f"{webhook.name} of MutatingWebhookConfiguration {configuration.metadata.name}"

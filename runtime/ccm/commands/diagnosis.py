@@ -62,20 +62,20 @@ def some(names: Iterable[str], most: int = 5) -> str:
     return ", ".join(every[:most]) + (f", ... ({len(every)} in all)" if len(every) > most else "")
 
 
-def render(found: Diagnosis, now: datetime.datetime) -> list[str]:
+def render(diagnosis: Diagnosis, now: datetime.datetime) -> list[str]:
     """Lines of text, safe for a terminal."""
     rows: list[tuple[str, str, str]] = []
     before = ""
-    for each in found.checks:
+    for each in diagnosis.checks:
         rows.append((each.check if each.check != before else "", each.state.value, each.said))
         before = each.check
         if each.to_do:
             rows.append(("", "", f"do: {each.to_do}"))
-    lines = [one_line(f"Checks of the cluster of {found.server}"), "", *table(("CHECK", "STATE", "WHAT"), rows)]
-    lines += section("NOT ANSWERED", (f"{each.question}: {each.why}" for each in found.unasked))
-    counts = {state: sum(1 for each in found.checks if each.state is state) for state in State}
+    lines = [one_line(f"Checks of the cluster of {diagnosis.server}"), "", *table(("CHECK", "STATE", "WHAT"), rows)]
+    lines += section("NOT ANSWERED", (f"{each.question}: {each.why}" for each in diagnosis.unasked))
+    counts = {state: sum(1 for each in diagnosis.checks if each.state is state) for state in State}
     told = {"problems": State.PROBLEM, "warnings": State.WARNING, "unknown": State.UNKNOWN}
     parts = [f"{word}: {counts[state]}" for word, state in told.items() if counts[state]]
-    if found.unasked:
-        parts.append(f"questions without an answer: {len(found.unasked)}")
+    if diagnosis.unasked:
+        parts.append(f"questions without an answer: {len(diagnosis.unasked)}")
     return [*lines, "", ", ".join(parts) or "Nothing to do."]

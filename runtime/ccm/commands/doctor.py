@@ -154,33 +154,33 @@ async def _server(cluster: Cluster) -> tuple[str, datetime.datetime | None]:
     return (found.git_version if found else ""), moment
 
 
-async def _with_cloud(found: Gathered, seen: Seen) -> list[Check]:
+async def _with_cloud(survey: Gathered, seen: Seen) -> list[Check]:
     """All checks."""
-    nodes = node_outlooks(found)
-    balancers, routes = await asyncio.gather(balancer_outlooks(found), all_routes(found))
+    nodes = node_outlooks(survey)
+    balancers, routes = await asyncio.gather(balancer_outlooks(survey), all_routes(survey))
     # That nobody can sign in is reported once.
-    quotas = [] if found.refused else check_cloud.quotas(await all_quotas(found))
+    quotas = [] if survey.refused else check_cloud.quotas(await all_quotas(survey))
     every = one_each([*nodes, *balancers, *routes])
-    answers = found.answers
-    checks = [*check_cloud.answered(answers, found.options.cloud_provider), *quotas]
+    answers = survey.answers
+    checks = [*check_cloud.answered(answers, survey.options.cloud_provider), *quotas]
     ours = [
-        *check_cloud.nodes(found.nodes or [], nodes),
-        *check_cloud.services(found.services or [], seen.failures, balancers),
+        *check_cloud.nodes(survey.nodes or [], nodes),
+        *check_cloud.services(survey.services or [], seen.failures, balancers),
         *check_cloud.owners(every, asked=not any(answers.values())),
         *(check_cloud.planned(every) if not any(answers.values()) else []),
     ]
-    flags = found.flags_of(RouteController.name)
+    flags = survey.flags_of(RouteController.name)
     network = flags.network if flags is not None else None
-    components = check_components.flags(seen.pods, network, found.options.cluster_name)
-    shared = await _shared(found.options, found.cluster, seen, found.lease, list(found.usable.values()), found.now)
-    ready = [node.metadata.name for node in found.nodes or () if node_rules.is_ready(node)]
+    components = check_components.flags(seen.pods, network, survey.options.cluster_name)
+    shared = await _shared(survey.options, survey.cluster, seen, survey.lease, list(survey.usable.values()), survey.now)
+    ready = [node.metadata.name for node in survey.nodes or () if node_rules.is_ready(node)]
     return [
         *shared,
         *components,
         *checks,
         *_clocks(seen, ready),
         *ours,
-        *await _certificates(found.options, found.cluster, seen),
+        *await _certificates(survey.options, survey.cluster, seen),
     ]
 
 

@@ -71,14 +71,14 @@ def from_api_server(
     )
 
 
-def _state_of(node: Node, told: Sequence[Told], now: datetime.datetime) -> list[str]:
+def _state_of(node: Node, reports: Sequence[Told], now: datetime.datetime) -> list[str]:
     lines = []
     waits = node_rules.is_uninitialized(node)
     if waits:
         lines.append(
             f"It waits for its initialisation (taint {node_rules.UNINITIALIZED_TAINT}); no Pod is scheduled to it."
         )
-        lines.append(_why(told, NOT_INITIALISED, now) or "  No Event gives the reason: see the controller below.")
+        lines.append(_why(reports, NOT_INITIALISED, now) or "  No Event gives the reason: see the controller below.")
     if any(taint.key == node_rules.SHUTDOWN_TAINT for taint in node.spec.taints):
         lines.append("Its instance is shut down. The taint is removed when the Node is Ready again.")
     if node.metadata.deletion_timestamp:
@@ -90,44 +90,44 @@ def _state_of(node: Node, told: Sequence[Told], now: datetime.datetime) -> list[
             "It is not Ready. It is deleted if the cloud reports, for long enough, that its instance does not exist."
         )
         lines.append(
-            _why(told, NOT_DELETED, now)
+            _why(reports, NOT_DELETED, now)
             or "  Nothing holds it: the instance exists, or the controller has not yet confirmed that it is gone, or "
             "the Node is younger than --node-deletion-min-age."
         )
     if node_rules.is_ready(node):
         lines.append("It is Ready, and a Ready Node is never deleted, whatever the cloud reports.")
-        if reason := _why(told, WRONG, now):
+        if reason := _why(reports, WRONG, now):
             lines.append(reason)
     return lines
 
 
-def _why(told: Sequence[Told], reasons: Sequence[str], now: datetime.datetime) -> str:
-    latest = next((event for event in reversed(told) if event.reason in reasons), None)
+def _why(reports: Sequence[Told], reasons: Sequence[str], now: datetime.datetime) -> str:
+    latest = next((event for event in reversed(reports) if event.reason in reasons), None)
     return f"  {event_line(latest, now)}" if latest else ""
 
 
-async def with_cloud(shown: Explanation, node: Node, found: Gathered) -> Explanation:
+async def with_cloud(shown: Explanation, node: Node, survey: Gathered) -> Explanation:
     """Add what the cloud says, and what follows."""
-    looked = list(_looked(node, found))
+    looked = list(_looked(node, survey))
     name = node.metadata.name
-    outlooks = [each for each in node_outlooks(found) if each.name == name]
-    routes = await all_routes(found)
+    outlooks = [each for each in node_outlooks(survey) if each.name == name]
+    routes = await all_routes(survey)
     mine = {name, ", ".join(node.spec.pod_cidrs), *node.spec.pod_cidrs}
     outlooks += [each for each in routes if each.name in mine]
     waits = any(each.is_finding for each in outlooks)
     near: list[str] = []
-    if isinstance(found.judging, Judging) and not node.spec.provider_id and not found.judging.namesakes(name):
-        near = found.judging.nearest(name)
+    if isinstance(survey.judging, Judging) and not node.spec.provider_id and not survey.judging.namesakes(name):
+        near = survey.judging.nearest(name)
     return msgspec.structs.replace(
-        shown, looked_up=looked, nearest=near, outlooks=outlooks, unasked=list(found.cluster.unasked), waits=waits
+        shown, looked_up=looked, nearest=near, outlooks=outlooks, unasked=list(survey.cluster.unasked), waits=waits
     )
 
 
-def _looked(node: Node, found: Gathered) -> list[Looked]:
-    where = f"provider {found.options.cloud_provider}"
+def _looked(node: Node, survey: Gathered) -> list[Looked]:
+    where = f"provider {survey.options.cloud_provider}"
     ref = node_rules.instance_ref(node)
     what = f"instance {ref.provider_id}" if ref.provider_id else f"an instance named {ref.node_name!r}"
-    judging = found.judging
+    judging = survey.judging
     if not isinstance(judging, Judging):
         return [Looked(what, where, f"no answer: {judging}" if judging else "the provider has no instances")]
     if ref.provider_id and not judging.owns(ref.provider_id):

@@ -28,8 +28,8 @@ FAILED = ("SyncLoadBalancerFailed", "UpdateLoadBalancerFailed", "DeleteLoadBalan
 NAMED = 10
 
 
-def state_of(service: Service, told: Sequence[Told], now: datetime.datetime) -> list[str]:
-    """`told`: the Events about it."""
+def state_of(service: Service, reports: Sequence[Told], now: datetime.datetime) -> list[str]:
+    """`reports`: the Events about it."""
     since = ago(service.metadata.creation_timestamp, now)
     meta, spec = service.metadata, service.spec
     lines = [f"Service {meta.namespace}/{meta.name}: type {spec.type}, created {since}"]
@@ -38,7 +38,7 @@ def state_of(service: Service, told: Sequence[Told], now: datetime.datetime) -> 
         lines.append(f"Its load balancer's address: {', '.join(addresses)}")
     elif rules.wants_load_balancer(service):
         lines.append("It waits for the address of a load balancer.")
-        failed = [each for each in told if each.reason in FAILED]
+        failed = [each for each in reports if each.reason in FAILED]
         lines += [f"  {event_line(failed[-1], now)}"] if failed else []
     if spec.load_balancer_class:
         lines.append(f"Its class {spec.load_balancer_class} is for another controller.")
@@ -53,12 +53,12 @@ def waits(service: Service) -> bool:
     return rules.needs_cleanup(service) or (rules.wants_load_balancer(service) and not has_address)
 
 
-async def ask_cloud(service: Service, found: Gathered) -> Explanation:
+async def ask_cloud(service: Service, survey: Gathered) -> Explanation:
     """What the cloud says, and what follows; without state, leader and Events."""
     name = f"{service.metadata.namespace}/{service.metadata.name}"
     explanation = Explanation(kind="Service", name=name, state=[])
-    if found.flags_of(ServiceController.name) is None:
-        why = not_run(found.options, found.gateway).get(ServiceController.name, "it does not run")
+    if survey.flags_of(ServiceController.name) is None:
+        why = not_run(survey.options, survey.gateway).get(ServiceController.name, "it does not run")
         outlook = Outlook(
             kind="LoadBalancer",
             name=name,
@@ -69,27 +69,27 @@ async def ask_cloud(service: Service, found: Gathered) -> Explanation:
         )
         explanation.outlooks.append(outlook)
         return explanation
-    blind = found.refused or (found.judging if isinstance(found.judging, CloudError) else None)
+    blind = survey.refused or (survey.judging if isinstance(survey.judging, CloudError) else None)
     if blind is not None:
-        where = _provider(found)
+        where = _provider(survey)
         explanation.looked_up.append(Looked("the cloud", where, f"no answer: {blind}"))
         explanation.outlooks.append(service_outlook(service, blind))
         return explanation
-    backends = found.backends()
-    reads = BalancerReads(found.context, found.services or [service], backends)
+    backends = survey.backends()
+    reads = BalancerReads(survey.context, survey.services or [service], backends)
     await reads.list()
     seen = await reads.about(service, compare=True)
-    explanation.looked_up.extend(_looked(service, found, seen, reads))
-    disbelief = found.judging.disbelief if isinstance(found.judging, Judging) else ""
+    explanation.looked_up.extend(_looked(service, survey, seen, reads))
+    disbelief = survey.judging.disbelief if isinstance(survey.judging, Judging) else ""
     explanation.outlooks.append(service_outlook(service, seen, disbelief))
     return explanation
 
 
-def _looked(service: Service, found: Gathered, seen: Seen | CloudError, reads: BalancerReads) -> Iterable[Looked]:
-    where, cluster = _provider(found), found.options.cluster_name
-    if found.later is not None and rules.wants_load_balancer(service):
-        serving = [each.node_name for each in found.backends()]
-        yield Looked("the Nodes behind it", f"API server, {where}", serving_line(serving, found.later))
+def _looked(service: Service, survey: Gathered, seen: Seen | CloudError, reads: BalancerReads) -> Iterable[Looked]:
+    where, cluster = _provider(survey), survey.options.cluster_name
+    if survey.later is not None and rules.wants_load_balancer(service):
+        serving = [each.node_name for each in survey.backends()]
+        yield Looked("the Nodes behind it", f"API server, {where}", serving_line(serving, survey.later))
     what, listing = "its load balancer, by its UID", f"{where}, listing of cluster {cluster}"
     if isinstance(seen, CloudError):
         yield Looked(what, listing, f"no answer: {seen}")
@@ -104,8 +104,8 @@ def _looked(service: Service, found: Gathered, seen: Seen | CloudError, reads: B
         yield Looked("differences from the Service", where, "; ".join(seen.deviations) or "none")
 
 
-def _provider(found: Gathered) -> str:
-    return f"provider {found.options.cloud_provider}"
+def _provider(survey: Gathered) -> str:
+    return f"provider {survey.options.cloud_provider}"
 
 
 def _balancer(balancer: LoadBalancer | None) -> str:

@@ -31,19 +31,19 @@ def state_of(volume: PersistentVolume, since: str) -> list[str]:
     return lines
 
 
-async def ask_cloud(volume: PersistentVolume, found: Gathered) -> Explanation:
+async def ask_cloud(volume: PersistentVolume, survey: Gathered) -> Explanation:
     """What the cloud says, and what follows; without state, leader and Events."""
-    name, where = volume.metadata.name, f"provider {found.options.cloud_provider}"
+    name, where = volume.metadata.name, f"provider {survey.options.cloud_provider}"
     explanation = Explanation(kind="PersistentVolume", name=name, state=[])
-    answer = await volume_answer(volume, found)
+    answer = await volume_answer(volume, survey)
     ref = rules.reference(volume)
     if answer is not None and ref is not None:
         told = answer if isinstance(answer, CloudError) else ", ".join(f"{k}={v}" for k, v in sorted(answer.items()))
         explanation.looked_up.append(Looked(f"labels of disk {ref.handle}", where, str(told) or "none"))
-    if VolumeController.name in found.usable or not rules.needs_labels(volume):
+    if VolumeController.name in survey.usable or not rules.needs_labels(volume):
         explanation.outlooks.append(volume_outlook(volume, answer))
         return explanation
-    why = not_run(found.options, found.gateway).get(VolumeController.name, "it does not run")
+    why = not_run(survey.options, survey.gateway).get(VolumeController.name, "it does not run")
     explanation.outlooks.append(
         Outlook(
             kind="PersistentVolume",

@@ -99,21 +99,23 @@ def event_line(event: Told, now: datetime.datetime) -> str:
     return f"{event.reason} ({ago(event.last, now)}{times}): {event.message}"
 
 
-def render(found: Explanation, now: datetime.datetime) -> list[str]:
+def render(explanation: Explanation, now: datetime.datetime) -> list[str]:
     """Lines of text, safe for a terminal."""
-    lines = [one_line(line) for line in found.state]
-    if found.looked_up:
-        rows = [(each.what, each.where, each.answer) for each in found.looked_up]
+    lines = [one_line(line) for line in explanation.state]
+    if explanation.looked_up:
+        rows = [(each.what, each.where, each.answer) for each in explanation.looked_up]
         lines += ["", "LOOKED UP", *(f"  {row}" for row in table(("WHAT", "WHERE", "ANSWER"), rows))]
-    if found.nearest:
-        lines += section("SIMILAR NAMES IN THE CLOUD", [", ".join(found.nearest)])
-    lines += section("NEXT", _next(found.outlooks))
-    lines += section("RULE", dict.fromkeys(_rules(found.outlooks)))
-    lines += section("DO", dict.fromkeys(each.to_do for each in found.outlooks if each.to_do))
-    lines += section("NOTES", (note for each in found.outlooks for note in each.notes))
-    lines += ["", *map(one_line, found.leader)] if found.leader else []
-    lines += section("Events about it, the latest last:", (event_line(each, now) for each in found.events[-SHOWN:]))
-    lines += section("NOT ANSWERED", (f"{each.question}: {each.why}" for each in found.unasked))
+    if explanation.nearest:
+        lines += section("SIMILAR NAMES IN THE CLOUD", [", ".join(explanation.nearest)])
+    lines += section("NEXT", _next(explanation.outlooks))
+    lines += section("RULE", dict.fromkeys(_rules(explanation.outlooks)))
+    lines += section("DO", dict.fromkeys(each.to_do for each in explanation.outlooks if each.to_do))
+    lines += section("NOTES", (note for each in explanation.outlooks for note in each.notes))
+    lines += ["", *map(one_line, explanation.leader)] if explanation.leader else []
+    lines += section(
+        "Events about it, the latest last:", (event_line(each, now) for each in explanation.events[-SHOWN:])
+    )
+    lines += section("NOT ANSWERED", (f"{each.question}: {each.why}" for each in explanation.unasked))
     return lines
 
 

@@ -155,18 +155,18 @@ def not_run(options: Options, gateway: Gateway) -> dict[str, str]:
     return found
 
 
-def node_outlooks(found: Gathered) -> list[Outlook]:
+def node_outlooks(survey: Gathered) -> list[Outlook]:
     """The outlook of every Node."""
-    nodes, judging = found.nodes or [], found.judging
-    flags = found.flags_of(NodeController.name)
-    lifecycle = found.flags_of(NodeLifecycleController.name)
+    nodes, judging = survey.nodes or [], survey.judging
+    flags = survey.flags_of(NodeController.name)
+    lifecycle = survey.flags_of(NodeLifecycleController.name)
     if (flags is None and lifecycle is None) or judging is None:
         return []
     if isinstance(judging, CloudError):
         return [unknown(node, judging) for node in nodes]
     held = {}
     if lifecycle is not None:
-        held = lifecycle_outlooks(judging, lifecycle.safety, recalled(found), found.now)
+        held = lifecycle_outlooks(judging, lifecycle.safety, recalled(survey), survey.now)
     outlooks = []
     for node in sorted(nodes, key=lambda node: node.metadata.name):
         if node.metadata.name in held:
@@ -174,103 +174,103 @@ def node_outlooks(found: Gathered) -> list[Outlook]:
             continue
         outlook = Outlook(kind="Node", name=node.metadata.name, action=Action.NOTHING)
         if flags is not None:
-            outlook = node_outlook(node, judging, flags, found.options.cloud_provider)
+            outlook = node_outlook(node, judging, flags, survey.options.cloud_provider)
         if lifecycle is not None and not node.metadata.deletion_timestamp:
             outlook = merged(outlook, shutdown_outlook(node, judging.listed(node), lifecycle))
         outlooks.append(outlook)
     return outlooks
 
 
-def recalled(found: Gathered) -> Window:
+def recalled(survey: Gathered) -> Window:
     """The deletions that former leaders recorded on the Lease."""
-    window = Window(found.options.node_deletion_window)
-    told = found.lease.metadata.annotations.get(ANNOTATION + NOTE) if found.lease is not None else None
+    window = Window(survey.options.node_deletion_window)
+    told = survey.lease.metadata.annotations.get(ANNOTATION + NOTE) if survey.lease is not None else None
     try:
-        window.recall(told or "{}", 0.0, found.now)
+        window.recall(told or "{}", 0.0, survey.now)
     except ValueError as error:
-        found.cluster.unasked.append(Unasked("read the Lease's record of deletions", str(error)))
+        survey.cluster.unasked.append(Unasked("read the Lease's record of deletions", str(error)))
     return window
 
 
-async def balancer_outlooks(found: Gathered) -> list[Outlook]:
+async def balancer_outlooks(survey: Gathered) -> list[Outlook]:
     """The outlook of every Service that concerns the service controller, and of load balancers without a Service."""
-    options = found.flags_of(ServiceController.name)
-    if options is None or found.services is None:
+    options = survey.flags_of(ServiceController.name)
+    if options is None or survey.services is None:
         return []
-    concerned = [each for each in found.services if service_rules.concerns_us(each)]
-    blind = found.refused or (found.judging if isinstance(found.judging, CloudError) else None)
+    concerned = [each for each in survey.services if service_rules.concerns_us(each)]
+    blind = survey.refused or (survey.judging if isinstance(survey.judging, CloudError) else None)
     if blind is not None:
         return [service_outlook(each, blind) for each in concerned]
-    reads = BalancerReads(found.context, found.services, found.backends())
+    reads = BalancerReads(survey.context, survey.services, survey.backends())
     await reads.list()
-    found.answers["list load balancers"] = error_of(reads.listed)
+    survey.answers["list load balancers"] = error_of(reads.listed)
     if isinstance(reads.listed, CloudError):
         error = reads.listed
         if not concerned:
-            found.cluster.unasked.append(Unasked("list the load balancers of the cloud", str(error)))
+            survey.cluster.unasked.append(Unasked("list the load balancers of the cloud", str(error)))
         return [service_outlook(each, error) for each in concerned]
     listed = reads.listed
-    disbelief = found.judging.disbelief if isinstance(found.judging, Judging) else ""
-    concerned = [each for each in found.services if service_rules.concerns_us(each) or each.metadata.uid in listed]
+    disbelief = survey.judging.disbelief if isinstance(survey.judging, Judging) else ""
+    concerned = [each for each in survey.services if service_rules.concerns_us(each) or each.metadata.uid in listed]
     seen = await asyncio.gather(*(reads.about(each) for each in concerned))
     outlooks = [service_outlook(each, saw, disbelief) for each, saw in zip(concerned, seen, strict=True)]
-    if not found.gateway.cloud.has_cluster_id:
+    if not survey.gateway.cloud.has_cluster_id:
         return outlooks
-    uids = {each.metadata.uid for each in found.services}
-    return outlooks + orphan_outlooks(listed, uids, options, found.options.cluster_name)
+    uids = {each.metadata.uid for each in survey.services}
+    return outlooks + orphan_outlooks(listed, uids, options, survey.options.cluster_name)
 
 
-async def all_routes(found: Gathered) -> list[Outlook]:
+async def all_routes(survey: Gathered) -> list[Outlook]:
     """The outlook of every route that is missing or wrong, and of conditions of Nodes that say something else."""
-    options = found.flags_of(RouteController.name)
-    cloud, nodes = found.gateway.cloud.routes, found.nodes
+    options = survey.flags_of(RouteController.name)
+    cloud, nodes = survey.gateway.cloud.routes, survey.nodes
     if options is None or nodes is None or cloud is None:
         return []
-    cluster = found.options.cluster_name
-    routes: Any = found.refused or await answer_of(
-        lambda: found.gateway.call("routes.list", lambda: cloud.list(cluster))
+    cluster = survey.options.cluster_name
+    routes: Any = survey.refused or await answer_of(
+        lambda: survey.gateway.call("routes.list", lambda: cloud.list(cluster))
     )
-    if found.refused is None:
-        found.answers["list routes"] = error_of(routes)
-    later = found.later
+    if survey.refused is None:
+        survey.answers["list routes"] = error_of(routes)
+    later = survey.later
     if isinstance(routes, CloudError) or later is None:
-        why = str(routes) if isinstance(routes, CloudError) else str(found.judging)
+        why = str(routes) if isinstance(routes, CloudError) else str(survey.judging)
         return [Outlook(kind="Route", name=f"all of cluster {cluster}", action=Action.UNKNOWN, because=why)]
     if disbelief := later.disbelief:
         return [Outlook(kind="Route", name=f"all of cluster {cluster}", action=Action.BLOCKED, because=disbelief)]
     plan = route_rules.plan(later.nodes, routes, options.network, later.judge, cluster)
     unclaimed = list(plan.unclaimed)
-    going, errors = await RouteRemoval(found.context, options.safety).choose(plan)
+    going, errors = await RouteRemoval(survey.context, options.safety).choose(plan)
     for error in errors:
-        found.cluster.unasked.append(Unasked("ask about a route that no Node claims", str(error)))
-    return route_outlooks(plan, unclaimed, going, options, found.now.strftime("%Y-%m-%dT%H:%M:%SZ"))
+        survey.cluster.unasked.append(Unasked("ask about a route that no Node claims", str(error)))
+    return route_outlooks(plan, unclaimed, going, options, survey.now.strftime("%Y-%m-%dT%H:%M:%SZ"))
 
 
-async def all_quotas(found: Gathered) -> Sequence[Quota] | CloudError | None:
+async def all_quotas(survey: Gathered) -> Sequence[Quota] | CloudError | None:
     """The quotas of the project; None if the provider cannot read them. No controller asks: so it is no `answers`."""
-    cloud = found.gateway.cloud.quotas
+    cloud = survey.gateway.cloud.quotas
     if cloud is None:
         return None
-    return await answer_of(lambda: found.gateway.call("quotas.list", cloud.list))
+    return await answer_of(lambda: survey.gateway.call("quotas.list", cloud.list))
 
 
-async def all_volumes(found: Gathered) -> list[Outlook]:
+async def all_volumes(survey: Gathered) -> list[Outlook]:
     """The outlook of every PersistentVolume without zone or region."""
-    waiting = [each for each in found.volumes or () if volume_rules.needs_labels(each)]
-    return list(await asyncio.gather(*(outlook_of_volume(each, found) for each in waiting)))
+    waiting = [each for each in survey.volumes or () if volume_rules.needs_labels(each)]
+    return list(await asyncio.gather(*(outlook_of_volume(each, survey) for each in waiting)))
 
 
-async def outlook_of_volume(volume: PersistentVolume, found: Gathered) -> Outlook:
+async def outlook_of_volume(volume: PersistentVolume, survey: Gathered) -> Outlook:
     """Ask the cloud about one volume, if the controller would."""
-    return volume_outlook(volume, await volume_answer(volume, found))
+    return volume_outlook(volume, await volume_answer(volume, survey))
 
 
-async def volume_answer(volume: PersistentVolume, found: Gathered) -> Mapping[str, str] | CloudError | None:
+async def volume_answer(volume: PersistentVolume, survey: Gathered) -> Mapping[str, str] | CloudError | None:
     """What the cloud says about one volume; None if the controller would not ask."""
-    cloud, ref = found.gateway.cloud.volumes, volume_rules.reference(volume)
+    cloud, ref = survey.gateway.cloud.volumes, volume_rules.reference(volume)
     if not volume_rules.needs_labels(volume) or ref is None or cloud is None:
         return None
-    return found.refused or await answer_of(lambda: found.gateway.call("volumes.labels", lambda: cloud.labels(ref)))
+    return survey.refused or await answer_of(lambda: survey.gateway.call("volumes.labels", lambda: cloud.labels(ref)))
 
 
 def error_of(answer: object) -> CloudError | None:

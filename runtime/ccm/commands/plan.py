@@ -76,24 +76,24 @@ async def _ask(options: PlanFlags) -> PlanAnswer:
         return await plan_of(await gather(options, cluster, gateway))
 
 
-async def plan_of(found: Gathered) -> PlanAnswer:
+async def plan_of(survey: Gathered) -> PlanAnswer:
     """The plan for what was gathered."""
-    nodes = node_outlooks(found)
-    others = await asyncio.gather(balancer_outlooks(found), all_routes(found), all_volumes(found))
+    nodes = node_outlooks(survey)
+    others = await asyncio.gather(balancer_outlooks(survey), all_routes(survey), all_volumes(survey))
     every = one_each([*nodes, *(each for outlooks in others for each in outlooks)])
-    options = found.options
+    options = survey.options
     lease_name = f"{options.leader_elect_resource_namespace}/{options.leader_elect_resource_name}"
     counts = {kind: Counter(each.action.value for each in every if each.kind == kind) for kind in HEADINGS}
     return PlanAnswer(
-        server=found.cluster.client.server,
+        server=survey.cluster.client.server,
         provider=options.cloud_provider,
         cluster=options.cluster_name,
-        leader=leader_lines(found.lease, lease_name, found.now),
-        controllers=list(found.usable),
-        not_run=not_run(options, found.gateway),
+        leader=leader_lines(survey.lease, lease_name, survey.now),
+        controllers=list(survey.usable),
+        not_run=not_run(options, survey.gateway),
         counts={kind: dict(count) for kind, count in counts.items() if count},
         outlooks=[each for each in every if each.action is not Action.NOTHING],
-        unasked=found.cluster.unasked,
+        unasked=survey.cluster.unasked,
     )
 
 

@@ -193,12 +193,12 @@ async def _page(client: ReadingClient, path: str) -> Status:
     return await client.get(path, Status, params=json, timeout=PATIENCE)
 
 
-def render(found: StatusAnswer, now: datetime.datetime) -> list[str]:
+def render(answer: StatusAnswer, now: datetime.datetime) -> list[str]:
     """Lines of text, safe for a terminal."""
-    lines = [one_line(f"Status of the controller at {found.server}"), *map(one_line, found.leader)]
-    if found.replicas:
-        rows = [(each.pod, each.node, each.phase, "leader" if each.leads else "standby") for each in found.replicas]
+    lines = [one_line(f"Status of the controller at {answer.server}"), *map(one_line, answer.leader)]
+    if answer.replicas:
+        rows = [(each.pod, each.node, each.phase, "leader" if each.leads else "standby") for each in answer.replicas]
         lines += ["", *table(("POD", "NODE", "PHASE", "ROLE"), rows)]
-    for each in found.processes:
+    for each in answer.processes:
         lines += ["", *status_text.lines(each)]
-    return lines + section("NOT ANSWERED", (f"{each.question}: {each.why}" for each in found.unasked))
+    return lines + section("NOT ANSWERED", (f"{each.question}: {each.why}" for each in answer.unasked))

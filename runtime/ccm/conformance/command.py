@@ -76,9 +76,9 @@ def subject(name: str, cloud_config: str | None, allow_writes: bool, route_cidr:
     )
 
 
-async def _prove(found: Subject) -> None:
+async def _prove(subject: Subject) -> None:
     """Raises CloudError if the provider cannot be created or started, because then no case is meaningful."""
-    cloud = registry.create(found.name, found.config)
+    cloud = registry.create(subject.name, subject.config)
     try:
         async with asyncio.timeout(cloud.limits.deadline):
             await cloud.start()
@@ -93,11 +93,11 @@ async def _prove(found: Subject) -> None:
             await cloud.close()
 
 
-async def _run(cases: list[Case], found: Subject) -> list[Result]:
+async def _run(cases: list[Case], subject: Subject) -> list[Result]:
     results = []
     width = max(len(case.name) for case in cases)
     for case in cases:
-        result = await check(case, found)
+        result = await check(case, subject)
         results.append(result)
         print(f"{case.name:{width}}  {result.outcome.value:14}  {result.detail}".rstrip(), flush=True)
     return results

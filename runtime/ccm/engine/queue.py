@@ -135,8 +135,8 @@ class WorkQueue(Generic[K]):
         self._measure(metrics)
         QUEUES.add(self)
 
-    def _measure(self, found: metrics.QueueMetrics | None) -> None:
-        families = found or metrics.QUEUES
+    def _measure(self, queue_metrics: metrics.QueueMetrics | None) -> None:
+        families = queue_metrics or metrics.QUEUES
         self._adds = families.adds.labels(self.name)
         self._retries = families.retries.labels(self.name)
         self._queue_duration = families.queue_duration.labels(self.name)

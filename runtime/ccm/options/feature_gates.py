@@ -59,13 +59,13 @@ def check(given: object) -> dict[str, bool]:
     return dict(given)
 
 
-def enabled(given: Mapping[str, bool], name: str) -> bool:
-    return given.get(name, KNOWN[name].default)
+def enabled(gates: Mapping[str, bool], name: str) -> bool:
+    return gates.get(name, KNOWN[name].default)
 
 
-def export(given: Mapping[str, bool]) -> None:
+def export(gates: Mapping[str, bool]) -> None:
     """Set `kubernetes_feature_enabled`, and warn of gates of upstream that have no meaning here."""
-    if useless := sorted(given.keys() & UPSTREAM):
+    if useless := sorted(gates.keys() & UPSTREAM):
         log.warning("feature gates without effect here: %s", ", ".join(useless))
     for name, gate in KNOWN.items():
-        ENABLED.labels(name, gate.stage).set(enabled(given, name))
+        ENABLED.labels(name, gate.stage).set(enabled(gates, name))

@@ -45,7 +45,7 @@ KEYS = {
 }
 MACHINE_KEYS = {
     "name": ("required", "the Node's name, exactly"),
-    "id": ("the name", "the last part of the providerID; must be unique for all time, such as a serial number"),
+    "id": ("the name", "the last part of the providerID; must never be reused, such as a serial number"),
     "addresses": (
         "required",
         "IP addresses (InternalIP), or `{type, address}` with InternalIP, ExternalIP, Hostname, InternalDNS, "

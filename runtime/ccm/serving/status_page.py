@@ -89,27 +89,27 @@ _WIDTHS = {
 _BAD = ("failures", "failing")
 
 
-def page(found: Status) -> str:
-    return "".join(_page(found))
+def page(status: Status) -> str:
+    return "".join(_page(status))
 
 
-def _page(found: Status) -> Iterator[str]:
+def _page(status: Status) -> Iterator[str]:
     yield '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
-    yield f"<title>{_text(f'{found.process.role}: cloud-controller-manager')}</title>"
+    yield f"<title>{_text(f'{status.process.role}: cloud-controller-manager')}</title>"
     yield f"<style>{STYLE}</style></head>\n<body>\n"
-    yield f"<h1>Cloud controller manager: {_text(found.process.role)}</h1>\n"
-    yield f'<p class="lead">{_text(headline(found))}</p>\n'
-    if sentences := advice(found):
+    yield f"<h1>Cloud controller manager: {_text(status.process.role)}</h1>\n"
+    yield f'<p class="lead">{_text(headline(status))}</p>\n'
+    if sentences := advice(status):
         items = "".join(f"<li>{_text(each)}</li>" for each in sentences)
         yield f'<div class="warn" role="alert"><ul>{items}</ul></div>\n'
     yield "<main>\n"
-    shown = tables(found)
+    shown = tables(status)
     order = ("Process", "Nodes", "Services of type LoadBalancer", "Slowest and stuck", "Held deletions")
     first = [table for table in shown if table.title in order]
     for table in first:
         yield from _section(table)
-    yield from _plots(found)
+    yield from _plots(status)
     for table in sorted((each for each in shown if each not in first), key=lambda each: each.title not in _WIDTHS):
         yield from _section(table)
     yield "</main>\n</body></html>\n"
@@ -140,8 +140,8 @@ def _section(table: Table) -> Iterator[str]:
     yield "</section>\n"
 
 
-def _plots(found: Status) -> Iterator[str]:
-    plotted = [each for each in found.history if len(each.values) > 1]
+def _plots(status: Status) -> Iterator[str]:
+    plotted = [each for each in status.history if len(each.values) > 1]
     yield "<section><h2>The last hour</h2>\n"
     if not plotted:
         yield '<p class="note">This process has run for less than two samples.</p>'
@@ -149,7 +149,7 @@ def _plots(found: Status) -> Iterator[str]:
     for each in plotted:
         bad = any(word in each.name for word in _BAD)
         most = f"{max(each.values):.3g}"
-        yield f'<figure><div class="plot" data-most="{most}">{plot(each, found.step, bad=bad)}</div>'
+        yield f'<figure><div class="plot" data-most="{most}">{plot(each, status.step, bad=bad)}</div>'
         yield '<div class="axis" data-from="1 h ago" data-to="now"></div>'
         yield f"<figcaption>{_text(each.name)}: {each.values[-1]:.3g} now, {most} at most</figcaption></figure>\n"
     yield "</div></section>\n"

@@ -144,9 +144,9 @@ def duration(seconds: float) -> str:
     return f"{seconds:.1f} s" if 0 < seconds < 10 else f"{max(0.0, seconds):.0f} s"
 
 
-def headline(found: Status) -> str:
+def headline(status: Status) -> str:
     """The first sentence: who leads."""
-    process = found.process
+    process = status.process
     if process.role == "alone":
         return f"{process.identity} works without leader election."
     if process.role == "leader":
@@ -156,10 +156,10 @@ def headline(found: Status) -> str:
     return f"{process.identity} is a standby. It knows no leader: nobody holds the Lease {process.lease}."
 
 
-def advice(found: Status) -> list[str]:
+def advice(status: Status) -> list[str]:
     """What is not as it should be, one sentence each; [] if all is well."""
-    cloud = found.cloud
-    lines = list(found.process.problems)
+    cloud = status.cloud
+    lines = list(status.process.problems)
     if cloud.failing is not None:
         lines.append(f"The cloud has failed for {duration(cloud.failing)}: {cloud.error}")
     lines += [
@@ -173,8 +173,8 @@ def advice(found: Status) -> list[str]:
         for each in cloud.budgets
         if each.paused > 0
     ]
-    if failing := sum(each.failing for each in found.queues):
+    if failing := sum(each.failing for each in status.queues):
         lines.append(f"Objects whose last attempt failed: {failing}.")
-    if found.held_in_all:
-        lines.append(f"Deletions that a rule holds: {found.held_in_all}.")
+    if status.held_in_all:
+        lines.append(f"Deletions that a rule holds: {status.held_in_all}.")
     return lines

@@ -21,14 +21,14 @@ class Table:
     note: str = ""
 
 
-def tables(found: Status) -> list[Table]:
+def tables(status: Status) -> list[Table]:
     return [
-        _process(found),
-        Table("Nodes", ("State", "Nodes"), [(each.state, f"{each.objects}") for each in found.nodes], frozenset({1})),
+        _process(status),
+        Table("Nodes", ("State", "Nodes"), [(each.state, f"{each.objects}") for each in status.nodes], frozenset({1})),
         Table(
             "Services of type LoadBalancer",
             ("State", "Services"),
-            [(each.state, f"{each.objects}") for each in found.services],
+            [(each.state, f"{each.objects}") for each in status.services],
             frozenset({1}),
         ),
         Table(
@@ -36,19 +36,19 @@ def tables(found: Status) -> list[Table]:
             ("Kind", "Name", "State", "For", "Failures", "Reason"),
             [
                 (each.kind, each.name, each.state, duration(each.seconds), f"{each.tries}", each.reason)
-                for each in found.unfinished
+                for each in status.unfinished
             ],
             frozenset({3, 4}),
             "Everything is as it should be.",
-            _more(found.unfinished, found.unfinished_in_all),
+            _more(status.unfinished, status.unfinished_in_all),
         ),
         Table(
             "Held deletions",
             ("Kind", "Name", "Rule", "For", "Why"),
-            [(each.kind, each.name, each.rule, duration(each.seconds), each.message) for each in found.held],
+            [(each.kind, each.name, each.rule, duration(each.seconds), each.message) for each in status.held],
             frozenset({3}),
             "No deletion is held.",
-            _more(found.held, found.held_in_all),
+            _more(status.held, status.held_in_all),
         ),
         Table(
             "Queues",
@@ -63,17 +63,17 @@ def tables(found: Status) -> list[Table]:
                     f"{each.delayed}",
                     f"{each.failing}",
                 )
-                for each in found.queues
+                for each in status.queues
             ],
             frozenset(range(1, 7)),
             "No controller runs in this process.",
         ),
-        *_cloud(found),
+        *_cloud(status),
     ]
 
 
-def _process(found: Status) -> Table:
-    process = found.process
+def _process(status: Status) -> Table:
+    process = status.process
     rows = [
         ("version", process.version),
         ("provider", process.provider),
@@ -84,8 +84,8 @@ def _process(found: Status) -> Table:
     return Table("Process", ("What", "Value"), rows)
 
 
-def _cloud(found: Status) -> list[Table]:
-    cloud = found.cloud
+def _cloud(status: Status) -> list[Table]:
+    cloud = status.cloud
     answered = "never" if cloud.answered is None else f"{duration(cloud.answered)} ago"
     return [
         Table(

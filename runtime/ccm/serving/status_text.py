@@ -18,20 +18,20 @@ BARS = "▁▂▃▄▅▆▇█"
 PLOT = 60
 
 
-def lines(found: Status) -> list[str]:
-    return list(_lines(found))
+def lines(status: Status) -> list[str]:
+    return list(_lines(status))
 
 
-def _lines(found: Status) -> Iterator[str]:
-    yield _clean(headline(found))
-    for sentence in advice(found):
+def _lines(status: Status) -> Iterator[str]:
+    yield _clean(headline(status))
+    for sentence in advice(status):
         yield f"! {_clean(sentence)}"
-    for table in tables(found):
+    for table in tables(status):
         yield ""
         yield table.title.upper()
         yield from _rows(table)
-    if plotted := [each for each in found.history if each.values]:
-        minutes = max(len(each.values) for each in plotted) * found.step / 60
+    if plotted := [each for each in status.history if each.values]:
+        minutes = max(len(each.values) for each in plotted) * status.step / 60
         yield ""
         yield f"LAST {minutes:.0f} MINUTES"
         names = [_clean(each.name) for each in plotted]

@@ -24,7 +24,7 @@ def chosen(query: str | None, accept: str) -> str | None:
     return "html"
 
 
-def response(request: web.Request, found: Status) -> web.Response:
+def response(request: web.Request, status: Status) -> web.Response:
     """The answer to one request. What renders it is imported only now: most processes are never asked."""
     headers = {
         "X-Content-Type-Options": "nosniff",
@@ -38,13 +38,13 @@ def response(request: web.Request, found: Status) -> web.Response:
     if kind == "html":
         from . import status_page
 
-        body, headers["Content-Security-Policy"] = status_page.page(found), status_page.POLICY
+        body, headers["Content-Security-Policy"] = status_page.page(status), status_page.POLICY
     elif kind == "json":
         import msgspec
 
-        body = msgspec.json.encode(found).decode()
+        body = msgspec.json.encode(status).decode()
     else:
         from . import status_text
 
-        body = "\n".join(status_text.lines(found)) + "\n"
+        body = "\n".join(status_text.lines(status)) + "\n"
     return web.Response(text=body, content_type=FORMATS[kind], charset="utf-8", headers=headers)

@@ -57,20 +57,20 @@ class AnnotationTable:
         self.by_key = {each.key: each for each in known}
         self.by_name = {each.name: each for each in self.by_key.values()}
 
-    def unknown(self, given: Mapping[str, str]) -> list[str]:
+    def unknown(self, annotations: Mapping[str, str]) -> list[str]:
         """Unknown annotations with the prefix, most likely misspelled; only the first ones if there are many."""
-        return sorted(key for key in given if key.startswith(self.prefix) and key not in self.by_key)[:NAMED]
+        return sorted(key for key in annotations if key.startswith(self.prefix) and key not in self.by_key)[:NAMED]
 
 
 class ServiceAnnotations:
     """The parsed annotations of a Service. `problems`: one sentence for each invalid value."""
 
-    def __init__(self, given: Mapping[str, str], table: AnnotationTable) -> None:
+    def __init__(self, annotations: Mapping[str, str], table: AnnotationTable) -> None:
         self.problems: list[str] = []
         self._problems: dict[str, str] = {}
         self._prefix = table.prefix
         self._values: dict[str, Any] = {}
-        for key, text in sorted(given.items()):
+        for key, text in sorted(annotations.items()):
             if (known := table.by_key.get(key)) is None:
                 continue
             try:

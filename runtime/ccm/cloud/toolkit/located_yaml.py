@@ -128,10 +128,10 @@ class Unreadable:
         return f"a value tagged {self.tag}"
 
 
-def shown(found: Located) -> str:
+def shown(value: Located) -> str:
     """A value for a message: the kind of a collection, or the value itself."""
-    if isinstance(found.value, dict | list):
-        return f"{'a' if found.value else 'an empty'} {'mapping' if isinstance(found.value, dict) else 'list'}"
-    if found.value is None:
+    if isinstance(value.value, dict | list):
+        return f"{'a' if value.value else 'an empty'} {'mapping' if isinstance(value.value, dict) else 'list'}"
+    if value.value is None:
         return "nothing"
-    return repr(found.value)
+    return repr(value.value)

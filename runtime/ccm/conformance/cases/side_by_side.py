@@ -81,9 +81,9 @@ async def _check(trial: Trial, spec: LoadBalancerSpec, backends: Sequence[Backen
     await _check_port(trial, spec, found[0], when)
 
 
-async def _check_port(trial: Trial, spec: LoadBalancerSpec, found: LoadBalancer, when: str) -> None:
+async def _check_port(trial: Trial, spec: LoadBalancerSpec, balancer: LoadBalancer, when: str) -> None:
     with contextlib.suppress(NotRun):
-        ports = await trial.world.load_balancer_ports(found.name)
+        ports = await trial.world.load_balancer_ports(balancer.name)
         if spec.ports[0].port not in ports:
             listens = ", ".join(map(str, sorted(ports))) or "no port"
             raise Failed(

@@ -84,7 +84,7 @@ def check_port(text: str) -> str:
 
 
 def tags(text: str) -> dict[str, str]:
-    """As cloud-provider-aws: an item without a name is none, and a value ends at the next `=`. `oddities` reports it."""
+    """As cloud-provider-aws: an item without a name is none, and a value ends at the next `=`. `oddities` warns."""
     found: dict[str, str] = {}
     for name, value, *_ in _items(text):
         if not name:

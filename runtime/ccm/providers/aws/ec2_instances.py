@@ -34,7 +34,7 @@ class Ec2Instances:
         self.reads = 0
 
     async def list_page(self, token: str | None) -> Page:
-        """Narrowed by the VPC alone, in which an instance stays all its life. `terminated` is final."""
+        """Filtered by the VPC alone: an instance never changes its VPC. `terminated` is final."""
         more = {"NextToken": token} if token else {}
         answer = await self._api.ec2(
             "describe_instances",
@@ -189,5 +189,5 @@ def _rows(answer: Mapping[str, Any]) -> list[Row]:
 
 
 def _literal(name: str) -> str:
-    """A name in which a filter of EC2 sees no wildcards."""
+    """Escapes wildcards in a name for a filter of EC2."""
     return "".join(f"\\{each}" if each in "*?\\" else each for each in name)

@@ -37,7 +37,7 @@ def tags_by_provider_id(rows: Iterable[Row]) -> dict[str, dict[str, str]]:
 def verdicts(
     provider_ids: Iterable[str], rows: Mapping[str, Row], tags: Mapping[str, str]
 ) -> dict[str, CloudError | str]:
-    """What follows for each providerID: the ID of the instance that is missing some of the tags, "" if it has all of
+    """The result for each providerID: the ID of the instance that is missing some of the tags, "" if it has all of
     them, or the error. `rows`: ID -> the instance as EC2 has it now."""
     found: dict[str, CloudError | str] = {}
     for each in provider_ids:

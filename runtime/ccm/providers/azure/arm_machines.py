@@ -220,14 +220,14 @@ class ArmMachines:
             raise Transient(f"scale set {id.scale_set} lists machine {id.name}, but: {error}")
         raise NotFound(f"scale set {id.scale_set} has no machine {id.name}")
 
-    def _spelt(self, found: Instance) -> Instance:
+    def _spelt(self, instance: Instance) -> Instance:
         """The instance with the first spelling of its ID."""
         if len(self._spellings) >= SPELLINGS:
             self._spellings.clear()
-        spelling = self._spellings.setdefault(found.provider_id.lower(), found.provider_id)
-        if spelling == found.provider_id:
-            return found
-        return dataclasses.replace(found, provider_id=spelling)
+        spelling = self._spellings.setdefault(instance.provider_id.lower(), instance.provider_id)
+        if spelling == instance.provider_id:
+            return instance
+        return dataclasses.replace(instance, provider_id=spelling)
 
 
 async def together(*steps: Coroutine[Any, Any, T]) -> list[T]:

@@ -237,25 +237,25 @@ def _certificate_file(common: Common) -> str:
     return "" if others else common.aad_client_cert_path
 
 
-def _missing(found: Settings) -> list[str]:
-    common = found.common
+def _missing(settings: Settings) -> list[str]:
+    common = settings.common
     problems = [
         f"{spelt(name)}: it is missing" for name in ("subscription_id", "resource_group") if not getattr(common, name)
     ]
-    if found.uses_identity:
+    if settings.uses_identity:
         return problems
-    if not found.tenant:
+    if not settings.tenant:
         problems.append("tenantId: it is missing")
-    if not found.client:
+    if not settings.client:
         problems.append("aadClientId: it is missing")
-    if common.use_federated_workload_identity_extension and not found.federated_file:
+    if common.use_federated_workload_identity_extension and not settings.federated_file:
         problems.append("aadFederatedTokenFile: it is missing, and so is AZURE_FEDERATED_TOKEN_FILE")
-    elif not (found.federated_file or found.secret or found.certificate_file):
+    elif not (settings.federated_file or settings.secret or settings.certificate_file):
         problems.append(
             "there are no credentials: set aadClientSecret, aadClientCertPath, useFederatedWorkloadIdentityExtension "
             "or useManagedIdentityExtension"
         )
-    if found.secret and not (found.secret.isascii() and found.secret.isprintable()):
+    if settings.secret and not (settings.secret.isascii() and settings.secret.isprintable()):
         problems.append("aadClientSecret: expected one line of ASCII")
     return problems
 
@@ -263,8 +263,8 @@ def _missing(found: Settings) -> list[str]:
 class _Reader:
     """Takes keys out of an object, whatever their case."""
 
-    def __init__(self, given: Mapping[str, Located], problems: Problems, path: str = "") -> None:
-        self._given = {name.lower(): (name, found) for name, found in given.items()}
+    def __init__(self, values: Mapping[str, Located], problems: Problems, path: str = "") -> None:
+        self._given = {name.lower(): (name, found) for name, found in values.items()}
         self._problems, self._path = problems, path
 
     def take(self, name: str) -> Located | None:

@@ -106,16 +106,16 @@ class Settings:
         return [each for each in (self.common.secret_key_file, self.common.ca_file) if each]
 
 
-def _check(reader: GcfgSections, found: Global) -> None:
+def _check(reader: GcfgSections, section: Global) -> None:
     for name in ("api-url", "api-key"):
-        if not getattr(found, name.replace("-", "_")):
+        if not getattr(section, name.replace("-", "_")):
             reader.missing("Global", name, f"{name}: it is missing")
-    if not found.secret_key and not found.secret_key_file:
+    if not section.secret_key and not section.secret_key_file:
         reader.missing("Global", "secret-key", "secret-key: it is missing, and so is secret-key-file")
-    if found.secret_key and found.secret_key_file:
+    if section.secret_key and section.secret_key_file:
         reader.problem("Global", "secret-key-file", "secret-key-file: secret-key is set, too: remove one of them")
     for name in ("api-key", "secret-key"):
-        if not re.fullmatch(r"[!-~]*", getattr(found, name.replace("-", "_"))):
+        if not re.fullmatch(r"[!-~]*", getattr(section, name.replace("-", "_"))):
             reader.problem("Global", name, f"{name}: a key has only letters, digits and signs")
-    if found.ssl_no_verify and found.ca_file:
+    if section.ssl_no_verify and section.ca_file:
         reader.problem("Global", "ssl-no-verify", "ssl-no-verify: ca-file is set, too: remove one of them")

@@ -53,10 +53,10 @@ TABLE = AnnotationTable(
 )
 
 
-def parse(given: Mapping[str, str]) -> ServiceAnnotations:
+def parse(annotations: Mapping[str, str]) -> ServiceAnnotations:
     """Raises Invalid with all values that cannot be used, and all annotations that are probably misspelled."""
-    found = ServiceAnnotations(given, TABLE)
-    problems = [*found.problems, *(f"annotation {key}: unknown" for key in TABLE.unknown(given))]
+    found = ServiceAnnotations(annotations, TABLE)
+    problems = [*found.problems, *(f"annotation {key}: unknown" for key in TABLE.unknown(annotations))]
     if problems:
         raise Invalid("; ".join(problems))
     return found

@@ -65,25 +65,25 @@ class Rules(list[Row]):
         return [row for row in self if row["publicipid"] == address_id and row["id"] not in ids]
 
 
-def is_associated(rows: Sequence[Row], want: Wanted | None) -> bool:
-    """Whether the address was associated for the Service, so that it goes with it. `want`: for rules without a mark;
+def is_associated(rows: Sequence[Row], desired: Wanted | None) -> bool:
+    """Whether the address was associated for the Service, so that it goes with it. `desired`: for rules without a mark;
     without it, such a rule's address stays."""
     marks = [mark for mark in map(mark_of, rows) if mark is not None]
     if marks:
         return any(ASSOCIATED in mark.flags for mark in marks)
-    if want is None:
+    if desired is None:
         return False
-    return want.released or any(row["publicip"] != want.address for row in rows)
+    return desired.released or any(row["publicip"] != desired.address for row in rows)
 
 
-def flags(want: Wanted, associated: bool) -> str:
-    on = ((ASSOCIATED, associated), (NAMED, bool(want.hostname)), (PROXY, want.proxy))
+def flags(desired: Wanted, associated: bool) -> str:
+    on = ((ASSOCIATED, associated), (NAMED, bool(desired.hostname)), (PROXY, desired.proxy))
     return "".join(letter for letter, set_ in on if set_)
 
 
-def description(spec: LoadBalancerSpec, want: Wanted, associated: bool, fingerprint: str = "") -> str:
+def description(spec: LoadBalancerSpec, desired: Wanted, associated: bool, fingerprint: str = "") -> str:
     """A rule's mark. Only the first rule has the fingerprint."""
-    return str(Mark.made_for(spec, want.name, fingerprint, flags(want, associated)))
+    return str(Mark.made_for(spec, desired.name, fingerprint, flags(desired, associated)))
 
 
 def fingerprint(rows: Iterable[Row]) -> str:

@@ -53,7 +53,8 @@ class Present:
 
 @dataclass(frozen=True)
 class Texts:
-    """What is written: the descriptions of the first rule and of the others, and the intent's key."""
+    """Texts to write. `first`, `others`: descriptions of the first rule and of the others. `intent_key`: the key of the
+    tag that records a creation in progress."""
 
     first: str
     others: str
@@ -61,23 +62,23 @@ class Texts:
 
 
 def steps(
-    present: Present, want: Wanted, cidrs: tuple[Sequence[str], Sequence[str]], machines: Sequence[str], texts: Texts
+    present: Present, desired: Wanted, cidrs: tuple[Sequence[str], Sequence[str]], machines: Sequence[str], texts: Texts
 ) -> list[Step]:
     """All commands that are left, sorted by stage. `cidrs`: those of the rules, and those of the firewall. `machines`:
     the targets."""
     by_name = {str(row["name"]): row for row in present.rules}
     kept = {
         rule.name: row
-        for rule in want.rules
+        for rule in desired.rules
         if (row := by_name.get(rule.name)) is not None and _is_right(row, rule, present, cidrs[0])
     }
-    missing = [rule for rule in want.rules if rule.name not in kept]
+    missing = [rule for rule in desired.rules if rule.name not in kept]
     found = [
         *_removals(present, kept, missing, texts),
-        *_creations(present, want, missing, cidrs[0], texts),
-        *_firewall(present, want, cidrs[1]),
-        *_changes(present, want, kept, machines),
-        *_marks(present, want, kept, missing, texts),
+        *_creations(present, desired, missing, cidrs[0], texts),
+        *_firewall(present, desired, cidrs[1]),
+        *_changes(present, desired, kept, machines),
+        *_marks(present, desired, kept, missing, texts),
     ]
     return sorted(found, key=lambda each: each.stage)
 
@@ -138,13 +139,13 @@ def no_intent(network_id: str, key: str) -> Step:
 
 
 def _creations(
-    present: Present, want: Wanted, missing: Sequence[Rule], cidrs: Sequence[str], texts: Texts
+    present: Present, desired: Wanted, missing: Sequence[Rule], cidrs: Sequence[str], texts: Texts
 ) -> Iterator[Step]:
     for rule in missing:
         fields = {
             "name": rule.name,
             "description": texts.others,
-            "algorithm": want.algorithm,
+            "algorithm": desired.algorithm,
             "protocol": rule.protocol,
             "publicport": str(rule.port),
             "privateport": str(rule.node_port),
@@ -157,12 +158,12 @@ def _creations(
         yield Step(Stage.CREATE, "createLoadBalancerRule", fields, f"rule {rule.name} is missing")
 
 
-def _firewall(present: Present, want: Wanted, cidrs: Sequence[str]) -> Iterator[Step]:
+def _firewall(present: Present, desired: Wanted, cidrs: Sequence[str]) -> Iterator[Step]:
     """The rules for exactly the ports of the Service. What else the address admits stays."""
     if present.firewall is None:
         return
     wanted = set(cidrs) or {EVERYONE}
-    ports = {rule.key for rule in want.rules}
+    ports = {rule.key for rule in desired.rules}
     going = {_key(row) for row in present.rules} - ports
     open_: set[tuple[str, int]] = set()
     for row in present.firewall:
@@ -194,18 +195,18 @@ def _closed(row: Row, stage: Stage, why: str) -> Step:
     return Step(stage, "deleteFirewallRule", {"id": row["id"]}, f"firewall rule {row['id']} {why}")
 
 
-def _changes(present: Present, want: Wanted, kept: Mapping[str, Row], machines: Sequence[str]) -> Iterator[Step]:
+def _changes(present: Present, desired: Wanted, kept: Mapping[str, Row], machines: Sequence[str]) -> Iterator[Step]:
     for row in kept.values():
-        if row["algorithm"] != want.algorithm:
-            fields = {"id": row["id"], "algorithm": want.algorithm}
-            yield Step(Stage.CHANGE, "updateLoadBalancerRule", fields, f"rule {row['name']} is not {want.algorithm}")
+        if row["algorithm"] != desired.algorithm:
+            fields = {"id": row["id"], "algorithm": desired.algorithm}
+            yield Step(Stage.CHANGE, "updateLoadBalancerRule", fields, f"rule {row['name']} is not {desired.algorithm}")
     yield from target_steps(present, list(kept.values()), machines)
 
 
 def _marks(
-    present: Present, want: Wanted, kept: Mapping[str, Row], missing: Sequence[Rule], texts: Texts
+    present: Present, desired: Wanted, kept: Mapping[str, Row], missing: Sequence[Rule], texts: Texts
 ) -> Iterator[Step]:
-    for number, rule in enumerate(want.rules):
+    for number, rule in enumerate(desired.rules):
         text = texts.others if number else texts.first
         if (row := kept.get(rule.name)) is not None and str(row.get("description") or "") != text:
             yield described(row, text)

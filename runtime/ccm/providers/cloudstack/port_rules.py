@@ -96,8 +96,8 @@ def _address(text: str) -> str:
         raise Invalid("spec.loadBalancerIP: expected an IPv4 address") from None
 
 
-def _not_everyone(found: Iterable[str]) -> tuple[str, ...]:
-    every = tuple(found)
+def _not_everyone(ranges: Iterable[str]) -> tuple[str, ...]:
+    every = tuple(ranges)
     return () if EVERYONE in every else every
 
 
@@ -110,16 +110,16 @@ def _warnings(spec: LoadBalancerSpec) -> Iterator[str]:
     yield from ipv4_only(spec)
 
 
-def admitted(want: Wanted, has_firewall: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def admitted(desired: Wanted, has_firewall: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """CIDRs of the rules, and CIDRs of the firewall. Raises Invalid if only one of two lists could have an effect."""
     if has_firewall:
-        return want.cidrs, want.ranges
-    if want.cidrs and want.ranges and want.cidrs != want.ranges:
+        return desired.cidrs, desired.ranges
+    if desired.cidrs and desired.ranges and desired.cidrs != desired.ranges:
         raise Invalid(
             f"spec.loadBalancerSourceRanges and the annotation {notes.PREFIX}source-cidrs differ, and the network has "
             "no firewall: remove one of them"
         )
-    return want.cidrs or want.ranges, ()
+    return desired.cidrs or desired.ranges, ()
 
 
 def ip_protocol(protocol: str) -> str:

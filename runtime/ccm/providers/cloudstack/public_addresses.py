@@ -46,11 +46,11 @@ class Addresses:
         await self._jobs.start(spec.uid, step.command, dict(step.fields), step.command)
 
     async def choose(
-        self, spec: LoadBalancerSpec, want: Wanted, network_id: str, intent: Intent | None, rules: owners.Rules
+        self, spec: LoadBalancerSpec, desired: Wanted, network_id: str, intent: Intent | None, rules: owners.Rules
     ) -> tuple[Row, bool]:
         """The address for a Service that has no rules yet, and whether it is associated for it. Raises RetryAfter until
         the network has it."""
-        text = want.address or (intent.address if intent is not None else "")
+        text = desired.address or (intent.address if intent is not None else "")
         if intent is not None and (intent.address != text or intent.network_id != network_id):
             await self._give_up(spec, intent, rules)
         if not text:
@@ -58,7 +58,9 @@ class Addresses:
             intent = None
         row = await self.named(text)
         if row is None or row["state"] == "Free":
-            await self._associate(spec, text, network_id, intent, is_asked=bool(want.address), exists=row is not None)
+            await self._associate(
+                spec, text, network_id, intent, is_asked=bool(desired.address), exists=row is not None
+            )
         assert row is not None
         if row["state"] != "Allocated":
             raise RetryAfter(f"the address {text} is {row['state']}", self._api.soon)

@@ -157,14 +157,14 @@ class CloudStackLoadBalancers:
             )
 
     async def _present(
-        self, spec: LoadBalancerSpec, want: Wanted, own: Sequence[Row], every: owners.Rules, network: Row
+        self, spec: LoadBalancerSpec, desired: Wanted, own: Sequence[Row], every: owners.Rules, network: Row
     ) -> Present:
         intent = await self._addresses.intent(spec)
         if own:
             address_id, text = str(own[0]["publicipid"]), str(own[0]["publicip"])
-            associated = owners.is_associated(own, want)
+            associated = owners.is_associated(own, desired)
         else:
-            row, associated = await self._addresses.choose(spec, want, str(network["id"]), intent, every)
+            row, associated = await self._addresses.choose(spec, desired, str(network["id"]), intent, every)
             address_id, text = str(row["id"]), str(row["ipaddress"])
         return Present(
             address_id,
@@ -180,18 +180,18 @@ class CloudStackLoadBalancers:
     def _steps(
         self,
         spec: LoadBalancerSpec,
-        want: Wanted,
+        desired: Wanted,
         present: Present,
         network: Row,
         targets: Sequence[str],
         backends: Sequence[Backend],
     ) -> Sequence[Step]:
         texts = Texts(
-            owners.description(spec, want, present.associated, self.fingerprint(spec, backends)),
-            owners.description(spec, want, present.associated),
+            owners.description(spec, desired, present.associated, self.fingerprint(spec, backends)),
+            owners.description(spec, desired, present.associated),
             owners.intent_key(spec),
         )
-        return steps.steps(present, want, rules.admitted(want, _has(network, "Firewall")), targets, texts)
+        return steps.steps(present, desired, rules.admitted(desired, _has(network, "Firewall")), targets, texts)
 
     async def _network(self, own: Sequence[Row], backends: Sequence[Backend]) -> Row:
         """The network of the rules; for new ones the configured one, or that of most Nodes."""

@@ -136,7 +136,7 @@ def _services(row: Row, want: Wanted) -> Iterator[Change]:
 
 
 def differs(wanted: Any, present: Any) -> bool:
-    """Whether something that is wanted is otherwise. What nobody asked for does not count."""
+    """Whether `present` differs from `wanted`. Keys that `wanted` does not have are ignored."""
     if isinstance(wanted, Mapping):
         return not isinstance(present, Mapping) or any(differs(wanted[key], present.get(key)) for key in wanted)
     if isinstance(wanted, list):

@@ -122,8 +122,8 @@ def known_keys(driver: Driver) -> set[str]:
 class _Taker:
     """Takes values out of the document and notes problems."""
 
-    def __init__(self, given: dict[str, Located], problems: Problems) -> None:
-        self._given, self._problems = given, problems
+    def __init__(self, values: dict[str, Located], problems: Problems) -> None:
+        self._given, self._problems = values, problems
 
     def text(self, key: str) -> str | None:
         """The value as text; None if it is not set or has another shape."""

@@ -52,18 +52,20 @@ class Listing:
 
 
 def kind(driver: Driver, where: str) -> Rows | None:
-    """The rows that the answer to this request has; None if it has none that count."""
+    """The kind of rows in the answer to the request `where`; None if the driver reads no rows from it."""
     return next((each for each in driver.rows if re.search(each.where, where)), None)
 
 
-def instances(driver: Driver, listing: Listing, given: Mapping[str, str], without: Iterable[str]) -> list[Instance]:
-    """The instances of a listing. `given`: the configured arguments. `without`: texts that no message may contain.
+def instances(driver: Driver, listing: Listing, arguments: Mapping[str, str], without: Iterable[str]) -> list[Instance]:
+    """The instances of a listing. `arguments`: the configured arguments. `without`: texts that no message may contain.
     Raises Transient if the listing is not whole, or an answer has another shape than the driver's table says."""
     try:
         rows = _rows(driver, listing)
         _require_whole(driver, listing, rows)
         found = [
-            _instance(driver, each, rows[each.id], given) for each in listing.machines if each.state not in driver.gone
+            _instance(driver, each, rows[each.id], arguments)
+            for each in listing.machines
+            if each.state not in driver.gone
         ]
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         what = f"{type(error).__name__}: {printable(shorten(str(error), 100))}"
@@ -152,11 +154,11 @@ def _total(rows: Rows, answer: Answer) -> int:
     return 0
 
 
-def _instance(driver: Driver, machine: Machine, row: Row, given: Mapping[str, str]) -> Instance:
+def _instance(driver: Driver, machine: Machine, row: Row, arguments: Mapping[str, str]) -> Instance:
     name = machine.name or machine.id
     addresses = tuple(_addresses(driver, machine))
     return Instance(
-        provider_id=driver.provider_id(row, given),
+        provider_id=driver.provider_id(row, arguments),
         name=name,
         type=label_value(driver.type(row)),
         zone=label_value(driver.zone(row)),

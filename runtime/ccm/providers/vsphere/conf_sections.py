@@ -78,7 +78,7 @@ class VirtualCenter:
 
 @dataclass(frozen=True)
 class Global(VirtualCenter):
-    """Defaults for all vCenters. With `server`, it describes a vCenter itself."""
+    """Defaults for all vCenters. A section with `server` also describes one vCenter."""
 
     secrets_directory: str = key("", "a folder with the files of a mounted Secret; see below")
 

@@ -34,7 +34,7 @@ class Place:
 
     @property
     def starts(self) -> Iterator[str]:
-        """Where to begin, in this order; the first one above which both tags are found counts."""
+        """The inventory objects to search upwards from. The first one with both tags on its path wins."""
         return (start for start in (self.host, self.pool, self.machine) if start)
 
 

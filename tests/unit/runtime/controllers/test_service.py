@@ -99,7 +99,7 @@ def test_a_service_is_served(ports):
     run()
 
 
-def test_what_a_provider_warns_of_is_told_once_it_is_written_and_does_not_keep_it_from_serving():
+def test_warnings_of_a_provider_become_events_after_a_write_and_the_service_is_served():
     @in_virtual_time
     async def run():
         async with Cluster() as c:
