@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -24,7 +25,7 @@ FIRST = (
     "ccm_runtime_bind_address",
     "ccm_install_takeover",
 )
-COLUMNS = ("Variable", "Type", "Default", "Meaning")
+COLUMNS = ("Variable", "Type", "Default", "Meaning", "When to set it, and why the default")
 INTRO = """# Variables
 
 Set these variables in the inventory for all hosts, or with `-e`. Only the provider's name, or the vendor's, is
@@ -35,9 +36,36 @@ The playbooks use both.
 
 ## Set these eight first
 """
+BOOKS = """## The seven playbooks
+
+They are all that you run. Each has one job that no other one does:
+"""
+JOBS = (
+    ("preflight", "Says what `site` would change and why it could not start. `site` runs it first.", "no"),
+    ("site", "Migrates the cluster, and rolls out a changed controller.", "yes"),
+    (
+        "leader_migration",
+        "Does what `site` does for an in-tree provider up to Kubernetes 1.30, with a Lease that hands the loops over. "
+        "Its stages are tags.",
+        "yes",
+    ),
+    ("verify", "Checks a migrated cluster by effects. `site` runs the same checks last.", "no"),
+    ("rollback", "Restores what `site` changed.", "yes"),
+    ("lint", "Says what keeps components of the next Kubernetes from starting, before or after a migration.", "no"),
+    ("render", "Writes the objects of a rollout as files, without a cluster.", "files only"),
+)
+ROLES_ALONE = """\
+The role `outoftree.ccm.ccm_install` alone does what `preflight` does. The role `outoftree.ccm.ccm_runtime` alone rolls
+the controller out on a cluster that is already external, and its entry point `remove` removes it. All other tasks of
+the roles are private.
+"""
 ALL = """## All variables
 
 `ansible-doc -t role outoftree.ccm.ccm_install outoftree.ccm.ccm_runtime` prints the same descriptions.
+"""
+OLD = """## Former variables
+
+These still count, with a deprecation warning, until 1.0.0.
 """
 
 Table = Callable[[tuple[str, ...], list[tuple[str, ...]]], str]
@@ -49,6 +77,27 @@ def page(head: str, table: Table) -> Iterator[str]:
     yield table(COLUMNS, [row(name, options[name]) for name in FIRST])
     yield ALL
     yield table(COLUMNS, [row(name, option) for name, option in options.items()])
+    yield OLD
+    yield table(
+        ("Former", "Set instead"),
+        [(f"`{old}`", re.sub(r"\bccm_\w+", r"`\g<0>`", new)) for old, new in former().items()],
+    )
+    yield BOOKS
+    jobs = [(f"`outoftree.ccm.{book}`", job, change) for book, job, change in JOBS]
+    yield table(("Playbook", "Job", "Changes something"), jobs)
+    yield ROLES_ALONE
+
+
+def former() -> dict[str, str]:
+    """The table of the filter that warns of them."""
+    source = (ROLES.parent / "plugins/filter/former_variables.py").read_text()
+    (table,) = [
+        statement.value
+        for statement in ast.parse(source).body
+        if isinstance(statement, ast.Assign) and getattr(statement.targets[0], "id", "") == "FORMER"
+    ]
+    found: dict[str, str] = ast.literal_eval(table)
+    return found
 
 
 def public() -> dict[str, dict[str, Any]]:
@@ -68,8 +117,10 @@ def row(name: str, option: dict[str, Any]) -> tuple[str, ...]:
     if "elements" in option:
         kind = f"{kind} of {option['elements']}"
     if "choices" in option:
-        kind += ": " + ", ".join(f"`{choice}`" for choice in option["choices"])
-    return f"`{name}`", kind, _default(option), meaning(option["description"])
+        kind += ": " + ", ".join(f"`{choice}`" for choice in option["choices"] if choice)
+    # The last sentence of each description argues the option.
+    *what, reason = option["description"]
+    return f"`{name}`", kind, _default(option), meaning(what), meaning(reason)
 
 
 def _default(option: dict[str, Any]) -> str:

@@ -13,7 +13,7 @@ import yaml
 
 ROOT = Path(__file__).parents[2]
 #: Where tasks run that ask the API server or write the operator's files.
-OPERATORS = {"localhost", "{{ __ccm_install_api_host }}", "{{ ccm_runtime_api_host }}"}
+OPERATORS = {"localhost", "{{ __ccm_install_api_host }}", "{{ __ccm_runtime_api_host }}"}
 FILES = sorted([*ROOT.glob("roles/*/tasks/**/*.yml"), *ROOT.glob("playbooks/*.yml")])
 
 

@@ -59,8 +59,10 @@ def test_the_cluster_role_is_what_the_controllers_need(optional: bool):
         ("ccm_runtime_kubelet_serving_csr", "kubelet-serving-csr-controller"),
     ],
 )
-def test_a_variable_grants_the_rights_of_its_controller_and_no_others(variable: str, name: str):
-    (role,) = [each for each in rendered("rbac.yaml.j2", **{variable: True}) if each["kind"] == "ClusterRole"]
+@pytest.mark.parametrize("former", [False, True], ids=["by-the-list", "by-the-former-variable"])
+def test_a_controller_gets_its_rights_and_no_others(variable: str, name: str, former: bool):
+    asked: dict[str, Any] = {variable: True} if former else {"ccm_runtime_controllers": ["*", name]}
+    (role,) = [each for each in rendered("rbac.yaml.j2", **asked) if each["kind"] == "ClusterRole"]
     (without,) = [each for each in rendered("rbac.yaml.j2") if each["kind"] == "ClusterRole"]
     more = [rule for rule in role["rules"] if rule not in without["rules"]]
     granted = {(rule["resources"][0], verb) for rule in more for verb in rule["verbs"]}

@@ -54,7 +54,7 @@ def waited_for_if_offered(**variables: Any) -> set[str]:
         ({"ccm_runtime_controllers": ["*", "service"]}, {"service"}, {"cloud-node", "cloud-node-lifecycle"}),
         ({"ccm_runtime_controllers": ["service", "-route"]}, {"service"}, set()),
         ({"__ccm_runtime_stage": "node"}, {"cloud-node"}, set()),
-        ({"ccm_runtime_leader_migration": True}, set(), {"cloud-node"}),
+        ({"__ccm_install_leader_migration": True}, set(), {"cloud-node"}),
     ],
 )
 def test_what_a_star_stands_for_is_waited_for_where_the_provider_has_it(
@@ -72,7 +72,7 @@ def test_the_runtime_understands_every_argument_that_is_rendered():
 @pytest.mark.parametrize(
     "variables",
     [
-        pytest.param({"ccm_runtime_label_volumes": True}, id="by-the-variable"),
+        pytest.param({"ccm_runtime_label_volumes": True}, id="by-the-former-variable"),
         pytest.param({"ccm_runtime_label_volumes": "true"}, id="by-a-string"),
         pytest.param({"ccm_runtime_controllers": ["*", "pvlabel"]}, id="by-its-alias"),
         pytest.param({"ccm_runtime_controllers": f"*,{VOLUMES}"}, id="by-its-name-on-a-command-line"),
@@ -110,7 +110,7 @@ def test_every_name_of_a_controller_is_known(name: str):
 
 @pytest.mark.parametrize(("given", "there"), [("false", False), ("true", True), (True, True)])
 def test_strings_are_booleans(given: Any, there: bool):
-    flags = arguments(ccm_runtime_leader_migration=given, ccm_runtime_cluster_cidr="10.244.0.0/16")
+    flags = arguments(__ccm_install_leader_migration=given, ccm_runtime_cluster_cidr="10.244.0.0/16")
     assert ("--enable-leader-migration" in flags) is there
     flags = arguments(ccm_runtime_configure_cloud_routes=given, ccm_runtime_cluster_cidr="10.244.0.0/16")
     assert f"--configure-cloud-routes={str(there).lower()}" in flags

@@ -60,8 +60,8 @@ def test_a_string_of_the_command_line_means_what_it_says(name: str):
 
 
 def test_what_it_looks_for_is_found():
-    lines = ["  when: not ccm_install_rollback_force", "{% if ccm_runtime_leader_migration %}"]
-    lines += ['wait: "{{ ccm_install_node_timeout + 1 }}"', "x: \"{{ 'a' if ccm_runtime_label_volumes else 'b' }}\""]
-    names = ["ccm_install_rollback_force", "ccm_runtime_leader_migration", "ccm_install_node_timeout"]
-    for line, name in zip(lines, [*names, "ccm_runtime_label_volumes"], strict=True):
+    lines = ["  when: not ccm_install_rollback_force", "{% if ccm_runtime_monitoring_rules %}"]
+    lines += ['wait: "{{ ccm_install_gate_timeout + 1 }}"', "x: \"{{ 'a' if ccm_runtime_volume_webhook else 'b' }}\""]
+    names = ["ccm_install_rollback_force", "ccm_runtime_monitoring_rules", "ccm_install_gate_timeout"]
+    for line, name in zip(lines, [*names, "ccm_runtime_volume_webhook"], strict=True):
         assert list(bare(line, name)), line

@@ -77,7 +77,8 @@ def predict(detected: Dict[str, HostFacts], serving: Dict[str, Any], own: Option
             about, " and ".join(map(who, people))))
     else:
         missing = "{0} has the permission, but none of its Pods runs. Start it".format(" and ".join(map(who, idle))) if idle else \
-            "only cluster admins have the permission 'approve' for {0}. Set ccm_runtime_kubelet_serving_csr, or install an approver".format(SIGNER)
+            ("only cluster admins have the permission 'approve' for {0}. Add kubelet-serving-csr-controller to ccm_runtime_controllers, or "
+             "install an approver").format(SIGNER)
         warnings.append(
             "{0}, but nothing approves them automatically: {1}. Or approve each request by hand ('kubectl get csr', 'kubectl certificate "
             "approve NAME'), now, for every new Node, and whenever a Node's addresses change. Otherwise 'kubectl logs' and 'exec' fail on "

@@ -72,7 +72,7 @@ def _check_leases(plan: Dict[str, Any], cluster: Dict[str, Any]) -> None:
         plan["problems"].append(
             "another cloud-controller-manager runs: {0} holds the Lease {1}/{2}, but it belongs to no known Deployment or DaemonSet. Two "
             "controllers would fight. Stop it on the host that its holder's name begins with, then run again. If it is not a "
-            "cloud-controller-manager, add {1}/{2} to ccm_install_takeover_ignore".format(
+            "cloud-controller-manager, add {1}/{2} to ccm_install_ignore".format(
                 host_facts.readable(lease["holder"]), lease["namespace"], lease["name"]))
 
 
@@ -91,7 +91,7 @@ def check_hosts(plan: Dict[str, Any], known: Dict[str, HostFacts], cluster: Dict
             if pod["certain"]:
                 plan["problems"].append(
                     "{0}. Two controllers would fight, whatever its Lease is. Move the file out of the folder on every host, then run again. If it is not a "
-                    "cloud-controller-manager, add {1} to ccm_install_takeover_ignore".format(text, host_facts.readable(pod["name"])))
+                    "cloud-controller-manager, add {1} to ccm_install_ignore".format(text, host_facts.readable(pod["name"])))
             else:
                 plan["warnings"].append("{0}, if its name is right. Then move the file out of the folder before the run".format(text))
         for unit in facts.get("other_units", []):
@@ -138,4 +138,4 @@ def _refusal(other: Dict[str, Any]) -> str:
         lease += ", held by {0}".format(other["holder"]) if other["holder"] else ", which nobody holds"
     return ("another cloud-controller-manager runs: {0} ({1}, {2}). Two controllers would fight. Set ccm_install_takeover: adopt to pause "
             "it and take over its load balancers with their addresses; rollback.yml resumes it. If it is not a cloud-controller-manager, "
-            "add it to ccm_install_takeover_ignore".format(_called(other), other["image"], lease))
+            "add it to ccm_install_ignore".format(_called(other), other["image"], lease))

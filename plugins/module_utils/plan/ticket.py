@@ -49,7 +49,7 @@ def parts(title: str, report: Dict[str, Any], request: Dict[str, str], outcome: 
     state = verdict if not outcome else "is complete" if outcome["ok"] else "is not complete"
     found: List[Part] = [("heading", title), ("table", [
         ["", ""], ["State", "The run {0}.".format(state)], ["Change", request["change"] or "-"], ["Planned at", _time(request["planned_at"])],
-        ["Approved by", request["approved_by"] or "Nobody is named (ccm_install_report_approved_by)."]])]
+        ["Approved by", request["approved_by"] or "Nobody is named (approved_by of ccm_install_report_details)."]])]
     found += [("heading", "What"), *_what(report)]
     found += [("heading", "Why"), *([("text", request["reason"])] if request["reason"] else []), *_texts([
         edit["why"] for edit in report["edits"]], "The plan has no edit, so there is no reason.")]

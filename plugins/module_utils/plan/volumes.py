@@ -28,9 +28,9 @@ def check(plan: Dict[str, Any], cluster: Dict[str, Any], ignored: Sequence[str] 
         problem = _restarts(row)
         if problem and row["driver"] not in ignored:
             plan["problems"].append("{0}. Install the driver on {1}, then run again. If it need not be there, add {2} to "
-                                    "ccm_install_volumes_ignore".format(problem, _nodes(row["restarted_without"]), row["driver"]))
+                                    "ccm_install_ignore".format(problem, _nodes(row["restarted_without"]), row["driver"]))
         elif problem:
-            plan["warnings"].append(problem + ". ccm_install_volumes_ignore accepts this")
+            plan["warnings"].append(problem + ". ccm_install_ignore accepts this")
         plan["warnings"] += shortcomings(row)
     if found.get("unread"):
         plan["notes"].append("volumes of in-tree plug-ins were not checked completely, because the kubeconfig's user may not list {0}. Grant "

@@ -38,7 +38,7 @@ class Secret:
             "ccm_runtime_cloud_provider": "sim",
             "ccm_runtime_cloud_config": "endpoint: http://x\n",
             "ccm_runtime_kubernetes_version": "1.36",
-            "ccm_runtime_kubeconfig": config,
+            "ccm_install_kubeconfig": config,
         }
         run = await playbook("/dev/stdin", "--diff", "-e", json.dumps(variables), given=json.dumps([play]))
         assert run.status == 0, run.output[-3000:]

@@ -173,7 +173,7 @@ async def test_preflight_is_a_no_go_until_the_operator_accepts_it(cluster: Clust
         f"the run restarts the kubelet on Node {NODE}, where Pods use volumes of {EBS}, but the CSI driver {DRIVER} is "
         "not installed, and not registered there (CSINode). The kubelet could then neither unmount these volumes nor "
         f"mount them again: default/vol-db. Install the driver on Node {NODE}, then run again. If it need not be "
-        f"there, add {DRIVER} to ccm_install_volumes_ignore"
+        f"there, add {DRIVER} to ccm_install_ignore"
     )
     assert run.status != 0 and run.failures[-1] == f"Nothing was changed. {problem}", run.output[-3000:]
     assert cluster.report["problems"] == [problem]
@@ -181,11 +181,11 @@ async def test_preflight_is_a_no_go_until_the_operator_accepts_it(cluster: Clust
     assert sum("there is no such CSIDriver" in text for text in cluster.report["warnings"]) == 2
 
     page = cluster.folder / "report.html"
-    accepted = {"ccm_install_volumes_ignore": [DRIVER], "ccm_install_report_file": str(page)}
+    accepted = {"ccm_install_ignore": [DRIVER], "ccm_install_report_file": str(page)}
     again = await cluster.play("playbooks/preflight.yml", **accepted)
     assert again.status == 0, again.failures
     text = page.read_text()
-    assert "The run can start (GO)." in text and "ccm_install_volumes_ignore accepts this" in text
+    assert "The run can start (GO)." in text and "ccm_install_ignore accepts this" in text
     assert (
         "PersistentVolume vol-bound; StorageClass vol-gp2 (default, 1 claim(s)); used by 1 Pod(s) on 1 Node(s)" in text
     )

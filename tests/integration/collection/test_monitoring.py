@@ -45,7 +45,7 @@ def operator(apiserver: ApiServer) -> Iterator[None]:
 
 async def roll_out(apiserver: ApiServer, **variables: Any) -> Run:
     given = {
-        "ccm_runtime_kubeconfig": str(apiserver.kubeconfig()),
+        "ccm_install_kubeconfig": str(apiserver.kubeconfig()),
         "ccm_runtime_cloud_provider": "sim",
         "ccm_runtime_bind_address": "0.0.0.0",
         **variables,

@@ -80,7 +80,7 @@ async def test_a_rollout_after_the_files_were_applied_finds_nothing_to_change(
     step = {"name": "outoftree.ccm.ccm_runtime", "tasks_from": "rollout/controller"}
     rollout = {"ansible.builtin.include_role": step}
     play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": [rollout]}
-    variables = VARIABLES | {"ccm_runtime_kubeconfig": str(apiserver.kubeconfig())}
+    variables = VARIABLES | {"ccm_install_kubeconfig": str(apiserver.kubeconfig())}
     again = await playbook(
         "/dev/stdin", "--check", "--diff", "-e", json.dumps(variables), given=json.dumps([play]), seconds=120
     )
@@ -88,7 +88,7 @@ async def test_a_rollout_after_the_files_were_applied_finds_nothing_to_change(
     # RBAC, DaemonSet, and the webhook and its certificate, which are not there to be removed.
     assert len(differences(again)) == 9 and not any(differences(again))
     assert again.named["outoftree.ccm.ccm_runtime : Apply the controller's credentials"]["changed"] is False
-    other = variables | {"ccm_runtime_verbosity": 4}
+    other = variables | {"ccm_runtime_extra_args": ["-v=4"]}
     differs = await playbook(
         "/dev/stdin", "--check", "--diff", "-e", json.dumps(other), given=json.dumps([play]), seconds=120
     )
@@ -127,7 +127,7 @@ async def test_files_of_somebody_else_are_named_and_nothing_is_written(tmp_path:
     (folder / "kubelet" / "20-outoftree-ccm.conf").unlink()
     (folder / "notes.txt").write_text("stays\n")
     before = contents(folder)
-    refused = await render(folder, ccm_runtime_verbosity=4)
+    refused = await render(folder, ccm_runtime_extra_args=["-v=4"])
     (message,) = refused.failures
     assert refused.status != 0 and "controller/daemonset.yaml (changed since it was rendered)" in message
     assert "notes.txt" not in message and contents(folder) == before

@@ -57,7 +57,7 @@ async def looked_at(tmp_path: Path, role: str, name: str) -> dict[Path, set[str]
     values = {
         "ansible_python_interpreter": sys.executable,
         "__ccm_install_detected": {"admin_conf": str(admin), "node_name": "cp-1"},
-        "ccm_runtime_kubeconfig": conf,
+        "__ccm_runtime_kubeconfig": conf,
         "ccm_runtime_cloud_provider": "sim",
         "ccm_runtime_cloud_config": CREDENTIALS,
     }

@@ -61,7 +61,7 @@ async def test_a_rollout_takes_the_image_for_the_api_servers_version(cluster: Cl
         "ansible.builtin.include_role": {"name": "outoftree.ccm.ccm_runtime", "tasks_from": "rollout/controller"},
     }
     play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": [rollout]}
-    variables = complete("hcloud") | {"ccm_runtime_kubeconfig": str(cluster.apiserver.kubeconfig())}
+    variables = complete("hcloud") | {"ccm_install_kubeconfig": str(cluster.apiserver.kubeconfig())}
     told = await playbook("/dev/stdin", "--check", "-e", json.dumps(variables), given=json.dumps([play]), seconds=480)
     assert told.status == 0, told.output[-3000:]
     assert SECRET not in told.output

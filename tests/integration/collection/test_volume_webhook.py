@@ -36,7 +36,7 @@ BODY: dict[str, Any] = {
 async def tasks(apiserver: ApiServer, port: int, *names: str, arguments: tuple[str, ...] = (), **changed: Any) -> Run:
     """The role's tasks of these names, as a rollout runs them."""
     given = {
-        "ccm_runtime_kubeconfig": str(apiserver.kubeconfig()),
+        "ccm_install_kubeconfig": str(apiserver.kubeconfig()),
         "ccm_runtime_cloud_provider": "sim",
         "ccm_runtime_volume_webhook": True,
         "ccm_runtime_health_timeout": 20,

@@ -50,7 +50,7 @@ class Worker:
                 {
                     "kube_control_plane": {"hosts": {"cp-1": {"ansible_python_interpreter": sys.executable}}},
                     "kube_node": {"hosts": {"w-1": {"ansible_python_interpreter": str(script)}}},
-                    "all": {"vars": {"ansible_connection": "local", "ccm_install_node_timeout": 1}},
+                    "all": {"vars": {"ansible_connection": "local", "ccm_install_gate_timeout": 1}},
                 }
             )
         )

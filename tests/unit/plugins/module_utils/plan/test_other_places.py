@@ -105,7 +105,7 @@ def test_who_holds_a_lease_that_nothing_explains_is_a_problem(host_facts: Any, c
     plan = make_plan({}, {**cluster_facts(), "leases": held}, ["cp-1"])
     (problem,) = [problem for problem in plan["problems"] if "yandex" in problem]
     assert problem.startswith("another cloud-controller-manager runs: cp-1_6f1a holds the Lease kube-system/yandex-cloud-controller-manager")
-    assert "add kube-system/yandex-cloud-controller-manager to ccm_install_takeover_ignore" in problem
+    assert "add kube-system/yandex-cloud-controller-manager to ccm_install_ignore" in problem
 
 
 PROXY = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nfeatureGates:\n  Other: true\n  {0}\nmode: iptables\n"

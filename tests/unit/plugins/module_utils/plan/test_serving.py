@@ -112,7 +112,7 @@ NOBODY = "nothing approves them automatically"
         (serving(dict(APPROVER, running=0)), True, ["the runtime will approve"], []),
         (serving(pending=("csr-1",)), True, ["the runtime will approve", "1 request(s)", "the runtime will check them"], []),
         # This run takes the right from the runtime that has it now.
-        (serving(dict(OURS, running=1)), False, [], [NOBODY, "Set ccm_runtime_kubelet_serving_csr"]),
+        (serving(dict(OURS, running=1)), False, [], [NOBODY, "Add kubelet-serving-csr-controller to ccm_runtime_controllers"]),
         (serving(dict(OURS, name="other", running=1)), False, ["ServiceAccount kube-system/other (ClusterRole r) approves them"], []),
         (serving(dict(OURS, namespace="default", running=1)), False, ["ServiceAccount default/cloud-controller-manager"], []),
     ],

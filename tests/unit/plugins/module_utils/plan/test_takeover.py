@@ -128,7 +128,7 @@ def test_another_one_is_refused_with_all_that_tells_which_and_both_ways_out(clus
     plan = planned(cluster_facts, takeover=False, others=[other()])
     (problem,) = plan["problems"]
     for text in ("Deployment kube-system/acme-ccm", "acme:1", "Lease kube-system/cloud-controller-manager, held by cp-1_x",
-                 "ccm_install_takeover: adopt", "ccm_install_takeover_ignore"):
+                 "ccm_install_takeover: adopt", "ccm_install_ignore"):
         assert text in problem
     assert plan["takeover"] == [] and not plan["go"]
 

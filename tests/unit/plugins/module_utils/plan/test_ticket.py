@@ -62,7 +62,7 @@ def test_the_time_of_the_plan_is_for_people(run_id: str, shown: str) -> None:
 
 def test_what_is_not_given_is_said() -> None:
     page = ticket.page(ticket.parts("t", report(), dict.fromkeys(REQUEST, ""), {}))
-    assert "Nobody is named (ccm_install_report_approved_by)." in page and "The plan has no edit, so there is no risk." in page
+    assert "Nobody is named (approved_by of ccm_install_report_details)." in page and "The plan has no edit, so there is no risk." in page
 
 
 def test_problems_warnings_and_notes_have_headings_only_if_there_are_any() -> None:

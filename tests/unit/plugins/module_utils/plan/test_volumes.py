@@ -45,7 +45,7 @@ def test_a_cluster_without_such_volumes_has_nothing_to_say() -> None:
 def test_a_volume_on_a_node_that_is_restarted_without_the_driver_is_a_no_go() -> None:
     plan = judged(found(pods=[pod(), pod("w-2", "web-0")], nodes={"w-2": [DRIVER], "w-3": [DRIVER]}))
     assert plan["problems"] == [PROBLEM + ". Install the driver on Node w-1, then run again. If it need not be there, add ebs.csi.aws.com to "
-                                          "ccm_install_volumes_ignore"]
+                                          "ccm_install_ignore"]
     assert plan["warnings"] == []
     assert plan["notes"] == ["volumes of awsElasticBlockStore, which need the CSI driver ebs.csi.aws.com: used by 2 Pod(s) on 2 Node(s)"]
     (row,) = plan["volumes"]
@@ -83,7 +83,7 @@ def test_a_restarted_node_without_such_pods_and_without_the_driver_is_only_named
 def test_an_operator_accepts_the_driver_by_its_name() -> None:
     what = found(pods=[pod()])
     plan = judged(what, (DRIVER,))
-    assert plan["problems"] == [] and plan["warnings"] == [PROBLEM + ". ccm_install_volumes_ignore accepts this"]
+    assert plan["problems"] == [] and plan["warnings"] == [PROBLEM + ". ccm_install_ignore accepts this"]
     assert len(judged(what, ("disk.csi.azure.com",))["problems"]) == 1
 
 
