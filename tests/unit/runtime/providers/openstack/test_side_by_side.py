@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kit's case of Services that change side by side, on one load balancer of Octavia in memory, in many orders."""
+"""The kit's case of Services that change side by side, on one load balancer of Octavia in memory, in many orders.
+
+In virtual time: the order of all calls depends on the seed alone.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import random
-import time
+import uuid
 from collections.abc import Container
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -16,13 +19,14 @@ from ccm.cloud import Cloud, Limits, LoadBalancerSpec, ProviderConfig, Transient
 from ccm.conformance import Outcome, Subject, World, check
 from ccm.conformance import trial as trial_module
 from ccm.conformance.cases import side_by_side
-from ccm.providers.openstack import balancer_parts, balancer_removal, marks, octavia_load_balancers
+from ccm.providers.openstack import marks
 from ccm.providers.openstack.annotations import PREFIX
 from ccm.providers.openstack.config_sections import LoadBalancerSection
 from ccm.providers.openstack.job import Job
 from ccm.providers.openstack.marks import Mark
 from ccm.providers.openstack.octavia_load_balancers import OctaviaLoadBalancers
 
+from ...gateway.virtual import in_virtual_time, now
 from .octavia_in_memory import FakeOpenStack, the
 from .test_shared_balancers import nodes
 
@@ -35,7 +39,7 @@ class InMemory(Cloud):
     def __init__(self, fake: FakeOpenStack) -> None:
         super().__init__(ProviderConfig())
         self.limits = Limits(calls_per_second=1e6, burst=10**6, concurrency=100)
-        self.load_balancers = OctaviaLoadBalancers(fake)  # type: ignore[arg-type]
+        self.load_balancers = OctaviaLoadBalancers(fake, clock=now)  # type: ignore[arg-type]
 
 
 class InMemoryWorld(World):
@@ -72,25 +76,18 @@ class Stumbling(FakeOpenStack):
 async def outcome(seed: int, monkeypatch: pytest.MonkeyPatch, stumbles: Container[int] = (), whose: str = "") -> Any:
     section = LoadBalancerSection(subnet_id=the("sub-nodes"), floating_network_id=the("net-public"))
     fake = Stumbling(section, stumbles, whose)
-    fake.interleaving, fake.busy = random.Random(seed), 0.001
-    for module in (balancer_parts, balancer_removal, octavia_load_balancers):
-        monkeypatch.setattr(module, "SOON", 0.001)
-    monkeypatch.setattr(side_by_side, "PAUSE", 0.002)
-    monkeypatch.setattr(trial_module, "PAUSE", 0.001)
+    fake.interleaving = random.Random(seed)
+    names = random.Random(seed)
+    monkeypatch.setattr(trial_module, "time", SimpleNamespace(monotonic=now))
+    monkeypatch.setattr(trial_module.uuid, "uuid4", lambda: uuid.UUID(int=names.getrandbits(128)))
     monkeypatch.setattr(side_by_side.secrets, "randbits", lambda _: seed)
 
     async def backends(_: Any, count: int = 2) -> Any:
         return list(nodes(*range(1, count + 1)))
 
-    async def ready(trial: trial_module.Trial, spec: LoadBalancerSpec) -> Any:
-        while not (found := await trial.ask(trial.load_balancers.get, spec)).ready:
-            await asyncio.sleep(0.001)
-        return found
-
     monkeypatch.setattr(trial_module.Trial, "backends", backends)
-    monkeypatch.setattr(trial_module.Trial, "ready", ready)
     subject = Subject(
-        "in-memory", lambda _: InMemory(fake), allow_writes=True, world=InMemoryWorld(fake), patience=20.0
+        "in-memory", lambda _: InMemory(fake), allow_writes=True, world=InMemoryWorld(fake), patience=600.0
     )
     result = await check(CASE, subject)
     assert not (left := sorted(row["name"] for row in fake.balancers.values())), (left, result.detail)
@@ -99,27 +96,31 @@ async def outcome(seed: int, monkeypatch: pytest.MonkeyPatch, stumbles: Containe
 
 @pytest.mark.threat("tenant-own-load-balancers-only")
 @pytest.mark.parametrize("seed", range(12))
+@in_virtual_time
 async def test_octavia_in_memory_passes(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     result = await outcome(seed, monkeypatch)
     assert result.outcome is Outcome.PASSED, result.detail
 
 
 @pytest.mark.parametrize("seed", range(6))
+@in_virtual_time
 async def test_a_cloud_that_fails_now_and_then_passes(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     result = await outcome(seed, monkeypatch, stumbles=range(2, 1000, 5))
     assert result.outcome is Outcome.PASSED, result.detail
 
 
 @pytest.mark.parametrize("seed", range(6))
+@in_virtual_time
 async def test_a_failed_case_leaves_nothing_behind(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """One Service fails for good while the other one is being changed: whoever still changed it would make anew what
     the clean-up removes."""
-    began = time.monotonic()
+    began = now()
     result = await outcome(seed, monkeypatch, stumbles=range(3, 1000), whose="web-8000")
     assert result.outcome is Outcome.FAILED and "LEFT BEHIND" not in result.detail, result.detail
-    assert "Deadlock" in result.detail and time.monotonic() - began < 10
+    assert "Deadlock" in result.detail and now() - began < 60
 
 
+@in_virtual_time
 async def test_the_case_notices_when_tags_are_written_from_an_old_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """As before there was a lock and a read of its own."""
 
