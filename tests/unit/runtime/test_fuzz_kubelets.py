@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nodes that a kubelet writes to harm others, from the wire to the cloud: its text is data.
 
-No exception but a typed one, no callback of 50 ms, no controller that stops, and healthy Nodes beside them are
-initialised, routed and served. FUZZ_EXAMPLES makes it search longer (`fuzzing.py`).
+No exception but a typed one, no callback that keeps the event loop, no controller that stops, and healthy Nodes beside
+them are initialised, routed and served. FUZZ_EXAMPLES makes it search longer (`fuzzing.py`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import functools
 import ipaddress
 import json
 import logging
-from typing import Any
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import given
@@ -34,11 +35,12 @@ from .controllers.services_harness import CLUSTER_CIDR, Cluster, until
 from .fuzzing import bounded
 from .gateway.virtual import VirtualLoop
 from .hostile import LARGEST_NODES, NODE
-from .loop_watch import LoopWatch, quick, watched_loop
+from .loop_watch import LoopWatch, quick, watched
 
 pytestmark = pytest.mark.threat("tenant-cannot-stop-the-controller")
 
 INSTANCE = Instance("fake://hostile", "hostile", "t", "z", "r", (Address(AddressType.INTERNAL_IP, "10.9.9.9"),))
+T = TypeVar("T")
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 
@@ -89,9 +91,9 @@ def test_the_rules_bear_the_largest_nodes(document: dict[str, Any]) -> None:
     judge(node)
 
 
-def run(work: Any) -> None:
+def run(work: Coroutine[Any, Any, T]) -> T:
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        runner.run(work)
+        return runner.run(work)
 
 
 async def initialise_beside(documents: list[dict[str, Any]], watch: LoopWatch) -> None:
@@ -131,17 +133,13 @@ def usable(documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
 @bounded(12)
 @given(st.lists(NODE, min_size=1, max_size=6))
 def test_a_healthy_node_is_initialised_beside(documents: list[dict[str, Any]]) -> None:
-    with watched_loop() as watch:
-        run(initialise_beside(usable(documents), watch))
-    watch.check()
+    watched(lambda watch: run(initialise_beside(usable(documents), watch)))
 
 
 @pytest.mark.parametrize("document", LARGEST_NODES.values(), ids=LARGEST_NODES)
 def test_a_healthy_node_is_initialised_beside_the_largest(document: dict[str, Any], caplog: Any) -> None:
     caplog.set_level(logging.INFO)
-    with watched_loop() as watch:
-        run(initialise_beside([document], watch))
-    watch.check()
+    watched(lambda watch: run(initialise_beside([document], watch)))
 
 
 async def route_and_serve_beside(documents: list[dict[str, Any]], watch: LoopWatch) -> Cluster:
@@ -177,17 +175,13 @@ def instances(c: Cluster) -> None:
 @bounded(12)
 @given(st.lists(NODE, min_size=1, max_size=6))
 def test_a_healthy_node_is_routed_and_served_beside(documents: list[dict[str, Any]]) -> None:
-    with watched_loop() as watch:
-        run(route_and_serve_beside(usable(documents), watch))
-    watch.check()
+    watched(lambda watch: run(route_and_serve_beside(usable(documents), watch)))
 
 
 @pytest.mark.parametrize("document", LARGEST_NODES.values(), ids=LARGEST_NODES)
 def test_a_healthy_node_is_routed_and_served_beside_the_largest(document: dict[str, Any], caplog: Any) -> None:
     caplog.set_level(logging.INFO)
-    with watched_loop() as watch:
-        run(route_and_serve_beside([document], watch))
-    watch.check()
+    watched(lambda watch: run(route_and_serve_beside([document], watch)))
     assert all(
         len(record.getMessage()) < MESSAGE_LIMIT
         for record in caplog.records
@@ -200,14 +194,7 @@ def test_a_healthy_node_is_routed_and_served_beside_the_largest(document: dict[s
 @bounded(40)
 @given(st.lists(NODE, min_size=1, max_size=6))
 def test_nothing_is_written_but_what_the_cloud_vouches_for(documents: list[dict[str, Any]]) -> None:
-    written: list[Any] = []
-
-    async def work() -> None:
-        with watched_loop() as watch:
-            written.append(await route_and_serve_beside(usable(documents), watch))
-
-    run(work())
-    cluster: Cluster = written[0]
+    cluster = run(route_and_serve_beside(usable(documents), LoopWatch()))
     networks = pod_network_rules.parse_cluster_cidrs(CLUSTER_CIDR)
     own = {"healthy": "10.120.200.0/24", "late": "10.120.201.0/24"}
     for route in cluster.routes.routes.values():
