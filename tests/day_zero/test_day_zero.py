@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -262,6 +264,33 @@ def test_a_supported_minor_without_a_file(tmp_path):
 
 def test_all_differences_of_supported_minors_are_decided():
     assert decisions.check(decisions.supported()) == []
+
+
+def table_of_facts() -> tuple[Any, ...]:
+    path = decisions.ROOT / "plugins/module_utils/facts/versions.py"
+    spec = importlib.util.spec_from_file_location("table_of_facts", path)
+    assert spec is not None and spec.loader is not None
+    module = sys.modules["table_of_facts"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.FACTS
+
+
+@pytest.mark.parametrize("path", sorted(decisions.FOLDER.glob("*.yml")), ids=lambda path: path.stem)
+def test_what_is_decided_as_a_fact_or_as_parity_is_there(path):
+    """Flags, gates, plugins, controllers and API versions that are gone are rows of the table of facts."""
+    minor = command.minor_of(path.stem)
+    gone = [fact for fact in table_of_facts() if minor in (fact.gone_in, fact.fatal_in)]
+    rows = {fact.flag for fact in gone} | {(fact.value or "").partition("=")[0] for fact in gone}
+    behaviours = "\n".join(file.read_text() for file in (decisions.ROOT / "tests/parity/behaviours").glob("*.yml"))
+    for entry in decisions.load(path):
+        for id in entry["ids"] if entry["decision"] == "fact" else ():
+            name = id.rpartition(": ")[0].rpartition(" ")[2].removeprefix("--").replace("_", "-")
+            known = {"ServiceController": "concurrent-service-syncs", "v1beta3": "kubeadm.k8s.io/v1beta3"}
+            name = "kubeadm.k8s.io/v1beta3" if name.endswith("/v1beta3") else known.get(name, name)
+            assert name in rows, id
+        if entry["decision"] == "parity":
+            named = re.findall(r"\b[NALSRCTW]\d+\b", entry["why"])
+            assert named and all(re.search(rf"^{id}: ", behaviours, re.MULTILINE) for id in named)
 
 
 def test_a_file_is_read_as_it_was_written(tmp_path):

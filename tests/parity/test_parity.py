@@ -34,10 +34,10 @@ def test_the_behaviours_are_complete_and_in_order(made):
     expected = {
         "nodes": [f"N{n}" for n in range(1, 48)],
         "addresses": [f"A{n}" for n in range(1, 19)] + [f"T{n}" for n in range(1, 11)],
-        "lifecycle": [f"L{n}" for n in range(1, 31)],
+        "lifecycle": [f"L{n}" for n in range(1, 33)],
         "services": [f"S{n}" for n in range(1, 160)],
-        "routes": [f"R{n}" for n in range(1, 43)],
-        "application": [f"C{n}" for n in range(1, 21)],
+        "routes": [f"R{n}" for n in range(1, 44)],
+        "application": [f"C{n}" for n in range(1, 23)],
         "weaknesses": [f"W{n}" for n in range(1, 34)],
     }
     assert {name: list(behaviours) for name, behaviours in sections.items()} == expected

@@ -184,8 +184,15 @@ func (f *facts) used(s *scope, node ast.Node) {
 			}
 			f.call(s, fun.Sel.Name, n.Args)
 		case *ast.Ident:
-			if text, ok := s.textOf(n.Args, 2); ok && strings.HasPrefix(fun.Name, "register") {
-				f.Flags[text] = map[bool]string{true: "deprecated"}[fun.Name == "registerDeprecated"]
+			if len(n.Args) > 2 && strings.HasPrefix(fun.Name, "register") {
+				text, ok := s.textOf(n.Args, 2)
+				if constant, isOther := n.Args[2].(*ast.SelectorExpr); !ok && isOther {
+					// A constant of a module that is not read goes by its name.
+					text, ok = s.load.text(constant), true
+				}
+				if ok {
+					f.Flags[text] = map[bool]string{true: "deprecated"}[fun.Name == "registerDeprecated"]
+				}
 			}
 		}
 	case *ast.CompositeLit:

@@ -82,7 +82,7 @@ async def test_L1_L7_it_takes_two_reads_a_listing_and_a_last_look_that_agree():
 
 
 @in_virtual_time
-async def test_answers_and_checks_are_counted_by_upstreams_names():
+async def test_L31_answers_and_checks_are_counted_by_upstreams_names():
     calls, stem = "cloud_node_lifecycle_controller_cloud_provider_calls_total", "cloud_node_lifecycle_controller"
 
     def counted():
@@ -229,12 +229,24 @@ def test_what_the_cloud_is_asked_for(provider_id, asked):
     assert instance_ref(Node(metadata=ObjectMeta(name="n0"), spec=NodeSpec(provider_id=provider_id))) == asked
 
 
+class Vanished(NotFound):
+    """A provider's own kind of "not found"."""
+
+
+def chained() -> OSError:
+    error = OSError("broken")
+    error.__cause__ = NotFound("no such thing")
+    return error
+
+
 @in_virtual_time
 @pytest.mark.parametrize(
     ("error", "kind", "text"),
     [
         pytest.param(NotFound("no such thing"), NotFound, "no such thing", id="L27-not-found-as-it-is"),
         pytest.param(OSError("broken"), Transient, "provider 'fake' raised OSError: broken", id="L28-with-context"),
+        pytest.param(Vanished("no such thing"), NotFound, "no such thing", id="L32-a-kind-of-not-found"),
+        pytest.param(chained(), Transient, "provider 'fake' raised OSError: broken", id="L32-caused-by-not-found"),
     ],
 )
 async def test_how_errors_of_a_lookup_arrive(error, kind, text):

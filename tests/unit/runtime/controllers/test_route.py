@@ -465,7 +465,7 @@ def syncs():
 
 
 @in_virtual_time
-async def test_comparisons_are_counted_by_trigger_and_outcome_as_upstream_does():
+async def test_R43_comparisons_are_counted_by_trigger_and_outcome_as_upstream_does():
     before = syncs()
     async with Cluster() as c:
         c.add_node("a", A4)

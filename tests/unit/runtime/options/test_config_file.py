@@ -224,7 +224,7 @@ def test_what_is_ignored_is_checked_as_its_flag_is():
     ]
 
 
-def test_C20_the_node_monitor_period_is_read_where_1_36_and_1_37_have_it(write):
+def test_C20_C22_the_node_monitor_period_is_read_where_1_36_and_1_37_have_it(write):
     before, now = ({**SIM, section: {**SIM.get(section, {}), "NodeMonitorPeriod": "7s"}} for section in
                    ("KubeCloudShared", "NodeLifecycleController"))  # fmt: skip
     assert parse([write(before)]) == parse([write(now)]) == parse(["--cloud-provider=sim", "--node-monitor-period=7s"])
