@@ -60,6 +60,7 @@ def render(results: Results) -> str:
     return PAGE_TEXT.format(
         verdict=f"{len(judged) - len(missed)} of {len(judged)} targets are met.",
         table=table.markdown(judged),
+        framework=machine.get("cloud-provider", "v0.36.3"),  # of figures taken before this was written down
         machine="\n".join(f"| {name} | {value} |" for name, value in machine.items()),
         taken=f"{taken[0]} to {taken[-1]}" if taken else "never",
         load=f"{min(loads):g} to {max(loads):g}" if loads else "not taken",
@@ -146,7 +147,7 @@ PAGE_TEXT = """\
 
 <!-- Made by `make bench` from docs/performance/*.json; do not edit. -->
 
-The runtime against a peer: the upstream Go framework (`k8s.io/cloud-provider` v0.36.3) with a thin provider of the
+The runtime against a peer: the upstream Go framework (`k8s.io/cloud-provider` {framework}) with a thin provider of the
 simulated cloud, [tests/bench/peer](../tests/bench/peer), which makes one call per question about an instance as
 upstream providers do. {verdict}
 

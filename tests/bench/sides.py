@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bed import go_programs
+from bed import go_programs, paths
 from bed.progress import Progress
 
 from . import measure
@@ -113,8 +113,15 @@ def machine() -> dict[str, str]:
         "memory": f"{memory:.0f} GiB",
         "processor": _processor(),
         "Python": platform.python_version(),
+        "cloud-provider": _framework(),
         **{name: version for name, version in versions.items() if version},
     }
+
+
+def _framework() -> str:
+    """The version of the upstream framework that the peer is linked to."""
+    text = (paths.REPOSITORY / "tests/bench/peer/go.mod").read_text()
+    return next(line.split()[1] for line in text.splitlines() if line.startswith("\tk8s.io/cloud-provider "))
 
 
 def _version(package: str) -> str:

@@ -218,3 +218,11 @@ def test_done_is_seen_in_an_encoded_node() -> None:
     assert not objects.is_initialised(b'{"name":"bench-00007"}'), "upstream lifts the taint before addresses are there"
     assert objects.is_initialised(b'{"name":"bench-00007","addresses":[{"type":"InternalIP"}]}')
     assert objects.object_name(tainted) == "bench-00007"
+
+
+def test_the_page_names_the_framework_that_was_measured() -> None:
+    results = {
+        name: {**result, "machine": {**result["machine"], "cloud-provider": "v0.99.1"}}
+        for name, result in page.read().items()
+    }
+    assert "`k8s.io/cloud-provider` v0.99.1" in page.render(results)
