@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
-KUBERNETES_VERSION ?= v1.36.3
+KUBERNETES_VERSION ?= v1.37.2
 VENV := build/venv
 BIN := $(CURDIR)/$(VENV)/bin
 BED := PYTHONPATH=tests/bed python3 -m bed
@@ -269,7 +269,7 @@ molecule-layouts: setup images ## the collection on a cluster as kubespray leave
 	@molecule/run $(LAYOUT_SCENARIOS)
 
 .PHONY: molecule-others
-molecule-others: setup images ## the other scenarios on real clusters, Kubernetes 1.30 and 1.35 among them
+molecule-others: setup images ## the other scenarios on real clusters, Kubernetes 1.30 and 1.36 among them
 	@molecule/run $(OTHER_SCENARIOS)
 
 .PHONY: openstack

@@ -30,7 +30,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from tests.ports import free_port
 
-VERSION = "v1.36.3"
+VERSION = "v1.37.2"
 ADMIN_TOKEN = "admin-token-of-the-tests"  # of a server on loopback that lives for minutes
 MEMORY = Path("/dev/shm")
 ROOM = 2 << 30  # bytes that are free in memory; the data of an etcd of the tests have at most a few hundred MiB

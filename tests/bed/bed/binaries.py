@@ -209,22 +209,36 @@ def _reach(url: str) -> None:
 
 
 def build(version: Version, folder: Path, progress: Progress, compiler: Callable[..., str] = run) -> None:
-    """Compile what ``folder`` lacks, one after the other: the Go linker wants memory. Each appears when complete."""
-    go = str(golang.ensure(progress))
+    """Compile what ``folder`` lacks: etcd, and then all of Kubernetes at once. While Go links one program, which takes
+    one core, it compiles for the next."""
     absent = missing(folder)
-    modules = paths.BED / "kubernetes"
-    env = {**os.environ, "CGO_ENABLED": "0"}
     with progress.step(f"Build of Kubernetes {version.kubernetes}") as step:
-        for number, name in enumerate(absent, start=1):
-            step.detail = f"{number}/{len(absent)} {name}"
-            module, package, flags = modules / version.module, f"k8s.io/kubernetes/cmd/{name}", version_flags(version)
-            if name == "etcd":
-                module, package, flags = modules / "etcd", "go.etcd.io/etcd/server/v3", "-s -w"
-            partial = folder / f"{name}.tmp"
-            compiler(go, "build", "-trimpath", "-ldflags", flags, "-o", str(partial), package,
-                     cwd=str(module), env=env, timeout=3600)  # fmt: skip
-            _install(partial, folder / name)
+        go = str(golang.ensure(progress))
+        if "etcd" in absent:
+            step.detail = "etcd"
+            packages = {"etcd": "go.etcd.io/etcd/server/v3"}
+            _compile(go, compiler, folder, version.etcd_module, "-s -w", packages)
+        if packages := {name: f"k8s.io/kubernetes/cmd/{name}" for name in absent if name != "etcd"}:
+            step.detail = ", ".join(packages)
+            _compile(go, compiler, folder, version.module, version_flags(version), packages)
         step.detail = f"{len(absent)} binaries"
+
+
+def _compile(
+    go: str, compiler: Callable[..., str], folder: Path, module: str, flags: str, packages: dict[str, str]
+) -> None:
+    """Compile a module's packages, known by their programs' names. They appear in ``folder`` when all are complete."""
+    scratch = folder / "build.tmp"
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir()
+    # Go calls the program of server/v3 "server" if the target is a folder.
+    target = scratch if len(packages) > 1 else scratch / next(iter(packages))
+    compiler(go, "build", "-trimpath", "-ldflags", flags, "-o", str(target), *packages.values(),
+             cwd=str(paths.BED / "kubernetes" / module), env={**os.environ, "CGO_ENABLED": "0"},
+             timeout=3600)  # fmt: skip
+    for name in packages:
+        _install(scratch / name, folder / name)
+    scratch.rmdir()
 
 
 def version_flags(version: Version) -> str:

@@ -48,6 +48,11 @@ subnet-id = 4c4c2f8e-6a5b-4a8f-9f3e-0d6f1f6b3c55
 LEFTOVER_KUBELET_FILE = "/etc/default/kubelet"
 LEFTOVER_KUBELET_TEXT = 'KUBELET_EXTRA_ARGS="--cloud-provider="\n'
 # The classic worker of an in-tree cloud: both flags side by side, in the file that is not kubeadm's.
+# Without effect since 1.31. kube-controller-manager 1.37 does not start with them.
+LEFTOVERS_UNTIL_1_36 = {
+    "concurrent-service-syncs": "2",
+    "controllers": "*,bootstrapsigner,tokencleaner,-service-lb-controller",
+}
 LEFTOVER_IN_TREE_KUBELET_TEXT = f'KUBELET_EXTRA_ARGS="--cloud-provider= --cloud-config={LEFTOVER_CLOUD_CONF}"\n'
 
 
@@ -92,6 +97,8 @@ def _control_plane(plan: Plan) -> dict[str, dict[str, Any]]:
         if version.in_tree:
             apiserver["enable-admission-plugins"] = "NodeRestriction,PersistentVolumeLabel"
             apiserver |= {"cloud-provider": "external", "cloud-config": LEFTOVER_CLOUD_CONF}
+        if 31 <= version.minor <= 36:
+            manager |= LEFTOVERS_UNTIL_1_36
     if plan.kubespray:
         manager.pop("cloud-config", None)  # one of kubeadm's patches has it
     sections: dict[str, dict[str, Any]] = {}

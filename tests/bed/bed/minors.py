@@ -53,7 +53,11 @@ def write(go: str, name: str, patch: str, folder: Path) -> None:
 def text(own: str, name: str, patch: str) -> str:
     """The go.mod, from Kubernetes' own one. Parts below staging/ are modules with versions such as v0.34.4."""
     staged = "v0" + patch.removeprefix("v1")
-    own = re.sub(r"^module .*$", f"module outoftree.example/bed/kubernetes/{name}", own, count=1, flags=re.MULTILINE)
+    heading = f"""\
+// Names the Kubernetes {name[1:]} binaries that the test bed builds; there is no source here.
+module outoftree.example/bed/kubernetes/{name}"""
+    # Kubernetes' own heading is about its repository.
+    own = re.sub(r"\A.*?^module .*?$", heading, own, flags=re.MULTILINE | re.DOTALL)
     own = re.sub(r"=> \./staging/src/(\S+)", rf"=> \1 {staged}", own)
     tools = "".join(f"\t{MODULE}/cmd/{program}\n" for program in KUBERNETES)
     return f"{own}\nrequire {MODULE} {patch}\n\ntool (\n{tools})\n"

@@ -21,7 +21,8 @@ BINARIES = ("etcd", *KUBERNETES)
 
 @dataclass(frozen=True)
 class Version:
-    """One release: ``module`` is the folder of its Go module below tests/bed/kubernetes."""
+    """One release: ``module`` is the folder of its Go module below tests/bed/kubernetes. ``etcd`` is of a minor that
+    kubeadm of that release installs by itself."""
 
     kubernetes: str
     module: str
@@ -30,6 +31,10 @@ class Version:
     @property
     def minor(self) -> int:
         return int(self.kubernetes.split(".")[1])
+
+    @property
+    def etcd_module(self) -> str:
+        return f"etcd-{self.etcd.rpartition('.')[0]}"
 
     @property
     def etcd_image_tag(self) -> str:
@@ -52,11 +57,11 @@ VERSIONS = {
         # The last minor with in-tree cloud flags, PersistentVolumeLabel and kubeadm's v1beta3.
         Version("v1.30.4", "v1.30", "v3.6.6"),
         # From here clusters are upgraded.
-        Version("v1.35.4", "v1.35", "v3.6.6"),
         Version("v1.36.3", "v1.36", "v3.6.6"),
+        Version("v1.37.2", "v1.37", "v3.7.3"),
     )
 }
-DEFAULT = "v1.36.3"
+DEFAULT = "v1.37.2"
 
 
 def find(name: str) -> Version:

@@ -5,20 +5,21 @@ from __future__ import annotations
 
 import hashlib
 import io
+import re
 import tarfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
-from bed import binaries, golang
+from bed import binaries, golang, paths
 from bed.archive import architecture
 from bed.errors import BedError
 from bed.progress import Progress
-from bed.versions import BINARIES, KUBERNETES, Version, find
+from bed.versions import BINARIES, DEFAULT, KUBERNETES, VERSIONS, Version, find
 
 VERSION = find("v1.36.3")
 
@@ -229,36 +230,53 @@ class TestBuild:
     def go(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(golang, "ensure", lambda _: Path("/go"))
 
+    @staticmethod
+    def compiler(commands: list[tuple[str, ...]], fails: str = "") -> Callable[..., str]:
+        """A Go that writes programs as `go build` does: into the folder that -o names, else to that file."""
+
+        def compile_(*command: str, cwd: str, **_: object) -> str:
+            assert (Path(cwd) / "go.mod").is_file()
+            commands.append(command)
+            at = command.index("-o") + 1
+            target, packages = Path(command[at]), command[at + 1 :]
+            for package in packages:
+                if fails and package.endswith(fails):
+                    raise BedError("out of memory")
+                program = target / package.rpartition("/")[2] if target.is_dir() else target
+                program.write_text("compiled")
+            return ""
+
+        return compile_
+
+    @pytest.mark.parametrize("version", VERSIONS.values(), ids=list(VERSIONS))
+    def test_all_of_kubernetes_is_one_build(self, tmp_path: Path, progress: Progress, version: Version) -> None:
+        commands: list[tuple[str, ...]] = []
+        binaries.build(version, tmp_path, progress, self.compiler(commands))
+        assert [command[-1] for command in commands] == [
+            "go.etcd.io/etcd/server/v3",
+            "k8s.io/kubernetes/cmd/kube-proxy",
+        ]
+        assert {path.name for path in tmp_path.iterdir()} == set(BINARIES)
+        assert f"gitVersion={version.kubernetes}" in " ".join(commands[1])
+
     def test_only_what_is_missing_is_compiled_and_appears_complete(self, cache: Path, progress: Progress) -> None:
         fill(cache, *(name for name in BINARIES if name not in ("etcd", "kubelet")))
+        (cache / "build.tmp").mkdir()
+        (cache / "build.tmp" / "kubelet").write_text("half of it, of a build that was killed")
         commands: list[tuple[str, ...]] = []
-
-        def compiler(*command: str, **_: object) -> str:
-            commands.append(command)
-            target = Path(command[command.index("-o") + 1])
-            assert target.name.endswith(".tmp")
-            target.write_text("compiled")
-            return ""
-
-        binaries.build(VERSION, cache, progress, compiler)
+        binaries.build(VERSION, cache, progress, self.compiler(commands))
         assert [command[-1] for command in commands] == ["go.etcd.io/etcd/server/v3", "k8s.io/kubernetes/cmd/kubelet"]
-        assert "gitVersion=v1.36.3" in " ".join(commands[1])
-        assert not binaries.missing(cache)
-        assert not list(cache.glob("*.tmp"))
+        assert {path.name for path in cache.iterdir()} == set(BINARIES)
+        assert (cache / "kubelet").read_text() == "compiled"
 
-    def test_a_build_that_breaks_off_keeps_what_was_done(self, cache: Path, progress: Progress) -> None:
+    def test_a_build_that_breaks_off_keeps_etcd_and_nothing_that_is_incomplete(
+        self, cache: Path, progress: Progress
+    ) -> None:
         cache.mkdir(parents=True)
-
-        def compiler(*command: str, **_: object) -> str:
-            if command[-1].endswith("kube-apiserver"):
-                raise BedError("out of memory")
-            Path(command[command.index("-o") + 1]).write_text("compiled")
-            return ""
-
         with pytest.raises(BedError, match="out of memory"):
-            binaries.build(VERSION, cache, progress, compiler)
+            binaries.build(VERSION, cache, progress, self.compiler([], fails="kubelet"))
         assert "etcd" not in binaries.missing(cache)
-        assert "kube-apiserver" in binaries.missing(cache)
+        assert set(binaries.missing(cache)) == set(KUBERNETES)
 
 
 @pytest.mark.usefixtures("no_compiler")
@@ -296,8 +314,14 @@ class TestGivenBinaries:
         assert "its kubelet is v1.30.0, not v1.36.3" in out.getvalue()
 
 
+def test_make_and_the_integration_tests_have_the_default_of_the_bed() -> None:
+    makefile = re.findall(r"^KUBERNETES_VERSION \?= (.*)$", (paths.REPOSITORY / "Makefile").read_text(), re.MULTILINE)
+    cluster = re.findall(r'^VERSION = "(.*)"$', (paths.REPOSITORY / "tests/integration/cluster.py").read_text(), re.M)
+    assert (makefile, cluster) == ([DEFAULT], [DEFAULT])
+
+
 def test_an_unknown_version_lists_the_known() -> None:
-    with pytest.raises(BedError, match=r"1\.12 is not one the bed knows: choose from v1\.30\.4, v1\.35\.4, v1\.36\.3"):
+    with pytest.raises(BedError, match=r"1\.12 is not one the bed knows: choose from v1\.30\.4, v1\.36\.3, v1\.37\.2"):
         find("1.12")
 
 

@@ -57,6 +57,14 @@ def test_leftovers_are_an_empty_provider_and_a_mounted_config() -> None:
     assert volume["hostPath"] == volume["mountPath"] == "/etc/kubernetes/cloud.conf"
 
 
+@pytest.mark.parametrize(("kubernetes", "there"), [("v1.30.4", False), ("v1.36.3", True), ("v1.37.2", False)])
+def test_what_1_37_does_not_start_with_is_left_in_older_clusters_without_in_tree_clouds(
+    kubernetes: str, there: bool
+) -> None:
+    text = documents.kubeadm_init(plan.make("demo", kubernetes, leftovers=True), TOKEN, KEY)
+    assert ("concurrent-service-syncs" in text, "-service-lb-controller" in text) == (there, there)
+
+
 def test_kubelets_ask_for_serving_certificates_only_when_told_to() -> None:
     plain, asking = (plan.make("demo", "v1.36.3", serving_certs=wanted) for wanted in (False, True))
     assert "serverTLSBootstrap" not in by_kind(documents.kubeadm_init(plain, TOKEN, KEY))["KubeletConfiguration"]
@@ -64,7 +72,7 @@ def test_kubelets_ask_for_serving_certificates_only_when_told_to() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kubernetes", "api"), [("v1.30.4", "v1beta3"), ("v1.35.4", "v1beta4"), ("v1.36.3", "v1beta4")]
+    ("kubernetes", "api"), [("v1.30.4", "v1beta3"), ("v1.36.3", "v1beta4"), ("v1.37.2", "v1beta4")]
 )
 def test_kubeadm_gets_the_form_that_its_release_stores(kubernetes: str, api: str) -> None:
     bed = plan.make("demo", kubernetes)

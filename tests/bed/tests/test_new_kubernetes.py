@@ -168,14 +168,17 @@ replace (
 
 def test_a_module_names_the_binaries_and_the_versions_of_kubernetes_own_parts():
     written = minors.text(OWN, "v1.34", "v1.34.10")
-    assert re.findall("^module (.*)$", written, re.MULTILINE) == ["outoftree.example/bed/kubernetes/v1.34"]
+    assert written.startswith(
+        "// Names the Kubernetes 1.34 binaries that the test bed builds; there is no source here.\n"
+        "module outoftree.example/bed/kubernetes/v1.34\n\ngo 1.24.0\n"
+    )
     assert re.findall(r"(\S+ => .*)", written) == [
         "k8s.io/api => k8s.io/api v0.34.10",
         "k8s.io/kubelet => k8s.io/kubelet v0.34.10",
     ]
     assert "require k8s.io/kubernetes v1.34.10" in written
     tools = re.findall(r"^\tk8s\.io/kubernetes/cmd/(\S+)$", written, re.MULTILINE)
-    committed = (paths.BED / "kubernetes/v1.35/go.mod").read_text()
+    committed = (paths.BED / "kubernetes/v1.37/go.mod").read_text()
     assert sorted(tools) == sorted(re.findall(r"^\tk8s\.io/kubernetes/cmd/(\S+)$", committed, re.MULTILINE))
 
 

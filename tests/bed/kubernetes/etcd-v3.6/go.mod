@@ -1,5 +1,5 @@
 // Names the etcd binary that the test bed builds; there is no source here.
-module outoftree.example/bed/etcd
+module outoftree.example/bed/kubernetes/etcd-v3.6
 
 go 1.24.0
 
