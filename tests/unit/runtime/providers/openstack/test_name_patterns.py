@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import fnmatch
 import re
-import time
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +12,8 @@ from hypothesis import strategies as st
 
 from ccm.cloud import Invalid
 from ccm.providers.openstack import name_patterns
+
+from ...loop_watch import quick
 
 #: Characters that mean something in globs, in regular expressions or in RE2's alone, and some that mean nothing.
 PIECES = st.sampled_from(
@@ -105,16 +106,11 @@ WORST = st.one_of(
 @pytest.mark.threat("tenant-cannot-stop-the-controller")
 @settings(max_examples=150, deadline=None)
 @given(pattern=WORST)
-def test_the_worst_pattern_takes_less_than_fifty_milliseconds(pattern: str) -> None:
+def test_the_worst_pattern_keeps_nobody_waiting(pattern: str) -> None:
     """To be compiled, and matched with names as long as they can be."""
 
-    def spent() -> float:
-        began = time.thread_time()
-        try:
-            for name in ("a" * 255, "ab" * 200, "a" * 10_000):
-                name_patterns.name_matches(pattern, name)
-        except Invalid:
-            pass
-        return time.thread_time() - began
+    def matched() -> None:
+        for name in ("a" * 255, "ab" * 200, "a" * 10_000):
+            name_patterns.name_matches(pattern, name)
 
-    assert min(spent() for _ in range(3)) < 0.05
+    quick(matched, Invalid)
