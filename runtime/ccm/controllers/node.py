@@ -224,8 +224,12 @@ class NodeController:
             written = await self._write(node, "initialisation", self._initialisation(instance))
         except CloudError as error:
             self._discard_facts(name)
-            reason = "InstanceNotFound" if isinstance(error, NotFound) else "CloudNotAvailable"
-            self._not_initialised(node, reason, f"not initialised: {error}")
+            if isinstance(error, NotFound):
+                latest = self._directory.latest if node.spec.provider_id else None
+                namesakes = latest.by_name.get(name, ()) if latest is not None else ()
+                self._not_initialised(node, "InstanceNotFound", rules.not_found(error, namesakes))
+            else:
+                self._not_initialised(node, "CloudNotAvailable", f"not initialised: {error}")
             if error.retry_after is not None:
                 raise Requeue(error.retry_after) from error
             raise

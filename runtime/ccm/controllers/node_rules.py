@@ -156,12 +156,21 @@ def foreign_provider_id(node: Node, provider: str) -> str:
 def ready_but_not_listed(error: CloudError, namesakes: Sequence[Instance]) -> str:
     """Return what is reported about a Ready Node whose instance is missing from the listing (`error` says so)."""
     message = f"{error}. The Node is Ready, so it is kept and its addresses and labels stay unchanged"
-    if namesakes:
-        message += (
-            f". {namesakes[0].provider_id} has the Node's name: if that is its machine now, delete the Node so that it "
-            "registers again"
-        )
-    return message
+    return message + _who_has_its_name(namesakes)
+
+
+def not_found(error: CloudError, namesakes: Sequence[Instance]) -> str:
+    """Return what is reported about a Node that cannot be initialised because its instance does not exist."""
+    return f"not initialised: {error}{_who_has_its_name(namesakes)}"
+
+
+def _who_has_its_name(namesakes: Sequence[Instance]) -> str:
+    if not namesakes:
+        return ""
+    return (
+        f". {namesakes[0].provider_id} has the Node's name: if that is its machine now, delete the Node so that it "
+        "registers again"
+    )
 
 
 def parse_provided_ips(value: str) -> list[str]:

@@ -561,6 +561,21 @@ async def test_a_stopped_instance_initialises_its_node_all_the_same():
 
 
 @in_virtual_time
+async def test_a_node_with_the_provider_id_of_a_former_machine_is_told_which_one_has_its_name():
+    """A machine was created again under its name, and the kubelet was given the former one's providerID."""
+    async with Cluster(machine("n1"), machine("n2")) as c:
+        c.api.add("n1", providerID="fake://former")
+        c.api.add("n3", providerID="fake://former-too")
+        c.initialise_nodes()
+        await until(lambda: any("has the Node's name" in each for each in c.api.told("InstanceNotFound", "n1")), 900)
+        (first, *_) = [each for each in c.api.told("InstanceNotFound", "n1") if "has the Node's name" in each]
+        assert first.endswith(
+            ". fake://n1 has the Node's name: if that is its machine now, delete the Node so that it registers again"
+        )
+        assert not any("has the Node's name" in each for each in c.api.told("InstanceNotFound", "n3"))
+
+
+@in_virtual_time
 async def test_another_writer_that_never_rests_does_not_occupy_a_worker():
     async with Cluster(machine("n1"), machine("n2")) as c:
         c.api.add("n1")
