@@ -25,10 +25,12 @@ class Command:
 
 
 COMMANDS: Mapping[str, Command] = {
-    "explain": Command("ccm.commands.explain", "explain the state of one Node, Service or PersistentVolume"),
+    "explain": Command("ccm.commands.explain.explain", "explain the state of one Node, Service or PersistentVolume"),
     "plan": Command("ccm.commands.plan", "report what the controller would do now, and change nothing"),
-    "doctor": Command("ccm.commands.doctor", "check what the controller needs, from rights to certificates"),
-    "status": Command("ccm.commands.status", "show what the controller is doing: work, cloud calls, held deletions"),
+    "doctor": Command("ccm.commands.doctor.doctor", "check what the controller needs, from rights to certificates"),
+    "status": Command(
+        "ccm.commands.status.status", "show what the controller is doing: work, cloud calls, held deletions"
+    ),
     "nodes": Command("ccm.commands.list_nodes", "list the instance of each Node, and contradictions"),
     "check-provider": Command("ccm.conformance.command", "run the conformance cases against a provider"),
     "completion": Command("ccm.commands.completion", "print a script that completes commands and flags in a shell"),

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ccm.controllers.node_rules import PROVIDED_NODE_IP
+from ccm.controllers.nodes.node_rules import PROVIDED_NODE_IP
 from ccm.engine.client import KubeClient
 from ccm.providers.aws import LAG
 from ccm.providers.aws.annotation_forms import PREFIX

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from ccm.cloud import Address, AddressType, Instance
-from ccm.controllers import node_rules
+from ccm.controllers.nodes import node_rules
 from ccm.engine.objects import Node, decoder
 
 from . import measure, objects, wire

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from ccm.controllers import node_rules
+from ccm.controllers.nodes import node_rules
 from ccm.engine.client import JSON, MERGE_PATCH, METADATA_ONLY, STRATEGIC_PATCH
 
 from . import objects

@@ -11,14 +11,14 @@ import msgspec
 from msgspec.inspect import Metadata, StructType, Type
 
 from ccm import cli
-from ccm.commands.answers import FINDINGS, NOT_ANSWERED, NOTHING_TO_DO, Outlook, Unasked
-from ccm.commands.diagnosis import Check, Diagnosis
-from ccm.commands.doctor import DoctorFlags
-from ccm.commands.explanation import Explanation, Looked, Told
+from ccm.commands.asking.answers import FINDINGS, NOT_ANSWERED, NOTHING_TO_DO, Outlook, Unasked
+from ccm.commands.asking.explanation import Explanation, Looked, Told
+from ccm.commands.asking.question_flags import GROUP, Questions
+from ccm.commands.doctor.diagnosis import Check, Diagnosis
+from ccm.commands.doctor.doctor import DoctorFlags
 from ccm.commands.list_nodes import Match
 from ccm.commands.plan import PlanAnswer
-from ccm.commands.question_flags import GROUP, Questions
-from ccm.commands.status import Replica, StatusAnswer, StatusFlags
+from ccm.commands.status.status import Replica, StatusAnswer, StatusFlags
 from ccm.options.declaration import flags_of
 from ccm.serving.status_report import (
     Breaker,

@@ -21,8 +21,8 @@ import prometheus_client
 from ccm.base.start_error import StartError
 from ccm.cloud import Cloud, ProviderConfig
 from ccm.controllers.controller_context import ControllerContext
-from ccm.controllers.vouching import Vouching
-from ccm.controllers.watched_kinds import NODES, SERVICES, Watched
+from ccm.controllers.nodes.vouching import Vouching
+from ccm.controllers.shared.watched_kinds import NODES, SERVICES, Watched
 from ccm.engine import connection_pool
 from ccm.engine.api_credentials import Access
 from ccm.engine.client import KubeClient

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from ccm.cloud import InstanceState, NotFound, Page
-from ccm.controllers.service import ServiceController
-from ccm.controllers.service_balancers import ServiceBalancers
-from ccm.controllers.service_steps import ServiceSteps
-from ccm.controllers.waiting_services import WaitingServices
+from ccm.controllers.services.service import ServiceController
+from ccm.controllers.services.service_balancers import ServiceBalancers
+from ccm.controllers.services.service_steps import ServiceSteps
+from ccm.controllers.services.waiting_services import WaitingServices
 from ccm.engine.queue import WorkQueue
 from ccm.providers.sim import SimInstances
 

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from ccm.cloud import NotFound
-from ccm.controllers import late_answer_rules, vanished_services
-from ccm.controllers.node_lifecycle_rules import Safety
-from ccm.controllers.route_removal import RouteRemoval
-from ccm.controllers.service_balancers import ServiceBalancers
-from ccm.controllers.service_release import ServiceRelease
+from ccm.controllers.nodes.node_lifecycle_rules import Safety
+from ccm.controllers.routes.route_removal import RouteRemoval
+from ccm.controllers.services import late_answer_rules, vanished_services
+from ccm.controllers.services.service_balancers import ServiceBalancers
+from ccm.controllers.services.service_release import ServiceRelease
 from ccm.engine.client import KubeClient
 from ccm.engine.election import LeaderElector
 from ccm.engine.identity import ClusterIdentity

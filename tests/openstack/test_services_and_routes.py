@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from ccm.cloud import Instance, ProviderConfig
-from ccm.controllers import service_rules, vouching_rules
+from ccm.controllers.nodes import vouching_rules
+from ccm.controllers.services import service_rules
 from ccm.engine.client import KubeClient, NotFoundError
 from ccm.engine.objects import Node, Service
 from ccm.providers.openstack import OpenStackCloud

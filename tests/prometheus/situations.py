@@ -10,16 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from ccm.controllers import (
-    comparison,
-    node,
-    node_lifecycle_metrics,
-    orphans,
-    route_removal,
-    service_metrics,
-    vanished_services,
-    vouching,
-)
+from ccm.controllers.nodes import node, node_lifecycle_metrics, vouching
+from ccm.controllers.routes import route_removal
+from ccm.controllers.services import comparison, orphans, service_metrics, vanished_services
 from ccm.engine import metrics
 from ccm.gateway import gateway
 from ccm.manager import cloud_reload, loop_lag, process

@@ -18,7 +18,7 @@ PROGRAM = """
 import json
 from ccm.controllers import built_in_controllers as table
 from ccm.controllers.controller_spec import ControllerSpec, Right
-from ccm.controllers.watched_kinds import Watched
+from ccm.controllers.shared.watched_kinds import Watched
 from ccm.engine.objects import PartialObject
 
 POOLS = Watched("pools", PartialObject, group="acme.example")

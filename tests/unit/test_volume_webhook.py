@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from ccm.controllers import built_in_webhooks, volume_webhook, volume_webhook_rules
+from ccm.controllers import built_in_webhooks
+from ccm.controllers.volumes import volume_webhook, volume_webhook_rules
 from ccm.options.command_line import parse
 
 from .ccm_runtime_role import rendered, value

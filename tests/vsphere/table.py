@@ -7,7 +7,7 @@ import base64
 from dataclasses import dataclass
 from typing import Any
 
-from ccm.controllers.node_rules import PROVIDED_NODE_IP
+from ccm.controllers.nodes.node_rules import PROVIDED_NODE_IP
 from ccm.providers.vsphere.machine_rules import other_byte_order
 from tests.integration.runtime.support import TAINT
 

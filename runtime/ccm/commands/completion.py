@@ -19,10 +19,10 @@ NOT_INSTALLED = (
 SHELLS = ("bash", "zsh", "tcsh")
 #: The commands whose flags are completed: their modules have `arguments()`.
 COMMANDS = {
-    "explain": "explain",
+    "explain": "explain.explain",
     "plan": "plan",
-    "doctor": "doctor",
-    "status": "status",
+    "doctor": "doctor.doctor",
+    "status": "status.status",
     "nodes": "list_nodes",
     "completion": "completion",
 }

@@ -18,17 +18,17 @@ from typing import Annotated
 from msgspec import Meta, Struct, to_builtins
 
 from ccm.cloud import CloudError, ConfigError, Instance, NotFound, ProviderConfig, Transient, registry
-from ccm.controllers import node_rules
+from ccm.controllers.nodes import node_rules
 from ccm.engine.client import ApiError, KubeClient, KubeConfigError
 from ccm.engine.objects import Node
 from ccm.gateway.instance_directory import InstanceDirectory
 from ccm.gateway.instance_snapshot import Snapshot
 
-from . import answers
-from .judging import Judging
-from .node_outlook import REGISTER, RENAME
-from .question_flags import default_kubeconfig
-from .reading import ReadingClient, ReadingGateway
+from .asking import answers
+from .asking.question_flags import default_kubeconfig
+from .asking.reading import ReadingClient, ReadingGateway
+from .outlooks.judging import Judging
+from .outlooks.node_outlook import REGISTER, RENAME
 
 
 class Match(Struct, frozen=True):

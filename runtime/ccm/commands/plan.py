@@ -14,9 +14,12 @@ from msgspec import Meta, Struct
 
 from ccm.options.command_line import Parser
 
-from .answers import Action, Outlook, Unasked, one_line, section, status_of, table
-from .asking import answer
-from .gathering import (
+from .asking.answers import Action, Outlook, Unasked, one_line, section, status_of, table
+from .asking.asking import answer
+from .asking.leading import leader_lines
+from .asking.question_flags import Questions, parser
+from .asking.reading import open_cloud, open_cluster
+from .outlooks.gathering import (
     Gathered,
     all_routes,
     all_volumes,
@@ -25,10 +28,7 @@ from .gathering import (
     node_outlooks,
     not_run,
 )
-from .leading import leader_lines
-from .node_outlook import one_each
-from .question_flags import Questions, parser
-from .reading import open_cloud, open_cluster
+from .outlooks.node_outlook import one_each
 
 DESCRIPTION = """Report what the runtime would do now to Nodes, load balancers, routes and volumes if it led.
 

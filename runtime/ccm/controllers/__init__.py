@@ -4,9 +4,9 @@
 A controller of another package imports what is named here, `ccm.engine.objects`, `ccm.engine.queue` and `ccm.cloud`.
 """
 
-from .context import Controller, log_failure
 from .controller_context import ControllerContext
 from .controller_spec import ControllerSpec, Right
-from .watched_kinds import NODES, SERVICES, Watched
+from .shared.context import Controller, log_failure
+from .shared.watched_kinds import NODES, SERVICES, Watched
 
 __all__ = ["NODES", "SERVICES", "Controller", "ControllerContext", "ControllerSpec", "Right", "Watched", "log_failure"]

@@ -9,13 +9,13 @@ from ccm.cloud import Cloud
 from ccm.engine.objects import PersistentVolume
 
 from .controller_spec import ControllerSpec, Right
-from .node import NodeController, NodeOptions
-from .node_lifecycle import LifecycleOptions, NodeLifecycleController
+from .nodes.node import NodeController, NodeOptions
+from .nodes.node_lifecycle import LifecycleOptions, NodeLifecycleController
 from .optional_controllers import OPTIONAL
-from .route import RouteController, RouteOptions
-from .service import ServiceController, ServiceOptions
-from .volume import VolumeController
-from .watched_kinds import Watched
+from .routes.route import RouteController, RouteOptions
+from .services.service import ServiceController, ServiceOptions
+from .shared.watched_kinds import Watched
+from .volumes.volume import VolumeController
 
 VOLUMES: Watched[PersistentVolume] = Watched("persistentvolumes", PersistentVolume)
 

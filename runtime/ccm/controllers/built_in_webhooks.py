@@ -9,7 +9,7 @@ from ccm.base.start_error import StartError
 from ccm.cloud import Webhook
 from ccm.gateway.gateway import Gateway
 
-from .volume_webhook import VolumeWebhook
+from .volumes.volume_webhook import VolumeWebhook
 
 #: The name for `--webhooks`, and the path.
 VOLUMES, VOLUMES_PATH = "persistentvolume-label", "/persistentvolume-label"

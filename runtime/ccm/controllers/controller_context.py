@@ -9,9 +9,9 @@ from typing import Any
 
 from ccm.engine.informer import Informer
 
-from .context import Context
-from .vouching import Vouching
-from .watched_kinds import T, Watched
+from .nodes.vouching import Vouching
+from .shared.context import Context
+from .shared.watched_kinds import T, Watched
 
 
 @dataclass(frozen=True)

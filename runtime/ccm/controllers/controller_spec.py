@@ -14,9 +14,9 @@ from typing import Any, Generic, TypeVar
 
 from ccm.cloud import Cloud
 
-from .context import Controller
 from .controller_context import ControllerContext
-from .watched_kinds import Watched
+from .shared.context import Controller
+from .shared.watched_kinds import Watched
 
 S = TypeVar("S")
 

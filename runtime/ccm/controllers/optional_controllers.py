@@ -7,10 +7,10 @@ from typing import Any
 
 from ccm.cloud import Cloud
 
-from .context import Controller
 from .controller_context import ControllerContext
 from .controller_spec import ControllerSpec, Right
-from .signing_requests import GROUP, SIGNER, SIGNING_REQUESTS
+from .serving_certificates.signing_requests import GROUP, SIGNER, SIGNING_REQUESTS
+from .shared.context import Controller
 
 #: The values of `--cidr-allocator-type`.
 RANGE_ALLOCATOR, CLOUD_ALLOCATOR = "RangeAllocator", "CloudAllocator"
@@ -21,25 +21,25 @@ def _instances(cloud: Cloud) -> str | None:
 
 
 def _serving_csr(context: ControllerContext, _: object) -> Controller:
-    from .serving_csr import ServingCsrController
+    from .serving_certificates.serving_csr import ServingCsrController
 
     return ServingCsrController(context, context.cache(SIGNING_REQUESTS))
 
 
 def _node_ipam(context: ControllerContext, options: Any) -> Controller:
-    from .node_ipam import NodeIpamController
+    from .pod_cidrs.node_ipam import NodeIpamController
 
     if not options.from_cloud:
         return NodeIpamController(context, options)
-    from .node_ipam_cloud import CloudSource
+    from .pod_cidrs.node_ipam_cloud import CloudSource
 
     return NodeIpamController(context, options, CloudSource(context, options, context.vouched()))
 
 
 def _node_ipam_options(flags: Any) -> object:
     """Raises ValueError for an unknown allocator, and for ranges that cannot be cut into pod CIDRs."""
-    from .node_ipam import NodeIpamOptions
-    from .node_ipam_rules import Allocator, parse_ranges
+    from .pod_cidrs.node_ipam import NodeIpamOptions
+    from .pod_cidrs.node_ipam_rules import Allocator, parse_ranges
 
     if not flags.cluster_cidr:
         raise ValueError("node-ipam-controller requires --cluster-cidr: the ranges from which Nodes get pod CIDRs")
@@ -64,15 +64,15 @@ def _tags(cloud: Cloud) -> str | None:
 
 
 def _instance_tags(context: ControllerContext, options: Any) -> Controller:
-    from .instance_tags import InstanceTagsController
+    from .instance_tags.instance_tags import InstanceTagsController
 
     return InstanceTagsController(context, options, context.vouched())
 
 
 def _instance_tags_options(flags: Any) -> object:
     """Raises ValueError for texts that are no tags."""
-    from .instance_tags import InstanceTagsOptions
-    from .instance_tags_rules import parse_tags
+    from .instance_tags.instance_tags import InstanceTagsOptions
+    from .instance_tags.instance_tags_rules import parse_tags
 
     return InstanceTagsOptions(parse_tags(flags.instance_tags))
 

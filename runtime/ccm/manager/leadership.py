@@ -15,7 +15,7 @@ import socket
 import uuid
 from collections.abc import Awaitable, Callable
 
-from ccm.controllers.context import NoNotes, Notes
+from ccm.controllers.shared.context import NoNotes, Notes
 from ccm.engine.client import KubeClient
 from ccm.engine.election import LeaderElector, LeadershipLost
 from ccm.engine.objects import Lease, ObjectRef

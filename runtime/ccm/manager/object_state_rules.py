@@ -8,9 +8,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ccm.controllers import node_rules, service_rules
-from ccm.controllers.node import age_seconds
-from ccm.controllers.node_lifecycle import SHUTDOWN
+from ccm.controllers.nodes import node_rules
+from ccm.controllers.nodes.node import age_seconds
+from ccm.controllers.nodes.node_lifecycle import SHUTDOWN
+from ccm.controllers.services import service_rules
 from ccm.engine.objects import Node, Service, parse_time
 from ccm.serving.status_report import Count, Unfinished
 

@@ -26,9 +26,9 @@ from ccm import __version__
 from ccm.base.start_error import StartError
 from ccm.controllers.built_in_webhooks import Webhooks
 from ccm.controllers.controller_context import ControllerContext
-from ccm.controllers.holds import Holds
-from ccm.controllers.vouching import Vouching
-from ccm.controllers.watched_kinds import NODES, SERVICES, Watched
+from ccm.controllers.nodes.vouching import Vouching
+from ccm.controllers.shared.holds import Holds
+from ccm.controllers.shared.watched_kinds import NODES, SERVICES, Watched
 from ccm.engine.election import LeadershipLost
 from ccm.engine.identity import ClusterChanged, ClusterIdentity
 from ccm.engine.informer import Informer

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from ccm.controllers.controller_spec import ControllerSpec, Right
-from ccm.controllers.watched_kinds import NODES, SERVICES, Watched
+from ccm.controllers.shared.watched_kinds import NODES, SERVICES, Watched
 from ccm.engine.client import KubeClient
 from ccm.options.command_line import Options
 from ccm.serving.authorization import LOOKUP

@@ -10,10 +10,10 @@ from typing import Any
 
 from ccm.base.start_error import StartError
 from ccm.cloud import Cloud
-from ccm.controllers.context import RUNNING
 from ccm.controllers.controller_context import ControllerContext
 from ccm.controllers.controller_registry import Unusable, look_up, refused
 from ccm.controllers.controller_spec import ControllerSpec
+from ccm.controllers.shared.context import RUNNING
 from ccm.options.command_line import Options
 
 log = logging.getLogger(__name__)

@@ -9,8 +9,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from ccm import __version__
-from ccm.controllers.context import RUNNING
-from ccm.controllers.holds import Holds
+from ccm.controllers.shared.context import RUNNING
+from ccm.controllers.shared.holds import Holds
 from ccm.engine.informer import Informer
 from ccm.engine.objects import Node, Service
 from ccm.engine.queue import QUEUES

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 
 from prometheus_client import Counter, Histogram
 
-from ccm.controllers.holds import Holds
+from ccm.controllers.shared.holds import Holds
 from ccm.engine.metrics import REST_REQUESTS
 from ccm.engine.queue import QUEUES
 from ccm.gateway.gateway import DURATION, REQUESTS

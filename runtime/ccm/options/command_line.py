@@ -16,8 +16,8 @@ from typing import Any, ClassVar, NoReturn, TypeVar
 
 from ccm import __version__
 from ccm.cloud import registry
-from ccm.controllers import pod_network_rules
-from ccm.controllers.node_lifecycle_rules import Safety
+from ccm.controllers.nodes.node_lifecycle_rules import Safety
+from ccm.controllers.shared import pod_network_rules
 
 from . import config_file, feature_gates, leader_migration
 from .declaration import Flag, flags_of

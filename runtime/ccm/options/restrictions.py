@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from ccm.controllers.node_lifecycle_rules import Safety
+from ccm.controllers.nodes.node_lifecycle_rules import Safety
 
 from .tls_options import CIPHERS, VERSIONS
 

@@ -10,8 +10,8 @@ import jsonschema
 import msgspec
 import pytest
 
-from ccm.commands.diagnosis import Diagnosis
-from ccm.commands.explanation import Explanation
+from ccm.commands.asking.explanation import Explanation
+from ccm.commands.doctor.diagnosis import Diagnosis
 from ccm.commands.list_nodes import Match
 from ccm.commands.plan import PlanAnswer
 from ccm.engine.client import KubeClient

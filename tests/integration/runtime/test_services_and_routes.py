@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from ccm.cloud import Ingress, ProviderConfig
-from ccm.controllers.context import Context
-from ccm.controllers.orphans import OrphanAudit
-from ccm.controllers.service_rules import FINALIZER, ingress_wire, same_ingress
+from ccm.controllers.services.orphans import OrphanAudit
+from ccm.controllers.services.service_rules import FINALIZER, ingress_wire, same_ingress
+from ccm.controllers.shared.context import Context
 from ccm.engine.api_errors import InvalidError
 from ccm.engine.client import KubeClient, NotFoundError
 from ccm.engine.events import EventRecorder

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ccm.controllers.service_rules import FINALIZER
+from ccm.controllers.services.service_rules import FINALIZER
 from ccm.engine.client import KubeClient
 
 from .conftest import StartCcm

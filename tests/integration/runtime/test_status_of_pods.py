@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ccm.commands import status
+from ccm.commands.status import status
 from ccm.engine.client import KubeClient
 from tests.docs.commands import ROOT, commands
 from tests.ports import free_port

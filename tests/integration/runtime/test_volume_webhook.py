@@ -17,7 +17,7 @@ import aiohttp
 import pytest
 import yaml
 
-from ccm.controllers.volume_webhook import DEADLINE
+from ccm.controllers.volumes.volume_webhook import DEADLINE
 from ccm.engine.client import ApiError, KubeClient
 from ccm.providers.sim import CSI_DRIVER
 from ccm_simcloud.model import VolumeBody

@@ -6,8 +6,9 @@ from __future__ import annotations
 from typing import Any
 
 from ccm.cloud import Address, AddressType
-from ccm.controllers import node_rules, service_rules
-from ccm.controllers.vouching_rules import Vouched
+from ccm.controllers.nodes import node_rules
+from ccm.controllers.nodes.vouching_rules import Vouched
+from ccm.controllers.services import service_rules
 from ccm.engine.objects import (
     IngressEntry,
     IngressPortStatus,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ccm.controllers import node_rules
+from ccm.controllers.nodes import node_rules
 
 from ..suite import ERROR, Row, Suite, Unresolved, outcome
 

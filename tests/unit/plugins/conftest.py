@@ -46,7 +46,8 @@ _importable()
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit import unit as _unit  # noqa: E402
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import flags as _flags  # noqa: E402
-from ansible_collections.outoftree.ccm.plugins.module_utils.host import detect, journal as _journal  # noqa: E402
+from ansible_collections.outoftree.ccm.plugins.module_utils.host import detect  # noqa: E402
+from ansible_collections.outoftree.ccm.plugins.module_utils.host import journal as _journal
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import rollback  # noqa: E402
 
 

@@ -24,8 +24,11 @@ from hypothesis import strategies as st
 from ccm.base import durations
 from ccm.cloud import Address as CloudAddress
 from ccm.cloud import AddressType, ConfigError, Instance, ProviderConfig
-from ccm.controllers import node_rules, pod_network_rules, route_rules, service_rules, vouching_rules
-from ccm.controllers.rule_error import RuleError
+from ccm.controllers.nodes import node_rules, vouching_rules
+from ccm.controllers.routes import route_rules
+from ccm.controllers.services import service_rules
+from ccm.controllers.shared import pod_network_rules
+from ccm.controllers.shared.rule_error import RuleError
 from ccm.engine.api_credentials import Access, ExecPlugin
 from ccm.engine.api_errors import ApiError, KubeConfigError, UnavailableError, from_response
 from ccm.engine.client import split_lines

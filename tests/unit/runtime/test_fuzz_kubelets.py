@@ -21,10 +21,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccm.cloud import Address, AddressType, CloudError, Instance
-from ccm.commands import explain_node
-from ccm.controllers import cache_rules, node_rules, pod_network_rules, route_rules
-from ccm.controllers.node import age_seconds
-from ccm.controllers.rule_error import RuleError
+from ccm.commands.explain import explain_node
+from ccm.controllers.nodes import node_rules
+from ccm.controllers.nodes.node import age_seconds
+from ccm.controllers.routes import route_rules
+from ccm.controllers.shared import cache_rules, pod_network_rules
+from ccm.controllers.shared.rule_error import RuleError
 from ccm.engine.objects import UNREADABLE, Node, decoder
 from ccm.gateway.instance_snapshot import Snapshot
 from ccm.manager.logs import MESSAGE_LIMIT
@@ -185,7 +187,7 @@ def test_a_healthy_node_is_routed_and_served_beside_the_largest(document: dict[s
     assert all(
         len(record.getMessage()) < MESSAGE_LIMIT
         for record in caplog.records
-        if record.name.startswith("ccm.controllers.service")
+        if record.name.startswith("ccm.controllers.services.service")
     )
 
 

@@ -19,10 +19,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccm.cloud import Backend, CloudError, LoadBalancerSpec
-from ccm.controllers import cache_rules, service_rules
-from ccm.controllers.allocations import ServiceAllocations
-from ccm.controllers.limits import PORTS, SOURCE_RANGES
-from ccm.controllers.rule_error import RuleError
+from ccm.controllers.services import service_rules
+from ccm.controllers.services.allocations import ServiceAllocations
+from ccm.controllers.shared import cache_rules
+from ccm.controllers.shared.limits import PORTS, SOURCE_RANGES
+from ccm.controllers.shared.rule_error import RuleError
 from ccm.engine.objects import UNREADABLE, Service, decoder
 from ccm.manager.logs import MESSAGE_LIMIT
 from ccm.providers import sim, static

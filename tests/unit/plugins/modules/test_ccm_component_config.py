@@ -14,7 +14,20 @@ from typing import Any
 import pytest
 from ansible.module_utils import basic
 from ansible_collections.outoftree.ccm.plugins.module_utils.host import (
-    commands, component as _component, journal as _journal, logs as _logs, probes, processes, secrets, systemd,
+    commands,
+    probes,
+    processes,
+    secrets,
+    systemd,
+)
+from ansible_collections.outoftree.ccm.plugins.module_utils.host import (
+    component as _component,
+)
+from ansible_collections.outoftree.ccm.plugins.module_utils.host import (
+    journal as _journal,
+)
+from ansible_collections.outoftree.ccm.plugins.module_utils.host import (
+    logs as _logs,
 )
 from ansible_collections.outoftree.ccm.plugins.module_utils.host.journal import digest
 from ansible_collections.outoftree.ccm.plugins.modules import ccm_component_config as subject

@@ -12,7 +12,19 @@ from typing import Any
 
 import pytest
 from ansible_collections.outoftree.ccm.plugins.module_utils.host import (
-    commands, component as _component, journal as _journal, logs as _logs, probes, processes, systemd,
+    commands,
+    probes,
+    processes,
+    systemd,
+)
+from ansible_collections.outoftree.ccm.plugins.module_utils.host import (
+    component as _component,
+)
+from ansible_collections.outoftree.ccm.plugins.module_utils.host import (
+    journal as _journal,
+)
+from ansible_collections.outoftree.ccm.plugins.module_utils.host import (
+    logs as _logs,
 )
 from ansible_collections.outoftree.ccm.plugins.module_utils.host.journal import digest
 from ansible_collections.outoftree.ccm.plugins.modules import ccm_component_config as subject

@@ -8,7 +8,7 @@ import datetime
 import msgspec
 
 from ccm.cloud import Address, AddressType, Instance
-from ccm.commands.judging import Judging
+from ccm.commands.outlooks.judging import Judging
 from ccm.engine.objects import Node, PersistentVolume, Service
 from ccm.gateway.instance_snapshot import Snapshot
 

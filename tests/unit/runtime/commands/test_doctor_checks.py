@@ -15,7 +15,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from ccm.cloud import Forbidden, Quota, QuotaExceeded, RateLimited, Transient, Unauthorized
-from ccm.commands import (
+from ccm.commands.asking.answers import Action, Outlook
+from ccm.commands.asking.cluster_objects import Container, NodeLease, Pod, SigningRequest, Workload, WrittenNode
+from ccm.commands.asking.explanation import Event
+from ccm.commands.doctor import (
     check_cloud,
     check_components,
     check_others,
@@ -24,12 +27,9 @@ from ccm.commands import (
     check_webhook,
     doctor,
 )
-from ccm.commands.answers import Action, Outlook
-from ccm.commands.cluster_objects import Container, NodeLease, Pod, SigningRequest, Workload, WrittenNode
-from ccm.commands.diagnosis import Diagnosis, State, render
-from ccm.commands.explanation import Event
+from ccm.commands.doctor.diagnosis import Diagnosis, State, render
 from ccm.controllers.controller_spec import Right
-from ccm.controllers.pod_network_rules import PodNetwork
+from ccm.controllers.shared.pod_network_rules import PodNetwork
 from ccm.engine.objects import Lease
 
 from .looks import NOW, TAINT, before, node, service

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from ccm import cli
-from ccm.commands.explain_node import explain
-from ccm.commands.explanation import Event
-from ccm.commands.question_flags import default_kubeconfig
+from ccm.commands.asking.explanation import Event
+from ccm.commands.asking.question_flags import default_kubeconfig
+from ccm.commands.explain.explain_node import explain
 from ccm.engine.objects import Lease, Node
 
 NOW = datetime.datetime(2026, 11, 1, 12, 0, 0, tzinfo=datetime.UTC)

@@ -2,8 +2,8 @@
 """One look at Nodes and a listing: by the same rules as the controllers."""
 
 from ccm.cloud import NotFound, Transient
-from ccm.commands.judging import nearest
-from ccm.controllers.vouching_rules import Refused
+from ccm.commands.outlooks.judging import nearest
+from ccm.controllers.nodes.vouching_rules import Refused
 
 from .looks import instance, judging, node
 

@@ -4,7 +4,7 @@
 import msgspec
 import pytest
 
-from ccm.commands import leading
+from ccm.commands.asking import leading
 from ccm.engine.objects import Lease
 
 from .looks import NOW, before

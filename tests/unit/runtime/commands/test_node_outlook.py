@@ -4,13 +4,20 @@
 import pytest
 
 from ccm.cloud import InstanceState, NotFound, Transient
-from ccm.commands.answers import Action
-from ccm.commands.lifecycle_outlook import lifecycle_outlooks
-from ccm.commands.node_outlook import initialised, kept_labels, merged, node_outlook, one_each, shutdown_outlook
-from ccm.controllers import node_rules
-from ccm.controllers.node import NodeOptions
-from ccm.controllers.node_lifecycle import LifecycleOptions
-from ccm.controllers.node_lifecycle_rules import Safety, Window
+from ccm.commands.asking.answers import Action
+from ccm.commands.outlooks.lifecycle_outlook import lifecycle_outlooks
+from ccm.commands.outlooks.node_outlook import (
+    initialised,
+    kept_labels,
+    merged,
+    node_outlook,
+    one_each,
+    shutdown_outlook,
+)
+from ccm.controllers.nodes import node_rules
+from ccm.controllers.nodes.node import NodeOptions
+from ccm.controllers.nodes.node_lifecycle import LifecycleOptions
+from ccm.controllers.nodes.node_lifecycle_rules import Safety, Window
 
 from .looks import NOW, SHUT_DOWN, TAINT, instance, judging, node
 

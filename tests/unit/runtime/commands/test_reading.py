@@ -6,8 +6,8 @@ import pytest
 from ccm import cli
 from ccm.cloud import Cloud, ProviderConfig, RateLimited
 from ccm.commands import completion
-from ccm.commands.question_flags import own_arguments
-from ccm.commands.reading import ReadingClient, ReadingGateway, WriteRefused
+from ccm.commands.asking.question_flags import own_arguments
+from ccm.commands.asking.reading import ReadingClient, ReadingGateway, WriteRefused
 from ccm.engine.api_credentials import Access
 
 NODE = "/api/v1/nodes/w1"

@@ -5,9 +5,9 @@ import ipaddress
 from types import SimpleNamespace
 
 from ccm.cloud import Route
-from ccm.commands.answers import Action
-from ccm.commands.route_outlook import route_outlooks
-from ccm.controllers.route_rules import Removal, RoutePlan
+from ccm.commands.asking.answers import Action
+from ccm.commands.outlooks.route_outlook import route_outlooks
+from ccm.controllers.routes.route_rules import Removal, RoutePlan
 
 from .looks import node
 

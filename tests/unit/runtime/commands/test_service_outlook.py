@@ -13,11 +13,11 @@ from ccm.cloud import (
     NotImplementedByCloud,
     Transient,
 )
-from ccm.commands.answers import Action
-from ccm.commands.service_outlook import NO_COMPARISON, Seen, orphan_outlooks, service_outlook
-from ccm.commands.volume_outlook import volume_outlook
-from ccm.controllers.service import ServiceOptions
-from ccm.controllers.service_rules import Step
+from ccm.commands.asking.answers import Action
+from ccm.commands.outlooks.service_outlook import NO_COMPARISON, Seen, orphan_outlooks, service_outlook
+from ccm.commands.outlooks.volume_outlook import volume_outlook
+from ccm.controllers.services.service import ServiceOptions
+from ccm.controllers.services.service_rules import Step
 
 from .looks import service, volume
 

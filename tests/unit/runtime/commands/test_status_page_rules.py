@@ -6,8 +6,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from ccm.commands import status_page_rules as rules
-from ccm.commands.cluster_objects import Pod
+from ccm.commands.asking.cluster_objects import Pod
+from ccm.commands.status import status_page_rules as rules
 from ccm.engine.objects import Lease
 
 

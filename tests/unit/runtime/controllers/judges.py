@@ -4,7 +4,7 @@
 from collections.abc import Callable
 
 from ccm.cloud import Instance
-from ccm.controllers.vouching_rules import Judge, Reason, Refused, Verdict, judge
+from ccm.controllers.nodes.vouching_rules import Judge, Reason, Refused, Verdict, judge
 from ccm.engine.objects import Node
 
 

@@ -19,12 +19,12 @@ import msgspec
 
 from ccm.base.clock import SystemClock
 from ccm.cloud import Address, AddressType, Cloud, Instance, Limits, NotFound, Page, ProviderConfig
-from ccm.controllers.cache_rules import kept_node, kept_service
-from ccm.controllers.context import Context
-from ccm.controllers.node import NodeController, NodeOptions
-from ccm.controllers.node_lifecycle import LifecycleOptions, NodeLifecycleController
-from ccm.controllers.node_lifecycle_rules import Safety
-from ccm.controllers.vouching import Vouching
+from ccm.controllers.nodes.node import NodeController, NodeOptions
+from ccm.controllers.nodes.node_lifecycle import LifecycleOptions, NodeLifecycleController
+from ccm.controllers.nodes.node_lifecycle_rules import Safety
+from ccm.controllers.nodes.vouching import Vouching
+from ccm.controllers.shared.cache_rules import kept_node, kept_service
+from ccm.controllers.shared.context import Context
 from ccm.engine.api_errors import ApiError, ConflictError, InvalidError, NotFoundError
 from ccm.engine.events import EventRecorder
 from ccm.engine.informer import Informer

@@ -33,13 +33,13 @@ from ccm.cloud import (
     ProviderConfig,
     Route,
 )
-from ccm.controllers.cache_rules import kept_node, kept_service
-from ccm.controllers.context import Context
-from ccm.controllers.pod_network_rules import NODE_PREFIX, PodNetwork, parse_cluster_cidrs
-from ccm.controllers.route import RouteController, RouteOptions
-from ccm.controllers.service import ServiceController, ServiceOptions
-from ccm.controllers.service_rules import FINALIZER
-from ccm.controllers.vouching import Vouching
+from ccm.controllers.nodes.vouching import Vouching
+from ccm.controllers.routes.route import RouteController, RouteOptions
+from ccm.controllers.services.service import ServiceController, ServiceOptions
+from ccm.controllers.services.service_rules import FINALIZER
+from ccm.controllers.shared.cache_rules import kept_node, kept_service
+from ccm.controllers.shared.context import Context
+from ccm.controllers.shared.pod_network_rules import NODE_PREFIX, PodNetwork, parse_cluster_cidrs
 from ccm.engine.api_errors import ConflictError, InvalidError, NotFoundError
 from ccm.engine.client import KubeClient
 from ccm.engine.events import EventRecorder

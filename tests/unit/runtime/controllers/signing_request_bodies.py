@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from ccm.controllers.signing_requests import SIGNER, SigningRequest, SigningRequestSpec
+from ccm.controllers.serving_certificates.signing_requests import SIGNER, SigningRequest, SigningRequestSpec
 from ccm.engine.objects import ObjectMeta
 
 KEY = ec.generate_private_key(ec.SECP256R1())

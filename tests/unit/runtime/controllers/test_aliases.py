@@ -6,9 +6,9 @@ import asyncio
 import pytest
 
 from ccm.cloud import Address, AddressType, Instance, InstanceRef
-from ccm.controllers import node_rules
-from ccm.controllers.node_witness import Witnesses
-from ccm.controllers.vouching_rules import Reason, Refused, Vouched, judge
+from ccm.controllers.nodes import node_rules
+from ccm.controllers.nodes.node_witness import Witnesses
+from ccm.controllers.nodes.vouching_rules import Reason, Refused, Vouched, judge
 from ccm.engine.objects import Node, ObjectMeta
 from ccm.gateway.instance_snapshot import Snapshot
 

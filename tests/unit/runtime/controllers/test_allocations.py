@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ccm.controllers.allocations import ServiceAllocations
+from ccm.controllers.services.allocations import ServiceAllocations
 from ccm.engine.objects import IngressEntry, LoadBalancerStatus, ObjectMeta, Service, ServiceSpec, ServiceStatus
 
 EARLY, LATE = "2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z"

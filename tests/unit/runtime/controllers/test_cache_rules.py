@@ -6,9 +6,10 @@ import json
 import msgspec
 import pytest
 
-from ccm.controllers import cache_rules, limits, node_rules
-from ccm.controllers.cache_rules import kept_node, kept_service
-from ccm.controllers.service_rules import FINALIZER, ServiceRuleError, load_balancer_spec, needs_cleanup
+from ccm.controllers.nodes import node_rules
+from ccm.controllers.services.service_rules import FINALIZER, ServiceRuleError, load_balancer_spec, needs_cleanup
+from ccm.controllers.shared import cache_rules, limits
+from ccm.controllers.shared.cache_rules import kept_node, kept_service
 from ccm.engine.objects import Node, Service, decoder
 
 from ..hostile import LARGEST_NODES, LARGEST_SERVICES, load_balancer, node

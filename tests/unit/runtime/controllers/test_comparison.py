@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from ccm.cloud import Backend, CloudError, Conflict, LoadBalancerSpec, RetryAfter, Transient
-from ccm.controllers import comparison_rules as rules
-from ccm.controllers.comparison_rules import ANNOTATION, PACE, Compared
+from ccm.controllers.services import comparison_rules as rules
+from ccm.controllers.services.comparison_rules import ANNOTATION, PACE, Compared
 from ccm.engine.objects import ObjectMeta, Service
 
 from ..gateway.virtual import in_virtual_time

@@ -4,7 +4,7 @@
 import msgspec
 import pytest
 
-from ccm.controllers.event_budget import EventBudget
+from ccm.controllers.shared.event_budget import EventBudget
 from ccm.engine.objects import Node
 
 

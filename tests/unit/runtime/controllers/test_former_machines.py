@@ -8,7 +8,7 @@ import asyncio
 
 import pytest
 
-from ccm.controllers.vouching_rules import GONE_FOR
+from ccm.controllers.nodes.vouching_rules import GONE_FOR
 
 from ..gateway.virtual import in_virtual_time
 from .nodes_harness import Cluster, machine, until

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ccm.controllers.holds import LONGEST, MOST, Hold, Holds
+from ccm.controllers.shared.holds import LONGEST, MOST, Hold, Holds
 
 
 def at(seconds: list[float]) -> Holds:

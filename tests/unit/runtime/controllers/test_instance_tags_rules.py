@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccm.controllers.instance_tags_rules import LENGTH, Difference, compare, is_news, other_message, parse_tags
+from ccm.controllers.instance_tags.instance_tags_rules import (
+    LENGTH,
+    Difference,
+    compare,
+    is_news,
+    other_message,
+    parse_tags,
+)
 from ccm.engine.objects import Node, NodeSpec, ObjectMeta
 
 

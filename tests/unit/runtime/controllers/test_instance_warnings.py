@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from ccm.controllers.instance_warnings import LONGEST, MOST
+from ccm.controllers.nodes.instance_warnings import LONGEST, MOST
 
 from ..gateway.virtual import in_virtual_time
 from .nodes_harness import NODE_IP, Cluster, machine, until

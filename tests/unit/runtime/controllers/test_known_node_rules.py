@@ -4,7 +4,7 @@
 import msgspec
 import pytest
 
-from ccm.controllers.known_node_rules import believed
+from ccm.controllers.nodes.known_node_rules import believed
 from ccm.engine.objects import Node
 
 from .nodes_harness import TAINT

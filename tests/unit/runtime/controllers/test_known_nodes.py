@@ -8,7 +8,7 @@ import asyncio
 
 import pytest
 
-from ccm.controllers.known_nodes import KnownNodes
+from ccm.controllers.nodes.known_nodes import KnownNodes
 
 from ..gateway.virtual import in_virtual_time, now
 from .nodes_harness import TAINT

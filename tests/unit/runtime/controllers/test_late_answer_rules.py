@@ -8,7 +8,7 @@ import math
 import pytest
 
 from ccm.cloud import LoadBalancer
-from ccm.controllers import late_answer_rules as rules
+from ccm.controllers.services import late_answer_rules as rules
 
 NEVER = -math.inf
 

@@ -10,7 +10,7 @@ import itertools
 
 import pytest
 
-from ccm.controllers.service_rules import FINALIZER
+from ccm.controllers.services.service_rules import FINALIZER
 from ccm.engine.api_errors import ConflictError, from_status
 from ccm.engine.objects import Status
 

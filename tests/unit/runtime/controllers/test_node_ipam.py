@@ -9,8 +9,8 @@ import random
 
 import pytest
 
-from ccm.controllers.node_ipam import NodeIpamController, NodeIpamOptions
-from ccm.controllers.pod_network_rules import PodNetwork
+from ccm.controllers.pod_cidrs.node_ipam import NodeIpamController, NodeIpamOptions
+from ccm.controllers.shared.pod_network_rules import PodNetwork
 from ccm.engine.api_errors import UnavailableError
 
 from ..gateway.virtual import in_virtual_time

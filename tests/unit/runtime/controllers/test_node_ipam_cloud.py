@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from ccm.cloud import Transient
-from ccm.controllers.node_ipam import NodeIpamController, NodeIpamOptions
-from ccm.controllers.node_ipam_cloud import CloudSource
-from ccm.controllers.node_ipam_cloud_rules import CloudRanges
-from ccm.controllers.node_ipam_rules import NotAssigned
-from ccm.controllers.pod_network_rules import PodNetwork
+from ccm.controllers.pod_cidrs.node_ipam import NodeIpamController, NodeIpamOptions
+from ccm.controllers.pod_cidrs.node_ipam_cloud import CloudSource
+from ccm.controllers.pod_cidrs.node_ipam_cloud_rules import CloudRanges
+from ccm.controllers.pod_cidrs.node_ipam_rules import NotAssigned
+from ccm.controllers.shared.pod_network_rules import PodNetwork
 from ccm.engine.objects import Node
 
 from ..gateway.virtual import in_virtual_time

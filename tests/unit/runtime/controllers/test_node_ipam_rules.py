@@ -10,9 +10,15 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from ccm.controllers import node_ipam_rules as rules
-from ccm.controllers.node_ipam_rules import Allocator, BlockRange, ManagerContainer, ManagerPod, ManagerPodSpec
-from ccm.controllers.pod_network_rules import Network
+from ccm.controllers.pod_cidrs import node_ipam_rules as rules
+from ccm.controllers.pod_cidrs.node_ipam_rules import (
+    Allocator,
+    BlockRange,
+    ManagerContainer,
+    ManagerPod,
+    ManagerPodSpec,
+)
+from ccm.controllers.shared.pod_network_rules import Network
 from ccm.engine.objects import Node, NodeSpec, ObjectMeta
 
 from ..fuzzing import bounded

@@ -6,7 +6,7 @@ import asyncio
 import pytest
 
 from ccm.cloud import Transient
-from ccm.controllers.node import NodeController, NodeOptions
+from ccm.controllers.nodes.node import NodeController, NodeOptions
 
 from ..gateway.virtual import in_virtual_time
 from .nodes_harness import Cluster, machine, until

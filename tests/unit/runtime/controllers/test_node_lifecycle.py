@@ -11,8 +11,8 @@ import pytest
 from prometheus_client import REGISTRY
 
 from ccm.cloud import Conflict, Instance, InstanceRef, InstanceState, NotFound, NotImplementedByCloud, Page, Transient
-from ccm.controllers.node_lifecycle import WRITERS
-from ccm.controllers.node_rules import instance_ref
+from ccm.controllers.nodes.node_lifecycle import WRITERS
+from ccm.controllers.nodes.node_rules import instance_ref
 from ccm.engine.api_errors import ForbiddenError, UnavailableError
 
 from ..gateway.virtual import in_virtual_time, now

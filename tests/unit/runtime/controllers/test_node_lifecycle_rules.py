@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from ccm.controllers.node_lifecycle_rules import Missing, Safety, Verdict, Window, certain_age, decide, turn
-from ccm.controllers.node_witness_rules import Doubt
+from ccm.controllers.nodes.node_lifecycle_rules import Missing, Safety, Verdict, Window, certain_age, decide, turn
+from ccm.controllers.nodes.node_witness_rules import Doubt
 
 SAFETY = Safety(min_age=300, confirmations=2, interval=5, cap_share=0.10, cap_min=2, window=600)
 

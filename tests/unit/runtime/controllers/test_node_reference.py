@@ -6,8 +6,7 @@ from pathlib import Path
 
 import prometheus_client
 
-from ccm.controllers import (
-    event_budget,
+from ccm.controllers.nodes import (
     instance_warnings,
     node,
     node_lifecycle,
@@ -16,6 +15,7 @@ from ccm.controllers import (
     vouching,
     vouching_rules,
 )
+from ccm.controllers.shared import event_budget
 from ccm.gateway import instance_directory
 
 ROOT = Path(__file__).parents[4]

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccm.cloud import Address, AddressType, Instance, InstanceRef
-from ccm.controllers import node_rules as rules
-from ccm.controllers.limits import NODE_TAINTS
+from ccm.controllers.nodes import node_rules as rules
+from ccm.controllers.shared.limits import NODE_TAINTS
 from ccm.engine.objects import Node
 
 UNINITIALIZED = {"key": rules.UNINITIALIZED_TAINT, "value": "true", "effect": "NoSchedule"}

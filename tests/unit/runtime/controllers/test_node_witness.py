@@ -3,7 +3,7 @@
 
 import pytest
 
-from ccm.controllers.node_witness import Witnesses
+from ccm.controllers.nodes.node_witness import Witnesses
 from ccm.engine.objects import Node, NodeCondition, NodeSpec, NodeStatus, ObjectMeta
 from ccm.gateway.instance_snapshot import Snapshot
 

@@ -5,7 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccm.controllers.node_witness_rules import RELATED, SETTLED, Absence, Claim, Evidence, Sightings, doubt, evidence
+from ccm.controllers.nodes.node_witness_rules import (
+    RELATED,
+    SETTLED,
+    Absence,
+    Claim,
+    Evidence,
+    Sightings,
+    doubt,
+    evidence,
+)
 
 
 def claim(name, *, ready=True, id_="", listed=True, replaced=False, instance=""):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from prometheus_client import REGISTRY
 
 from ccm.cloud import Conflict, Invalid, NotImplementedByCloud, Transient
-from ccm.controllers import orphan_rules as rules
+from ccm.controllers.shared import orphan_rules as rules
 from ccm.engine.api_errors import UnavailableError
 
 from ..gateway.virtual import in_virtual_time

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from ccm.cloud import Transient
-from ccm.controllers.service import ServiceController
+from ccm.controllers.services.service import ServiceController
 from ccm.gateway.breaker import ASKED
 
 from ..gateway.virtual import in_virtual_time, now

@@ -5,7 +5,7 @@ import ipaddress
 
 import pytest
 
-from ccm.controllers import pod_network_rules
+from ccm.controllers.shared import pod_network_rules
 
 
 def networks(*texts):

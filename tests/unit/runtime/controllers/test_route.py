@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from ccm.cloud import QuotaExceeded, RetryAfter, Route, Transient
-from ccm.controllers.route import CONDITION_WRITERS
+from ccm.controllers.routes.route import CONDITION_WRITERS
 from ccm.engine.api_errors import UnavailableError
 
 from ..gateway.virtual import in_virtual_time, now

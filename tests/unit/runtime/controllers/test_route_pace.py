@@ -5,7 +5,7 @@ import asyncio
 
 import pytest
 
-from ccm.controllers import route_rules as rules
+from ccm.controllers.routes import route_rules as rules
 
 from ..gateway.virtual import in_virtual_time, now
 from ..loop_watch import watched

@@ -8,8 +8,8 @@ import pytest
 from prometheus_client import REGISTRY
 
 from ccm.cloud import Transient
-from ccm.controllers.node_lifecycle_rules import Safety
-from ccm.controllers.orphan_rules import GRACE
+from ccm.controllers.nodes.node_lifecycle_rules import Safety
+from ccm.controllers.shared.orphan_rules import GRACE
 from ccm.engine.api_errors import UnavailableError
 
 from ..gateway.virtual import in_virtual_time

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccm.cloud import Address, AddressType, Route
-from ccm.controllers import pod_network_rules
-from ccm.controllers import route_rules as rules
-from ccm.controllers.vouching_rules import Reason, Vouched
+from ccm.controllers.nodes.vouching_rules import Reason, Vouched
+from ccm.controllers.routes import route_rules as rules
+from ccm.controllers.shared import pod_network_rules
 from ccm.engine.objects import Node
 
 from .judges import believing, refusing

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from ccm.cloud import Address, AddressType, Instance, Route
-from ccm.controllers import pod_network_rules
-from ccm.controllers import route_rules as rules
-from ccm.controllers.vouching_rules import Reason, Refused, judge
+from ccm.controllers.nodes.vouching_rules import Reason, Refused, judge
+from ccm.controllers.routes import route_rules as rules
+from ccm.controllers.shared import pod_network_rules
 from ccm.engine.objects import Node
 
 A4, B4, C4 = "10.120.0.0/24", "10.120.1.0/24", "10.120.2.0/24"

@@ -21,9 +21,9 @@ from ccm.cloud import (
     RetryAfter,
     Transient,
 )
-from ccm.controllers import service_rules as rules
-from ccm.controllers.orphan_rules import GRACE
-from ccm.controllers.service_balancers import CONFIRM
+from ccm.controllers.services import service_rules as rules
+from ccm.controllers.services.service_balancers import CONFIRM
+from ccm.controllers.shared.orphan_rules import GRACE
 from ccm.engine.api_errors import NotFoundError, UnavailableError
 from ccm.engine.objects import Node
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ccm.cloud import Conflict, QuotaExceeded, RetryAfter, Transient
-from ccm.controllers import service_rules as rules
+from ccm.controllers.services import service_rules as rules
 from ccm.engine.api_errors import UnavailableError
 
 from ..gateway.virtual import in_virtual_time

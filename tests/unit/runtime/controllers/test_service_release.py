@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from ccm.cloud import NotFound, RetryAfter
-from ccm.controllers.service_balancers import CONFIRM
-from ccm.controllers.service_release import CATCH_UP
+from ccm.controllers.services.service_balancers import CONFIRM
+from ccm.controllers.services.service_release import CATCH_UP
 from ccm.engine.api_errors import UnavailableError
 from tests.merge_patch import merge
 

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccm.cloud import Address, AddressType, Backend, Backends, Ingress, IngressPort, LoadBalancerSpec, Port
-from ccm.controllers import limits
-from ccm.controllers import service_rules as rules
-from ccm.controllers.service_state import ServiceState
+from ccm.controllers.services import service_rules as rules
+from ccm.controllers.services.service_state import ServiceState
+from ccm.controllers.shared import limits
 from ccm.engine.objects import IngressEntry, Node, Service
 
 from .judges import believing

@@ -9,9 +9,14 @@ from typing import Any
 import msgspec
 
 from ccm.cloud import Transient
-from ccm.controllers import serving_csr
-from ccm.controllers.serving_csr import ServingCsrController
-from ccm.controllers.signing_requests import RequestCondition, SigningRequest, SigningRequestStatus, kept_request
+from ccm.controllers.serving_certificates import serving_csr
+from ccm.controllers.serving_certificates.serving_csr import ServingCsrController
+from ccm.controllers.serving_certificates.signing_requests import (
+    RequestCondition,
+    SigningRequest,
+    SigningRequestStatus,
+    kept_request,
+)
 from ccm.engine.api_errors import ConflictError
 from ccm.engine.objects import ObjectMeta
 

@@ -18,9 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccm.cloud import Address, AddressType, Instance, InstanceState
-from ccm.controllers import serving_csr_rules as rules
-from ccm.controllers.serving_csr_rules import Reason, WaitError, Wanted
-from ccm.controllers.signing_requests import (
+from ccm.controllers.serving_certificates import serving_csr_rules as rules
+from ccm.controllers.serving_certificates.serving_csr_rules import Reason, WaitError, Wanted
+from ccm.controllers.serving_certificates.signing_requests import (
     REQUEST_BYTES,
     SIGNER,
     USAGES,

@@ -5,7 +5,7 @@ import asyncio
 
 import pytest
 
-from ccm.controllers.stretches import STRETCH, at_once, in_order, in_stretches
+from ccm.controllers.shared.stretches import STRETCH, at_once, in_order, in_stretches
 
 
 def counted(steps):

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ccm.controllers.told_warnings import Source, ToldWarnings
+from ccm.controllers.services.told_warnings import Source, ToldWarnings
 
 from ..gateway.virtual import in_virtual_time
 from .services_harness import Cluster

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccm.cloud import VolumeRef
-from ccm.controllers.rule_error import RuleError
-from ccm.controllers.volume_rules import PROVISIONED_BY, REGION, ZONE, needs_labels, patch, reference
+from ccm.controllers.shared.rule_error import RuleError
+from ccm.controllers.volumes.volume_rules import PROVISIONED_BY, REGION, ZONE, needs_labels, patch, reference
 from ccm.engine.objects import PersistentVolume
 
 CSI = {"csi": {"driver": "d.example", "volumeHandle": "v-1", "fsType": "ext4"}}

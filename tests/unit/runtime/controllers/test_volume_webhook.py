@@ -15,8 +15,8 @@ from prometheus_client import REGISTRY
 from ccm.base.start_error import StartError
 from ccm.cloud import Invalid, Limits, NotFound, NotImplementedByCloud, Transient, VolumeRef, Webhook
 from ccm.controllers.built_in_webhooks import VOLUMES, VOLUMES_PATH, Webhooks
-from ccm.controllers.volume_rules import PROVISIONED_BY, REGION, ZONE
-from ccm.controllers.volume_webhook import BURST, CONCURRENCY, DEADLINE, VolumeWebhook
+from ccm.controllers.volumes.volume_rules import PROVISIONED_BY, REGION, ZONE
+from ccm.controllers.volumes.volume_webhook import BURST, CONCURRENCY, DEADLINE, VolumeWebhook
 from ccm.gateway.gateway import Gateway
 
 from ..gateway.fake import FakeCloud

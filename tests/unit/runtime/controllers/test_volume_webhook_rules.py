@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccm.controllers import volume_rules
-from ccm.controllers.volume_rules import REGION, ZONE
-from ccm.controllers.volume_webhook_rules import (
+from ccm.controllers.volumes import volume_rules
+from ccm.controllers.volumes.volume_rules import REGION, ZONE
+from ccm.controllers.volumes.volume_webhook_rules import (
     CHECK,
     CHECKED,
     UNCHANGED,

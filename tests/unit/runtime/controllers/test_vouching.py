@@ -11,8 +11,8 @@ import pytest
 from prometheus_client import REGISTRY
 
 from ccm.cloud import Page, Route, Transient
-from ccm.controllers import route_rules
-from ccm.controllers.vouching_rules import PATIENCE
+from ccm.controllers.nodes.vouching_rules import PATIENCE
+from ccm.controllers.routes import route_rules
 
 from ..gateway.virtual import in_virtual_time, now
 from .services_harness import Cluster, FakeCloud, Machines, until

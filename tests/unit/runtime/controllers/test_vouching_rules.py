@@ -5,8 +5,8 @@ import msgspec
 import pytest
 
 from ccm.cloud import Address, AddressType, Conflict, Instance, NotFound, Transient
-from ccm.controllers import vouching_rules as rules
-from ccm.controllers.vouching_rules import Reason, Refused, Vouched
+from ccm.controllers.nodes import vouching_rules as rules
+from ccm.controllers.nodes.vouching_rules import Reason, Refused, Vouched
 from ccm.engine.objects import Node
 
 OLD, NEW = "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z"

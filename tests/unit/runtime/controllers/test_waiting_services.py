@@ -6,7 +6,7 @@ import asyncio
 import pytest
 
 from ccm.cloud import RetryAfter, Transient
-from ccm.controllers.waiting_services import PATIENCE
+from ccm.controllers.services.waiting_services import PATIENCE
 
 from ..gateway.virtual import in_virtual_time
 from .services_harness import Cluster, until

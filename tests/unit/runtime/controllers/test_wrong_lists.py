@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from ccm.cloud import RetryAfter
-from ccm.controllers.orphan_rules import GRACE
+from ccm.controllers.shared.orphan_rules import GRACE
 from ccm.engine.api_errors import UnavailableError
 
 from ..gateway.virtual import in_virtual_time

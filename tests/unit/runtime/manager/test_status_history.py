@@ -7,7 +7,7 @@ import tracemalloc
 
 import pytest
 
-from ccm.controllers.holds import Holds
+from ccm.controllers.shared.holds import Holds
 from ccm.engine.metrics import REST_REQUESTS
 from ccm.engine.queue import WorkQueue
 from ccm.gateway.gateway import DURATION, REQUESTS

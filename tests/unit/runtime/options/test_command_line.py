@@ -12,7 +12,7 @@ import pytest
 
 from ccm import __version__
 from ccm.cloud import registry
-from ccm.controllers.node_lifecycle_rules import Safety
+from ccm.controllers.nodes.node_lifecycle_rules import Safety
 from ccm.options import command_line
 from ccm.options.command_line import Options, OptionsError, parse
 from ccm.options.controller_names import CONTROLLERS, ON_BY_DEFAULT, select_controllers, spell_controllers

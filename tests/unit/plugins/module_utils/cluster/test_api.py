@@ -11,7 +11,6 @@ import tempfile
 from typing import Any
 
 import pytest
-
 from ansible_collections.outoftree.ccm.plugins.module_utils.cluster import api
 
 KEY = "-----BEGIN PRIVATE KEY-----\nnobody's\n"

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.outoftree.ccm.plugins.module_utils.edit import compare, unit as _unit
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit import compare
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit import unit as _unit
 
 UNIT, ENV = "/etc/systemd/system/kubelet.service", "/etc/default/kubelet"
 

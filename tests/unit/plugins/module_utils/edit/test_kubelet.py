@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.outoftree.ccm.plugins.module_utils.edit import kubelet, unit as _unit
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit import kubelet
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit import unit as _unit
 
 FLAGS_ENV = "/var/lib/kubelet/kubeadm-flags.env"
 DEFAULT = "/etc/default/kubelet"

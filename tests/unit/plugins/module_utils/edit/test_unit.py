@@ -7,7 +7,8 @@ import base64
 import contextlib
 
 import pytest
-from ansible_collections.outoftree.ccm.plugins.module_utils.edit import env_file, kubelet, unit as _unit, unit_edits
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit import env_file, kubelet, unit_edits
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit import unit as _unit
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import flags
 
 from tests import systemd

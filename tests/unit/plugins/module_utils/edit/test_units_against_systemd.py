@@ -14,7 +14,8 @@ from collections import Counter
 from typing import Any, NamedTuple
 
 import pytest
-from ansible_collections.outoftree.ccm.plugins.module_utils.edit import kubelet, unit as _unit
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit import kubelet
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit import unit as _unit
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import undo
 
 from tests import drawn, systemd

@@ -11,7 +11,8 @@ import json
 from typing import Any
 
 import pytest
-from ansible_collections.outoftree.ccm.plugins.module_utils.host import component as _component, logs, probes, processes
+from ansible_collections.outoftree.ccm.plugins.module_utils.host import component as _component
+from ansible_collections.outoftree.ccm.plugins.module_utils.host import logs, probes, processes
 
 KCM = processes.Process(2, 2, ["kube-controller-manager"])
 API = processes.Process(1, 1, ["kube-apiserver", "--secure-port=6443"])

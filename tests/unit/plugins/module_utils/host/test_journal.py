@@ -13,7 +13,13 @@ from typing import Any
 
 import pytest
 from ansible_collections.outoftree.ccm.plugins.module_utils.host import journal as _journal
-from ansible_collections.outoftree.ccm.plugins.module_utils.host.journal import Journal, JournalRefused, alone, digest, found
+from ansible_collections.outoftree.ccm.plugins.module_utils.host.journal import (
+    Journal,
+    JournalRefused,
+    alone,
+    digest,
+    found,
+)
 
 PATH = "/etc/default/kubelet"
 

@@ -15,9 +15,23 @@ from typing import Any
 
 import pytest
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import host_facts
-from ansible_collections.outoftree.ccm.plugins.module_utils.host import journal as _journal, journal_copy
-from ansible_collections.outoftree.ccm.plugins.module_utils.host.journal import DAMAGED, MISSING, READABLE, ROLLED_BACK, UNREADABLE
-from ansible_collections.outoftree.ccm.plugins.module_utils.host.journal_copy import BadCopy, choose, decode, encode, is_stale, obstacle
+from ansible_collections.outoftree.ccm.plugins.module_utils.host import journal as _journal
+from ansible_collections.outoftree.ccm.plugins.module_utils.host import journal_copy
+from ansible_collections.outoftree.ccm.plugins.module_utils.host.journal import (
+    DAMAGED,
+    MISSING,
+    READABLE,
+    ROLLED_BACK,
+    UNREADABLE,
+)
+from ansible_collections.outoftree.ccm.plugins.module_utils.host.journal_copy import (
+    BadCopy,
+    choose,
+    decode,
+    encode,
+    is_stale,
+    obstacle,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 

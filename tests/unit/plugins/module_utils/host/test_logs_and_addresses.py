@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 
 import pytest
-from ansible_collections.outoftree.ccm.plugins.module_utils.host import logs, machine, probes, settings as _settings
+from ansible_collections.outoftree.ccm.plugins.module_utils.host import logs, machine, probes
+from ansible_collections.outoftree.ccm.plugins.module_utils.host import settings as _settings
 
 COMPONENT = "kube-controller-manager"
 

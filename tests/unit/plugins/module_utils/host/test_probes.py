@@ -12,7 +12,8 @@ import ssl
 import threading
 
 import pytest
-from ansible_collections.outoftree.ccm.plugins.module_utils.host import probes, settings as _settings
+from ansible_collections.outoftree.ccm.plugins.module_utils.host import probes
+from ansible_collections.outoftree.ccm.plugins.module_utils.host import settings as _settings
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec

@@ -14,7 +14,15 @@ import pytest
 from ansible_collections.outoftree.ccm.plugins.filter.lint_findings import lint_findings
 from ansible_collections.outoftree.ccm.plugins.filter.migration_plan import migration_plan
 from ansible_collections.outoftree.ccm.plugins.filter.rollback_plan import rollback_plan
-from ansible_collections.outoftree.ccm.plugins.module_utils.host import commands, detect, files, places, probes, processes, systemd
+from ansible_collections.outoftree.ccm.plugins.module_utils.host import (
+    commands,
+    detect,
+    files,
+    places,
+    probes,
+    processes,
+    systemd,
+)
 from ansible_collections.outoftree.ccm.plugins.module_utils.host.journal import digest
 from ansible_collections.outoftree.ccm.plugins.modules import ccm_component_config, ccm_component_flags_info
 

@@ -9,7 +9,12 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import find_flags, render
-from ansible_collections.outoftree.ccm.plugins.module_utils.plan.leader_migration import CONFIG, CONTROLLERS, configuration, make_leader_migration_plan
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.leader_migration import (
+    CONFIG,
+    CONTROLLERS,
+    configuration,
+    make_leader_migration_plan,
+)
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.plan import make_plan
 
 MANIFEST = "/etc/kubernetes/manifests/kube-controller-manager.yaml"

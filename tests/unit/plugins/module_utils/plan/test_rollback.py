@@ -12,7 +12,8 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.edit import kubeadm,
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import find_flags
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.target import flags_after
 from ansible_collections.outoftree.ccm.plugins.module_utils.host import journal
-from ansible_collections.outoftree.ccm.plugins.module_utils.plan import plan as _plan, rollback, undo
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan import plan as _plan
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan import rollback, undo
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.plan import make_plan
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.rollback import judge, make_rollback_plan
 

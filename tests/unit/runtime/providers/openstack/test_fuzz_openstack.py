@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from ccm.cloud import Address, AddressType, Backend, CloudError, Ingress, LoadBalancerSpec, Port, Route
 from ccm.cloud.toolkit import annotation_reader
-from ccm.controllers import service_rules
+from ccm.controllers.services import service_rules
 from ccm.engine.objects import Service
 from ccm.providers.openstack import (
     annotations,

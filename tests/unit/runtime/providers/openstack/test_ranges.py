@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ccm.cloud import Invalid, LoadBalancerSpec, Port
-from ccm.controllers import service_rules
+from ccm.controllers.services import service_rules
 from ccm.engine.objects import Service, decoder
 from ccm.providers.openstack import listener_rules, security_groups
 from ccm.providers.openstack import load_balancer_diff as diff

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks what the cloud says: credentials, Nodes by state, and what nobody owns. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from ccm.cloud import (
+    CloudError,
+    ConfigError,
+    Forbidden,
+    NotImplementedByCloud,
+    Quota,
+    QuotaExceeded,
+    RateLimited,
+    Unauthorized,
+)
+from ccm.controllers.nodes import node_rules
+from ccm.controllers.services.service_rules import wants_load_balancer
+from ccm.engine.objects import Node, Service, object_key
+
+from ..asking.answers import Action, Outlook, counted
+from ..asking.explanation import Event
+from .diagnosis import Check, State, some
+
+CREDENTIALS, QUOTAS, NODES, SERVICES, OWNERS, PLAN = "credentials", "quotas", "nodes", "services", "owners", "plan"
+NO_QUOTAS = "this provider cannot read quotas; one that is used up shows in Events of Services"
+RAISE_QUOTA = "raise the quota of the project, or remove what nobody needs"
+#: The share of a quota above which it is worth a warning.
+NEARLY = 0.9
+
+
+def answered(answers: Mapping[str, CloudError | None], provider: str) -> list[Check]:
+    """`answers`: each kind of call, such as "list instances" -> its error, None if the cloud answered."""
+    good = [what for what, error in answers.items() if error is None]
+    found = []
+    if good:
+        said = f"provider {provider}: the cloud accepts the credentials, and answers: {', '.join(good)}"
+        found.append(Check(CREDENTIALS, State.OK, said))
+    by_error: dict[str, tuple[CloudError, list[str]]] = {}
+    for what, error in answers.items():
+        if error is not None:
+            by_error.setdefault(str(error), (error, []))[1].append(what)
+    return [*(_failed(error, what) for error, what in by_error.values()), *found]
+
+
+def quotas(listed: Sequence[Quota] | CloudError | None) -> list[Check]:
+    """`listed`: what the cloud said; None if the provider cannot ask."""
+    if listed is None:
+        return [Check(QUOTAS, State.NOTE, NO_QUOTAS)]
+    if isinstance(listed, (Unauthorized, Forbidden, NotImplementedByCloud)):
+        return [Check(QUOTAS, State.NOTE, f"the cloud does not show them, which no controller needs: {listed}")]
+    if isinstance(listed, CloudError):
+        return [Check(QUOTAS, State.UNKNOWN, f"the cloud gives no answer: list quotas: {listed}")]
+    found, told = [], []
+    for each in listed:
+        said = f"{each.kind}: {each.used} of {each.limit}"
+        if each.used >= each.limit:
+            found.append(Check(QUOTAS, State.WARNING, f"a quota is used up: {said}", RAISE_QUOTA))
+        elif each.used >= NEARLY * each.limit:
+            found.append(Check(QUOTAS, State.WARNING, f"a quota is nearly used up: {said}", RAISE_QUOTA))
+        else:
+            told.append(said)
+    if told:
+        found.append(Check(QUOTAS, State.OK, "; ".join(told)))
+    return found or [Check(QUOTAS, State.OK, "the cloud names no quota")]
+
+
+def _failed(error: CloudError, what: Sequence[str]) -> Check:
+    said = f"{', '.join(what)}: {error}"
+    if isinstance(error, (Unauthorized, Forbidden, ConfigError)):
+        to_do = "correct the credentials or their permissions in --cloud-config; the controller reads the file again"
+        return Check(CREDENTIALS, State.PROBLEM, f"the cloud refuses: {said}", to_do)
+    if isinstance(error, RateLimited):
+        wait = f" for {error.retry_after:.0f} s" if error.retry_after else ""
+        to_do = "find out who else calls the cloud with these credentials; the controller waits and tries again"
+        return Check(CREDENTIALS, State.WARNING, f"the cloud throttles{wait}: {said}", to_do)
+    if isinstance(error, QuotaExceeded):
+        return Check(CREDENTIALS, State.PROBLEM, f"a quota is used up: {said}", RAISE_QUOTA)
+    to_do = "check the endpoint in --cloud-config and the network; the controller keeps what is there meanwhile"
+    return Check(CREDENTIALS, State.UNKNOWN, f"the cloud gives no answer: {said}", to_do)
+
+
+def nodes(every: Sequence[Node], outlooks: Iterable[Outlook]) -> list[Check]:
+    """Nodes by state. `outlooks`: of the node controllers; empty if nobody asked the cloud."""
+    told = {each.name: each for each in outlooks if each.kind == "Node"}
+    counts: dict[str, int] = {}
+    for node in every:
+        waits, ready = node_rules.is_uninitialized(node), node_rules.is_ready(node)
+        name = "waiting for initialisation" if waits else "Ready" if ready else "not Ready"
+        counts[name] = counts.get(name, 0) + 1
+    text = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
+    found = [Check(NODES, State.OK, f"{counted(len(every), 'Node')}: {text}" if every else "no Nodes")]
+    groups: dict[tuple[Action, str], list[Outlook]] = {}
+    for each in told.values():
+        if each.reason and each.action in (Action.BLOCKED, Action.WAIT, Action.DELETE, Action.UNKNOWN):
+            groups.setdefault((each.action, each.reason), []).append(each)
+    states = {Action.BLOCKED: State.PROBLEM, Action.UNKNOWN: State.UNKNOWN}
+    for (action, reason), several in sorted(groups.items()):
+        names, first = some(each.name for each in several), several[0]
+        said = f"{reason}: {names}: {first.because}"
+        found.append(Check(NODES, states.get(action, State.WARNING), said, f"ccm explain node {first.name}"))
+    odd = [each for each in told.values() if each.notes]
+    if odd:
+        said = f"{some(each.name for each in odd)}: {odd[0].notes[0]}"
+        found.append(Check(NODES, State.WARNING, said, f"ccm explain node {odd[0].name}"))
+    if not told:
+        stuck = [node.metadata.name for node in every if node_rules.is_uninitialized(node)]
+        if stuck:
+            said = f"{some(stuck)} wait for their initialisation"
+            found.append(Check(NODES, State.WARNING, said, f"ccm explain node {sorted(stuck)[0]}"))
+    return found
+
+
+def services(every: Iterable[Service], events: Iterable[Event], outlooks: Iterable[Outlook]) -> list[Check]:
+    """Services that wait for a load balancer, with the latest failure. `events`: those of failed syncs."""
+    latest: dict[str, Event] = {}
+    for event in sorted(events, key=lambda each: each.last_timestamp or ""):
+        if event.source.component == "service-controller":
+            latest[event.involved_object.uid] = event
+    wanted = [each for each in every if wants_load_balancer(each)]
+    waiting = [each for each in wanted if not each.status.load_balancer.ingress]
+    found = []
+    for service in sorted(waiting, key=object_key):
+        name, failure = object_key(service), latest.get(service.metadata.uid)
+        to_do = f"ccm explain service {name}"
+        if failure is None:
+            found.append(Check(SERVICES, State.WARNING, f"{name} waits for a load balancer", to_do))
+        else:
+            said = f"{name} waits for a load balancer: {failure.message}"
+            found.append(Check(SERVICES, State.PROBLEM, said, to_do))
+    failed = [each for each in outlooks if each.kind == "LoadBalancer" and each.action is Action.UPDATE]
+    for each in failed:
+        said = f"load balancer of {each.name}: {each.because}"
+        found.append(Check(SERVICES, State.WARNING, said, f"ccm explain service {each.name}"))
+    said = f"{len(wanted) - len(waiting)} of {len(wanted)} Services of type LoadBalancer have an address"
+    return [*found, Check(SERVICES, State.OK, said)]
+
+
+def owners(outlooks: Sequence[Outlook], *, asked: bool) -> list[Check]:
+    """Load balancers and routes that nobody owns. `asked`: whether the cloud listed them."""
+    lost = [each for each in outlooks if each.reason in ("Orphan", "Unclaimed")]
+    going = [each for each in outlooks if each.kind == "Route" and each.action is Action.DELETE]
+    found = [
+        Check(OWNERS, State.WARNING, f"{_noun(each)} {each.name}: {each.because}", each.to_do or each.when)
+        for each in (*lost, *going)
+    ]
+    if found or not asked:
+        return found
+    return [Check(OWNERS, State.OK, "every load balancer and route of this cluster has an owner")]
+
+
+def _noun(outlook: Outlook) -> str:
+    return "load balancer" if outlook.kind == "LoadBalancer" else "route"
+
+
+def planned(outlooks: Iterable[Outlook]) -> list[Check]:
+    """How much the controller would change."""
+    changes = [each for each in outlooks if each.action in (Action.CREATE, Action.UPDATE, Action.DELETE)]
+    if not changes:
+        return [Check(PLAN, State.OK, "the controller would change nothing now")]
+    said = f"the controller would change {counted(len(changes), 'object')} now: {some(each.name for each in changes)}"
+    return [Check(PLAN, State.WARNING, said, "ccm plan, with the same flags, names each change")]

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks the flags and versions of the cluster's components, as far as static Pods and Nodes show them. No I/O."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from ccm import __version__
+from ccm.controllers.shared.pod_network_rules import PodNetwork, parse
+
+from ..asking.cluster_objects import Container, Pod, WrittenNode, cloud_controllers, minor
+from .diagnosis import Check, State, some
+
+FLAGS, VERSIONS = "flags", "versions"
+#: The components whose static Pods are looked at.
+MANAGER, SERVER = "kube-controller-manager", "kube-apiserver"
+#: How many minor releases older than the API server a kubelet may be.
+KUBELET_SKEW = 3
+
+
+def static_containers(pods: Iterable[Pod]) -> dict[str, list[tuple[Pod, Container]]]:
+    """The containers of static Pods by the name of their component."""
+    found: dict[str, list[tuple[Pod, Container]]] = {}
+    for pod in pods:
+        for container in pod.spec.containers:
+            if pod.is_static:
+                found.setdefault(container.name, []).append((pod, container))
+    return found
+
+
+def flags(pods: Sequence[Pod], network: PodNetwork | None, cluster_name: str) -> list[Check]:
+    """`network`: where the route controller accepts pod CIDRs; None if it does not run."""
+    static = static_containers(pods)
+    if MANAGER not in static:
+        said = "no static Pod of kube-controller-manager is visible, so its flags are unknown here"
+        return [Check(FLAGS, State.NOTE, said)]
+    found: list[Check] = []
+    for component in (MANAGER, SERVER):
+        for pod, container in static.get(component, ()):
+            provider = container.flag("cloud-provider")
+            if provider not in (None, "", "external"):
+                said = f"{pod.metadata.name} has --cloud-provider={provider}, so it may run cloud loops of its own"
+                found.append(Check(FLAGS, State.PROBLEM, said, "run site.yml, or set --cloud-provider=external"))
+    for pod, container in static[MANAGER]:
+        if network is not None:
+            found += _pod_cidrs(pod.metadata.name, container, network)
+        name = container.flag("cluster-name")
+        if name is not None and name != cluster_name:
+            said = f"{pod.metadata.name} has --cluster-name={name}, and the cloud knows this cluster as {cluster_name}"
+            found.append(Check(FLAGS, State.NOTE, said))
+    if not found:
+        names = some(pod.metadata.name for each in (MANAGER, SERVER) for pod, _ in static.get(each, ()))
+        found.append(Check(FLAGS, State.OK, f"{names}: their flags agree with the controller's"))
+    return found
+
+
+def _pod_cidrs(name: str, container: Container, network: PodNetwork) -> list[Check]:
+    """kube-controller-manager assigns pod CIDRs, and the route controller must accept them."""
+    if container.flag("allocate-node-cidrs") != "true":
+        said = f"{name} assigns no pod CIDRs (--allocate-node-cidrs), so routes need another source of them"
+        to_do = "set --allocate-node-cidrs, or --configure-cloud-routes=false for the controller"
+        return [Check(FLAGS, State.WARNING, said, to_do)]
+    text = container.flag("cluster-cidr") or ""
+    theirs = {parse(part.strip()) for part in text.split(",") if part.strip()}
+    found = []
+    if theirs != set(network.cluster):
+        ours = ",".join(map(str, network.cluster))
+        said = f"{name} has --cluster-cidr={text}, and the controller --cluster-cidr={ours}"
+        found.append(Check(FLAGS, State.PROBLEM, said, "set the same CIDRs, or Nodes get no routes"))
+    for version in {each.version for each in network.cluster}:
+        size = container.flag(f"node-cidr-mask-size-ipv{version}") or container.flag("node-cidr-mask-size")
+        if size and size.isdigit() and int(size) < network.node_prefix[version]:
+            said = f"{name} assigns pod CIDRs of /{size}, and the controller creates no route for less than /"
+            said += f"{network.node_prefix[version]}"
+            found.append(Check(FLAGS, State.PROBLEM, said, f"set --node-cidr-mask-size-ipv{version}={size} for it"))
+    return found
+
+
+def versions(server: str, nodes: Sequence[WrittenNode], pods: Iterable[Pod]) -> list[Check]:
+    """`server`: the API server's version."""
+    kubelets = Counter(node.status.node_info.kubelet_version for node in nodes)
+    told = ", ".join(f"{count} with {version or 'no version'}" for version, count in sorted(kubelets.items()))
+    ours = {each.image for pod in pods for each in cloud_controllers(pod.spec.containers) if each.is_ours}
+    said = f"API server {server or 'unknown'}; kubelets: {told or 'none'}; this program {__version__}"
+    if ours:
+        said += f"; the controller's image {', '.join(sorted(ours))}"
+    found = [Check(VERSIONS, State.OK, said)]
+    release = minor(server)
+    if release is None:
+        return found
+    oldest = (release[0], release[1] - KUBELET_SKEW)
+    newer, older = [], []
+    for node in nodes:
+        its = minor(node.status.node_info.kubelet_version)
+        if its is not None and its > release:
+            newer.append(node.metadata.name)
+        elif its is not None and its < oldest:
+            older.append(node.metadata.name)
+    for names, text in (
+        (newer, "newer than the API server, which Kubernetes does not support"),
+        (older, f"more than {KUBELET_SKEW} releases older than the API server"),
+    ):
+        if names:
+            found.append(
+                Check(VERSIONS, State.WARNING, f"kubelets of {some(names)} are {text}", "upgrade what is behind")
+            )
+    return found

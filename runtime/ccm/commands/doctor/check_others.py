@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks whether other controllers write the same Nodes: by what wrote them, by Leases, and by what runs. No I/O."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Iterable, Sequence
+
+from ccm.engine.objects import Lease
+
+from ..asking.cluster_objects import NodeLease, Pod, Workload, WrittenNode, cloud_controllers
+from ..asking.leading import ago, is_led, leader_facts
+from .diagnosis import Check, State, some
+
+NAME = "other controllers"
+#: Programs that write Nodes and are no cloud-controller-managers, by the beginning of their names.
+_FRIENDS = ("kubelet", "kubectl", "kubeadm", "outoftree-ccm", "kube-controller-manager", "kube-apiserver", "OpenAPI")
+_CLOUD_LEASE = re.compile(r"cloud-controller|cloud-provider|ccm")
+#: What a cloud-controller-manager writes to a Node -> where it is in `fieldsV1`.
+_FIELDS = {"spec.providerID": ("f:spec", "f:providerID"), "status.addresses": ("f:status", "f:addresses")}
+
+
+def writers(nodes: Iterable[WrittenNode], lease: Lease | None, now: datetime.datetime) -> list[Check]:
+    """Which other programs wrote providerIDs and addresses, and whether they still do."""
+    names: dict[tuple[str, str], list[str]] = {}
+    latest: dict[tuple[str, str], str] = {}
+    for node in nodes:
+        for entry in node.metadata.managed_fields:
+            if entry.manager.startswith(_FRIENDS):
+                continue
+            for field, (section, key) in _FIELDS.items():
+                if key in (entry.fields_v1.get(section) or {}):
+                    names.setdefault((entry.manager, field), []).append(node.metadata.name)
+                    latest[entry.manager, field] = max(latest.get((entry.manager, field), ""), entry.time or "")
+    began = lease.spec.acquire_time or "" if lease is not None and leader_facts(lease) and is_led(lease, now) else ""
+    found = []
+    for (manager, field), written in sorted(names.items()):
+        last = latest[manager, field]
+        said = f"{manager} wrote {field} of {some(written)}, last {ago(last, now)}"
+        if began and _moment(last) > _moment(began):
+            said += ", after this project's controller became the leader: both write the same Nodes"
+            found.append(Check(NAME, State.PROBLEM, said, f"stop {manager}"))
+        else:
+            found.append(Check(NAME, State.NOTE, said))
+    return found
+
+
+def _moment(text: str) -> str:
+    """RFC 3339 in UTC without fractions, so that the order of text is that of time."""
+    return text.partition(".")[0].rstrip("Z")
+
+
+def leases(leases: Iterable[NodeLease], ours: Sequence[str], now: datetime.datetime) -> list[Check]:
+    """`leases`: the Leases of the namespace; `ours`: the names of those that this project's controller uses."""
+    checks = []
+    for each in leases:
+        name, lease = each.metadata.name, Lease(each.metadata, each.spec)
+        if not is_led(lease, now):
+            continue
+        holder = each.spec.holder_identity
+        if name == ours[0] and not leader_facts(lease):
+            said = f"{holder} holds the Lease {name} and does not describe itself: it is another controller"
+            to_do = "this project's controller waits for that Lease: stop the other one when you switch"
+            checks.append(Check(NAME, State.WARNING, said, to_do))
+        elif name not in ours and _CLOUD_LEASE.search(name):
+            said = f"{holder} leads by the Lease {name}: it is another cloud controller"
+            checks.append(Check(NAME, State.PROBLEM, said, f"stop {holder}, or give both the same Lease"))
+    return checks
+
+
+def workloads(workloads: Iterable[tuple[str, Workload]], pods: Iterable[Pod]) -> list[Check]:
+    """Other cloud-controller-managers that are deployed. `workloads`: kind and object; `pods`: static ones count."""
+    named = [
+        (f"{kind} {each.metadata.namespace}/{each.metadata.name}", each.spec.template.spec) for kind, each in workloads
+    ]
+    named += [(f"static Pod {pod.metadata.name}", pod.spec) for pod in pods if pod.is_static]
+    checks = []
+    for name, spec in named:
+        for container in cloud_controllers(spec.containers):
+            if not container.is_ours:
+                said = f"{name} runs {container.image}, which looks like another cloud-controller-manager"
+                to_do = "remove it when this project's controller leads: two of them write the same Nodes"
+                checks.append(Check(NAME, State.WARNING, said, to_do))
+    return checks

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks clocks and certificates. Only `server_certificate` does I/O: a TLS handshake without a request."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import contextlib
+import datetime
+import json
+import ssl
+from collections.abc import Iterable, Mapping
+from urllib.parse import urlsplit
+
+from cryptography import x509
+
+from ..asking.cluster_objects import NodeLease, SigningRequest
+from ..asking.leading import seconds_since
+from .diagnosis import Check, State, some
+
+CLOCKS, CERTIFICATES = "clocks", "certificates"
+#: Seconds by which clocks may differ.
+SKEW = 5.0
+#: A kubelet renews its Lease every 10 s; a Node is NotReady after 40 s without.
+SILENT = 60.0
+#: A certificate that is valid for less than this is worth a warning.
+SOON = datetime.timedelta(days=30)
+#: Seconds for a TLS handshake.
+PATIENCE = 10.0
+SERVING_SIGNER = "kubernetes.io/kubelet-serving"
+
+
+def clocks(
+    server: datetime.datetime | None, here: datetime.datetime, leases: Iterable[NodeLease], ready: Iterable[str]
+) -> list[Check]:
+    """`server`: the API server's time. `leases`: those of Nodes. `ready`: the names of Ready Nodes."""
+    found = []
+    if server is not None:
+        ahead = (here - server).total_seconds()
+        if abs(ahead) > SKEW:
+            way = "ahead of" if ahead > 0 else "behind"
+            said = f"the clock here is {abs(ahead):.0f} s {way} the API server's"
+            found.append(Check(CLOCKS, State.WARNING, said, "correct the clock (NTP) of the machine that is wrong"))
+        else:
+            found.append(Check(CLOCKS, State.OK, f"the clock here is within {SKEW:.0f} s of the API server's"))
+    now, wanted = server or here, set(ready)
+    fast, slow = [], []
+    for lease in leases:
+        since = seconds_since(lease.spec.renew_time, now)
+        if since is not None and since < -SKEW:
+            fast.append(lease.metadata.name)
+        elif since is not None and since > SILENT and lease.metadata.name in wanted:
+            slow.append(lease.metadata.name)
+    for names, what in ((fast, "ahead"), (slow, "behind")):
+        if names:
+            said = f"by their Leases, the clocks of {some(names)} are {what} by more than {SKEW:.0f} s"
+            found.append(Check(CLOCKS, State.WARNING, said, "correct the clocks (NTP) of these machines"))
+    return found
+
+
+def certificates(contents: Mapping[str, bytes], now: datetime.datetime) -> list[Check]:
+    """When certificates expire. `contents`: what each is -> its PEM, possibly of several, or DER."""
+    checks = []
+    for what, data in contents.items():
+        try:
+            several = (
+                [x509.load_der_x509_certificate(data)] if data[:1] == b"0" else x509.load_pem_x509_certificates(data)
+            )
+        except ValueError as error:
+            checks.append(Check(CERTIFICATES, State.NOTE, f"{what}: cannot be read: {error}"))
+            continue
+        checks.append(expiry(what, min(each.not_valid_after_utc for each in several), now))
+    return checks
+
+
+def token(text: str, now: datetime.datetime, whose: str) -> list[Check]:
+    """When a token expires, if it is a JWT that says so. `whose`: this kubeconfig, or this Pod."""
+    parts = text.split(".")
+    if len(parts) != 3:
+        return []
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        ends = datetime.datetime.fromtimestamp(claims["exp"], datetime.UTC)
+    except (binascii.Error, ValueError, KeyError, TypeError, OverflowError, OSError):
+        return []
+    if ends - now > datetime.timedelta(0):
+        return [Check(CERTIFICATES, State.OK, f"the token of {whose} is valid until {ends:%Y-%m-%d %H:%M} UTC")]
+    return [expiry(f"the token of {whose}", ends, now)]
+
+
+def expiry(what: str, ends: datetime.datetime, now: datetime.datetime) -> Check:
+    """When something ceases to be valid. Pure."""
+    date = f"{ends:%Y-%m-%d %H:%M} UTC"
+    if ends <= now:
+        return Check(CERTIFICATES, State.PROBLEM, f"{what} expired at {date}", "renew it")
+    if ends - now < SOON:
+        return Check(CERTIFICATES, State.WARNING, f"{what} expires at {date}", "renew it")
+    return Check(CERTIFICATES, State.OK, f"{what} is valid until {date}")
+
+
+def requests(requests: Iterable[SigningRequest]) -> list[Check]:
+    """Requests of kubelets for serving certificates that nobody has approved."""
+    waiting = [
+        each.spec.username.removeprefix("system:node:")
+        for each in requests
+        if each.spec.signer_name == SERVING_SIGNER and not each.status.conditions and not each.status.certificate
+    ]
+    if not waiting:
+        return []
+    said = f"the kubelets of {some(set(waiting))} wait for their serving certificates ({SERVING_SIGNER})"
+    return [Check(CERTIFICATES, State.WARNING, said, "kubectl get csr, then kubectl certificate approve NAME")]
+
+
+async def server_certificate(url: str, server_name: str | None) -> bytes:
+    """The certificate of a server, DER; b"" if there is none. Raises OSError."""
+    parts = urlsplit(url)
+    if parts.scheme != "https" or not parts.hostname:
+        return b""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # an expired one is what this looks for
+    async with asyncio.timeout(PATIENCE):
+        _, writer = await asyncio.open_connection(
+            parts.hostname, parts.port or 443, ssl=context, server_hostname=server_name or parts.hostname
+        )
+    shown: bytes = writer.get_extra_info("ssl_object").getpeercert(binary_form=True) or b""
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
+    return shown

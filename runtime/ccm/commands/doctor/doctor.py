@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ccm doctor`: checks rights, flags, credentials, clocks, other controllers, Nodes, owners, certificates, versions."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import email.utils
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+
+from ccm.controllers.controller_registry import BUILT_IN
+from ccm.controllers.controller_spec import ControllerSpec
+from ccm.controllers.nodes import node_rules
+from ccm.controllers.routes.route import RouteController
+from ccm.controllers.shared.watched_kinds import NODES, SERVICES
+from ccm.engine.client import ApiError
+from ccm.engine.objects import Lease
+from ccm.manager import rights_check
+from ccm.options.command_line import Options, Parser
+from ccm.options.declaration import option
+from ccm.options.values import TEXT
+
+from ..asking.answers import Unasked
+from ..asking.asking import answer
+from ..asking.cluster_objects import ConfigMap, NodeLease, Pod, ServerVersion, SigningRequest, Workload, WrittenNode
+from ..asking.explanation import Event
+from ..asking.leading import is_led, leader_lines
+from ..asking.question_flags import GROUP, Questions, parser
+from ..asking.reading import Cluster, open_cloud, open_cluster
+from ..outlooks.gathering import LEASES, Gathered, all_quotas, all_routes, balancer_outlooks, gather, node_outlooks
+from ..outlooks.node_outlook import one_each
+from . import check_cloud, check_components, check_others, check_rights, check_times, check_webhook
+from .diagnosis import Check, Diagnosis, State, render
+
+DESCRIPTION = """Check everything that the controller needs: rights, flags of the cluster's components, credentials,
+clocks, other controllers of the same Nodes, Nodes by state, load balancers and routes that nobody owns, certificates
+that expire, and versions.
+
+It reads only. Without --cloud-provider it asks no cloud. With the flags of the controller it asks the cloud, too."""
+NO_CLOUD = "not asked: give the controller's --cloud-provider and --cloud-config to ask the cloud as well"
+FAILED = "SyncLoadBalancerFailed"
+
+
+def _namespaced(text: str) -> None:
+    if text and not all(text.partition("/")[::2]):
+        raise ValueError(f"{text!r} is not NAMESPACE/NAME")
+
+
+@dataclass(frozen=True)
+class DoctorFlags(Questions):
+    service_account: str = option(
+        GROUP,
+        TEXT,
+        "",
+        "check the rights of this ServiceAccount, NAMESPACE/NAME; empty: that of the controller's Pods",
+        check=_namespaced,
+    )
+
+
+@dataclass
+class Seen:
+    """What the API server showed."""
+
+    version: str
+    server_time: datetime.datetime | None
+    pods: list[Pod]
+    written: list[WrittenNode]
+    workloads: list[tuple[str, Workload]]
+    leases: list[NodeLease]
+    node_leases: list[NodeLease]
+    requests: list[SigningRequest]
+    client_ca: ConfigMap | None
+    #: Of webhooks; None if the controller serves none, or nobody says.
+    webhooks: list[check_webhook.Configuration] | None
+    failures: list[Event]
+
+
+def main(argv: Sequence[str]) -> int:
+    """Exit status: 0 nothing to do, 1 warnings or problems, 2 a question got no answer."""
+    return answer(DoctorFlags, argv, arguments(), _ask, render)
+
+
+def arguments() -> Parser:
+    return parser(DoctorFlags, "ccm doctor", DESCRIPTION)
+
+
+async def _ask(options: DoctorFlags) -> Diagnosis:
+    """Raises ApiError, KubeConfigError, ConfigError and StartError."""
+    async with open_cluster(options) as cluster:
+        seen = await _look(options, cluster)
+        if options.cloud_provider:
+            async with open_cloud(options) as gateway:
+                found = await gather(options, cluster, gateway)
+                checks = await _with_cloud(found, seen)
+        else:
+            checks = await _without_cloud(options, cluster, seen)
+        return Diagnosis(server=cluster.client.server, checks=checks, unasked=cluster.unasked)
+
+
+async def _look(options: DoctorFlags, cluster: Cluster) -> Seen:
+    namespace = options.leader_elect_resource_namespace
+    apps, leases = "/apis/apps/v1", "/apis/coordination.k8s.io/v1/namespaces"
+    version, moment = await _server(cluster)
+    daemon_sets, deployments = await asyncio.gather(
+        cluster.list("list daemonsets.apps", f"{apps}/daemonsets", Workload),
+        cluster.list("list deployments.apps", f"{apps}/deployments", Workload),
+    )
+    path = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
+    pods = await cluster.list("list pods in kube-system", "/api/v1/namespaces/kube-system/pods", Pod)
+    return Seen(
+        version=version,
+        server_time=moment,
+        pods=pods,
+        webhooks=await _webhooks(cluster, pods),
+        written=await cluster.list("list nodes", NODES.path, WrittenNode),
+        workloads=[("DaemonSet", each) for each in daemon_sets] + [("Deployment", each) for each in deployments],
+        leases=await cluster.list(f"list leases in {namespace}", f"{leases}/{namespace}/leases", NodeLease),
+        node_leases=await cluster.list("list leases in kube-node-lease", f"{leases}/kube-node-lease/leases", NodeLease),
+        requests=await cluster.list(
+            "list certificatesigningrequests",
+            "/apis/certificates.k8s.io/v1/certificatesigningrequests",
+            SigningRequest,
+            {"fieldSelector": f"spec.signerName={check_times.SERVING_SIGNER}"},
+        ),
+        client_ca=await cluster.get("read the ConfigMap extension-apiserver-authentication", path, ConfigMap),
+        failures=await cluster.list(
+            "list the Events of Services", "/api/v1/events", Event, {"fieldSelector": f"reason={FAILED}"}
+        ),
+    )
+
+
+async def _webhooks(cluster: Cluster, pods: list[Pod]) -> list[check_webhook.Configuration] | None:
+    """None if the controller serves no webhooks, or the API server gives no answer."""
+    if not check_webhook.are_served(pods):
+        return None
+    unanswered = len(cluster.unasked)
+    what = "list mutatingwebhookconfigurations"
+    found = await cluster.list(what, check_webhook.CONFIGURATIONS, check_webhook.Configuration)
+    return found if len(cluster.unasked) == unanswered else None
+
+
+async def _server(cluster: Cluster) -> tuple[str, datetime.datetime | None]:
+    """The API server's version and time."""
+    found = await cluster.get("read the version", "/version", ServerVersion)
+    try:
+        date = await cluster.client.date()
+        moment = email.utils.parsedate_to_datetime(date) if date else None
+    except (ApiError, aiohttp.ClientError, OSError, ValueError):
+        moment = None
+    return (found.git_version if found else ""), moment
+
+
+async def _with_cloud(survey: Gathered, seen: Seen) -> list[Check]:
+    """All checks."""
+    nodes = node_outlooks(survey)
+    balancers, routes = await asyncio.gather(balancer_outlooks(survey), all_routes(survey))
+    # That nobody can sign in is reported once.
+    quotas = [] if survey.refused else check_cloud.quotas(await all_quotas(survey))
+    every = one_each([*nodes, *balancers, *routes])
+    answers = survey.answers
+    checks = [*check_cloud.answered(answers, survey.options.cloud_provider), *quotas]
+    ours = [
+        *check_cloud.nodes(survey.nodes or [], nodes),
+        *check_cloud.services(survey.services or [], seen.failures, balancers),
+        *check_cloud.owners(every, asked=not any(answers.values())),
+        *(check_cloud.planned(every) if not any(answers.values()) else []),
+    ]
+    flags = survey.flags_of(RouteController.name)
+    network = flags.network if flags is not None else None
+    components = check_components.flags(seen.pods, network, survey.options.cluster_name)
+    shared = await _shared(survey.options, survey.cluster, seen, survey.lease, list(survey.usable.values()), survey.now)
+    ready = [node.metadata.name for node in survey.nodes or () if node_rules.is_ready(node)]
+    return [
+        *shared,
+        *components,
+        *checks,
+        *_clocks(seen, ready),
+        *ours,
+        *await _certificates(survey.options, survey.cluster, seen),
+    ]
+
+
+async def _without_cloud(options: DoctorFlags, cluster: Cluster, seen: Seen) -> list[Check]:
+    """What the API server alone can say."""
+    namespace, name = options.leader_elect_resource_namespace, options.leader_elect_resource_name
+    lease = await cluster.get(f"read the Lease {namespace}/{name}", LEASES.format(namespace, name), Lease)
+    nodes, services = await cluster.all(NODES), await cluster.all(SERVICES)
+    specs = [spec for spec in BUILT_IN.values() if spec.name in options.controllers]
+    now = datetime.datetime.now(datetime.UTC)
+    ready = [node.metadata.name for node in nodes or () if node_rules.is_ready(node)]
+    return [
+        *await _shared(options, cluster, seen, lease, specs, now),
+        *check_components.flags(seen.pods, None, options.cluster_name),
+        Check(check_cloud.CREDENTIALS, State.NOTE, NO_CLOUD),
+        *_clocks(seen, ready),
+        *check_cloud.nodes(nodes or [], ()),
+        *check_cloud.services(services or [], seen.failures, ()),
+        *await _certificates(options, cluster, seen),
+    ]
+
+
+async def _shared(
+    options: Options,
+    cluster: Cluster,
+    seen: Seen,
+    lease: Lease | None,
+    specs: Sequence[ControllerSpec[Any]],
+    now: datetime.datetime,
+) -> list[Check]:
+    """Versions, the leader, rights, and other controllers."""
+    name = f"{options.leader_elect_resource_namespace}/{options.leader_elect_resource_name}"
+    state = State.OK if is_led(lease, now) else State.WARNING
+    ours = [options.leader_elect_resource_name, options.leader_migration.leader_name]
+    return [
+        *check_components.versions(seen.version, seen.written, seen.pods),
+        Check("leader", state, " ".join(line.strip() for line in leader_lines(lease, name, now))),
+        *await check_rights.check(
+            cluster,
+            rights_check.needed_by(options, specs),
+            _account(options, seen),
+            own=not options.kubeconfig and not options.master,
+        ),
+        *check_others.writers(seen.written, lease, now),
+        *check_others.leases(seen.leases, ours, now),
+        *check_others.workloads(seen.workloads, seen.pods),
+    ]
+
+
+def _account(options: Options, seen: Seen) -> check_rights.Account | None:
+    named = options.service_account if isinstance(options, DoctorFlags) else ""
+    namespace, _, name = named.partition("/")
+    return (namespace, name) if named else check_rights.account_of(seen.pods)
+
+
+def _clocks(seen: Seen, ready: Sequence[str]) -> list[Check]:
+    here = datetime.datetime.now(datetime.UTC)
+    return check_times.clocks(seen.server_time, here, seen.node_leases, ready)
+
+
+async def _certificates(options: Options, cluster: Cluster, seen: Seen) -> list[Check]:
+    access, now = cluster.client.access, datetime.datetime.now(datetime.UTC)
+    whose = "this kubeconfig" if options.kubeconfig or options.master else "this Pod"
+    found: dict[str, bytes] = {}
+    try:
+        if access.proxy is None:
+            found["the API server's certificate"] = await check_times.server_certificate(
+                access.server, access.server_name
+            )
+        for what, pem in (
+            (f"the CA of {whose}", access.ca),
+            (f"the client certificate of {whose}", access.cert),
+        ):
+            if pem is not None:
+                found[what] = pem.read()
+    except (OSError, TimeoutError) as error:
+        cluster.unasked.append(Unasked("read certificates", str(error)))
+    if seen.client_ca is not None and (text := seen.client_ca.data.get("client-ca-file")):
+        found["the CA of client certificates"] = text.encode()
+    checks = check_times.certificates({what: data for what, data in found.items() if data}, now)
+    if seen.webhooks is not None:
+        checks += check_webhook.configured(seen.webhooks, now)
+    token = access.token or (access.token_file.get() if access.token_file is not None else "")
+    return [*checks, *check_times.token(token, now, whose), *check_times.requests(seen.requests)]

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ccm explain service NAMESPACE/NAME`: what becomes of its load balancer, and why."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Sequence
+
+from ccm.cloud import CloudError, LoadBalancer
+from ccm.controllers.nodes.vouching_rules import Vouched
+from ccm.controllers.services import service_rules as rules
+from ccm.controllers.services.service import ServiceController
+from ccm.engine.objects import Service
+
+from ..asking.answers import Action, Outlook
+from ..asking.explanation import Explanation, Looked, Told, event_line
+from ..asking.leading import ago
+from ..outlooks.balancer_reads import BalancerReads
+from ..outlooks.gathering import Gathered, not_run
+from ..outlooks.judging import Judging
+from ..outlooks.service_outlook import Seen, service_outlook
+
+#: The component of the Events about Services.
+COMPONENTS = ("service-controller",)
+#: Reasons of Events that explain why a Service has no load balancer.
+FAILED = ("SyncLoadBalancerFailed", "UpdateLoadBalancerFailed", "DeleteLoadBalancerFailed")
+#: Number of Nodes that an answer names.
+NAMED = 10
+
+
+def state_of(service: Service, reports: Sequence[Told], now: datetime.datetime) -> list[str]:
+    """`reports`: the Events about it."""
+    since = ago(service.metadata.creation_timestamp, now)
+    meta, spec = service.metadata, service.spec
+    lines = [f"Service {meta.namespace}/{meta.name}: type {spec.type}, created {since}"]
+    addresses = [each.ip or each.hostname for each in service.status.load_balancer.ingress]
+    if addresses:
+        lines.append(f"Its load balancer's address: {', '.join(addresses)}")
+    elif rules.wants_load_balancer(service):
+        lines.append("It waits for the address of a load balancer.")
+        failed = [each for each in reports if each.reason in FAILED]
+        lines += [f"  {event_line(failed[-1], now)}"] if failed else []
+    if spec.load_balancer_class:
+        lines.append(f"Its class {spec.load_balancer_class} is for another controller.")
+    if meta.deletion_timestamp:
+        lines.append(f"It is being deleted and waits for its finalizers: {', '.join(meta.finalizers) or 'none'}.")
+    return lines
+
+
+def waits(service: Service) -> bool:
+    """Whether the state alone shows that something is left to do."""
+    has_address = bool(service.status.load_balancer.ingress)
+    return rules.needs_cleanup(service) or (rules.wants_load_balancer(service) and not has_address)
+
+
+async def ask_cloud(service: Service, survey: Gathered) -> Explanation:
+    """What the cloud says, and what follows; without state, leader and Events."""
+    name = f"{service.metadata.namespace}/{service.metadata.name}"
+    explanation = Explanation(kind="Service", name=name, state=[])
+    if survey.flags_of(ServiceController.name) is None:
+        why = not_run(survey.options, survey.gateway).get(ServiceController.name, "it does not run")
+        outlook = Outlook(
+            kind="LoadBalancer",
+            name=name,
+            action=Action.BLOCKED if rules.concerns_us(service) else Action.NOTHING,
+            because=f"{ServiceController.name} does not run: {why}",
+            rule="the service controller serves Services of type LoadBalancer",
+            flag="--controllers",
+        )
+        explanation.outlooks.append(outlook)
+        return explanation
+    blind = survey.refused or (survey.judging if isinstance(survey.judging, CloudError) else None)
+    if blind is not None:
+        where = _provider(survey)
+        explanation.looked_up.append(Looked("the cloud", where, f"no answer: {blind}"))
+        explanation.outlooks.append(service_outlook(service, blind))
+        return explanation
+    backends = survey.backends()
+    reads = BalancerReads(survey.context, survey.services or [service], backends)
+    await reads.list()
+    seen = await reads.about(service, compare=True)
+    explanation.looked_up.extend(_looked(service, survey, seen, reads))
+    disbelief = survey.judging.disbelief if isinstance(survey.judging, Judging) else ""
+    explanation.outlooks.append(service_outlook(service, seen, disbelief))
+    return explanation
+
+
+def _looked(service: Service, survey: Gathered, seen: Seen | CloudError, reads: BalancerReads) -> Iterable[Looked]:
+    where, cluster = _provider(survey), survey.options.cluster_name
+    if survey.later is not None and rules.wants_load_balancer(service):
+        serving = [each.node_name for each in survey.backends()]
+        yield Looked("the Nodes behind it", f"API server, {where}", serving_line(serving, survey.later))
+    what, listing = "its load balancer, by its UID", f"{where}, listing of cluster {cluster}"
+    if isinstance(seen, CloudError):
+        yield Looked(what, listing, f"no answer: {seen}")
+        return
+    yield Looked(what, listing, _balancer(seen.listed))
+    if seen.read is not None:
+        answer = str(seen.read) if isinstance(seen.read, CloudError) else _balancer(seen.read)
+        yield Looked("the same, in a read of its own", where, answer)
+    if isinstance(seen.deviations, CloudError):
+        yield Looked("differences from the Service", where, f"no answer: {seen.deviations}")
+    elif seen.deviations is not None:
+        yield Looked("differences from the Service", where, "; ".join(seen.deviations) or "none")
+
+
+def _provider(survey: Gathered) -> str:
+    return f"provider {survey.options.cloud_provider}"
+
+
+def _balancer(balancer: LoadBalancer | None) -> str:
+    if balancer is None:
+        return "none"
+    state = "ready" if balancer.ready else "not ready"
+    addresses = ", ".join(each.ip or each.hostname for each in balancer.ingress) or "no address"
+    return f"{balancer.name}: {state}, {addresses}"
+
+
+def serving_line(serving: Sequence[str], judging: Judging) -> str:
+    """Which Nodes serve, and why the others do not."""
+    reasons = []
+    nodes = judging.nodes
+    for node in nodes:
+        if node.metadata.name not in serving:
+            answer = rules.service_of(node, judging.judge)
+            why = "it is not Ready" if isinstance(answer, Vouched) else answer
+            reasons.append(f"not {node.metadata.name}: {why}")
+    some = ", ".join(serving[:NAMED]) + (", ..." if len(serving) > NAMED else "")
+    told = reasons[:NAMED] + ([f"and {len(reasons) - NAMED} others"] if len(reasons) > NAMED else [])
+    return "; ".join([f"{len(serving)} of {len(nodes)}" + (f": {some}" if some else ""), *told])

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Asks the cloud about the load balancers of Services: one listing, and single reads where it does not say enough."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+
+from ccm.cloud import Backends, CloudError, ComparesLoadBalancers, LoadBalancer, LoadBalancerSpec, NotImplementedByCloud
+from ccm.controllers.services import service_rules as rules
+from ccm.controllers.services.allocations import ServiceAllocations
+from ccm.controllers.services.service_balancers import ServiceBalancers
+from ccm.controllers.services.service_rules import Step
+from ccm.controllers.services.service_state import ServiceState
+from ccm.controllers.shared.context import Context
+from ccm.engine.objects import Service
+
+from ..asking.reading import answer_of
+from .service_outlook import Seen
+
+
+class BalancerReads:
+    """`listed`: the listing by the UID of the Service, or the error instead of one."""
+
+    def __init__(self, context: Context, services: Iterable[Service], backends: Backends) -> None:
+        allocations = ServiceAllocations()
+        for service in services:
+            allocations.on_service(None, service)
+        self._context, self._backends = context, backends
+        self._balancers = ServiceBalancers(context, allocations, 0.0)
+        self.listed: Mapping[str, LoadBalancer] | CloudError = {}
+
+    async def list(self) -> None:
+        """A provider that cannot list answers for each load balancer alone."""
+        cluster = self._context.cluster_name
+        found = await answer_of(lambda: self._balancers.call("list", lambda: self._balancers.cloud.list(cluster)))
+        if isinstance(found, NotImplementedByCloud):
+            self.listed = {}
+        else:
+            self.listed = found if isinstance(found, CloudError) else {each.service_uid: each for each in found}
+
+    async def about(self, service: Service, *, compare: bool = False) -> Seen | CloudError:
+        """What the cloud has for a Service. `compare`: also if its fingerprint is right."""
+        if isinstance(self.listed, CloudError):
+            return self.listed
+        listed = self.listed.get(service.metadata.uid)
+        if not rules.wants_load_balancer(service) or service.metadata.deletion_timestamp is not None:
+            return Seen(listed=listed)
+        count = len(self._backends)
+        try:
+            spec = rules.load_balancer_spec(
+                service, self._context.cluster_name, needs_node_ports=self._context.gateway.cloud.needs_node_ports
+            )
+            mark = self._balancers.mark(spec, self._backends)
+        except rules.ServiceRuleError as error:
+            return Seen(problem=str(error), listed=listed)
+        except CloudError as error:
+            return error
+
+        def mark_of(backends: Backends) -> Hashable:
+            return self._balancers.mark(spec, backends)
+
+        step = rules.next_step(ServiceState(service), mark, mark_of, listed.fingerprint if listed is not None else "")
+        if listed is not None and listed.ready and step is Step.ADOPT and not compare:
+            return Seen(step, listed=listed, backends=count)
+        read = await answer_of(lambda: self._balancers.call("get", lambda: self._balancers.cloud.get(spec)))
+        there = isinstance(read, LoadBalancer)
+        deviations = await self._deviations(spec) if there and (compare or step is Step.ENSURE) else None
+        return Seen(step, listed=listed, read=read, deviations=deviations, backends=count)
+
+    async def _deviations(self, spec: LoadBalancerSpec) -> Sequence[str] | CloudError | None:
+        balancers = self._balancers.cloud
+        if not isinstance(balancers, ComparesLoadBalancers):
+            return None
+        return await answer_of(
+            lambda: self._balancers.call("deviations", lambda: balancers.deviations(spec, self._backends))
+        )

@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads what the controllers would read at start, and works out what they would do with it."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NoReturn
+
+from ccm.cloud import Backends, CloudError, Instance, Quota
+from ccm.controllers.built_in_controllers import VOLUMES
+from ccm.controllers.controller_registry import Unusable, look_up
+from ccm.controllers.controller_spec import ControllerSpec
+from ccm.controllers.nodes import node_rules
+from ccm.controllers.nodes.node import NodeController
+from ccm.controllers.nodes.node_lifecycle import NOTE, NodeLifecycleController
+from ccm.controllers.nodes.node_lifecycle_rules import Window
+from ccm.controllers.routes import route_rules
+from ccm.controllers.routes.route import RouteController
+from ccm.controllers.routes.route_removal import RouteRemoval
+from ccm.controllers.services import service_rules
+from ccm.controllers.services.service import ServiceController
+from ccm.controllers.shared.context import Context
+from ccm.controllers.shared.watched_kinds import NODES, SERVICES
+from ccm.controllers.volumes import volume_rules
+from ccm.controllers.volumes.volume import VolumeController
+from ccm.engine.objects import Lease, Node, PersistentVolume, Service
+from ccm.gateway.gateway import Gateway
+from ccm.manager.leadership import ANNOTATION
+from ccm.manager.running_controllers import not_offered, usable_controllers
+from ccm.options.command_line import Options
+from ccm.options.controller_names import CONTROLLERS
+from ccm.options.leader_migration import split
+
+from ..asking.answers import Action, Outlook, Unasked
+from ..asking.reading import Cluster, answer_of
+from .balancer_reads import BalancerReads
+from .judging import Judging
+from .lifecycle_outlook import lifecycle_outlooks
+from .node_outlook import initialised, merged, node_outlook, shutdown_outlook, unknown
+from .route_outlook import route_outlooks
+from .service_outlook import orphan_outlooks, service_outlook
+from .volume_outlook import volume_outlook
+
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases/{}"
+
+
+@dataclass
+class Gathered:
+    """One look at a cluster and its cloud. What is None was not read, or gave no answer (`cluster.unasked`)."""
+
+    options: Options
+    cluster: Cluster
+    gateway: Gateway
+    usable: Mapping[str, ControllerSpec[Any]]
+    nodes: list[Node] | None = None
+    services: list[Service] | None = None
+    volumes: list[PersistentVolume] | None = None
+    lease: Lease | None = None
+    #: What the cloud said about the machines of Nodes, or why it said nothing.
+    judging: Judging | CloudError | None = None
+    #: The error that rejected the credentials, or that kept the cloud from answering at all.
+    refused: CloudError | None = None
+    #: What was asked of the cloud -> its error, None if it answered.
+    answers: dict[str, CloudError | None] = field(default_factory=dict)
+    now: datetime.datetime = field(default_factory=lambda: datetime.datetime.now(datetime.UTC))
+    _context: Context | None = None
+
+    def flags_of(self, name: str) -> Any:
+        """The options of a controller, as the process passes them to it; None if it would not run."""
+        spec = self.usable.get(name)
+        return spec.flags(self.options) if spec is not None and spec.flags is not None else None
+
+    @property
+    def context(self) -> Context:
+        """For the parts of controllers that read. Its caches are empty, and it has no Events."""
+        if self._context is None:
+            client = self.cluster.client
+            nodes, services = (kind.informer(client, _no_check) for kind in (NODES, SERVICES))
+            self._context = Context(client, self.gateway, nodes, services, _no_events, self.options.cluster_name)  # type: ignore[arg-type]
+        return self._context
+
+    @functools.cached_property
+    def later(self) -> Judging | None:
+        """The Nodes as they are after their initialisation, which comes before load balancers and routes."""
+        if not isinstance(self.judging, Judging):
+            return None
+        flags = self.flags_of(NodeController.name)
+        if flags is None:
+            return self.judging
+        return replace(self.judging, nodes=[initialised(node, self.judging, flags) for node in self.nodes or ()])
+
+    def backends(self) -> Backends:
+        """The Nodes that serve load balancers, after their initialisation."""
+        if self.later is None:
+            return Backends()
+        flags = self.flags_of(ServiceController.name)
+        ready_only = flags is not None and flags.ready_only
+        return service_rules.backends(self.later.nodes, self.later.judge, ready_only=ready_only)
+
+
+async def gather(options: Options, cluster: Cluster, gateway: Gateway) -> Gathered:
+    """Read Nodes, Services, the Lease, and the instances. Raises StartError for options that no process starts with."""
+    found = Gathered(options, cluster, gateway, usable_controllers(options, gateway.cloud))
+    if options.enable_leader_migration:
+        elsewhere = split(found.usable, options.migration()).elsewhere
+        found.usable = {name: spec for name, spec in found.usable.items() if name not in elsewhere}
+    path = LEASES.format(options.leader_elect_resource_namespace, options.leader_elect_resource_name)
+    started = asyncio.create_task(answer_of(lambda: gateway.call("cloud.start", gateway.cloud.start)))
+    found.nodes = await cluster.all(NODES)
+    found.services = await cluster.all(SERVICES)
+    found.lease = await cluster.get(f"read the Lease {options.leader_elect_resource_name}", path, Lease)
+    if VolumeController.name in found.usable:
+        found.volumes = await cluster.all(VOLUMES)
+    answer = await started
+    if isinstance(answer, CloudError):
+        found.refused = found.judging = found.answers["sign in"] = answer
+    elif gateway.instances is not None:
+        found.judging = await judge_all(found.nodes or [], gateway)
+        found.answers["list instances"] = error_of(found.judging)
+    return found
+
+
+async def judge_all(nodes: Sequence[Node], gateway: Gateway) -> Judging | CloudError:
+    """List the instances, and ask once more about each that is missing, as the controllers do at start."""
+    directory = gateway.instances
+    assert directory is not None
+    snapshot = await answer_of(lambda: directory.list(not_before=0.0))
+    if isinstance(snapshot, CloudError):
+        return snapshot
+    judging = Judging(nodes, snapshot, directory.owns)
+    missing = [node for node in judging.not_listed() if node.spec.provider_id]
+
+    async def single(node: Node) -> Instance | CloudError:
+        return await answer_of(lambda: directory.get(node_rules.instance_ref(node)))
+
+    answers = await asyncio.gather(*(single(node) for node in missing))
+    return replace(judging, singles={node.metadata.name: answer for node, answer in zip(missing, answers, strict=True)})
+
+
+def not_run(options: Options, gateway: Gateway) -> dict[str, str]:
+    """The controllers that would not run -> the reason."""
+    found = {name: "--controllers does not name it" for name in CONTROLLERS if name not in options.controllers}
+    missing = not_offered(options, gateway.cloud)
+    for name in options.controllers:
+        spec = look_up(name)
+        if isinstance(spec, Unusable):
+            found[name] = spec.why
+        elif name in missing:
+            found[name] = f"provider {options.cloud_provider} has no {missing[name]}"
+        elif (why := spec.off(options)) is not None:
+            found[name] = why
+    for name in split([each for each in options.controllers if each not in found], options.migration()).elsewhere:
+        found[name] = "the leader migration leaves it to another component"
+    return found
+
+
+def node_outlooks(survey: Gathered) -> list[Outlook]:
+    """The outlook of every Node."""
+    nodes, judging = survey.nodes or [], survey.judging
+    flags = survey.flags_of(NodeController.name)
+    lifecycle = survey.flags_of(NodeLifecycleController.name)
+    if (flags is None and lifecycle is None) or judging is None:
+        return []
+    if isinstance(judging, CloudError):
+        return [unknown(node, judging) for node in nodes]
+    held = {}
+    if lifecycle is not None:
+        held = lifecycle_outlooks(judging, lifecycle.safety, recalled(survey), survey.now)
+    outlooks = []
+    for node in sorted(nodes, key=lambda node: node.metadata.name):
+        if node.metadata.name in held:
+            outlooks.append(held[node.metadata.name])
+            continue
+        outlook = Outlook(kind="Node", name=node.metadata.name, action=Action.NOTHING)
+        if flags is not None:
+            outlook = node_outlook(node, judging, flags, survey.options.cloud_provider)
+        if lifecycle is not None and not node.metadata.deletion_timestamp:
+            outlook = merged(outlook, shutdown_outlook(node, judging.listed(node), lifecycle))
+        outlooks.append(outlook)
+    return outlooks
+
+
+def recalled(survey: Gathered) -> Window:
+    """The deletions that former leaders recorded on the Lease."""
+    window = Window(survey.options.node_deletion_window)
+    told = survey.lease.metadata.annotations.get(ANNOTATION + NOTE) if survey.lease is not None else None
+    try:
+        window.recall(told or "{}", 0.0, survey.now)
+    except ValueError as error:
+        survey.cluster.unasked.append(Unasked("read the Lease's record of deletions", str(error)))
+    return window
+
+
+async def balancer_outlooks(survey: Gathered) -> list[Outlook]:
+    """The outlook of every Service that concerns the service controller, and of load balancers without a Service."""
+    options = survey.flags_of(ServiceController.name)
+    if options is None or survey.services is None:
+        return []
+    concerned = [each for each in survey.services if service_rules.concerns_us(each)]
+    blind = survey.refused or (survey.judging if isinstance(survey.judging, CloudError) else None)
+    if blind is not None:
+        return [service_outlook(each, blind) for each in concerned]
+    reads = BalancerReads(survey.context, survey.services, survey.backends())
+    await reads.list()
+    survey.answers["list load balancers"] = error_of(reads.listed)
+    if isinstance(reads.listed, CloudError):
+        error = reads.listed
+        if not concerned:
+            survey.cluster.unasked.append(Unasked("list the load balancers of the cloud", str(error)))
+        return [service_outlook(each, error) for each in concerned]
+    listed = reads.listed
+    disbelief = survey.judging.disbelief if isinstance(survey.judging, Judging) else ""
+    concerned = [each for each in survey.services if service_rules.concerns_us(each) or each.metadata.uid in listed]
+    seen = await asyncio.gather(*(reads.about(each) for each in concerned))
+    outlooks = [service_outlook(each, saw, disbelief) for each, saw in zip(concerned, seen, strict=True)]
+    if not survey.gateway.cloud.has_cluster_id:
+        return outlooks
+    uids = {each.metadata.uid for each in survey.services}
+    return outlooks + orphan_outlooks(listed, uids, options, survey.options.cluster_name)
+
+
+async def all_routes(survey: Gathered) -> list[Outlook]:
+    """The outlook of every route that is missing or wrong, and of conditions of Nodes that say something else."""
+    options = survey.flags_of(RouteController.name)
+    cloud, nodes = survey.gateway.cloud.routes, survey.nodes
+    if options is None or nodes is None or cloud is None:
+        return []
+    cluster = survey.options.cluster_name
+    routes: Any = survey.refused or await answer_of(
+        lambda: survey.gateway.call("routes.list", lambda: cloud.list(cluster))
+    )
+    if survey.refused is None:
+        survey.answers["list routes"] = error_of(routes)
+    later = survey.later
+    if isinstance(routes, CloudError) or later is None:
+        why = str(routes) if isinstance(routes, CloudError) else str(survey.judging)
+        return [Outlook(kind="Route", name=f"all of cluster {cluster}", action=Action.UNKNOWN, because=why)]
+    if disbelief := later.disbelief:
+        return [Outlook(kind="Route", name=f"all of cluster {cluster}", action=Action.BLOCKED, because=disbelief)]
+    plan = route_rules.plan(later.nodes, routes, options.network, later.judge, cluster)
+    unclaimed = list(plan.unclaimed)
+    going, errors = await RouteRemoval(survey.context, options.safety).choose(plan)
+    for error in errors:
+        survey.cluster.unasked.append(Unasked("ask about a route that no Node claims", str(error)))
+    return route_outlooks(plan, unclaimed, going, options, survey.now.strftime("%Y-%m-%dT%H:%M:%SZ"))
+
+
+async def all_quotas(survey: Gathered) -> Sequence[Quota] | CloudError | None:
+    """The quotas of the project; None if the provider cannot read them. No controller asks: so it is no `answers`."""
+    cloud = survey.gateway.cloud.quotas
+    if cloud is None:
+        return None
+    return await answer_of(lambda: survey.gateway.call("quotas.list", cloud.list))
+
+
+async def all_volumes(survey: Gathered) -> list[Outlook]:
+    """The outlook of every PersistentVolume without zone or region."""
+    waiting = [each for each in survey.volumes or () if volume_rules.needs_labels(each)]
+    return list(await asyncio.gather(*(outlook_of_volume(each, survey) for each in waiting)))
+
+
+async def outlook_of_volume(volume: PersistentVolume, survey: Gathered) -> Outlook:
+    """Ask the cloud about one volume, if the controller would."""
+    return volume_outlook(volume, await volume_answer(volume, survey))
+
+
+async def volume_answer(volume: PersistentVolume, survey: Gathered) -> Mapping[str, str] | CloudError | None:
+    """What the cloud says about one volume; None if the controller would not ask."""
+    cloud, ref = survey.gateway.cloud.volumes, volume_rules.reference(volume)
+    if not volume_rules.needs_labels(volume) or ref is None or cloud is None:
+        return None
+    return survey.refused or await answer_of(lambda: survey.gateway.call("volumes.labels", lambda: cloud.labels(ref)))
+
+
+def error_of(answer: object) -> CloudError | None:
+    """The answer, if it is an error."""
+    return answer if isinstance(answer, CloudError) else None
+
+
+async def _no_check() -> None:
+    """Nothing to check after a list."""
+
+
+def _no_events(component: str) -> NoReturn:
+    raise AssertionError(f"{component}: commands send no Events")

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one listing of instances says about every Node, by the controllers' own rules. No I/O.
+
+`controllers/nodes/vouching.py` follows Nodes and the cloud for as long as a process leads. This is one look at both.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ccm.cloud import CloudError, Instance, NotFound
+from ccm.controllers.nodes import first_listing, node_rules, vouching_rules
+from ccm.controllers.nodes.vouching_rules import Refused, Verdict
+from ccm.engine.objects import Node
+from ccm.gateway.instance_snapshot import Snapshot
+
+#: How many similar names an answer has.
+NEAREST = 3
+
+
+@dataclass(frozen=True)
+class Judging:
+    """`owns`: whether a providerID is one of this provider's. `singles`: answers about instances that the listing does
+    not have, by name of the Node, each from a read of its own."""
+
+    nodes: Sequence[Node]
+    snapshot: Snapshot
+    owns: Callable[[str], bool]
+    singles: Mapping[str, Instance | CloudError] = field(default_factory=dict)
+    _claims: dict[str, list[Node]] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for node in self.nodes:
+            if self.owns(node.spec.provider_id):
+                self._claims.setdefault(self._same_as(node.spec.provider_id), []).append(node)
+
+    def _same_as(self, provider_id: str) -> str:
+        return self.snapshot.canonical(provider_id) or provider_id
+
+    def listed(self, node: Node) -> Instance | CloudError:
+        """The Node's instance in the listing, or why it is not known from there."""
+        try:
+            return self.snapshot.find(node_rules.instance_ref(node))
+        except CloudError as error:
+            return error
+
+    def namesakes(self, name: str) -> Sequence[Instance]:
+        """The instances with this name."""
+        return self.snapshot.by_name.get(name, ())
+
+    def claimants(self, node: Node) -> Sequence[Node]:
+        """All Nodes with the Node's providerID, in whatever spelling."""
+        return self._claims.get(self._same_as(node.spec.provider_id), ())
+
+    def judge(self, node: Node) -> Verdict | None:
+        """As `Vouching.judge`: the verdict for load balancers and routes, None for a Node of another cloud."""
+        if not self.owns(node.spec.provider_id):
+            return None
+        listed = self.listed(node)
+        found = self.singles.get(node.metadata.name, listed) if isinstance(listed, NotFound) else listed
+        instance, doubt = (None, found) if isinstance(found, CloudError) else (found, None)
+        namesakes = self.namesakes(node.metadata.name)
+        return vouching_rules.judge(node, instance, self.claimants(node), namesakes, doubt)
+
+    def contradiction(self, node: Node, instance: Instance) -> Refused | None:
+        """Why `instance` is not the Node's machine, None if it may be. A Node without a providerID may take any."""
+        if not node.spec.provider_id:
+            return None
+        verdict = vouching_rules.judge(node, instance, self.claimants(node), self.namesakes(node.metadata.name))
+        return verdict if isinstance(verdict, Refused) else None
+
+    def not_listed(self) -> list[Node]:
+        """The Nodes of this cloud whose instance is not in the listing, which says that it is complete."""
+        ours = [node for node in self.nodes if self.owns(node.spec.provider_id)]
+        return [node for node, why in first_listing.missing_from(ours, self.snapshot) if isinstance(why, NotFound)]
+
+    @property
+    def disbelief(self) -> str:
+        """Why the listing decides nothing about load balancers and routes, "" if it does."""
+        ours = [node for node in self.nodes if self.owns(node.spec.provider_id)]
+        return first_listing.disbelief(ours, [node for node, _ in first_listing.missing_from(ours, self.snapshot)])
+
+    def nearest(self, name: str) -> list[str]:
+        """Names of instances that are like this one."""
+        return nearest(name, self.snapshot.by_name)
+
+
+def nearest(name: str, names: Iterable[str]) -> list[str]:
+    """The names that are most like `name`, the best one first."""
+    folded: dict[str, str] = {}
+    for each in names:
+        folded.setdefault(each.casefold(), each)
+    short = name.casefold().partition(".")[0]
+    found = [folded[each] for each in folded if each.partition(".")[0] == short]
+    found += [folded[each] for each in difflib.get_close_matches(name.casefold(), folded, NEAREST, 0.6)]
+    return list(dict.fromkeys(found))[:NEAREST]

@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the node controllers would do with one Node now. No I/O; the decisions are those of the controllers' rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from ccm.base.durations import spell
+from ccm.cloud import CloudError, Conflict, Instance, InstanceState, NotFound
+from ccm.controllers.nodes import node_rules
+from ccm.controllers.nodes.node import NodeOptions
+from ccm.controllers.nodes.node_lifecycle import SHUTDOWN, LifecycleOptions
+from ccm.controllers.nodes.node_rules import NodeRuleError, Plan
+from ccm.engine.objects import Node, NodeAddress
+
+from ..asking.answers import ASK_DOCTOR, Action, Outlook
+from .judging import Judging
+
+RENAME = "give the Node and its instance the same name, or correct --cloud-config if it names another project"
+REGISTER = "if its machine was replaced, delete the Node and restart its kubelet, so that it registers again"
+AGAIN = "the controller asks again at least once a minute, and at once when the Node's providerID changes"
+REFRESH_RULE = "a refresh writes addresses that differ from the instance's, and labels that are missing"
+KEPT_LABELS = "a zone, region or type label that an initialised Node has is kept, as upstream does"
+
+
+def node_outlook(node: Node, judging: Judging, options: NodeOptions, provider: str) -> Outlook:
+    """The outlook for the node controller; `lifecycle_outlook` adds what concerns Nodes that are not Ready."""
+    if node.metadata.deletion_timestamp:
+        return _outlook(node, Action.NOTHING, because="it is being deleted")
+    if node_rules.is_uninitialized(node):
+        return _initialisation(node, judging, options, provider)
+    return _refresh(node, judging, options)
+
+
+def _initialisation(node: Node, judging: Judging, options: NodeOptions, provider: str) -> Outlook:
+    rule = f"the taint {node_rules.UNINITIALIZED_TAINT} stays until the cloud has said which machine the Node is"
+    blocked: dict[str, Any] = {"action": Action.BLOCKED, "rule": rule, "when": AGAIN}
+    provider_id = node.spec.provider_id
+    if provider_id and not judging.owns(provider_id):
+        to_do = "drain and delete the Node and restart its kubelet; do not do this to a server of k3s or RKE2"
+        because = node_rules.foreign_provider_id(node, provider)
+        rule = "a Node of another provider is left alone"
+        return _outlook(
+            node, Action.BLOCKED, rule=rule, flag="--cloud-provider", reason="ForeignProviderID", because=because,
+            to_do=to_do,
+        )  # fmt: skip
+    instance = judging.listed(node)
+    if isinstance(instance, NotFound):
+        near = judging.nearest(node.metadata.name)
+        notes = [f"similar names in the cloud: {', '.join(near)}"] if near and not provider_id else []
+        to_do = REGISTER if provider_id else RENAME
+        return _outlook(node, reason="InstanceNotFound", because=str(instance), to_do=to_do, notes=notes, **blocked)
+    if isinstance(instance, Conflict):
+        to_do = "rename all instances but one, or give the Node the providerID of its machine (--provider-id)"
+        return _outlook(node, reason="CloudNotAvailable", because=str(instance), to_do=to_do, **blocked)
+    if isinstance(instance, CloudError):
+        return unknown(node, instance)
+    if wrong := judging.contradiction(node, instance):
+        return _outlook(node, reason=wrong.reason, because=wrong.message, to_do="see the reason", **blocked)
+    try:
+        plan = node_rules.plan_initialisation(node, instance, legacy=options.legacy_labels)
+    except NodeRuleError as error:
+        return _outlook(node, reason=error.reason, because=str(error), to_do="see the reason", **blocked)
+    return _outlook(
+        node,
+        Action.UPDATE,
+        changes=writes(node, plan),
+        because=f"it waits for its initialisation, and it is instance {instance.provider_id}",
+        rule=rule,
+        flag=f"--legacy-node-labels={str(options.legacy_labels).lower()}",
+        when="at once",
+        notes=_about(instance),
+    )
+
+
+def _refresh(node: Node, judging: Judging, options: NodeOptions) -> Outlook:
+    legacy = options.legacy_labels
+    if not judging.owns(node.spec.provider_id):
+        return _not_ours(node, legacy=legacy)
+    instance = judging.listed(node)
+    if isinstance(instance, NotFound):
+        if not node_rules.is_ready(node):
+            return _outlook(node, Action.NOTHING, reason="InstanceNotFound", because=str(instance))
+        because = node_rules.ready_but_not_listed(instance, judging.namesakes(node.metadata.name))
+        rule = "a Ready Node is never deleted, whatever the cloud reports"
+        to_do = f"check --cloud-config; {REGISTER}"
+        return _outlook(
+            node, Action.BLOCKED, reason="InstanceNotListed", because=because, rule=rule, to_do=to_do, when=AGAIN
+        )
+    if isinstance(instance, CloudError):
+        return unknown(node, instance)
+    if wrong := judging.contradiction(node, instance):
+        return _outlook(
+            node,
+            Action.BLOCKED,
+            reason=wrong.reason,
+            because=wrong.message,
+            rule="nothing is written to a Node that is not the instance's machine",
+            to_do="see the reason",
+        )
+    plan = node_rules.plan_repair(node, instance, legacy=legacy, refresh_labels=options.refresh_labels)
+    notes = _about(instance) + kept_labels(node, instance, options)
+    flag = f"--node-status-update-frequency={spell(options.refresh)}"
+    if plan.problem:
+        to_do = "correct the kubelet's --node-ip or the instance's network"
+        return _outlook(
+            node,
+            Action.BLOCKED,
+            changes=writes(node, plan),
+            reason="AddressesNotUpdated",
+            because=plan.problem,
+            rule=REFRESH_RULE,
+            flag=flag,
+            to_do=to_do,
+            notes=notes,
+        )
+    if plan.is_empty:
+        return _outlook(
+            node, Action.NOTHING, because=f"it has what its instance {instance.provider_id} has", notes=notes
+        )
+    return _outlook(
+        node,
+        Action.UPDATE,
+        changes=writes(node, plan),
+        because=f"it differs from its instance {instance.provider_id}",
+        rule=REFRESH_RULE,
+        flag=flag,
+        when="at once, and at each refresh",
+        notes=notes,
+    )
+
+
+def initialised(node: Node, judging: Judging, options: NodeOptions) -> Node:
+    """The Node as it is when it is initialised, which comes before load balancers and routes; unchanged if it waits."""
+    instance = judging.listed(node) if node_rules.is_uninitialized(node) else None
+    if not isinstance(instance, Instance) or judging.contradiction(node, instance):
+        return node
+    try:
+        plan = node_rules.plan_initialisation(node, instance, legacy=options.legacy_labels)
+    except NodeRuleError:
+        return node
+    replace = msgspec.structs.replace
+    status = node.status
+    if plan.status is not None:
+        status = replace(status, addresses=msgspec.convert(plan.status["status"]["addresses"], list[NodeAddress]))
+    taints = [taint for taint in node.spec.taints if taint.key != node_rules.UNINITIALIZED_TAINT]
+    spec = replace(node.spec, provider_id=node.spec.provider_id or instance.provider_id, taints=taints)
+    metadata = replace(node.metadata, labels={**node.metadata.labels, **_labels(plan)})
+    return replace(node, metadata=metadata, spec=spec, status=status)
+
+
+def _not_ours(node: Node, *, legacy: bool) -> Outlook:
+    """An initialised Node without a providerID, or with another provider's."""
+    plan = node_rules.plan_repair(node, None, legacy=legacy)
+    changes = writes(node, plan)
+    action = Action.UPDATE if changes else Action.NOTHING
+    if node.spec.provider_id:
+        because = f"its providerID {node.spec.provider_id} is not one of this provider's"
+        return _outlook(
+            node, action, changes=changes, reason="ForeignProviderID", because=because,
+            rule="a Node of another provider is left alone", flag="--cloud-provider",
+        )  # fmt: skip
+    return _outlook(
+        node,
+        Action.BLOCKED,
+        changes=changes,
+        reason="NoProviderID",
+        because="it has neither a providerID nor the taint, so no controller initialises it",
+        rule=f"a Node is initialised only while it has the taint {node_rules.UNINITIALIZED_TAINT}",
+        to_do="start its kubelet with --cloud-provider=external, and taint it; site.yml does both",
+    )
+
+
+def unknown(node: Node, error: CloudError) -> Outlook:
+    """The outlook of a Node about which the cloud gives no answer."""
+    return _outlook(node, Action.UNKNOWN, reason="CloudNotAvailable", because=str(error), to_do=ASK_DOCTOR)
+
+
+def _outlook(node: Node, action: Action, **more: Any) -> Outlook:
+    return Outlook(kind="Node", name=node.metadata.name, action=action, **more)
+
+
+def shutdown_outlook(node: Node, instance: Instance | CloudError, options: LifecycleOptions) -> Outlook | None:
+    """What happens to the taint of a Node whose instance is shut down; None for nothing."""
+    tainted = node_rules.has_taint(node.spec.taints, *SHUTDOWN)
+    off = isinstance(instance, Instance) and instance.state is InstanceState.SHUTDOWN
+    if node_rules.is_ready(node):
+        change, because = f"taint {SHUTDOWN[0]} is removed", "it is Ready again"
+        wrong = tainted
+    else:
+        change, because = f"taint {SHUTDOWN[0]} is added", "its instance is shut down"
+        wrong = off and not tainted
+    if not wrong:
+        return None
+    when = f"within {spell(options.period)}"
+    flag = f"--node-monitor-period={spell(options.period)}"
+    rule = "a Node that is not Ready and whose instance is shut down has a taint until it is Ready"
+    if problem := node_rules.too_many_taints(node):
+        return _outlook(node, Action.BLOCKED, reason="TaintNotSet", because=problem, rule=rule, to_do="remove taints")
+    return _outlook(node, Action.UPDATE, changes=[change], because=because, rule=rule, flag=flag, when=when)
+
+
+def kept_labels(node: Node, instance: Instance, options: NodeOptions) -> list[str]:
+    """The labels that differ from the instance's and are kept."""
+    present, legacy = node.metadata.labels, options.legacy_labels
+    if options.refresh_labels:
+        return []
+    every = node_rules.plan_repair(node, instance, legacy=legacy, refresh_labels=True)
+    written = node_rules.plan_repair(node, instance, legacy=legacy, refresh_labels=False)
+    wrong = _labels(every).keys() - _labels(written).keys()
+    return [
+        f"label {key} is {present.get(key, '')!r}, the instance's value is {_labels(every)[key]!r}: {KEPT_LABELS} "
+        "(--refresh-node-labels=false)"
+        for key in sorted(wrong)
+    ]
+
+
+def _labels(plan: Plan) -> Mapping[str, str]:
+    found: Mapping[str, str] = (plan.node or {}).get("metadata", {}).get("labels", {})
+    return found
+
+
+def writes(node: Node, plan: Plan) -> list[str]:
+    """The patches of a plan as sentences."""
+    found = []
+    if plan.status is not None:
+        new = ", ".join(f"{each['type']} {each['address']}" for each in plan.status["status"]["addresses"])
+        old = ", ".join(f"{each.type} {each.address}" for each in node.status.addresses) or "none"
+        found.append(f"status.addresses: {old} -> {new}")
+    if plan.node is None:
+        return found
+    spec = plan.node.get("spec", {})
+    if "providerID" in spec:
+        found.append(f"spec.providerID: none -> {spec['providerID']}")
+    if "taints" in spec:
+        kept = {(each["key"], each.get("effect", "")) for each in spec["taints"] or ()}
+        gone = [taint.key for taint in node.spec.taints if (taint.key, taint.effect) not in kept]
+        found += [f"taint {key} is removed" for key in dict.fromkeys(gone)]
+    found += [
+        f"label {key}: {node.metadata.labels.get(key, 'none')} -> {value}"
+        for key, value in sorted(_labels(plan).items())
+    ]
+    return found
+
+
+def _about(instance: Instance) -> list[str]:
+    return [f"the cloud warns of its instance: {each}" for each in instance.warnings]
+
+
+def merged(first: Outlook, second: Outlook | None) -> Outlook:
+    """Both controllers act on a Node: the changes of both, and the reason of the one that acts."""
+    if second is None:
+        return first
+    if first.action is Action.NOTHING:
+        return msgspec.structs.replace(second, notes=[*first.notes, *second.notes])
+    return msgspec.structs.replace(first, changes=[*first.changes, *second.changes])
+
+
+def one_each(outlooks: Iterable[Outlook]) -> list[Outlook]:
+    """Several controllers may act on one Node. Other objects stay as they are: two routes may have one destination."""
+    nodes: dict[str, Outlook] = {}
+    others = []
+    for each in outlooks:
+        if each.kind == "Node":
+            nodes[each.name] = merged(nodes[each.name], each) if each.name in nodes else each
+        else:
+            others.append(each)
+    return [*nodes.values(), *others]

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the service controller would do with one Service now. No I/O; `service_rules` decides."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from ccm.base.durations import spell
+from ccm.cloud import CloudError, Conflict, ImplementedElsewhere, Invalid, LoadBalancer, NotFound, RetryAfter
+from ccm.controllers.services import service_rules as rules
+from ccm.controllers.services.service import ServiceOptions
+from ccm.controllers.services.service_rules import Step
+from ccm.controllers.shared import orphan_rules
+from ccm.engine.absence_rules import GRACE
+from ccm.engine.objects import Service
+
+from ..asking.answers import ASK_DOCTOR, Action, Outlook, counted
+
+UNCHANGED = "a load balancer whose fingerprint is that of its Service is not written"
+WRITTEN = "a load balancer with another fingerprint, or with none, is written as a whole"
+NO_COMPARISON = "the provider cannot say what differs, so all of it is written"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the cloud said about the load balancer of one Service.
+
+    `step`: what `service_rules.next_step` says of it; None if the Service has a value that cannot be used. `problem`:
+    that value, in words. `listed`: from the listing, None if it is not there. `read`: from a read of its own: the load
+    balancer, or the error; None if there was no need to read it. `deviations`: what differs from what would be written;
+    None if nobody asked, or the provider cannot compare. `backends`: how many Nodes serve.
+    """
+
+    step: Step | None = None
+    problem: str = ""
+    listed: LoadBalancer | None = None
+    read: LoadBalancer | CloudError | None = None
+    deviations: Sequence[str] | CloudError | None = None
+    backends: int = 0
+
+
+def service_outlook(service: Service, seen: Seen | CloudError, disbelief: str = "") -> Outlook:
+    """`seen`: an error if the cloud's load balancers could not be listed. `disbelief`: why nothing is written yet."""
+    if not rules.wants_load_balancer(service) or service.metadata.deletion_timestamp is not None:
+        return _unwanted(service, seen)
+    if isinstance(seen, CloudError):
+        return _unknown(service, seen)
+    if seen.step is None:
+        return _refused(service, seen.problem)
+    if disbelief and (seen.step is not Step.ADOPT):
+        return _outlook(
+            service,
+            Action.BLOCKED,
+            reason="ListingNotBelieved",
+            because=disbelief,
+            rule="nothing is written before a listing has at least half of the Ready Nodes",
+            flag="--cloud-config",
+            to_do="check the project, the region and the filter in --cloud-config",
+        )
+    outlook = _adopted(service, seen) if seen.step is Step.ADOPT else _written(service, seen)
+    if seen.backends == 0 and outlook.action is not Action.UNKNOWN:
+        notes = ["no Node serves it: there are no available nodes (Event UnAvailableLoadBalancer)"]
+        return _with_notes(outlook, notes)
+    return outlook
+
+
+def _adopted(service: Service, seen: Seen) -> Outlook:
+    """The fingerprint is right: nothing is written to the cloud, unless it failed there."""
+    assert seen.listed is not None
+    changes = _status_changes(service, seen.listed)
+    name = seen.listed.name
+    if seen.listed.ready:
+        action = Action.UPDATE if changes else Action.NOTHING
+        because = f"load balancer {name} is as its Service wants it"
+        return _outlook(service, action, changes=changes, because=because, rule=UNCHANGED, when=_at_once(changes))
+    if isinstance(seen.read, Conflict):
+        return _failed(service, seen.read)
+    if isinstance(seen.read, CloudError) and not isinstance(seen.read, (RetryAfter, NotFound)):
+        return _unknown(service, seen.read)
+    because = f"the cloud is still working on load balancer {name}"
+    when = "when the cloud is done; the controller reads it again every few seconds"
+    return _outlook(service, Action.WAIT, because=because, when=when, rule=UNCHANGED)
+
+
+def _refused(service: Service, problem: str) -> Outlook:
+    return _outlook(
+        service, Action.BLOCKED, reason="SyncLoadBalancerFailed", because=f"Error syncing load balancer: {problem}",
+        to_do="correct the field of the Service that the reason names, or do what it says",
+        rule="a Service with a value that cannot be used gets no change", when="when the Service changes",
+    )  # fmt: skip
+
+
+def _unknown(service: Service, error: CloudError) -> Outlook:
+    return _outlook(service, Action.UNKNOWN, reason="CloudNotAvailable", because=str(error), to_do=ASK_DOCTOR)
+
+
+def _failed(service: Service, error: Conflict) -> Outlook:
+    rule = "a load balancer that failed in the cloud is replaced"
+    change = "the load balancer is deleted, and created again"
+    when = "at the next audit (--orphan-audit-period), or when the Service or a Node changes"
+    return _outlook(service, Action.UPDATE, changes=[change], because=str(error), rule=rule, when=when)
+
+
+def _written(service: Service, seen: Seen) -> Outlook:
+    for error in (seen.read, seen.deviations):
+        if isinstance(error, Invalid):
+            return _refused(service, str(error))
+        if isinstance(error, ImplementedElsewhere):
+            rule = "what another controller serves is left to it"
+            return _outlook(service, Action.NOTHING, because=str(error), rule=rule)
+    if seen.listed is None and isinstance(seen.read, NotFound):
+        change = f"a load balancer is created, with {counted(seen.backends, 'Node')} behind it"
+        rule = "a Service of type LoadBalancer without a class gets a load balancer"
+        return _outlook(
+            service,
+            Action.CREATE,
+            changes=[change, *_finalizer(service)],
+            because="the cloud has none for it",
+            rule=rule,
+            when="at once",
+        )
+    if isinstance(seen.read, Conflict):
+        return _failed(service, seen.read)
+    if isinstance(seen.read, CloudError) and not isinstance(seen.read, RetryAfter):
+        return _unknown(service, seen.read)
+    there = seen.listed or (seen.read if isinstance(seen.read, LoadBalancer) else None)
+    name = there.name if there is not None else "of this Service"
+    if isinstance(seen.deviations, CloudError):
+        changes, note = [f"load balancer {name} is written"], [f"what differs is unknown: {seen.deviations}"]
+    elif seen.deviations is None:
+        changes, note = [f"load balancer {name} is written"], [NO_COMPARISON]
+    elif seen.deviations:
+        changes, note = [f"load balancer {name}: {each}" for each in seen.deviations], []
+    else:
+        changes, note = [f"the mark of load balancer {name} is written, and nothing else"], []
+    because = f"load balancer {name} has another mark than the one that its Service wants, or none"
+    return _outlook(
+        service,
+        Action.UPDATE,
+        changes=[*changes, *_finalizer(service)],
+        because=because,
+        rule=WRITTEN,
+        when="at once",
+        notes=note,
+    )
+
+
+def _unwanted(service: Service, seen: Seen | CloudError) -> Outlook:
+    spec = service.spec
+    listed = seen.listed if isinstance(seen, Seen) else None
+    if not rules.needs_cleanup(service) and listed is None:
+        why = f"its class is {spec.load_balancer_class}" if spec.load_balancer_class else f"its type is {spec.type}"
+        rule = "only a Service of type LoadBalancer without spec.loadBalancerClass is served"
+        return _outlook(service, Action.NOTHING, because=why, rule=rule)
+    if isinstance(seen, CloudError):
+        return _unknown(service, seen)
+    changes = [f"load balancer {listed.name} is deleted"] if listed else ["what is left of a load balancer is deleted"]
+    if rules.FINALIZER in service.metadata.finalizers:
+        changes.append(f"finalizer {rules.FINALIZER} is removed")
+    because = "it is being deleted" if service.metadata.deletion_timestamp else "it wants no load balancer any more"
+    rule = "a Service that wants no load balancer loses it, and then the finalizer"
+    return _outlook(service, Action.DELETE, changes=changes, because=because, rule=rule, when="at once")
+
+
+def orphan_outlooks(
+    listed: Mapping[str, LoadBalancer], services: Collection[str], options: ServiceOptions, cluster: str
+) -> list[Outlook]:
+    """Load balancers of this cluster whose Service does not exist. `listed`: by the UID that they carry; `services`:
+    the UIDs of all Services."""
+    found = orphan_rules.orphans(orphan_rules.look({}, listed, services, -GRACE), 0.0)
+    held = options.delete_orphans and not orphan_rules.may_delete(len(found), len(listed))
+    deletes = options.delete_orphans and not held and options.audit_period > 0
+    way_out = orphan_rules.way_out(cluster, delete=options.delete_orphans, held=held)
+    flags = (
+        f"--orphan-audit-period={spell(options.audit_period)} "
+        f"--delete-orphaned-load-balancers={str(options.delete_orphans).lower()}"
+    )
+    return [
+        Outlook(
+            kind="LoadBalancer",
+            name=listed[uid].name,
+            action=Action.DELETE if deletes else Action.BLOCKED,
+            changes=[f"load balancer {listed[uid].name} is deleted"] if deletes else [],
+            reason="Orphan",
+            because=f"it belongs to the Service with UID {uid}, which does not exist",
+            rule=f"a load balancer without its Service for {GRACE:.0f} s is an orphan, and is reported",
+            flag=flags,
+            when=f"{spell(GRACE)} after the first audit that sees it" if deletes else "",
+            to_do="" if deletes else way_out,
+        )
+        for uid in found
+    ]
+
+
+def _status_changes(service: Service, balancer: LoadBalancer) -> list[str]:
+    changes = _finalizer(service)
+    wire = rules.ingress_wire(balancer.ingress)
+    if balancer.ready and not rules.same_ingress(service.status.load_balancer.ingress, wire):
+        new = ", ".join(each.ip or each.hostname for each in balancer.ingress) or "none"
+        old = ", ".join(each.ip or each.hostname for each in service.status.load_balancer.ingress) or "none"
+        changes.append(f"status.loadBalancer.ingress: {old} -> {new}")
+    return changes
+
+
+def _finalizer(service: Service) -> list[str]:
+    return [] if rules.FINALIZER in service.metadata.finalizers else [f"finalizer {rules.FINALIZER} is added"]
+
+
+def _at_once(changes: Sequence[str]) -> str:
+    return "at once" if changes else ""
+
+
+def _outlook(service: Service, action: Action, **more: Any) -> Outlook:
+    meta = service.metadata
+    return Outlook(kind="LoadBalancer", name=f"{meta.namespace}/{meta.name}", action=action, **more)
+
+
+def _with_notes(outlook: Outlook, notes: list[str]) -> Outlook:
+    return msgspec.structs.replace(outlook, notes=[*outlook.notes, *notes])

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ccm status`: what the controller is doing now, from the page `/statusz` of its processes."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import datetime
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+from msgspec import Meta, Struct
+
+from ccm.engine import kubeconfig, nesting
+from ccm.engine.api_credentials import Access, Pem
+from ccm.engine.client import ApiError
+from ccm.engine.objects import UNREADABLE, Lease, decoder
+from ccm.options.command_line import Parser
+from ccm.options.declaration import option
+from ccm.options.values import TEXT
+from ccm.serving import status_text
+from ccm.serving.status_report import Status, advice
+
+from ..asking.answers import FINDINGS, NOT_ANSWERED, NOTHING_TO_DO, Unasked, one_line, section, table
+from ..asking.asking import answer
+from ..asking.cluster_objects import Pod
+from ..asking.leading import is_led, leader_lines
+from ..asking.question_flags import GROUP, Questions, parser
+from ..asking.reading import ReadingClient, open_cluster, reason_of
+from ..outlooks.gathering import LEASES
+from . import pod_page
+from .status_page_rules import PAGE, host_of, in_order, is_loopback, is_on, page_url, port_of, why_not_asked
+
+DESCRIPTION = """Show what the controller is doing now: who leads, Nodes and Services by state, the slowest and the
+stuck with their reasons, queues, calls to the cloud, and held deletions. It is the text of the page /statusz.
+
+Without --url, it reads the Lease and the controller's Pods, and asks each Pod through a port that the API server
+forwards, with the credentials of the kubeconfig. This needs the rights get and create for pods/portforward. With
+--url, it sends the credentials to that server. The certificate of another host than this one must be signed by
+--url-ca-file or the system's CAs. What the API server forwards is not verified without --url-ca-file."""
+#: Seconds to wait for a page.
+PATIENCE = 10.0
+
+
+def _url(text: str) -> None:
+    if text:
+        page_url(text)
+
+
+def _file(text: str) -> None:
+    if text and not os.access(text, os.R_OK):
+        raise ValueError(f"cannot read {text!r}")
+
+
+@dataclass(frozen=True)
+class StatusFlags(Questions):
+    provider_help: ClassVar[str] = "accepted and not used: this command never asks the cloud"
+
+    url: str = option(GROUP, TEXT, "", "read the page of this server, such as https://127.0.0.1:10258", check=_url)
+    url_ca_file: str = option(
+        GROUP, TEXT, "", "verify the process's certificate with the CAs in this file", check=_file
+    )
+    selector: str = option(
+        GROUP,
+        TEXT,
+        "app.kubernetes.io/name=cloud-controller-manager",
+        "select the controller's Pods in the namespace of the Lease by these labels",
+    )
+
+
+class Replica(Struct, frozen=True, rename="camel"):
+    """One Pod of the controller."""
+
+    pod: Annotated[str, Meta(description="The Pod's name.")]
+    node: Annotated[str, Meta(description="The Pod's Node.")]
+    phase: Annotated[str, Meta(description="The Pod's phase.")]
+    leads: Annotated[bool, Meta(description="Whether the holder of the Lease is on this Node.")]
+
+
+class StatusAnswer(Struct, frozen=True, rename="camel", tag_field="answer", tag="status"):
+    """The answer of `ccm status`."""
+
+    server: Annotated[str, Meta(description="The URL that was asked: of the API server, or of one process.")]
+    leader: Annotated[list[str], Meta(description="Who leads, as lines of text; empty with `--url`.")]
+    led: Annotated[bool, Meta(description="Whether somebody leads.")]
+    replicas: Annotated[list[Replica], Meta(description="Its Pods, the leader's first; empty with `--url`.")]
+    processes: Annotated[list[Status], Meta(description="What the processes answered, the leader's first.")]
+    unasked: Annotated[list[Unasked], Meta(description="Questions that got no answer.")]
+
+    @property
+    def status(self) -> int:
+        if self.unasked:
+            return NOT_ANSWERED
+        found = not self.led or any(advice(each) for each in self.processes)
+        return FINDINGS if found else NOTHING_TO_DO
+
+
+def main(argv: Sequence[str]) -> int:
+    """Exit status: 0 all is well, 1 something is not as it should be, 2 a question got no answer."""
+    return answer(StatusFlags, argv, arguments(), _ask, render)
+
+
+def arguments() -> Parser:
+    return parser(StatusFlags, "ccm status", DESCRIPTION)
+
+
+async def _ask(options: StatusFlags) -> StatusAnswer:
+    """Raises ApiError and KubeConfigError."""
+    return await (_ask_one(options) if options.url else _ask_all(options))
+
+
+async def _ask_one(options: StatusFlags) -> StatusAnswer:
+    """The page of one process."""
+    server, path = page_url(options.url)
+    client = ReadingClient(access_to(server, options))
+    try:
+        found = await _page(client, path)
+    finally:
+        await client.close()
+    led = found.process.role != "standby" or bool(found.process.leader)
+    return StatusAnswer(server, [], led, [], [found], [])
+
+
+def access_to(server: str, options: StatusFlags) -> Access:
+    """The credentials of the kubeconfig, for the server of a page.
+
+    The certificate of this machine is not verified: it is self-signed by default, and a forwarded port leads there.
+    Any other must be signed, because it receives the credentials. Raises KubeConfigError.
+    """
+    access = kubeconfig.load(options.kubeconfig, options.master)
+    ca = Pem(file=Path(options.url_ca_file)) if options.url_ca_file else None
+    insecure = ca is None and is_loopback(server)
+    # What belongs to the API server: its address, proxy, CA, name, and impersonation.
+    return dataclasses.replace(
+        access, server=server, ca=ca, insecure=insecure, server_name=None, proxy=None, impersonate=[]
+    )
+
+
+async def _ask_all(options: StatusFlags) -> StatusAnswer:
+    """The Lease, the Pods, and the page of each Pod."""
+    namespace, name = options.leader_elect_resource_namespace, options.leader_elect_resource_name
+    async with open_cluster(options) as cluster:
+        lease = await cluster.get(f"read the Lease {namespace}/{name}", LEASES.format(namespace, name), Lease)
+        pods = await cluster.list(
+            f"list pods in {namespace}",
+            f"/api/v1/namespaces/{namespace}/pods",
+            Pod,
+            {"labelSelector": options.selector},
+        )
+        host, now = host_of(lease), datetime.datetime.now(datetime.UTC)
+        pods = in_order(pods, host)
+        process = access_to(f"https://{pod_page.HOST}", options)
+        answers = await asyncio.gather(*(_page_of(cluster.client, process, pod) for pod in pods))
+        unasked = [*cluster.unasked, *(each for each in answers if isinstance(each, Unasked))]
+        if not pods and not cluster.unasked:
+            why = f"no Pod in {namespace} has the labels {options.selector}: see --selector and --url"
+            unasked.append(Unasked("find the controller's Pods", why))
+        replicas = [
+            Replica(pod.metadata.name, pod.spec.node_name, pod.status.phase, is_on(pod, host) and is_led(lease, now))
+            for pod in pods
+        ]
+        return StatusAnswer(
+            cluster.client.server,
+            leader_lines(lease, f"{namespace}/{name}", now),
+            is_led(lease, now),
+            replicas,
+            [each for each in answers if isinstance(each, Status)],
+            unasked,
+        )
+
+
+async def _page_of(client: ReadingClient, process: Access, pod: Pod) -> Status | Unasked:
+    """`process`: the credentials for the process in the Pod."""
+    meta, question = pod.metadata, f"read {PAGE} of the Pod {pod.metadata.name}"
+    if why := why_not_asked(pod):
+        return Unasked(question, why)
+    path = f"{PAGE}?format=json"
+    try:
+        body = await pod_page.read(client, process, meta.namespace, meta.name, port_of(pod), path, PATIENCE)
+        return await nesting.decode(decoder(Status), body)
+    except ApiError as error:
+        return Unasked(question, reason_of(error))
+    except UNREADABLE as error:
+        return Unasked(question, f"the answer is not a page of this controller: {error}")
+
+
+async def _page(client: ReadingClient, path: str) -> Status:
+    """Raises ApiError."""
+    json: Mapping[str, str] = {"format": "json"}
+    return await client.get(path, Status, params=json, timeout=PATIENCE)
+
+
+def render(answer: StatusAnswer, now: datetime.datetime) -> list[str]:
+    """Lines of text, safe for a terminal."""
+    lines = [one_line(f"Status of the controller at {answer.server}"), *map(one_line, answer.leader)]
+    if answer.replicas:
+        rows = [(each.pod, each.node, each.phase, "leader" if each.leads else "standby") for each in answer.replicas]
+        lines += ["", *table(("POD", "NODE", "PHASE", "ROLE"), rows)]
+    for each in answer.processes:
+        lines += ["", *status_text.lines(each)]
+    return lines + section("NOT ANSWERED", (f"{each.question}: {each.why}" for each in answer.unasked))

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which Pods `ccm status` asks, where, and which of them leads. No I/O."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+from urllib.parse import urlsplit, urlunsplit
+
+from ccm.engine.objects import Lease
+
+from ..asking.cluster_objects import Pod
+
+#: The port of a controller without `--secure-port`, as upstream.
+PORT = 10258
+PAGE = "/statusz"
+
+
+def page_url(text: str) -> tuple[str, str]:
+    """Server and path of `--url`; the path is `/statusz` if the URL has none. Raises ValueError."""
+    parts = urlsplit(text)
+    if parts.scheme != "https" or not parts.hostname or parts.username or parts.query or parts.fragment:
+        raise ValueError(f"{text!r} is not https://HOST[:PORT][/PATH]")
+    _ = parts.port  # raises ValueError
+    return urlunsplit((parts.scheme, parts.netloc, "", "", "")), parts.path.rstrip("/") or PAGE
+
+
+def is_loopback(server: str) -> bool:
+    """Whether the server is this machine: what `kubectl port-forward` opens."""
+    host = urlsplit(server).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def port_of(pod: Pod) -> int:
+    """`--secure-port` of the controller in a Pod."""
+    for container in pod.spec.containers:
+        value = container.flag("secure-port") or ""
+        if value.isdecimal():
+            return int(value)
+    return PORT
+
+
+def why_not_asked(pod: Pod) -> str:
+    """Why the process in a Pod gets no request; "" if it gets one.
+
+    The request has the caller's credentials. A kubelet may create an object for a static Pod in any namespace and with
+    any labels (NodeRestriction), so it could collect the tokens of administrators.
+    """
+    if pod.is_static:
+        return "it is a static Pod, whose object any kubelet can create: use --url, on its machine"
+    if pod.status.phase != "Running":
+        return f"it is {pod.status.phase or 'not running'}, so no process answers: see kubectl describe pod"
+    return ""
+
+
+def host_of(lease: Lease | None) -> str:
+    """The name of the leader's host: its identity is the host's name and a UUID. "" without a leader."""
+    holder = (lease.spec.holder_identity or "") if lease is not None else ""
+    return holder.rpartition("_")[0] or holder
+
+
+def is_on(pod: Pod, host: str) -> bool:
+    """Whether a process that calls its host `host` runs in the Pod. In the host's network, that is the Node's name,
+    with or without a domain; otherwise the Pod's name."""
+    names = {pod.metadata.name, pod.spec.node_name}
+    return bool(host) and (host in names or host.partition(".")[0] in {name.partition(".")[0] for name in names})
+
+
+def in_order(pods: Iterable[Pod], host: str) -> list[Pod]:
+    """The leader's Pod first."""
+    return sorted(pods, key=lambda pod: (not is_on(pod, host), pod.metadata.name))

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Check the first listing of instances, which decides about backends and routes that an earlier process left.
+
+The listing must be plausible. A listing that misses most Nodes describes other machines, for example because the
+credentials belong to another project or a filter is wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+
+from ccm.cloud import CloudError
+from ccm.engine.objects import Node
+from ccm.gateway.instance_directory import InstanceDirectory
+from ccm.gateway.instance_snapshot import Snapshot
+
+from ..shared.context import Context
+from . import node_rules, vouching_rules
+
+log = logging.getLogger(__name__)
+
+#: Seconds to wait at start for another controller's listing.
+GRACE = 0.1
+#: First and longest delay between listings that are not plausible, in seconds.
+BELIEF_FIRST, BELIEF_MAX = 5.0, 60.0
+
+
+#: Reports an implausible listing: receives all Nodes of the cloud, the Nodes missing from it, and a message.
+Disbelieve = Callable[[Sequence[Node], Sequence[Node], str], None]
+
+
+async def missing_from_first_listing(
+    context: Context, directory: InstanceDirectory, disbelieve: Disbelieve
+) -> Sequence[tuple[Node, CloudError]]:
+    """Wait for a plausible listing. Return the Nodes that are missing from it, with the error for each."""
+    not_before, delay = context.monotonic(), BELIEF_FIRST
+    await asyncio.sleep(GRACE)
+    while nodes := [each for each in context.nodes.items() if directory.owns(each.spec.provider_id)]:
+        wait = delay
+        try:
+            snapshot = await directory.list(not_before=not_before)
+        except CloudError as error:
+            wait = max(delay, error.retry_after or 0.0)
+            log.warning("cannot list instances; load balancers and routes wait, next try in %.0f s: %s", wait, error)
+        else:
+            missing = missing_from(nodes, snapshot)
+            problem = disbelief(nodes, [node for node, _ in missing])
+            if not problem:
+                return missing
+            disbelieve(nodes, [node for node, _ in missing], problem)
+        delay = min(BELIEF_MAX, delay * 2)
+        await asyncio.sleep(wait)
+        not_before = context.monotonic()
+    return []
+
+
+def missing_from(nodes: Iterable[Node], snapshot: Snapshot) -> list[tuple[Node, CloudError]]:
+    """Return the Nodes whose instance a listing does not have, with the error for each. No I/O."""
+    found: list[tuple[Node, CloudError]] = []
+    for node in nodes:
+        try:
+            snapshot.find(node_rules.instance_ref(node))
+        except CloudError as error:
+            found.append((node, error))
+    return found
+
+
+def disbelief(nodes: Iterable[Node], missing: Iterable[Node]) -> str:
+    """Return why a first listing without these of all Nodes decides nothing, "" if it may decide. No I/O."""
+    ready = sum(1 for node in nodes if node_rules.is_ready(node))
+    found = ready - sum(1 for node in missing if node_rules.is_ready(node))
+    if vouching_rules.is_plausible(found, ready):
+        return ""
+    return (
+        f"the cloud lists the instances of only {found} of {ready} Ready Nodes. Load balancers and routes are not "
+        "written until it lists at least half. Check the project, the region and the filter in --cloud-config"
+    )

@@ -1,0 +1,428 @@
+# SPDX-License-Identifier: Apache-2.0
+"""cloud-node-lifecycle-controller: deletes Nodes whose instances are gone, taints those whose instances are shut down.
+
+The controller asks only about Nodes that are not Ready, about all of them in one read, and about each less often while
+nothing changes. `node_lifecycle_rules` decides what may be deleted. Before a Node is deleted, both a complete listing
+and a request for that one instance must report it gone: credentials of another project answer "not found" to every
+request, and a listing with a wrong filter hides existing instances. Missing Nodes are deleted a few at a time, first
+those that nobody can have invented.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, TypeVar
+
+from ccm.cloud import CloudError, Instance, InstanceState, NotFound, Transient
+from ccm.engine.client import ApiError, ConflictError, NotFoundError, UnavailableError
+from ccm.engine.objects import Node
+from ccm.gateway.instance_directory import InstanceDirectory
+
+from ..shared.context import Context
+from ..shared.event_budget import EventBudget
+from . import node_rules
+from .node import JITTER, PATCHES, age_seconds
+from .node_lifecycle_metrics import DELETED, FAILED, HELD, MISSING, PASS_SECONDS, count_answer
+from .node_lifecycle_rules import Decision, Missing, Safety, Verdict, Window, certain_age, concerns_us, decide, turn
+from .node_witness import Witnesses
+from .node_witness_rules import Evidence, doubt
+
+log = logging.getLogger(__name__)
+
+#: Key of the note that records, for the next leader, the deletions within the window.
+NOTE = "node-deletions"
+#: Longest time in seconds between two requests about a Node that does not change.
+ASK_AGAIN_MAX = 60.0
+#: Key and effect of the taint of a Node whose instance is shut down.
+SHUTDOWN = (node_rules.SHUTDOWN_TAINT, "NoSchedule")
+#: Number of Nodes deleted or tainted at the same time.
+WRITERS = 10
+
+Answer = Instance | CloudError
+
+
+@dataclass(frozen=True)
+class LifecycleOptions:
+    """`period`: seconds between passes (`--node-monitor-period`)."""
+
+    period: float = 5.0
+    safety: Safety = field(default_factory=Safety)
+
+
+@dataclass
+class _Patience:
+    """When to ask the cloud about a Node again (monotonic seconds)."""
+
+    uid: str
+    interval: float
+    due: float
+
+
+_Fact = TypeVar("_Fact", Missing, _Patience)
+
+
+class NodeLifecycleController:
+    name: ClassVar[str] = "cloud-node-lifecycle-controller"
+
+    def __init__(self, context: Context, options: LifecycleOptions) -> None:
+        if context.gateway.instances is None:
+            raise ValueError(f"{self.name} needs a provider with instances")
+        self._directory: InstanceDirectory = context.gateway.instances
+        self._context = context
+        self._options = options
+        self._events = context.recorder("cloud-node-lifecycle-controller")
+        self._warnings = EventBudget(self._events, context.monotonic)
+        self._missing: dict[str, Missing] = {}
+        self._patience: dict[str, _Patience] = {}
+        self._witnesses = Witnesses(self._is_ours)
+        self._window = Window(options.safety.window)
+        self._recalled = False
+        #: UIDs of Nodes that appeared while this process watched -> when (monotonic seconds).
+        self._arrived: dict[str, float] = {}
+        self._watching = False
+
+    async def run(self) -> None:
+        await self._context.nodes.wait_synced()
+        self._context.nodes.add_handler(self._on_node)
+        self._watching = True
+        while True:
+            try:
+                with PASS_SECONDS.time():
+                    await self._pass()
+            except ApiError as error:
+                log.warning("cannot check the Nodes now: %s", error)
+            except Exception:  # a bug must not affect the other Nodes or the other controllers
+                log.exception("a check of the Nodes failed; the next one follows on schedule")
+            await asyncio.sleep(self._options.period * random.uniform(1.0, 1.0 + JITTER))
+
+    def _on_node(self, old: Node | None, new: Node | None) -> None:
+        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+            self._arrived.pop(old.metadata.uid, None)
+        if new is not None and self._watching and (old is None or new.metadata.uid != old.metadata.uid):
+            self._arrived[new.metadata.uid] = self._context.monotonic()
+
+    async def _pass(self) -> None:
+        if not self._recalled:
+            await self._recall()
+        now = self._context.monotonic()
+        nodes = {node.metadata.name: node for node in self._context.nodes.items()}
+        self._forget(nodes)
+        # Usually the listing of the node controller's refresh.
+        self._witnesses.overhear(nodes.values(), self._directory.latest)
+        asked, well = [], []
+        for node in nodes.values():
+            if node_rules.is_ready(node):
+                if node_rules.has_taint(node.spec.taints, *SHUTDOWN):
+                    well.append(node)
+            elif self._is_ours(node) and self._is_due(node, now):
+                asked.append(node)
+        # First, because it needs no cloud call: a Node that is back must not wait for a slow cloud.
+        await self._in_parallel(well, lambda node: self._set_shutdown_taint(node, False))
+        if asked:
+            answers, told = await self._ask(asked, nodes.values(), now)
+            gone, there = [], []
+            for node, answer in zip(asked, answers, strict=True):
+                count_answer(answer)
+                if isinstance(answer, NotFound):
+                    self._is_missing(node, now)
+                    gone.append(node)
+                elif isinstance(answer, CloudError):
+                    self._is_unknown(node, answer)
+                else:
+                    self._missing.pop(node.metadata.name, None)
+                    self._context.holds.drop("Node", node.metadata.name)
+                    self._be_patient(node)
+                    self._witnesses.saw(node, node_rules.known_as(node, answer), now)
+                    if answer.state is InstanceState.SHUTDOWN:
+                        there.append(node)
+            await self._in_parallel(there, lambda node: self._set_shutdown_taint(node, True))
+            await self._settle(gone, told)
+        MISSING.set(len(self._missing))
+
+    async def _recall(self) -> None:
+        """Load the deletions of former leaders, which count towards the cap, too: otherwise each restart of a
+        crash-looping process would start with an empty window. No pass runs before this succeeds."""
+        told = await self._context.notes.read(NOTE)
+        try:
+            self._window.recall(told or "{}", self._context.monotonic(), self._context.now())
+        except ValueError as error:
+            log.error("cannot read the note %s of the former leader, ignoring it: %s", NOTE, error)
+        self._recalled = True
+
+    def _forget(self, nodes: dict[str, Node]) -> None:
+        """Drop what is known about Nodes that are gone, were replaced, are Ready or are being deleted."""
+        self._missing = _still_true(self._missing, nodes)
+        self._patience = _still_true(self._patience, nodes)
+        self._witnesses.keep_only(nodes.values())
+        self._context.holds.keep("Node", lambda name: name in nodes and _is_candidate(nodes[name]))
+
+    def _is_ours(self, node: Node) -> bool:
+        return concerns_us(node, self._directory.owns)
+
+    def _is_due(self, node: Node, now: float) -> bool:
+        patience = self._patience.get(node.metadata.name)
+        return patience is None or now >= patience.due
+
+    async def _ask(self, asked: Sequence[Node], nodes: Iterable[Node], now: float) -> tuple[list[Answer], Evidence]:
+        """Return the cloud's answer for each of `asked`, from a read that starts now.
+
+        If the read is a listing, also return what all Nodes say about it, which shows a listing of another project.
+        """
+        if not any(self._may_be_the_last_look(node) for node in asked):
+            # The directory combines these lookups into one read.
+            found = await asyncio.gather(
+                *(self._directory.lookup(node_rules.instance_ref(node), not_before=now) for node in asked),
+                return_exceptions=True,
+            )
+            return [_answer(each) for each in found], Evidence()
+        try:
+            snapshot = await self._directory.list(not_before=now)
+        except CloudError as error:
+            return [error] * len(asked), Evidence()
+
+        def find(node: Node) -> Answer:
+            try:
+                return snapshot.find(node_rules.instance_ref(node))
+            except CloudError as error:
+                return error
+
+        return [find(node) for node in asked], self._witnesses.hear(nodes, snapshot)
+
+    def _may_be_the_last_look(self, node: Node) -> bool:
+        missing = self._missing.get(node.metadata.name)
+        confirmed = missing.confirmed if missing and missing.provider_id == node.spec.provider_id else 0
+        return bool(node.spec.provider_id) and confirmed + 1 >= self._options.safety.confirmations
+
+    def _is_missing(self, node: Node, now: float) -> None:
+        name = node.metadata.name
+        missing = self._missing.get(name)
+        if missing is None or (missing.uid, missing.provider_id) != (node.metadata.uid, node.spec.provider_id):
+            missing = self._missing[name] = Missing(node.metadata.uid, node.spec.provider_id)
+        missing.confirm(now, self._options.safety.interval)
+
+    def _is_unknown(self, node: Node, error: CloudError) -> None:
+        """Reset the confirmations: they must follow each other without a doubtful answer in between."""
+        self._missing.pop(node.metadata.name, None)
+        HELD.labels("CloudUnknown").inc()
+        self._context.holds.put("Node", node.metadata.name, "CloudUnknown", str(error))
+        self._warnings.event(
+            node,
+            "Warning",
+            "DeletionHeld",
+            f"the Node is not Ready, but the cloud could not say whether its instance exists, so it is kept: {error}",
+            topic="CloudUnknown",
+        )
+        self._be_patient(node, at_least=error.retry_after or 0.0)
+
+    def _be_patient(self, node: Node, *, at_least: float = 0.0) -> None:
+        before = self._patience.get(node.metadata.name)
+        doubled = min(ASK_AGAIN_MAX, before.interval * 2) if before else self._options.period
+        interval = max(doubled, min(at_least, ASK_AGAIN_MAX))
+        due = self._context.monotonic() + interval
+        self._patience[node.metadata.name] = _Patience(node.metadata.uid, interval, due)
+
+    async def _settle(self, gone: Iterable[Node], told: Evidence) -> None:
+        """Delete or hold the Nodes that the latest read reported gone.
+
+        Slots of the cap are given out in order of `turn`. A slot stays taken even if the deletion then fails.
+        """
+        now = self._context.monotonic()
+        taken = self._window.within(now)
+        nodes = told.known + len(taken)
+        cap = self._options.safety.cap(nodes)
+        at_once = self._options.safety.cap(told.listed + len(told.absent))
+        chosen: list[Node] = []
+        condemned: list[Node] = []
+
+        async def choose(node: Node) -> None:
+            uid, missing, age = node.metadata.uid, self._missing[node.metadata.name], self._age(node)
+            last_seen = self._witnesses.last_seen(uid, missing.provider_id)
+            decision = decide(
+                missing,
+                age=age,
+                doubt=doubt(told, last_seen=last_seen, cap=at_once, now=now),
+                used=len(taken - {uid}),
+                nodes=nodes,
+                cap=cap,
+                safety=self._options.safety,
+            )
+            if decision.verdict is Verdict.DELETE:
+                taken.add(uid)
+                chosen.append(node)
+            else:
+                self._hold(node, decision, age)
+
+        async def look(node: Node) -> None:
+            if await self._is_confirmed_gone(node):
+                condemned.append(node)
+
+        await self._in_parallel(self._in_turn(gone), choose)  # runs sequentially, because `choose` never waits
+        await self._in_parallel(chosen, look)
+        await self._delete_all(condemned)
+
+    def _in_turn(self, nodes: Iterable[Node]) -> list[Node]:
+        """Return those that are still candidates according to the cache, in the order of `turn`."""
+        turns = []
+        for name in (node.metadata.name for node in nodes):
+            missing, node = self._missing[name], self._context.nodes.get(name)
+            if node is None or node.metadata.uid != missing.uid or not _is_candidate(node):
+                self._missing.pop(name)
+                continue
+            seen = self._witnesses.last_seen(missing.uid, missing.provider_id) is not None
+            turns.append((turn(missing, seen=seen, created=node.metadata.creation_timestamp, name=name), node))
+        return [node for _, node in sorted(turns, key=lambda each: each[0])]
+
+    async def _is_confirmed_gone(self, node: Node) -> bool:
+        """Ask for this one instance, as the last check. A listing has already reported it gone."""
+        doubt: CloudError
+        try:
+            await self._directory.get(node_rules.instance_ref(node))
+        except NotFound:
+            self._directory.confirm_gone(node.spec.provider_id)
+            return True
+        except CloudError as error:
+            doubt = error
+        else:
+            doubt = Transient(f"the cloud does not list {node.spec.provider_id}, but returns it when asked for it")
+        self._is_unknown(node, doubt)
+        return False
+
+    def _hold(self, node: Node, decision: Decision, age: float) -> None:
+        name = node.metadata.name
+        HELD.labels(decision.reason).inc()
+        self._context.holds.put("Node", name, decision.reason, decision.message)
+        if decision.verdict is Verdict.HOLD:
+            self._warnings.event(node, "Warning", "DeletionHeld", decision.message, topic=decision.reason)
+            self._be_patient(node)
+            return
+        log.info("node %s: instance %s is missing; waiting: %s", name, node.spec.provider_id, decision.message)
+        self._patience.pop(name, None)
+        if decision.reason == "RateLimited":
+            message = f"instance {node.spec.provider_id} is gone; the Node waits to be deleted: {decision.message}"
+            self._warnings.event(node, "Normal", "DeletionWaits", message)
+            self._wait_for_turn(node)
+        if decision.reason == "TooYoung":
+            self._be_patient(node, at_least=self._options.safety.min_age - age)
+
+    def _wait_for_turn(self, node: Node) -> None:
+        """Do not ask about the Node until the next deletion may be sent."""
+        now = self._context.monotonic()
+        due = now + min(ASK_AGAIN_MAX, self._window.frees(now))
+        self._patience[node.metadata.name] = _Patience(node.metadata.uid, self._options.period, due)
+
+    def _age(self, node: Node) -> float:
+        arrived = self._arrived.get(node.metadata.uid)
+        watched_for = None if arrived is None else self._context.monotonic() - arrived
+        return certain_age(age_seconds(node, self._context.now()), watched_for)
+
+    async def _delete_all(self, nodes: Sequence[Node]) -> None:
+        """Record all Nodes in one write, because the Lease is renewed at the same time, and then delete them.
+
+        They count before any request is sent: a request without an answer may have been carried out. The next leader
+        must know of every deletion, even if this process is killed now.
+        """
+        if not nodes:
+            return
+        for node in nodes:
+            self._window.add(node.metadata.uid, self._context.monotonic())
+        try:
+            told = self._window.told(self._context.monotonic(), self._context.now())
+            await self._context.notes.write(NOTE, told)
+        except ApiError as error:
+            for node in nodes:
+                self._window.remove(node.metadata.uid)
+            log.warning("%d Nodes are not deleted yet: cannot record them for the next leader: %s", len(nodes), error)
+            return
+        await self._in_parallel(nodes, self._delete)
+
+    async def _delete(self, node: Node) -> None:
+        """Delete exactly the Node that was decided on: not its successor, and not if anything about it changed."""
+        name, uid = node.metadata.name, node.metadata.uid
+        self._events.event(
+            node, "Normal", "DeletingNode", f"Deleting node {name} because its instance {node.spec.provider_id} is gone"
+        )
+        try:
+            await self._context.client.delete(
+                f"/api/v1/nodes/{name}", uid=uid, resource_version=node.metadata.resource_version
+            )
+        except NotFoundError as error:  # a retry of this very request may have deleted it, so it counts
+            log.info("node %s is already gone: %s", name, error)
+        except ConflictError as error:
+            self._window.remove(uid)
+            self._is_refused(name)
+            log.info("node %s is not deleted: it was replaced or has just changed: %s", name, error)
+        except ApiError as error:
+            if not isinstance(error, UnavailableError):
+                self._window.remove(uid)
+            self._is_refused(name)
+            FAILED.inc()
+            self._warnings.event(node, "Warning", "DeletingNodeFailed", f"cannot delete Node {name}: {error}")
+            log.warning("cannot delete node %s, trying again later: %s", name, error)
+        else:
+            self._missing.pop(name, None)
+            DELETED.inc()
+            log.info("node %s deleted: instance %s is gone", name, node.spec.provider_id)
+
+    def _is_refused(self, name: str) -> None:
+        """Let others go first from now on: a Node that its kubelet keeps changing would take a slot in each pass."""
+        if missing := self._missing.get(name):
+            missing.refused += 1
+
+    async def _set_shutdown_taint(self, node: Node, wanted: bool) -> None:
+        """Add or remove the shutdown taint, based on the cache. The next pass handles a conflict."""
+        if node_rules.has_taint(node.spec.taints, *SHUTDOWN) == wanted:
+            return
+        if problem := node_rules.too_many_taints(node):
+            self._warnings.event(node, "Warning", "TaintNotSet", problem)
+            return
+        taints = node_rules.taints_without(node.spec.taints, *SHUTDOWN) or []
+        if wanted:
+            taints.append(dict(zip(("key", "effect"), SHUTDOWN, strict=True)))
+        patch = {"metadata": {"resourceVersion": node.metadata.resource_version}, "spec": {"taints": taints or None}}
+        try:
+            await self._context.client.patch(f"/api/v1/nodes/{node.metadata.name}", patch)
+            PATCHES.labels("shutdown-taint").inc()
+        except ApiError as error:
+            self._patience.pop(node.metadata.name, None)
+            if not isinstance(error, (ConflictError, NotFoundError)):
+                log.warning("cannot change the shutdown taint of node %s: %s", node.metadata.name, error)
+
+    async def _in_parallel(self, nodes: Iterable[Node], work: Callable[[Node], Awaitable[None]]) -> None:
+        """Run `work` for all Nodes, WRITERS at a time. A bug that one Node triggers does not stop the others."""
+        todo = iter(nodes)
+
+        async def worker() -> None:
+            for node in todo:
+                try:
+                    await work(node)
+                except Exception:
+                    log.exception("node %s: unexpected failure, the other Nodes continue", node.metadata.name)
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(WRITERS):
+                group.create_task(worker())
+
+
+def _still_true(known: dict[str, _Fact], nodes: dict[str, Node]) -> dict[str, _Fact]:
+    """Return the facts about Nodes that still exist, are the same objects, and could be deleted."""
+    return {
+        name: fact
+        for name, fact in known.items()
+        if (node := nodes.get(name)) is not None and node.metadata.uid == fact.uid and _is_candidate(node)
+    }
+
+
+def _is_candidate(node: Node) -> bool:
+    """Return whether the Node could be deleted in its current state."""
+    return not node_rules.is_ready(node) and not node.metadata.deletion_timestamp
+
+
+def _answer(found: Instance | BaseException) -> Answer:
+    """Convert the result of one lookup. An exception outside of the contract counts as an unknown answer."""
+    if isinstance(found, (Instance, CloudError)):
+        return found
+    return Transient(f"unexpected {type(found).__name__} while asking the cloud: {found}")

@@ -1,0 +1,372 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decide what a Node should look like, given its instance. No I/O.
+
+docs/reference/parity.md, N1-N38, A1-A18 and T1-T10, lists upstream's behaviour and where these rules differ.
+Labels have two spellings; `legacy` (`--legacy-node-labels`) says whether the deprecated one is also written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ccm.base.text import quoted, shorten
+from ccm.cloud import Address, AddressType, CloudError, Instance, InstanceRef
+from ccm.engine.objects import Node, NodeAddress, Taint
+
+from ..shared.limits import LISTED, NODE_ADDRESSES, NODE_TAINTS
+from ..shared.rule_error import RuleError
+
+UNINITIALIZED_TAINT = "node.cloudprovider.kubernetes.io/uninitialized"
+SHUTDOWN_TAINT = "node.cloudprovider.kubernetes.io/shutdown"
+#: Set by the kubelet when it was started with `--node-ip` and `--cloud-provider=external`.
+PROVIDED_NODE_IP = "alpha.kubernetes.io/provided-node-ip"
+
+#: Deprecated label -> its successor. Both are written; between refreshes the deprecated one wins, as in upstream.
+LABEL_PAIRS: Mapping[str, str] = {
+    "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
+    "beta.kubernetes.io/instance-type": "node.kubernetes.io/instance-type",
+}
+_RESERVED_PREFIX = re.compile(r"(^|\.)(kubernetes|k8s)\.io/")
+#: What the API server accepts (k8s.io/apimachinery `util/validation`); one invalid label makes it refuse the patch.
+_NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
+_DNS_LABEL = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
+_LABEL_VALUE = re.compile(rf"(?:{_NAME})?")
+_LABEL_KEY = re.compile(rf"(?:(?P<prefix>{_DNS_LABEL}(?:\.{_DNS_LABEL})*)/)?(?P<name>{_NAME})")
+
+
+class NodeRuleError(RuleError):
+    """A Node cannot be initialised in its current state. The message names both sides of the contradiction.
+
+    `reason`: the reason of the Event and the metric.
+    """
+
+    def __init__(self, message: str, reason: str = "InitializationFailed") -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+def is_uninitialized(node: Node) -> bool:
+    """Only the key of the taint counts; value and effect do not matter."""
+    return any(taint.key == UNINITIALIZED_TAINT for taint in node.spec.taints)
+
+
+def may_succeed_now(old: Node, new: Node) -> bool:
+    """Return whether a tainted Node that could not be initialised deserves a new attempt.
+
+    It does if it was replaced or just tainted, or if its providerID or its provided node IP changed.
+    """
+    return (
+        old.metadata.uid != new.metadata.uid
+        or not is_uninitialized(old)
+        or old.spec.provider_id != new.spec.provider_id
+        or old.metadata.annotations.get(PROVIDED_NODE_IP) != new.metadata.annotations.get(PROVIDED_NODE_IP)
+    )
+
+
+def is_ready(node: Node) -> bool:
+    """Ready=True; a missing condition counts as Unknown."""
+    return any(condition.type == "Ready" and condition.status == "True" for condition in node.status.conditions)
+
+
+def instance_ref(node: Node) -> InstanceRef:
+    if node.spec.provider_id:
+        return InstanceRef(node.metadata.name, node.spec.provider_id)
+    return InstanceRef(node.metadata.name, system_uuid=node.status.node_info.system_uuid)
+
+
+def known_as(node: Node, instance: Instance) -> str:
+    """Return the cloud's name for the Node's machine: the Node's name if it is one of the instance's names."""
+    return node.metadata.name if instance.is_named(node.metadata.name) else instance.name
+
+
+def node_addresses(node: Node, cloud: Sequence[Address]) -> list[NodeAddress]:
+    """Return the Node's desired addresses, in order; [] means: keep the current ones (the cloud reported none).
+
+    The cloud's order is kept and duplicates are removed, because the API server refuses them. The kubelet's Hostname
+    is kept if the cloud reports none. With `provided-node-ip`, the addresses with that IP come first and replace all
+    others of the same types.
+    Raises NodeRuleError if the annotation is malformed or names an IP that the cloud does not know.
+    """
+    wanted = [NodeAddress(type=address.type.value, address=address.address) for address in cloud]
+    if wanted and not any(address.type == AddressType.HOSTNAME for address in wanted):
+        named = [address for address in node.status.addresses if address.type == AddressType.HOSTNAME]
+        wanted += named[:NODE_ADDRESSES]
+    wanted = list(dict.fromkeys(wanted))
+    provided = node.metadata.annotations.get(PROVIDED_NODE_IP)
+    if provided is None:
+        return wanted
+    preferred: list[NodeAddress] = []
+    for ip in parse_provided_ips(provided):
+        matches = [address for address in wanted if _same_ip(address.address, ip)]
+        if not matches:
+            known = shorten(", ".join(address.address for address in wanted), LISTED) or "none"
+            raise NodeRuleError(
+                f"the kubelet's --node-ip {ip} is not among the addresses that the cloud knows ({known}): "
+                "correct --node-ip or the instance's network"
+            )
+        preferred += matches
+    claimed = {address.type for address in preferred}
+    return preferred + [address for address in wanted if address.type not in claimed]
+
+
+def primary_addresses(addresses: Iterable[NodeAddress]) -> list[str]:
+    """Return the addresses that kube-proxy takes for its host's, as component-helpers' GetNodeHostIPs does: the first
+    InternalIP, or else ExternalIP, and the first one of the other family."""
+    listed = list(addresses)
+    found: dict[int, str] = {}
+    for kind in (AddressType.INTERNAL_IP, AddressType.EXTERNAL_IP):
+        for address in listed:
+            if address.type == kind:
+                with contextlib.suppress(ValueError):
+                    ip = _parse_ip(address.address)
+                    found.setdefault(ip.version, str(ip))
+    return list(found.values())
+
+
+def other_machine(node: Node, instance: Instance, namesakes: Sequence[Instance]) -> str:
+    """Return why the instance with the Node's providerID is not the Node's machine; "" if it may be.
+
+    A different name alone proves nothing: a Node whose kubelet was given the providerID may have another name than its
+    instance. But if another instance has the Node's name (`namesakes`), the providerID was copied or the machine
+    replaced.
+    """
+    if not node.spec.provider_id or instance.is_named(node.metadata.name) or not namesakes:
+        return ""
+    return (
+        f"the Node's providerID {node.spec.provider_id} belongs to instance {instance.name!r}, but instance "
+        f"{namesakes[0].provider_id} has the Node's name: delete the Node and restart its kubelet, so that it "
+        "registers again"
+    )
+
+
+def foreign_provider_id(node: Node, provider: str) -> str:
+    """Return why a tainted Node is left alone whose providerID is not one of `provider`'s."""
+    return (
+        f"providerID {node.spec.provider_id!r} does not belong to provider {provider!r}: this controller leaves the "
+        "Node and its taint unchanged"
+    )
+
+
+def ready_but_not_listed(error: CloudError, namesakes: Sequence[Instance]) -> str:
+    """Return what is reported about a Ready Node whose instance is missing from the listing (`error` says so)."""
+    message = f"{error}. The Node is Ready, so it is kept and its addresses and labels stay unchanged"
+    return message + _who_has_its_name(namesakes)
+
+
+def not_found(error: CloudError, namesakes: Sequence[Instance]) -> str:
+    """Return what is reported about a Node that cannot be initialised because its instance does not exist."""
+    return f"not initialised: {error}{_who_has_its_name(namesakes)}"
+
+
+def _who_has_its_name(namesakes: Sequence[Instance]) -> str:
+    if not namesakes:
+        return ""
+    return (
+        f". {namesakes[0].provider_id} has the Node's name: if that is its machine now, delete the Node so that it "
+        "registers again"
+    )
+
+
+def parse_provided_ips(value: str) -> list[str]:
+    """Parse the annotation: one IP, or an IPv4 and an IPv6 separated by a comma. IPv4 may have leading zeros."""
+    parts = value.split(",", 2)
+    try:
+        ips = [_parse_ip(part) for part in parts]
+    except ValueError:
+        raise NodeRuleError(
+            f"annotation {PROVIDED_NODE_IP}={quoted(value)} is not an IP or a dual-stack pair"
+        ) from None
+    is_pair = {ip.version for ip in ips} == {4, 6} and not any(ip.is_unspecified for ip in ips)
+    if len(ips) > 2 or (len(ips) == 2 and not is_pair):
+        raise NodeRuleError(f"annotation {PROVIDED_NODE_IP}={quoted(value)} is not one IPv4 and one IPv6 address")
+    return [str(ip) for ip in ips]
+
+
+def _parse_ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    if re.fullmatch(r"[0-9]+(\.[0-9]+){3}", text):
+        text = ".".join(str(int(part)) for part in text.split("."))
+    return ipaddress.ip_address(text)
+
+
+def _same_ip(text: str, ip: str) -> bool:
+    try:
+        return str(_parse_ip(text)) == ip
+    except ValueError:
+        return False
+
+
+def cloud_labels(instance: Instance, present: Mapping[str, str], *, legacy: bool = True) -> dict[str, str]:
+    """Return the labels to set: only those that are missing or differ.
+
+    Zone, region and type overwrite existing labels. Additional labels of the provider never do, and labels in the
+    domains of Kubernetes are not allowed. Labels that the API server would refuse are left out (`unusable_labels`):
+    a Node without a label is better than no Node.
+    """
+    wanted = _topology(instance, legacy=legacy)
+    for key, value in instance.labels.items():
+        if not _RESERVED_PREFIX.search(key) and key not in present:
+            wanted[key] = value
+    return {key: value for key, value in wanted.items() if present.get(key) != value and _is_label(key, value)}
+
+
+def _topology(instance: Instance, *, legacy: bool) -> dict[str, str]:
+    """Return the zone, region and type labels for which the cloud reports a value."""
+    wanted: dict[str, str] = {}
+    for (deprecated, current), value in zip(
+        LABEL_PAIRS.items(), (instance.zone, instance.region, instance.type), strict=True
+    ):
+        if value:
+            wanted |= {deprecated: value, current: value} if legacy else {current: value}
+    return wanted
+
+
+def steering_labels(instance: Instance) -> dict[str, str]:
+    """Return all labels of the instance: zone, region and type in both spellings, and the provider's own.
+
+    For decisions about the cloud itself, which must rely on the instance's values and not on the Node's.
+    """
+    own = {key: value for key, value in instance.labels.items() if not _RESERVED_PREFIX.search(key)}
+    return {**own, **_topology(instance, legacy=True)}
+
+
+def _is_label(key: str, value: str) -> bool:
+    """Return whether the API server accepts the label: parts of at most 63 characters, a DNS prefix of at most 253."""
+    match = _LABEL_KEY.fullmatch(key)
+    if match is None or len(match["name"]) > 63 or len(match["prefix"] or "") > 253:
+        return False
+    return len(value) <= 63 and _LABEL_VALUE.fullmatch(value) is not None
+
+
+def unusable_labels(instance: Instance) -> list[str]:
+    """Return labels of the instance, as `key=value`, that are not valid on a Node."""
+    labels = {**_topology(instance, legacy=False), **instance.labels}
+    return [f"{key}={value!r}" for key, value in labels.items() if not _is_label(key, value)]
+
+
+def reconciled_labels(present: Mapping[str, str], *, legacy: bool = True) -> dict[str, str]:
+    """Return, for an initialised Node, the successors of deprecated labels that are missing or differ (N23-N25).
+
+    Without `legacy`, nothing maintains the deprecated labels, so they determine nothing.
+    """
+    if not legacy:
+        return {}
+    return {
+        current: present[deprecated]
+        for deprecated, current in LABEL_PAIRS.items()
+        if deprecated in present and present.get(current) != present[deprecated]
+    }
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The patches of one Node; None means nothing to write. `problem`: why the addresses are not changed.
+
+    The status patch (addresses) comes first, so that no Pod is scheduled to a Node without the cloud's addresses.
+    """
+
+    status: dict[str, Any] | None = None
+    node: dict[str, Any] | None = None
+    problem: str = ""
+
+    @property
+    def is_empty(self) -> bool:
+        return self.status is None and self.node is None
+
+
+def plan_initialisation(node: Node, instance: Instance, *, legacy: bool = True) -> Plan:
+    """Return the patches for a tainted Node. Raises NodeRuleError if the Node must stay tainted."""
+    provider_id = node.spec.provider_id or instance.provider_id
+    if not provider_id:
+        raise NodeRuleError("the cloud returned no providerID, and the Node cannot be used without one (N21)")
+    if instance.incomplete:
+        raise NodeRuleError(f"not initialised: {instance.incomplete}", reason="InstanceIncomplete")
+    if problem := too_many_taints(node):
+        raise NodeRuleError(problem)
+    spec: dict[str, Any] = {"taints": taints_without(node.spec.taints, UNINITIALIZED_TAINT)}
+    if not node.spec.provider_id:
+        spec["providerID"] = provider_id
+    patch: dict[str, Any] = {"spec": spec}
+    if labels := cloud_labels(instance, node.metadata.labels, legacy=legacy):
+        patch["metadata"] = {"labels": labels}
+    return Plan(status_patch(node, instance), patch)
+
+
+def plan_repair(node: Node, instance: Instance | None, *, legacy: bool = True, refresh_labels: bool = False) -> Plan:
+    """Return the patches for an initialised Node: addresses that differ from its instance's, and missing labels.
+
+    An existing zone, region or type label is kept, as in upstream, which never checks labels again: an administrator
+    may have set it. With `refresh_labels`, it is overwritten with the instance's value. Without an instance, or with
+    one that is not the Node's, only the two spellings of labels are made to agree.
+    """
+    if is_uninitialized(node):
+        return Plan()
+    labels = reconciled_labels(node.metadata.labels, legacy=legacy)
+    status, problem = None, ""
+    if instance is not None and instance.provider_id == node.spec.provider_id:
+        present = {**node.metadata.labels, **labels}
+        kept = set() if refresh_labels else _set_by_others(instance, present, legacy=legacy)
+        wanted = cloud_labels(instance, present, legacy=legacy)
+        labels |= {key: value for key, value in wanted.items() if key not in kept}
+        try:
+            status = status_patch(node, instance)
+        except NodeRuleError as error:
+            problem = str(error)
+    labels = {key: value for key, value in labels.items() if node.metadata.labels.get(key) != value}
+    return Plan(status, {"metadata": {"labels": labels}} if labels else None, problem)
+
+
+def _set_by_others(instance: Instance, present: Mapping[str, str], *, legacy: bool) -> set[str]:
+    """Return the spellings of each label that the Node has with another value than the instance's in one of them."""
+    wanted = _topology(instance, legacy=legacy)
+    found: set[str] = set()
+    for pair in LABEL_PAIRS.items():
+        spellings = pair if legacy else pair[1:]
+        if any(label in present and present[label] != wanted.get(label) for label in spellings):
+            found.update(spellings)
+    return found
+
+
+def status_patch(node: Node, instance: Instance) -> dict[str, Any] | None:
+    """Return the patch that sets the instance's addresses; None if the Node already has them in the same order."""
+    wanted = node_addresses(node, instance.addresses)
+    if not wanted or wanted == list(node.status.addresses):
+        return None
+    return {"status": {"addresses": [{"type": address.type, "address": address.address} for address in wanted]}}
+
+
+def as_strategic(patch: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `status_patch` as a strategic merge patch: it says that it replaces the addresses.
+
+    Without the directive the API server merges them by type, which loses one of two InternalIPs.
+    """
+    addresses = patch["status"]["addresses"]
+    return {"status": {"addresses": [{"$patch": "replace"}, *addresses]}}
+
+
+def too_many_taints(node: Node) -> str:
+    """Return why the Node's taints cannot be written, "" if they can."""
+    if len(node.spec.taints) <= NODE_TAINTS:
+        return ""
+    return f"the Node has more than {NODE_TAINTS} taints, so no taint is added or removed: remove unneeded taints"
+
+
+def has_taint(taints: Iterable[Taint], key: str, effect: str) -> bool:
+    """Return whether a taint has this key and effect; the value does not matter."""
+    return any(taint.key == key and taint.effect == effect for taint in taints)
+
+
+def taints_without(taints: Iterable[Taint], key: str, effect: str | None = None) -> list[dict[str, Any]] | None:
+    """Return the remaining taints in wire form; None (which deletes the field) if none remain."""
+    kept = [taint for taint in taints if taint.key != key or (effect is not None and taint.effect != effect)]
+    return [taint_wire(taint) for taint in kept] or None
+
+
+def taint_wire(taint: Taint) -> dict[str, Any]:
+    wire = {"key": taint.key, "value": taint.value, "effect": taint.effect, "timeAdded": taint.time_added}
+    return {name: value for name, value in wire.items() if value}

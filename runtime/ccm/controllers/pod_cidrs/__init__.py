@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pod CIDRs of Nodes, by the cluster or by the cloud."""

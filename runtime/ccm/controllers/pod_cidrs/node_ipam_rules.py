@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decide which pod CIDRs a Node gets. No I/O: an `Allocator` remembers what Nodes have, and picks what none has.
+
+The rules are those of kube-controller-manager's range allocator (`pkg/controller/nodeipam/ipam`): each range of
+`--cluster-cidr` is cut into blocks of one size, a Node gets one block of each, and the search goes on behind the last
+block that was given, so that a block that was freed is used again as late as possible. Two things differ: a Node with a
+CIDR outside of the ranges does not stop the process, and blocks that two Nodes claim are free only without both.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from ccm.engine.objects import Node, ObjectMeta
+
+from ..shared.limits import NODE_POD_CIDRS
+from ..shared.pod_network_rules import Network, parse
+from ..shared.rule_error import RuleError
+
+#: A range has at most 2**16 blocks, as upstream: a bigger one is a mistake in a mask.
+MAX_BITS = 16
+
+
+class NotAssigned(RuleError):
+    """A Node gets no pod CIDRs for now. `reason`: that of the Event."""
+
+    def __init__(self, message: str, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class BlockRange:
+    """The blocks of one range of `--cluster-cidr`, by their number. `prefix`: the length of a block's prefix."""
+
+    def __init__(self, cluster: Network, prefix: int) -> None:
+        """Raises ValueError if no block fits into the range, or too many do."""
+        bits = prefix - cluster.prefixlen
+        flag = f"--node-cidr-mask-size-ipv{cluster.version}"
+        if bits < 0:
+            raise ValueError(f"{flag}={prefix}: a Node's pod CIDR does not fit into --cluster-cidr={cluster}")
+        if bits > MAX_BITS:
+            raise ValueError(
+                f"{flag}={prefix}: --cluster-cidr={cluster} would have more than 2^{MAX_BITS} pod CIDRs; set a smaller "
+                "mask size or a smaller range"
+            )
+        self.cluster, self.prefix, self.size = cluster, prefix, 1 << bits
+        self._step = cluster.max_prefixlen - prefix
+        self._first = int(cluster.network_address)
+        #: Holders of single blocks by number, and claims of several blocks: holder, first and last number.
+        self._holders: dict[int, set[str]] = {}
+        self._wide: list[tuple[str, int, int]] = []
+        self._next = 0
+
+    @property
+    def used(self) -> int:
+        """How many blocks somebody holds, at most; claims of several blocks count in full."""
+        wide = sum(last - first + 1 for _, first, last in self._wide)
+        return min(len(self._holders) + wide, self.size)
+
+    def hold(self, holder: str, network: Network) -> None:
+        """Count the blocks that overlap with `network` as used by `holder`, which may be a Node or not."""
+        if (found := self._numbers(network)) is None:
+            return
+        if found[0] == found[1]:
+            self._holders.setdefault(found[0], set()).add(holder)
+        else:
+            self._wide.append((holder, *found))
+
+    def free(self, holder: str, network: Network) -> None:
+        """Undo `hold`."""
+        if (found := self._numbers(network)) is None:
+            return
+        if found[0] != found[1]:
+            self._wide = [each for each in self._wide if each != (holder, *found)]
+        elif (holders := self._holders.get(found[0])) is not None:
+            holders.discard(holder)
+            if not holders:
+                del self._holders[found[0]]
+
+    def others(self, holder: str, network: Network) -> set[str]:
+        """Who else holds a block that overlaps with `network`."""
+        if (found := self._numbers(network)) is None:
+            return set()
+        first, last = found
+        wide = {name for name, begin, end in self._wide if begin <= last and first <= end}
+        numbers = self._holders if last - first > len(self._holders) else range(first, last + 1)
+        single = {name for each in numbers if first <= each <= last for name in self._holders.get(each, ())}
+        return (wide | single) - {holder}
+
+    def take(self, holder: str) -> Network | None:
+        """Hold a block that nobody holds; None if there is none."""
+        looked = 0
+        while looked < self.size:
+            number = (self._next + looked) % self.size
+            ends = [last for _, first, last in self._wide if first <= number <= last]
+            if ends:
+                looked += max(ends) - number + 1
+            elif number in self._holders:
+                looked += 1
+            else:
+                self._holders[number] = {holder}
+                self._next = (number + 1) % self.size
+                return self._network(number)
+        return None
+
+    def _network(self, number: int) -> Network:
+        return type(self.cluster)((self._first + (number << self._step), self.prefix))
+
+    def _numbers(self, network: Network) -> tuple[int, int] | None:
+        """The first and last block that overlap with `network`, None for none."""
+        if network.version != self.cluster.version or not network.overlaps(self.cluster):
+            return None
+        begin = max(int(network.network_address), self._first)
+        end = min(int(network.broadcast_address), int(self.cluster.broadcast_address))
+        return (begin - self._first) >> self._step, (end - self._first) >> self._step
+
+
+#: The holder of blocks that belong to Services.
+SERVICES = "Services"
+
+
+class Allocator:
+    """What Nodes hold, by the UID of the Node."""
+
+    def __init__(
+        self, cluster: Sequence[Network], node_prefix: Mapping[int, int], services: Sequence[Network] = ()
+    ) -> None:
+        """`node_prefix`: the length of a Node's prefix by family. No block overlaps with `services`.
+
+        Raises ValueError.
+        """
+        self.ranges = [BlockRange(each, node_prefix[each.version]) for each in cluster]
+        self._held: dict[str, tuple[Network, ...]] = {}
+        for block in self.ranges:
+            for network in services:
+                block.hold(SERVICES, network)
+
+    def observe(self, node: Node) -> set[str]:
+        """Remember the CIDRs of a Node that has some. Return the UIDs of other Nodes with overlapping ones."""
+        uid, networks = node.metadata.uid, pod_networks(node)
+        if not networks:
+            return set()
+        if self._held.get(uid) != networks:
+            self.release(uid)
+            self._held[uid] = networks
+            for block in self.ranges:
+                for network in networks:
+                    block.hold(uid, network)
+        return {other for block in self.ranges for each in networks for other in block.others(uid, each)} - {SERVICES}
+
+    def assign(self, uid: str) -> tuple[str, ...] | None:
+        """Return the CIDRs for a Node without any, in the order of `--cluster-cidr`; None if a range has none left.
+
+        They are the Node's until it is released: a write whose result is unknown may have reached it.
+        """
+        if uid not in self._held:
+            taken: list[Network] = []
+            for block in self.ranges:
+                network = block.take(uid)
+                if network is None:
+                    for earlier, each in zip(self.ranges, taken, strict=False):
+                        earlier.free(uid, each)
+                    return None
+                taken.append(network)
+            self._held[uid] = tuple(taken)
+        return tuple(map(str, self._held[uid]))
+
+    def release(self, uid: str) -> bool:
+        """Forget a Node that is gone. Return whether it held something."""
+        networks = self._held.pop(uid, ())
+        for block in self.ranges:
+            for network in networks:
+                block.free(uid, network)
+        return bool(networks)
+
+    def exhausted(self) -> str:
+        """Return the ranges without a free block, for a message."""
+        full = [each for each in self.ranges if each.used >= each.size]
+        return ", ".join(str(each.cluster) for each in full or self.ranges)
+
+
+def parse_ranges(flag: str, text: str) -> tuple[Network, ...]:
+    """Parse the value of a flag: nothing, one CIDR, or one of each family. Raises ValueError."""
+    found: list[Network] = []
+    for part in filter(None, (each.strip() for each in text.split(","))):
+        try:
+            found.append(ipaddress.ip_network(part, strict=False))
+        except ValueError as error:
+            raise ValueError(f"{flag}: {error}") from None
+    return tuple(found)
+
+
+def pod_networks(node: Node) -> tuple[Network, ...]:
+    """Return the pod CIDRs of a Node; text that is no CIDR is left out."""
+    texts = node.spec.pod_cidrs or [node.spec.pod_cidr]
+    return tuple(found for text in texts[:NODE_POD_CIDRS] if (found := parse(text)) is not None)
+
+
+def needs_cidrs(node: Node) -> bool:
+    """Return whether the Node has no pod CIDR, and is not being deleted."""
+    return not node.spec.pod_cidr and not node.spec.pod_cidrs and not node.metadata.deletion_timestamp
+
+
+def patch(node: Node, cidrs: Sequence[str]) -> dict[str, object]:
+    """Return the merge patch for exactly the Node that was looked at: the API server lets no pod CIDR change later."""
+    meta = {"uid": node.metadata.uid, "resourceVersion": node.metadata.resource_version}
+    return {"metadata": meta, "spec": {"podCIDR": cidrs[0], "podCIDRs": list(cidrs)}}
+
+
+class ManagerContainer(msgspec.Struct, frozen=True):
+    command: list[str] | None = None
+    args: list[str] | None = None
+
+
+class ManagerPodSpec(msgspec.Struct, frozen=True):
+    containers: list[ManagerContainer] = []
+
+
+class ManagerPod(msgspec.Struct, frozen=True):
+    """A Pod of kube-controller-manager."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ManagerPodSpec = ManagerPodSpec()
+
+
+@dataclass(frozen=True)
+class _Flags:
+    allocates: bool
+    controllers: str
+
+
+def other_allocator(pods: Iterable[ManagerPod]) -> str:
+    """Return the name of a Pod of kube-controller-manager that assigns pod CIDRs, "" if none does."""
+    for pod in pods:
+        for container in pod.spec.containers:
+            found = _flags([*(container.command or ()), *(container.args or ())])
+            names = [each.strip() for each in found.controllers.split(",")]
+            if found.allocates and not {"-nodeipam", "-node-ipam-controller"} & set(names):
+                return pod.metadata.name
+    return ""
+
+
+def _flags(arguments: Sequence[str]) -> _Flags:
+    allocates, controllers = False, "*"
+    for text in arguments:
+        name, _, value = text.partition("=")
+        if name.lstrip("-") == "allocate-node-cidrs":
+            allocates = value.lower() in ("", "true", "t", "1")
+        elif name.lstrip("-") == "controllers":
+            controllers = value
+    return _Flags(allocates, controllers)

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Choose which of the routes that no Node claims are deleted.
+
+`route_rules` decides. This file remembers Nodes that were deleted, and asks the API server about the Nodes of a route:
+a Node that is missing from the cache may still exist.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from urllib.parse import quote
+
+from prometheus_client import Gauge
+
+from ccm.cloud import CloudError, InstanceRef, NotFound, Route
+from ccm.engine import absence_rules
+from ccm.engine.client import ApiError, NotFoundError
+from ccm.engine.objects import Node
+
+from ..nodes.node_lifecycle_rules import Safety, Window
+from ..shared import orphan_rules
+from ..shared.context import Context
+from . import route_rules as rules
+
+log = logging.getLogger(__name__)
+
+KEPT = Gauge(
+    "ccm_routes_unclaimed",
+    "Routes that no Node claims and that are kept for now, because their Nodes may still exist or other routes are "
+    "deleted first.",
+)
+
+#: The rule by which a route is held, and what it waits for.
+KEPT_RULE, KEPT_WHY = "Unclaimed", "no Node claims it: kept until its Node is confirmed gone and it is its turn"
+NODES = "/api/v1/nodes"
+#: Maximum age in seconds of a listing of instances: an instance that lost its Node does not get it back.
+FRESH = 60.0
+
+
+class RouteRemoval:
+    """Used by one route controller. Routes of deleted Nodes are deleted at the rate of `safety`, as Nodes are."""
+
+    def __init__(self, context: Context, safety: Safety) -> None:
+        self._context, self._safety = context, safety
+        #: Nodes that were deleted while this process led, by providerID, until their routes are deleted.
+        self._former: dict[str, Node] = {}
+        #: When routes were deleted because their Node is gone, by providerID, because a Node may have two routes.
+        self._gone = Window(safety.window)
+        self._kept: frozenset[str] = frozenset()
+
+    def on_node(self, old: Node | None, new: Node | None) -> None:
+        """Informer handler for Nodes."""
+        if new is None and old is not None and old.spec.provider_id:
+            self._former[old.spec.provider_id] = old
+        elif new is not None:
+            self._former.pop(new.spec.provider_id, None)
+
+    async def choose(self, plan: rules.RoutePlan) -> tuple[list[Route], list[Exception]]:
+        """Return the routes to delete now, and the errors that prevented decisions about others.
+
+        The plan keeps all other routes (`RoutePlan.keep`).
+        """
+        going, unknown = list(plan.delete), list[Route]()
+        errors: list[Exception] = []
+        self._former = {key: node for key, node in self._former.items() if key in plan.targets}
+        for removal in plan.unclaimed:
+            route = removal.route
+            try:
+                fate = await self._ask(removal)
+                if fate is rules.Fate.UNLISTED and self._has_turn(route, plan):
+                    fate = await self._read_instance(route)
+            except (ApiError, CloudError) as error:
+                errors.append(error)
+                continue
+            if fate is rules.Fate.UNKNOWN:
+                unknown.append(route)
+            elif fate is rules.Fate.GO:
+                going.append(route)
+            elif fate is rules.Fate.TURN and self._has_turn(route, plan):
+                self._gone.add(route.provider_id, self._context.monotonic())
+                going.append(route)
+        try:
+            going += await self._orphans(unknown, plan)
+        except ApiError as error:
+            errors.append(error)
+        kept = [removal.route for removal in plan.unclaimed if removal.route not in going]
+        plan.keep(kept)
+        self._report({route.destination for route in kept})
+        return going, errors
+
+    def _has_turn(self, route: Route, plan: rules.RoutePlan) -> bool:
+        targets, gone = len(plan.targets), self._gone.within(self._context.monotonic())
+        # A cap of 0 means that this program deletes no Nodes; whoever deletes them instead does not need their routes.
+        return route.provider_id in gone or len(gone) < (self._safety.cap(targets) or absence_rules.cap(targets))
+
+    async def _ask(self, removal: rules.Removal) -> rules.Fate:
+        """Decide what happens to a route. Raises ApiError and CloudError."""
+        route, claimant = removal.route, removal.claimant
+        holder = removal.holder or self._former.get(route.provider_id)
+        live = await self._read(holder.metadata.name) if holder is not None else None
+        if rules.wants(live, route):
+            return rules.Fate.STAY
+        if claimant is not None:
+            live = await self._read(claimant.metadata.name)
+            return rules.Fate.GO if rules.wants(live, route, elsewhere=True) else rules.Fate.STAY
+        if holder is None:
+            return await self._ask_cloud(route)
+        return rules.Fate.TURN if live is None else rules.Fate.GO
+
+    async def _ask_cloud(self, route: Route) -> rules.Fate:
+        """Decide about a route whose Node this process never knew, by looking for a Node with its instance's names."""
+        directory = self._context.gateway.instances
+        assert directory is not None
+        snapshot = await directory.list(not_before=self._context.monotonic() - FRESH)
+        try:
+            instance = snapshot.find(InstanceRef("", route.provider_id))
+        except NotFound:
+            return rules.Fate.UNLISTED
+        except CloudError:  # the listing gives no answer
+            return rules.Fate.STAY
+        for name in instance.names:
+            if rules.wants(await self._read(name), route):
+                return rules.Fate.STAY
+        return rules.Fate.UNKNOWN
+
+    async def _read_instance(self, route: Route) -> rules.Fate:
+        """Decide about a route whose instance is not listed: a listing may be incomplete. Raises CloudError."""
+        directory = self._context.gateway.instances
+        assert directory is not None
+        try:
+            await directory.get(InstanceRef("", route.provider_id))
+        except NotFound:
+            return rules.Fate.TURN
+        return rules.Fate.STAY
+
+    async def _read(self, name: str) -> Node | None:
+        """Read the current Node of this name, which may be a new one; None if there is none. Raises ApiError."""
+        try:
+            return await self._context.client.get(f"{NODES}/{quote(name, safe='')}", Node)
+        except NotFoundError:
+            return None
+
+    async def _orphans(self, unknown: Sequence[Route], plan: rules.RoutePlan) -> list[Route]:
+        """Of the routes to existing instances without a known Node, return those to delete: few or none.
+
+        Raises ApiError.
+        """
+        if not unknown or not orphan_rules.may_delete(len({route.provider_id for route in unknown}), len(plan.targets)):
+            return []
+        nodes, _ = await self._context.client.list(NODES, Node)
+        return [route for route in unknown if nodes and not any(rules.wants(node, route) for node in nodes)]
+
+    def _report(self, kept: set[str]) -> None:
+        KEPT.set(len(kept))
+        self._context.holds.replace("Route", {destination: (KEPT_RULE, KEPT_WHY) for destination in kept})
+        if new := kept - self._kept:
+            log.warning(
+                "keeping routes that no Node claims, until their Nodes are confirmed gone or it is their turn to be "
+                "deleted: %s",
+                ", ".join(sorted(new)),
+            )
+        self._kept = frozenset(kept)

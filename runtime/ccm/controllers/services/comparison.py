@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compare load balancers with their Services: one at a time at a slow pace, and whenever a user asks.
+
+The fingerprint records what was last written. The comparison finds what a person, or the cloud itself, changed since.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+
+from prometheus_client import Counter
+
+from ccm.cloud import Backend, CloudError, ComparesLoadBalancers, Conflict, LoadBalancers, LoadBalancerSpec
+from ccm.engine.events import EventRecorder
+from ccm.engine.objects import Service
+
+from ..shared.context import Context
+from . import comparison_rules as rules
+
+log = logging.getLogger(__name__)
+
+DEVIATIONS = Counter(
+    "ccm_load_balancer_deviations", "Load balancers that differed from their Service and were written again."
+)
+
+
+class Comparison:
+    """`cloud` returns the current cloud's load balancers, which are replaced when credentials are reloaded."""
+
+    def __init__(self, context: Context, events: EventRecorder, cloud: Callable[[], LoadBalancers]) -> None:
+        self._context, self._events, self._cloud = context, events, cloud
+
+    async def run(self, settled: Callable[[], Iterable[rules.Compared]], compare: Callable[[str], None]) -> None:
+        """Every `rules.PACE` seconds, call `compare` with the key that is due."""
+        while True:
+            await asyncio.sleep(rules.PACE)
+            if (key := rules.following(settled())) is not None:
+                compare(key)
+
+    async def deviates(
+        self, service: Service, spec: LoadBalancerSpec, backends: Sequence[Backend], *, asked: bool
+    ) -> bool:
+        """Return whether the load balancer must be written again.
+
+        If the provider cannot compare, the load balancer is written again only when a user asks. A failure is raised
+        if a user asked; otherwise the Service is compared again later.
+        """
+        balancers = self._cloud()
+        if not isinstance(balancers, ComparesLoadBalancers):
+            return asked
+        try:
+            found = await self._context.gateway.call(
+                "load_balancers.deviations", lambda: balancers.deviations(spec, backends)
+            )
+        except Conflict as error:
+            found = (str(error),)
+        except CloudError as error:
+            if asked:
+                raise
+            log.info("cannot compare the load balancer of %s/%s, trying later: %s", spec.namespace, spec.name, error)
+            return False
+        if found:
+            DEVIATIONS.inc()
+            message = f"The load balancer differs from its Service and is written again: {rules.some(found)}"
+            self._events.event(service, "Warning", "LoadBalancerDeviates", message)
+        elif asked:
+            self._events.event(service, "Normal", "LoadBalancerChecked", "The load balancer matches its Service")
+        return bool(found)

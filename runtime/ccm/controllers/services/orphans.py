@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Audit for load balancers whose Service is gone, e.g. because its finalizer was removed while no process watched.
+
+Orphans are reported in a log line and a metric. Deletion must be turned on, because a second cluster with the same
+`--cluster-name` in the same project would look the same. The listing also shows load balancers that failed later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+
+from prometheus_client import Counter, Gauge
+
+from ccm.cloud import (
+    CloudError,
+    LoadBalancer,
+    LoadBalancers,
+    LoadBalancerSpec,
+    NotFound,
+    NotImplementedByCloud,
+    RetryAfter,
+)
+from ccm.engine.client import ApiError
+from ccm.engine.objects import PartialObject
+
+from ..shared import orphan_rules as rules
+from ..shared.context import Context
+
+log = logging.getLogger(__name__)
+
+#: The kind of what is held.
+KIND = "OrphanedLoadBalancer"
+ORPHANS = Gauge("ccm_orphaned_load_balancers", "Load balancers of this cluster whose Service does not exist.")
+DELETED = Counter("ccm_orphaned_load_balancers_deleted", "Orphaned load balancers that were deleted.")
+
+
+class OrphanAudit:
+    """Checks every `period` seconds. `delete`: whether to delete orphans or only report them.
+
+    `in_hand` returns UIDs of Services that a controller is handling, whether they exist or not. `recheck` gets the
+    UIDs of Services whose load balancer the listing shows as not ready. `release_unwanted` gets the listing: it cleans
+    up for Services that exist and want no load balancer.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        in_hand: Callable[[], set[str]],
+        recheck: Callable[[set[str]], None],
+        release_unwanted: Callable[[Mapping[str, LoadBalancer]], None],
+        *,
+        delete: bool,
+        period: float,
+    ) -> None:
+        self._context, self._delete, self._period = context, delete, period
+        self._in_hand, self._recheck, self._release_unwanted = in_hand, recheck, release_unwanted
+        self._sightings: dict[str, float] = {}
+        self._reported: frozenset[str] = frozenset()
+
+    @property
+    def _cloud(self) -> LoadBalancers:
+        """The current cloud's load balancers: the cloud is replaced when credentials are reloaded."""
+        found = self._context.gateway.cloud.load_balancers
+        assert found is not None
+        return found
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(self._period)
+            try:
+                await self.look()
+            except NotImplementedByCloud as error:
+                log.info("the audit for orphaned load balancers does not run: %s", error)
+                return
+            except (CloudError, ApiError) as error:
+                log.warning("cannot look for orphaned load balancers now, trying again later: %s", error)
+            except Exception:  # a bug must not affect Services
+                log.exception("the audit for orphaned load balancers failed; the next one follows on schedule")
+
+    def saw(self, listed: Iterable[LoadBalancer]) -> None:
+        """Make the first check with the listing from the start; the cache of Services was filled just before."""
+        services = {service.metadata.uid for service in self._context.services.items()}
+        uids = [balancer.service_uid for balancer in listed]
+        self._sightings = rules.look({}, uids, services, self._context.monotonic())
+
+    async def look(self) -> None:
+        """Make one check. Raises CloudError and ApiError if that is not possible."""
+        context = self._context
+        balancers = await context.gateway.call("load_balancers.list", lambda: self._cloud.list(context.cluster_name))
+        listed = {balancer.service_uid: balancer for balancer in balancers if balancer.service_uid}
+        self._recheck({uid for uid, balancer in listed.items() if not balancer.ready})
+        self._release_unwanted(listed)
+        services = {service.metadata.uid for service in context.services.items()} | self._in_hand()
+        if not listed.keys() <= services:
+            # The cache may lag or be wrong: list the missing Services now, after the cloud's listing.
+            live, _ = await context.client.list("/api/v1/services", PartialObject)
+            if not live:
+                log.warning(
+                    "the API server does not even list the Service default/kubernetes, so its answer is not trusted"
+                )
+                return
+            services |= {service.metadata.uid for service in live}
+        now = context.monotonic()
+        self._sightings = rules.look(self._sightings, listed, services, now)
+        found = rules.orphans(self._sightings, now)
+        ORPHANS.set(len(found))
+        deletable = self._delete and rules.may_delete(len(found), len(listed))
+        self._report([listed[uid] for uid in found], held=self._delete and not deletable)
+        if deletable:
+            for uid in found:
+                await self._remove(listed[uid])
+
+    def _report(self, found: list[LoadBalancer], *, held: bool) -> None:
+        """Log one line for each orphan that is new."""
+        way_out = rules.way_out(self._context.cluster_name, delete=self._delete, held=held)
+        rule = "TooManyOrphans" if held else "ReportOnly"
+        kept = found if held or not self._delete else []
+        self._context.holds.replace(KIND, {each.name: (rule, way_out) for each in kept})
+        for balancer in found:
+            if balancer.service_uid not in self._reported:
+                log.warning(
+                    "load balancer %s belongs to the Service with UID %s, which does not exist: %s",
+                    balancer.name,
+                    balancer.service_uid,
+                    way_out,
+                )
+        self._reported = frozenset(balancer.service_uid for balancer in found)
+
+    async def _remove(self, balancer: LoadBalancer) -> None:
+        context = self._context
+        spec = LoadBalancerSpec(context.cluster_name, balancer.service_uid, "", balancer.name, ports=())
+        try:
+            await context.gateway.call("load_balancers.delete", lambda: self._cloud.delete(spec))
+        except (RetryAfter, NotFound):
+            return  # the cloud is deleting it or no longer knows it; the next check shows which
+        except CloudError as error:
+            log.warning("cannot delete orphaned load balancer %s, trying again later: %s", balancer.name, error)
+            return
+        DELETED.inc()
+        log.info("deleted orphaned load balancer %s", balancer.name)

@@ -1,0 +1,369 @@
+# SPDX-License-Identifier: Apache-2.0
+"""service-lb-controller: maintains a load balancer in the cloud for every Service of type LoadBalancer.
+
+All work on one Service uses one queue key, so two operations on it never run at the same time. At start, one listing
+shows what the cloud has; a Service whose fingerprint the cloud already has needs no write. Changes of Nodes are
+collected, and each burst causes one update per Service. Waiting for the cloud occupies no worker: the key returns to
+the queue, and one listing answers for all waiting Services. IDs such as S47 and W16 refer to docs/reference/parity.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ccm.cloud import (
+    CloudError,
+    ComparesLoadBalancers,
+    ImplementedElsewhere,
+    LoadBalancer,
+    LoadBalancerSpec,
+    RetryAfter,
+)
+from ccm.engine.client import ApiError, ConflictError, NotFoundError
+from ccm.engine.objects import Service
+from ccm.engine.queue import LOST_RACE, Priority, Requeue, WorkQueue
+from ccm.gateway.breaker import HeldBack
+
+from ..nodes.vouching import Vouching
+from ..shared.context import Context, log_failure
+from . import comparison_rules, late_answer_rules
+from . import service_metrics as metrics
+from . import service_rules as rules
+from .allocations import ServiceAllocations
+from .followed_nodes import FollowedNodes
+from .orphans import OrphanAudit
+from .service_balancers import ServiceBalancers
+from .service_release import ServiceRelease
+from .service_state import ServiceState
+from .service_steps import ServiceSteps
+from .service_writes import ServiceWrites
+from .vanished_services import VanishedServices
+from .waiting_services import Waiting, WaitingServices
+
+log = logging.getLogger(__name__)
+
+#: How often a Service that the cache shows may be missing in the API server before that is an error.
+LOST_RACES = 5
+#: The longest time until the next attempt while the backends are behind the Nodes, whatever a failed change asks for.
+BEHIND = 30.0
+
+
+@dataclass(frozen=True)
+class ServiceOptions:
+    """Options of the service controller.
+
+    `workers`: Services written at a time; the provider's limits apply as well. `debounce`, `debounce_max`: a burst of
+    Node changes ends after `debounce` seconds without a change, at the latest `debounce_max` seconds after the first.
+    `poll`, `poll_max`: seconds between reads of a load balancer that the cloud is still working on. `ready_only`: only
+    Ready Nodes are backends. `audit_period`: seconds between audits for load balancers whose Service is gone, 0 for
+    none; `delete_orphans`: whether the audit deletes them.
+    """
+
+    workers: int = 20
+    debounce: float = 1.0
+    debounce_max: float = 10.0
+    poll: float = 0.5
+    poll_max: float = 5.0
+    ready_only: bool = False
+    audit_period: float = 600.0
+    delete_orphans: bool = False
+
+
+def _key(service: Service) -> str:
+    return f"{service.metadata.namespace}/{service.metadata.name}"
+
+
+class ServiceController:
+    name: ClassVar[str] = "service-lb-controller"
+
+    def __init__(self, context: Context, options: ServiceOptions, vouching: Vouching) -> None:
+        if context.gateway.cloud.load_balancers is None:
+            raise ValueError(f"{self.name} needs a provider with load balancers")
+        self._vouching = vouching
+        self._context = context
+        self._options = options
+        self._events = context.recorder("service-controller")
+        self._queue: WorkQueue[str] = WorkQueue("service", base_delay=5.0, max_delay=300.0)
+        self._known: dict[str, ServiceState] = {}
+        self._waiting: set[str] = set()
+        self._allocations = ServiceAllocations()
+        self._balancers = ServiceBalancers(context, self._allocations, options.poll)
+        self._writes = ServiceWrites(context.client)
+        self._release = ServiceRelease(context, self._events, self._balancers, self._writes)
+        self._vanished = VanishedServices(context, self._events, self._balancers, self._known, self._queue.add)
+        self._nodes = FollowedNodes(
+            context,
+            vouching,
+            ready_only=options.ready_only,
+            debounce=options.debounce,
+            debounce_max=options.debounce_max,
+        )
+        self._steps = ServiceSteps(
+            context,
+            self._events,
+            self._balancers,
+            self._writes,
+            self._allocations,
+            self._nodes,
+            vouching,
+            self._waiting,
+        )
+        self._waits = WaitingServices(self._events, context.monotonic)
+        self._cloud_replaced = asyncio.Event()
+        self._may_write = False
+
+    async def run(self) -> None:
+        context, options = self._context, self._options
+        await asyncio.gather(context.services.wait_synced(), context.nodes.wait_synced())
+        context.services.add_handler(self._allocations.on_service)  # must know all Services before the first is served
+        context.services.add_handler(self._on_service)
+        context.gateway.on_replace(self._cloud_replaced.set)
+        context.gateway.on_recovery("load_balancers", self._queue.add)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._queue.run_workers(options.workers, self._sync, on_error=log_failure(log)))
+            tasks.create_task(self._waits.run())
+            audit = await self._learn()
+            tasks.create_task(self._nodes.follow(self._update_backends))
+            tasks.create_task(self._follow_cloud())
+            if isinstance(self._balancers.cloud, ComparesLoadBalancers):
+                comparison = self._steps.comparison
+                tasks.create_task(comparison.run(lambda: rules.comparable(self._known), self._compare))
+            if options.audit_period and context.gateway.cloud.has_cluster_id:  # else those of others look like orphans
+                tasks.create_task(audit.run())
+
+    async def _learn(self) -> OrphanAudit:
+        """Learn what must be known before a load balancer is written: the instances, and what the cloud has.
+
+        Meanwhile, load balancers are deleted all the same: that needs neither.
+        """
+        context, options = self._context, self._options
+        await self._vouching.ready()
+        await self._balancers.begin()
+        audit = OrphanAudit(
+            context,
+            self._in_hand,
+            self._recheck,
+            self._release_unwanted,
+            delete=options.delete_orphans,
+            period=options.audit_period,
+        )
+        audit.saw(self._balancers.at_start.values())
+        self._nodes.begin()
+        self._may_write = True
+        for key in self._known:
+            self._queue.add(key)
+        self._release_unwanted(self._balancers.at_start)
+        return audit
+
+    def _in_hand(self) -> set[str]:
+        """Return the UIDs of Services in the queue's care, including those that are gone but not yet released."""
+        return {state.service.metadata.uid for state in (*self._known.values(), *self._vanished.states.values())}
+
+    def _recheck(self, uids: set[str]) -> None:
+        """Look at load balancers that were ready and are not any more: they may have failed in the cloud."""
+        for key, known in self._known.items():
+            if known.settled and known.service.metadata.uid in uids:
+                known.look_again()
+                self._queue.add(key, Priority.LOW)
+
+    def _release_unwanted(self, listed: Mapping[str, LoadBalancer]) -> None:
+        """Clean up for Services that exist and want no load balancer of ours although the cloud has one.
+
+        That changed while nobody led, so no change of the Service says it. `clean_up` reads the Service first.
+        """
+        for service in self._context.services.items():
+            uid = service.metadata.uid
+            if uid in listed and not rules.wants_it_served(service) and not self._balancers.shows_deleted(uid):
+                self._balancers.at_start[uid] = listed[uid]
+                self._queue.add(_key(service))
+
+    # --- events -------------------------------------------------------------------------------------------------
+
+    def _on_service(self, old: Service | None, new: Service | None) -> None:
+        service = new or old
+        assert service is not None
+        key = _key(service)
+        if new is None:
+            known = self._known.get(key)
+            if known is not None:  # it went without our release: someone removed our finalizer
+                same = known.service.metadata.uid == service.metadata.uid
+                known.was_going = same and service.metadata.deletion_timestamp is not None
+                self._queue.add(key)
+            return
+        if (known := self._known.get(key)) is not None and comparison_rules.is_asked_for(old, new):
+            known.compare = known.asked = True
+        if (old is None and rules.concerns_us(new)) or (old is not None and rules.needs_update(old, new)):
+            self._queue.add(key)
+
+    def _update_backends(self) -> None:
+        """Queue every Service whose load balancer has other backends than the current ones."""
+        for key, known in self._known.items():
+            if rules.wants_load_balancer(known.service) and known.followed is not self._nodes.backends:
+                self._queue.add(key, Priority.LOW)  # users wait for new and changed Services
+
+    async def _follow_cloud(self) -> None:
+        """Check every Service again when the cloud was replaced. A load balancer that is up to date needs no write."""
+        while True:
+            await self._cloud_replaced.wait()
+            self._cloud_replaced.clear()
+            await self._balancers.begin()
+            for key in self._known:
+                self._queue.add(key)
+
+    def _compare(self, key: str) -> None:
+        self._known[key].compare = True
+        self._queue.add(key)
+
+    # --- one Service --------------------------------------------------------------------------------------------
+
+    async def _sync(self, key: str) -> None:
+        service = self._context.services.get(key)
+        known = self._vanished.states.get(key) or self._known.get(key)
+        try:
+            if key in self._vanished.states:
+                self._allocations.released(await self._vanished.delete(key))
+                return
+            if known is not None and (service is None or service.metadata.uid != known.service.metadata.uid):
+                self._vanish(key, known)
+                known = None
+            if service is None:
+                return
+            if known is None:
+                known = self._known[key] = self._vanished.come_back(key, service) or ServiceState(service)
+            known.service, known.updating = service, False
+            # A Service that is being deleted can no longer be given our finalizer.
+            if rules.wants_it_served(service):
+                await self._ensure(key, service, known)
+            else:
+                await self._release.clean_up(service, known)
+                self._forget(key)
+        except Requeue as later:
+            if service is not None and isinstance(later, Waiting):
+                reason = later.reason
+                self._waits.begin(key, service, lambda: reason)
+            raise
+        except RetryAfter as error:  # not a failure: the cloud is still working
+            if service is not None:
+                text = str(error)
+                self._waits.begin(key, service, lambda: text)
+            raise Requeue(error.retry_after or self._options.poll) from None
+        except ConflictError:  # not a failure: the queue comes back soon
+            if service is not None:
+                self._waits.begin(key, service, lambda: "others change the Service whenever it is to be written")
+            raise
+        except Exception as error:
+            if known is not None and isinstance(error, NotFoundError):
+                known.lost_races += 1
+                if known.lost_races <= LOST_RACES:
+                    raise Requeue(LOST_RACE) from None  # it was deleted; the cache will catch up
+            self._wait_for(key, False)
+            self._waits.end(key)
+            self._failed(service, known, error)
+            if (wait := getattr(error, "retry_after", None)) is not None:
+                # A call that was held back is no attempt of which more may follow: the end of the outage ends the wait.
+                is_behind = known is not None and known.behind and not isinstance(error, HeldBack)
+                raise Requeue(min(wait, BEHIND) if is_behind else wait) from error
+            raise
+        if known is not None:
+            known.lost_races, known.reported = 0, False
+
+    def _failed(self, service: Service | None, known: ServiceState | None, error: Exception) -> None:
+        metrics.FAILURES.labels(type(error).__name__).inc()
+        if service is None:
+            return
+        if known is not None:
+            if known.reported and getattr(error, "retry_after", None) is not None:
+                return  # in an outage, hundreds of Services are retried every few seconds with the same error
+            known.reported = True
+        expected = isinstance(error, (CloudError, ApiError, rules.ServiceRuleError))
+        what = str(error) if expected else f"unexpected {type(error).__name__}: {error}"
+        if known is not None and known.updating:
+            self._steps.report_update_failure(service, what)
+        else:
+            self._events.event(service, "Warning", "SyncLoadBalancerFailed", f"Error syncing load balancer: {what}")
+
+    def _forget(self, key: str) -> None:
+        if (known := self._known.pop(key, None)) is not None:
+            self._allocations.released(known.service)
+        self._wait_for(key, False)
+        self._waits.end(key)
+
+    def _wait_for(self, key: str, waiting: bool) -> None:
+        (self._waiting.add if waiting else self._waiting.discard)(key)
+        metrics.WAITING.set(len(self._waiting))
+
+    async def _ensure(self, key: str, service: Service, known: ServiceState) -> None:
+        if not self._may_write:
+            self._waits.begin(key, service, self._what_is_missing)
+            return
+        if known.cloud is not self._balancers.cloud:  # what was written to another cloud does not count for this one
+            known.mark, known.followed, known.cloud = None, None, self._balancers.cloud
+        known.deleting = False
+        spec = await self._desired(service, known)
+        if known.provisional and not late_answer_rules.is_late(known.late_until, self._context.monotonic()):
+            known.look_again()
+            self._wait_for(key, True)
+        try:
+            balancer = await self._steps.take(service, spec, known)
+        except ImplementedElsewhere:
+            backends = self._nodes.backends
+            known.is_elsewhere(self._balancers.mark(spec, backends), spec, backends)
+            self._waits.end(key)
+            return
+        if balancer is None:
+            self._waits.end(key)
+            await self._writes.restore(service, known.ingress)
+            self._look_later(key, known)
+            return
+        self._wait_for(key, not balancer.ready)
+        if not balancer.ready:
+            known.polls += 1
+            after = min(self._options.poll_max, self._options.poll * 1.5 ** min(20, known.polls - 1))
+            raise Waiting(after, "the cloud is still working on it")
+        self._waits.end(key)
+        await self._writes.publish(service, balancer.ingress)
+        known.ingress = tuple(balancer.ingress)
+        if known.ensuring_since is not None:
+            metrics.ENSURE_LATENCY.observe(self._context.monotonic() - known.ensuring_since)
+            known.ensuring_since = None
+            self._events.event(service, "Normal", "EnsuredLoadBalancer", "Ensured load balancer")
+        known.settled, known.polls = True, 0
+        known.provisional = late_answer_rules.is_late(known.late_until, self._context.monotonic())
+        self._look_later(key, known)
+        if known.asked:  # a user asked while it was being written
+            self._compare(key)
+
+    def _look_later(self, key: str, known: ServiceState) -> None:
+        """Look at the load balancer once more when the cloud no longer shows what was before the write."""
+        if known.provisional:
+            self._queue.add_after(key, known.late_until - self._context.monotonic(), Priority.LOW)
+
+    async def _desired(self, service: Service, known: ServiceState) -> LoadBalancerSpec:
+        """Return the Service's desired load balancer. If it cannot be used, the backends of what exists are updated
+        before ServiceRuleError is raised."""
+        cluster = self._context.cluster_name
+        try:
+            return rules.load_balancer_spec(
+                service, cluster, needs_node_ports=self._context.gateway.cloud.needs_node_ports
+            )
+        except rules.ServiceRuleError:
+            known.exists = known.exists or service.metadata.uid in self._balancers.at_start
+            await self._steps.keep_up(service, rules.tolerant_spec(service, cluster), known)
+            raise
+
+    def _what_is_missing(self) -> str:
+        error = self._context.gateway.last_error if self._context.gateway.failing_since is not None else ""
+        return "the cloud has yet to list its instances and load balancers" + (f" ({error})" if error else "")
+
+    def _vanish(self, key: str, known: ServiceState) -> None:
+        """Handle a Service that is gone without being released, or was replaced by another one of its name."""
+        if known.spec is None and rules.FINALIZER not in known.service.metadata.finalizers:
+            self._forget(key)
+            return
+        del self._known[key]
+        self._wait_for(key, False)
+        self._vanished.add(key, known)

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads and deletes the cloud's load balancers for the Service controller.
+
+At start, one listing shows what the cloud has. Later, one listing answers for all load balancers that wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping
+from typing import NamedTuple, TypeVar
+
+from ccm.cloud import (
+    AllocatesAddresses,
+    Backends,
+    CloudError,
+    Conflict,
+    ImplementedElsewhere,
+    LoadBalancer,
+    LoadBalancers,
+    LoadBalancerSpec,
+    NotFound,
+    NotImplementedByCloud,
+    RetryAfter,
+    Transient,
+)
+
+from ..shared.context import Context
+from . import late_answer_rules
+from .allocations import ServiceAllocations
+from .service_state import ServiceState
+from .waiting_services import Waiting
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+#: From this number on, waiting load balancers are read with one listing instead of one by one.
+BULK = 3
+#: Every READ_EVERY reads, a waiting load balancer is read alone: only that shows that it failed in the cloud.
+READ_EVERY = 6
+#: Seconds until a second request to delete a load balancer that the cloud did not know.
+CONFIRM = 5.0
+#: Why a deletion waits.
+NOT_SHOWN = "the cloud does not show it, and is asked once more whether it is really gone"
+
+
+class _Listing(NamedTuple):
+    """All load balancers by Service UID, shared by concurrent callers; `begun` in monotonic seconds."""
+
+    begun: float
+    found: Mapping[str, LoadBalancer]
+
+
+class ServiceBalancers:
+    """`poll`: seconds for which waiting load balancers share a listing.
+
+    `at_start`: the first listing by Service UID, without the entries that have been used since.
+    """
+
+    def __init__(self, context: Context, allocations: ServiceAllocations, poll: float) -> None:
+        self._context, self._allocations, self._poll = context, allocations, poll
+        self.at_start: dict[str, LoadBalancer] = {}
+        self._introduced: LoadBalancers | None = None
+        self._listing: _Listing | None = None
+        self._listing_now = asyncio.Lock()
+        self._deletions = late_answer_rules.Deletions()
+
+    @property
+    def cloud(self) -> LoadBalancers:
+        """The current cloud's load balancers: the cloud is replaced when credentials are reloaded."""
+        found = self._context.gateway.cloud.load_balancers
+        assert found is not None
+        if found is not self._introduced:
+            self._introduced = found
+            if isinstance(found, AllocatesAddresses):
+                found.use_allocations(self._allocations)
+        return found
+
+    @property
+    def lag(self) -> float:
+        """Seconds for which the current cloud may show what was before a change."""
+        return self._context.gateway.cloud.limits.listing_lag
+
+    def shows_deleted(self, uid: str) -> float:
+        """Return the seconds for which the cloud may still show a load balancer that this process deleted."""
+        return self._deletions.left(uid, self._context.monotonic(), self.lag)
+
+    async def call(self, verb: str, function: Callable[[], Awaitable[T]]) -> T:
+        return await self._context.gateway.call(f"load_balancers.{verb}", function)
+
+    def take_listed(self, uid: str, *, is_written: bool) -> LoadBalancer | None:
+        """Remove a Service's entry of the listing and return it.
+
+        None if the load balancer was written since: a cloud with new credentials is listed while Services are served.
+        """
+        listed = self.at_start.pop(uid, None)
+        return None if is_written else listed
+
+    async def begin(self) -> None:
+        """List what the current cloud has, for `at_start`. Returns when the cloud has answered."""
+        self._listing = None
+        listed = await self._list_until_answered()
+        self.at_start = {uid: balancer for uid, balancer in listed.items() if not self.shows_deleted(uid)}
+
+    async def _list_until_answered(self) -> dict[str, LoadBalancer]:
+        """List until the cloud answers: without a listing, every Service would be written."""
+        delay = 1.0
+        while True:
+            try:
+                return await self._list()
+            except NotImplementedByCloud as error:
+                log.warning("load balancers cannot be listed, so every Service is written once: %s", error)
+                return {}
+            except CloudError as error:
+                delay = min(30.0, delay * 2)
+                wait = error.retry_after or delay
+                log.warning("cannot list load balancers, trying again in %.0f s: %s", wait, error)
+                await asyncio.sleep(wait)
+
+    async def _list(self) -> dict[str, LoadBalancer]:
+        found = await self.call("list", lambda: self.cloud.list(self._context.cluster_name))
+        return {balancer.service_uid: balancer for balancer in found}
+
+    async def _listing_since(self, moment: float) -> Mapping[str, LoadBalancer]:
+        """Return a recent listing that began after `moment`."""
+        async with self._listing_now:
+            now = self._context.monotonic()
+            if self._listing is None or self._listing.begun < max(moment, now - self._poll):
+                self._listing = _Listing(now, await self._list())
+            return self._listing.found
+
+    async def look(self, spec: LoadBalancerSpec, state: ServiceState, waiting: Collection[str]) -> LoadBalancer:
+        """Return the load balancer's current state in the cloud. One listing answers for all that wait."""
+        if len(waiting) >= BULK and state.polls % READ_EVERY:
+            with contextlib.suppress(NotImplementedByCloud):
+                late = late_answer_rules.is_late(state.late_until, self._context.monotonic())
+                found = await self._listing_since(state.written_at if late else max(state.written_at, state.late_until))
+                if spec.uid in found:
+                    return found[spec.uid]
+        try:
+            return await self.call("get", lambda: self.cloud.get(spec))
+        except (NotFound, Conflict):
+            state.mark = None  # it vanished or failed in the meantime: create it again
+            raise
+
+    def mark(self, spec: LoadBalancerSpec, backends: Backends) -> Hashable:
+        """Return a comparable value of what would be written for this spec; an equal value means no write is needed.
+
+        Raises Transient if the provider fails.
+        """
+        try:
+            found = self.cloud.fingerprint(spec, backends)
+        except Exception as error:
+            raise Transient(
+                f"load_balancers.fingerprint: bug in the provider: {type(error).__name__}: {error}"
+            ) from error
+        return found or (repr(spec), backends.digest)
+
+    async def delete(self, spec: LoadBalancerSpec, state: ServiceState) -> None:
+        """Delete the load balancer. Returns when nothing is left; raises Waiting and RetryAfter until then.
+
+        The Service has our finalizer, so a load balancer may exist, and nothing looks for it once the finalizer is
+        removed. If the cloud reports that there is none, it is asked again after `CONFIRM`, because one wrong answer
+        would leak a load balancer. The same applies to an eventually consistent cloud, until its listings have caught
+        up. Neither is needed once the cloud has reported that it is deleting the load balancer.
+        """
+        if (left := state.again_at - self._context.monotonic()) > 0:
+            raise Waiting(left, NOT_SHOWN)
+        again_at = state.tried_at + self.lag
+        try:
+            await self.call("delete", lambda: self.cloud.delete(spec))
+        except RetryAfter:
+            state.met = True
+            raise
+        except ImplementedElsewhere:
+            return
+        except NotFound:
+            if state.again_at == -math.inf:
+                again_at = max(again_at, self._context.monotonic() + CONFIRM)
+        finally:  # whatever the answer is, the cloud may have deleted it
+            self._deletions.add(spec.uid, self._context.monotonic(), self.lag)
+        if (left := again_at - self._context.monotonic()) > 0 and not state.met:
+            state.again_at = again_at
+            raise Waiting(left, NOT_SHOWN)
+        state.met = True  # if the Service cannot be released now, nothing has to be confirmed again

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Delete the load balancer of a Service that no longer wants one, then release the Service.
+
+Users can take back a change of the type, and the cache may show an old state: a watch that resumes sends every change,
+one after the other. So a read of the Service comes first. Nobody can take back a deletion, so that needs no read.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from ccm.engine.client import NotFoundError
+from ccm.engine.events import EventRecorder
+from ccm.engine.objects import Service, object_path
+
+from ..shared.context import Context
+from . import service_rules as rules
+from .service_balancers import ServiceBalancers
+from .service_state import ServiceState
+from .service_writes import ServiceWrites
+from .vanished_services import SERVICES
+from .waiting_services import Waiting
+
+log = logging.getLogger(__name__)
+
+#: Seconds until the next look at a Service whose state in the cache is old. Its next watch event ends the wait.
+CATCH_UP = 5.0
+
+
+class ServiceRelease:
+    def __init__(
+        self, context: Context, events: EventRecorder, balancers: ServiceBalancers, writes: ServiceWrites
+    ) -> None:
+        self._context, self._events, self._balancers, self._writes = context, events, balancers, writes
+
+    async def clean_up(self, service: Service, state: ServiceState) -> None:
+        """Delete the load balancer, even a partially created one (W19), then release the Service.
+
+        Raises Requeue and RetryAfter until that is done, and ApiError if the API server does not answer.
+        """
+        ours = rules.needs_cleanup(service)
+        if not ours and state.spec is None and service.metadata.uid not in self._balancers.at_start:
+            return
+        if not state.met and not await self._is_confirmed(service):  # met: the cloud is deleting it already
+            log.info(
+                "Service %s/%s is not as the cache shows it: keeping its load balancer until the cache has caught up",
+                service.metadata.namespace,
+                service.metadata.name,
+            )
+            raise Waiting(CATCH_UP, "the API server shows an older state of the Service")
+        if not state.deleting:
+            state.deleting = True
+            self._events.event(service, "Normal", "DeletingLoadBalancer", "Deleting load balancer")
+        state.mark = None  # if the Service wants it again before the deletion is done, it is created again
+        await self._balancers.delete(rules.deletion_spec(service, self._context.cluster_name), state)
+        listed = self._balancers.at_start.pop(service.metadata.uid, None)
+        await self._writes.release(service, state.ingress or (listed.ingress if listed is not None else ()))
+        self._events.event(service, "Normal", "DeletedLoadBalancer", "Deleted load balancer")
+
+    async def _is_confirmed(self, service: Service) -> bool:
+        """Return whether the API server agrees that the Service wants no load balancer."""
+        if service.metadata.deletion_timestamp is not None:
+            return True
+        try:
+            live = await self._context.client.get(object_path(SERVICES, service.metadata), Service)
+        except NotFoundError:
+            return False  # it vanished: `vanished_services` decides when the cache shows it
+        return rules.is_still_unwanted(service, live)

@@ -1,0 +1,423 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decide what a Service requests from the cloud and which Nodes serve it. No I/O.
+
+docs/reference/parity.md, S1-S159 and W13-W20, lists upstream's behaviour and where these rules differ.
+"""
+
+from __future__ import annotations
+
+import enum
+import ipaddress
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any
+
+from ccm.base.text import quoted
+from ccm.cloud import AddressType, Backend, Backends, Ingress, IngressPort, LoadBalancerSpec, Port
+from ccm.engine.objects import IngressEntry, IngressPortStatus, Node, Service
+
+from ..nodes.node_rules import is_ready
+from ..nodes.vouching_rules import Judge, Vouched
+from ..shared.limits import FINALIZER as FINALIZER
+from ..shared.limits import PORTS, SOURCE_RANGES
+from ..shared.rule_error import RuleError
+from .comparison_rules import Compared
+from .service_state import ServiceState
+
+EXCLUDE_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers"
+AUTOSCALER_TAINT = "ToBeDeletedByClusterAutoscaler"
+SOURCE_RANGES_ANNOTATION = "service.beta.kubernetes.io/load-balancer-source-ranges"
+HEALTH_CHECK_PATH = "/healthz"
+#: Number of Nodes that a message names.
+_NAMED = 20
+_IP = (AddressType.INTERNAL_IP, AddressType.EXTERNAL_IP)
+_FALSE = {"0", "f", "F", "false", "False", "FALSE"}
+
+
+class ServiceRuleError(RuleError):
+    """The Service contains a value that cannot be used. The message names the field and the value."""
+
+
+def wants_load_balancer(service: Service) -> bool:
+    """Type LoadBalancer and no class. A Service with any class, even this controller's name, is left alone."""
+    return service.spec.type == "LoadBalancer" and not service.spec.load_balancer_class
+
+
+def needs_cleanup(service: Service) -> bool:
+    """It has our finalizer and is being deleted, or no longer wants a load balancer (S43-S46)."""
+    return FINALIZER in service.metadata.finalizers and (
+        service.metadata.deletion_timestamp is not None or service.spec.type != "LoadBalancer"
+    )
+
+
+def is_still_unwanted(cached: Service, live: Service) -> bool:
+    """Return whether a read of a Service confirms what the cache shows: the same Service, and no load balancer."""
+    return live.metadata.uid == cached.metadata.uid and (
+        live.metadata.deletion_timestamp is not None or not wants_load_balancer(live)
+    )
+
+
+def wants_it_served(service: Service) -> bool:
+    """Return whether a load balancer of ours has a reason to exist for this Service."""
+    return wants_load_balancer(service) and service.metadata.deletion_timestamp is None
+
+
+def concerns_us(service: Service) -> bool:
+    return wants_load_balancer(service) or needs_cleanup(service)
+
+
+def needs_update(old: Service, new: Service) -> bool:
+    """Return whether a change of a Service requires a sync (S48-S62).
+
+    Changes of labels, selector, status and internalTrafficPolicy do not, unless they remove what we wrote.
+    """
+    if concerns_us(old) != concerns_us(new) or needs_cleanup(new) or lost_ours(old, new):
+        return True
+    return concerns_us(new) and _watched(old) != _watched(new)
+
+
+def lost_ours(old: Service, new: Service) -> bool:
+    """Return whether a Service that wants a load balancer lost our finalizer or all its addresses.
+
+    It happens when etcd was restored or someone removed them.
+    """
+    if not wants_load_balancer(new):
+        return False
+    finalizer = FINALIZER in old.metadata.finalizers and FINALIZER not in new.metadata.finalizers
+    return finalizer or (bool(old.status.load_balancer.ingress) and not new.status.load_balancer.ingress)
+
+
+def _watched(service: Service) -> tuple[Any, ...]:
+    spec = service.spec
+    return (
+        service.metadata.uid,
+        service.metadata.annotations,
+        spec.type,
+        spec.load_balancer_class,
+        spec.load_balancer_source_ranges,
+        spec.ports,
+        spec.session_affinity,
+        spec.session_affinity_config,
+        spec.load_balancer_ip,
+        spec.external_ips,
+        spec.external_traffic_policy,
+        spec.health_check_node_port,
+        len(spec.ip_families),
+    )
+
+
+def requests_only_local_traffic(service: Service) -> bool:
+    """Clients outside of the cluster reach only Pods on the Node that they connect to (S137-S143)."""
+    return service.spec.type in ("LoadBalancer", "NodePort") and service.spec.external_traffic_policy == "Local"
+
+
+def health_check(service: Service) -> tuple[str, int]:
+    """Path and node port that show whether a Node has Pods of this Service (S144-S148); ("", 0): every Node serves."""
+    if service.spec.type != "LoadBalancer" or not requests_only_local_traffic(service):
+        return "", 0
+    return HEALTH_CHECK_PATH, service.spec.health_check_node_port
+
+
+def load_balancer_spec(service: Service, cluster: str, *, needs_node_ports: bool = False) -> LoadBalancerSpec:
+    """Return the Service's desired load balancer in the terms of the contract. Raises ServiceRuleError.
+
+    `needs_node_ports`: see `Cloud.needs_node_ports`.
+    """
+    if len(service.spec.ports) > PORTS:
+        raise ServiceRuleError(
+            f"spec.ports: more than {PORTS} ports, the maximum for one load balancer: split it into several Services"
+        )
+    if needs_node_ports and (without := [str(port.port) for port in service.spec.ports if not port.node_port]):
+        raise ServiceRuleError(
+            f"spec.ports: no node port for {', '.join(without[:_NAMED])}, and load balancers of this cloud send "
+            "traffic to node ports: set spec.allocateLoadBalancerNodePorts to true"
+        )
+    return _spec(service, cluster, source_ranges(service), load_balancer_ip(service))
+
+
+#: Admit nobody: the addresses are never those of clients (RFC 919, RFC 6666).
+NOBODY = ("255.255.255.255/32", "100::/128")
+
+
+def tolerant_spec(service: Service, cluster: str) -> LoadBalancerSpec:
+    """Return what to update the backends with if `load_balancer_spec` refuses the Service.
+
+    Only the identity, the ports and the annotations matter for that. If a range cannot be read, nobody is admitted:
+    a provider that writes ranges with the backends must not open the load balancer.
+    """
+    try:
+        ranges = source_ranges(service)
+    except ServiceRuleError:
+        ranges = NOBODY
+    return _spec(service, cluster, ranges, "")
+
+
+def _spec(service: Service, cluster: str, ranges: tuple[str, ...], address: str) -> LoadBalancerSpec:
+    spec = service.spec
+    affinity = (spec.session_affinity_config or {}).get("clientIP") or {}
+    return LoadBalancerSpec(
+        cluster=cluster,
+        uid=service.metadata.uid,
+        namespace=service.metadata.namespace,
+        name=service.metadata.name,
+        ports=tuple(
+            Port(
+                name=port.name,
+                protocol=port.protocol or "TCP",
+                port=port.port,
+                node_port=port.node_port,
+                app_protocol=port.app_protocol,
+            )
+            for port in spec.ports[:PORTS]
+        ),
+        annotations=dict(service.metadata.annotations),
+        ip_families=tuple(spec.ip_families) or ("IPv4",),
+        source_ranges=ranges,
+        load_balancer_ip=address,
+        session_affinity=spec.session_affinity or "None",
+        session_affinity_timeout=affinity.get("timeoutSeconds"),
+        external_traffic_policy=spec.external_traffic_policy or "Cluster",
+        health_check_node_port=health_check(service)[1],
+        ingress=tuple(
+            Ingress(ip=entry.ip, hostname=entry.hostname, ip_mode=entry.ip_mode)
+            for entry in service.status.load_balancer.ingress
+        ),
+    )
+
+
+def deletion_spec(service: Service, cluster: str) -> LoadBalancerSpec:
+    """Return a spec for deletion. It needs only identity, so a Service with invalid annotations can be deleted."""
+    try:
+        return load_balancer_spec(service, cluster)
+    except ServiceRuleError:
+        meta = service.metadata
+        return LoadBalancerSpec(cluster, meta.uid, meta.namespace, meta.name, ports=())
+
+
+class Step(enum.Enum):
+    """What is done next for a Service that wants a load balancer."""
+
+    ADOPT = "the cloud's load balancer was already up to date at start: write nothing"
+    ENSURE = "create the load balancer, or write all of it"
+    UPDATE = "write only the backends"
+    LOOK = "it is written: read whether the cloud is done"
+    COMPARE = "the cloud is done: compare the load balancer with what was written"
+    NOTHING = "the cloud is done: write nothing"
+
+
+def next_step(state: ServiceState, mark: Hashable, mark_of: Callable[[Backends], Hashable], listed: str = "") -> Step:
+    """Return the smallest step that brings the cloud to the desired state.
+
+    `mark`: what would be written to the cloud now; `mark_of`: the same with other backends. `listed`: the fingerprint
+    in the cloud's listing at start, "" for none.
+    """
+    if state.mark is None:
+        return Step.ADOPT if listed and listed == mark else Step.ENSURE
+    if state.mark != mark or state.unsure:
+        return Step.UPDATE if state.mark == mark_of(state.backends) else Step.ENSURE
+    if not state.settled:
+        return Step.LOOK
+    return Step.COMPARE if state.compare else Step.NOTHING
+
+
+def comparable(states: Mapping[str, ServiceState]) -> list[Compared]:
+    """Return the Services whose load balancer is ready and as this process last wrote or recognised it."""
+    return [
+        Compared(key, state.written_at, state.compared_at)
+        for key, state in states.items()
+        if state.settled and state.mark is not None and wants_load_balancer(state.service)
+    ]
+
+
+def source_ranges(service: Service) -> tuple[str, ...]:
+    """Return the CIDRs that may connect, normalised and without duplicates; () means all clients (S132-S136).
+
+    The spec's field wins over the annotation. A range with all addresses of a family makes that family's other ranges
+    redundant, so they are left out. All IPv4 addresses alone mean all clients, as in upstream.
+    Raises ServiceRuleError, also for more than `limits.SOURCE_RANGES`.
+    """
+    if service.spec.load_balancer_source_ranges:
+        texts, where = list(service.spec.load_balancer_source_ranges), "spec.loadBalancerSourceRanges"
+    else:
+        where = f"annotation {SOURCE_RANGES_ANNOTATION}"
+        annotation = service.metadata.annotations.get(SOURCE_RANGES_ANNOTATION, "").strip()
+        texts = annotation.split(",") if annotation else []
+    if len(texts) > SOURCE_RANGES:
+        raise ServiceRuleError(
+            f"{where}: more than {SOURCE_RANGES} CIDRs, the maximum for one Service: combine them into larger ones"
+        )
+    networks: dict[str, None] = {}
+    for text in texts:
+        try:
+            networks[str(_network(text.strip()))] = None
+        except ValueError as error:
+            raise ServiceRuleError(f"{where}: {quoted(text)} is not a CIDR such as 10.0.0.0/8 ({error})") from None
+    everywhere = {each for each in networks if each in ("0.0.0.0/0", "::/0")}
+    if "0.0.0.0/0" in everywhere and all(each in everywhere or ":" not in each for each in networks):
+        return ()
+    open_families = {":" in each for each in everywhere}
+    return tuple(each for each in networks if each in everywhere or (":" in each) not in open_families)
+
+
+#: The longest CIDR in any spelling: an IPv6 address with an IPv4 address at its end (45 characters), a slash, 3 digits.
+_LONGEST = 49
+
+
+def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    """Raises ValueError, also without a prefix length and for an address with a zone, which is local to a machine."""
+    if len(text) > _LONGEST:
+        raise ValueError(f"{len(text)} characters")
+    if "/" not in text:
+        raise ValueError("no prefix length")
+    if "%" in text:
+        raise ValueError("a zone")
+    return ipaddress.ip_network(text, strict=False)
+
+
+def load_balancer_ip(service: Service) -> str:
+    """Return the address that the Service requests, "" for any, in the spelling that clouds use (RFC 5952).
+
+    The API server accepts any text of any length there. Raises ServiceRuleError for text that is not an address, and
+    for an IPv4-mapped IPv6 address: providers compare addresses, and such an address equals none of theirs.
+    """
+    text = service.spec.load_balancer_ip
+    if not text:
+        return ""
+    try:
+        if len(text) > _LONGEST or "%" in text:
+            raise ValueError
+        address = ipaddress.ip_address(text)
+        if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+            raise ValueError
+    except ValueError:
+        raise ServiceRuleError(f"spec.loadBalancerIP: {quoted(text)} is not an IP address such as 192.0.2.1") from None
+    return str(address)
+
+
+def is_backend(node: Node, judge: Judge) -> bool:
+    """Return whether load balancers send traffic to this Node.
+
+    As in upstream, the Node must not be deleted, excluded by label, or about to be removed by the autoscaler; the
+    cloud's health checks handle readiness. In addition, the Node needs a providerID of this cloud (W15, W18), so that
+    a joining Node causes one update when it is usable instead of two. The cloud must also vouch for the Node.
+    """
+    return isinstance(service_of(node, judge), Vouched)
+
+
+def service_of(node: Node, judge: Judge) -> Vouched | str:
+    """Return what a load balancer may use of a backend, or why the Node is none."""
+    if node.metadata.deletion_timestamp is not None:
+        return "it is being deleted"
+    excluded = node.metadata.labels.get(EXCLUDE_LABEL)
+    if excluded is not None and excluded not in _FALSE:
+        return f"its label {EXCLUDE_LABEL} excludes it"
+    if any(taint.key == AUTOSCALER_TAINT for taint in node.spec.taints):
+        return f"its taint {AUTOSCALER_TAINT} says that the autoscaler removes it"
+    verdict = judge(node)
+    if verdict is None:
+        return "it has no providerID of this cloud"
+    return verdict if isinstance(verdict, Vouched) else verdict.message
+
+
+def backends(nodes: Iterable[Node], judge: Judge, *, ready_only: bool = False) -> Backends:
+    """Return all Nodes that serve load balancers, by name, with the addresses and labels that the cloud vouches for.
+
+    `ready_only` excludes Nodes that are not Ready, unless none is Ready: in that case the cloud's health checks know
+    more than the API server does.
+    """
+    judged = [(node, vouched) for node in nodes if isinstance(vouched := service_of(node, judge), Vouched)]
+    chosen = sorted(judged, key=lambda each: each[0].metadata.name)
+    if ready_only:
+        chosen = [each for each in chosen if is_ready(each[0])] or chosen
+    return Backends(
+        Backend(node.metadata.name, node.spec.provider_id, vouched.addresses, vouched.labels)
+        for node, vouched in chosen
+    )
+
+
+def without_family(spec: LoadBalancerSpec, chosen: Backends) -> tuple[str, ...]:
+    """Return a warning if no backend has an address of a family that the Service has: nothing can be reached then.
+
+    Nodes whose addresses the cloud does not report are no reason for it.
+    """
+    families = chosen.once("families", _families)
+    if not families or families & set(spec.ip_families):
+        return ()
+    requested, present = " and ".join(spec.ip_families), " and ".join(sorted(families))
+    return (
+        f"no traffic is served: the Service has the family {requested}, and the Nodes have only {present} addresses",
+    )
+
+
+def _families(chosen: Backends) -> frozenset[str]:
+    if not all(backend.addresses for backend in chosen):
+        return frozenset()
+    texts = (each.address for backend in chosen for each in backend.addresses if each.type in _IP)
+    return frozenset("IPv6" if ":" in text else "IPv4" for text in texts)
+
+
+def serves_alike(old: Node | None, new: Node | None, judge: Judge, *, ready_only: bool = False) -> bool:
+    """Return whether a change of a Node (None: it does not exist) makes no difference to load balancers."""
+    before, after = ([] if node is None else [node] for node in (old, new))
+    if backends(before, judge) != backends(after, judge):
+        return False
+    return not ready_only or [is_ready(node) for node in before] == [is_ready(node) for node in after]
+
+
+def some_names(chosen: Sequence[Backend]) -> str:
+    """Return the Nodes' names for a message; only the first ones if there are many."""
+    names = ", ".join(backend.node_name for backend in chosen[:_NAMED])
+    return f"[{names}]" if len(chosen) <= _NAMED else f"[{names}, ... ({len(chosen)} in total)]"
+
+
+def ingress_wire(ingress: Sequence[Ingress]) -> list[dict[str, Any]]:
+    """Return `status.loadBalancer.ingress` in wire form, with ipMode set where the API server would default it."""
+    entries = []
+    for one in ingress:
+        entry: dict[str, Any] = {}
+        if one.ip:
+            entry |= {"ip": one.ip, "ipMode": one.ip_mode or "VIP"}
+        if one.hostname:
+            entry["hostname"] = one.hostname
+        if one.ports:
+            entry["ports"] = [_port_wire(port) for port in one.ports]
+        entries.append(entry)
+    return entries
+
+
+def release_patch(service: Service, ours: Sequence[Ingress]) -> dict[str, Any]:
+    """Return what removes our addresses and finalizer from a Service, {} if it has none of them.
+
+    `ours`: the addresses of our load balancer. They matter only if the Service stays and has a class: its controller
+    may have published others, and may rely on the finalizer, which has the same name for all.
+    """
+    meta, entries = service.metadata, service.status.load_balancer.ingress
+    own = {text for each in ours for text in (each.ip, each.hostname) if text}
+    is_shared = bool(service.spec.load_balancer_class) and meta.deletion_timestamp is None
+    left = [each for each in entries if not own & {each.ip, each.hostname}] if is_shared else []
+    patch: dict[str, Any] = {}
+    if len(left) < len(entries):
+        patch["status"] = {"loadBalancer": {"ingress": [_entry_wire(each) for each in left]} if left else None}
+    if FINALIZER in meta.finalizers and not left:
+        kept = [finalizer for finalizer in meta.finalizers if finalizer != FINALIZER]
+        patch["metadata"] = {"finalizers": kept or None, "resourceVersion": meta.resource_version}
+    return patch
+
+
+def _entry_wire(entry: IngressEntry) -> dict[str, Any]:
+    wire: dict[str, Any] = {}
+    if entry.ip:
+        wire |= {"ip": entry.ip, "ipMode": entry.ip_mode or "VIP"}
+    if entry.hostname:
+        wire["hostname"] = entry.hostname
+    if entry.ports:
+        wire["ports"] = [_port_wire(port) for port in entry.ports]
+    return wire
+
+
+def _port_wire(port: IngressPort | IngressPortStatus) -> dict[str, Any]:
+    return {"port": port.port, "protocol": port.protocol, **({"error": port.error} if port.error else {})}
+
+
+def same_ingress(current: Sequence[IngressEntry], wanted: Sequence[dict[str, Any]]) -> bool:
+    """Return whether the status already equals the result of `ingress_wire` (W20: a missing ipMode means VIP)."""
+    return [_entry_wire(entry) for entry in current] == list(wanted)

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Services that are gone although this process never released them.
+
+Either their finalizer was removed by hand, or the API server shows an older state or another cluster. The load
+balancer is therefore deleted only if a live read reports the Service gone, after the orphan audit's grace period, and
+within the audit's cap.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sized
+
+from prometheus_client import Gauge
+
+from ccm.cloud import CloudError, RetryAfter
+from ccm.engine import absence_rules
+from ccm.engine.events import EventRecorder
+from ccm.engine.objects import Service
+from ccm.engine.queue import Requeue
+
+from ..shared import orphan_rules
+from ..shared.context import Context
+from . import service_rules as rules
+from .service_balancers import ServiceBalancers
+from .service_state import ServiceState
+
+log = logging.getLogger(__name__)
+
+VANISHED = Gauge(
+    "ccm_services_vanished",
+    "Services that are gone although this process never released them. Their load balancers are kept for five minutes, "
+    "and for as long as there are many such Services.",
+)
+
+#: The kind of what is held.
+KIND = "LoadBalancer"
+#: The path of all Services.
+SERVICES = "/api/v1/services"
+#: Seconds until the next check of a Service that reappears while its load balancer is being deleted.
+SOON = 0.2
+
+
+class VanishedServices:
+    """`known`: the existing Services. `queue(key)`: queues a key for `delete`, or for the controller of its kind.
+
+    The keys here are "namespace/name/UID", because another Service may have the name by now.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        events: EventRecorder,
+        balancers: ServiceBalancers,
+        known: Sized,
+        queue: Callable[[str], object],
+    ) -> None:
+        self._context, self._events, self._balancers = context, events, balancers
+        self._known, self._queue = known, queue
+        self.states: dict[str, ServiceState] = {}
+
+    def add(self, key: str, state: ServiceState) -> None:
+        state.vanished_at = self._context.monotonic()
+        vanished = f"{key}/{state.service.metadata.uid}"
+        self.states[vanished] = state
+        VANISHED.set(len(self.states))
+        log.warning("Service %s is gone but was not released: keeping its load balancer for %.0f s", key, grace(state))
+        if wait := grace(state):
+            self._context.holds.put(KIND, vanished, "NotReleased", f"kept for {wait:g} s, then a read decides")
+        self._queue(vanished)
+
+    def come_back(self, key: str, service: Service) -> ServiceState | None:
+        """Return the state of a Service that only seemed to be gone. Raises Requeue while it is being deleted."""
+        vanished = f"{key}/{service.metadata.uid}"
+        state = self.states.get(vanished)
+        if state is not None:
+            if state.deleting:
+                self._queue(vanished)  # `delete` then finds out that the Service exists
+                raise Requeue(SOON)
+            self._remove(vanished)
+            log.warning("Service %s exists again: keeping its load balancer", key)
+        return state
+
+    async def delete(self, key: str) -> Service:
+        """Delete the load balancer of a Service that is confirmed gone. Return the Service.
+
+        Raises Requeue and RetryAfter until then, and ApiError if the API server does not answer.
+        """
+        state, now = self.states[key], self._context.monotonic()
+        service = state.service
+        if await self._context.client.exists(SERVICES, service.metadata):
+            state.deleting, state.vanished_at = False, now
+            self._queue(key.rpartition("/")[0])
+            raise Requeue(absence_rules.GRACE)
+        if (left := state.vanished_at + grace(state) - now) > 0:
+            raise Requeue(left)
+        unexpected = [each for each in self.states.values() if grace(each)]
+        together = len(unexpected)
+        if state in unexpected and not orphan_rules.may_delete(together, together + len(self._known)):
+            message = (
+                f"The Service is gone but was not released, and the same is true of {together - 1} others. That many "
+                "are not plausible, so their load balancers are kept. Check --kubeconfig and the state of etcd. If "
+                "the Services are really gone, delete the load balancers by hand"
+            )
+            self._events.event(service, "Warning", "LoadBalancerKept", message)
+            self._context.holds.put(KIND, key, "TooManyVanished", message)
+            raise Requeue(absence_rules.GRACE)
+        if not state.deleting:
+            state.deleting, state.mark = True, None  # if the Service reappears, the load balancer is created again
+            self._events.event(service, "Normal", "DeletingLoadBalancer", "Deleting load balancer")
+        try:
+            spec = state.spec or rules.deletion_spec(service, self._context.cluster_name)
+            await self._balancers.delete(spec, state)
+        except RetryAfter:
+            raise
+        except CloudError as error:
+            message = f"Error deleting load balancer: {error}"
+            self._events.event(service, "Warning", "DeleteLoadBalancerFailed", message)
+            raise
+        self._events.event(service, "Normal", "DeletedLoadBalancer", "Deleted load balancer")
+        self._remove(key)
+        return service
+
+    def _remove(self, key: str) -> None:
+        del self.states[key]
+        self._context.holds.drop(KIND, key)
+        VANISHED.set(len(self.states))
+
+
+def grace(state: ServiceState) -> float:
+    """Return the seconds for which a Service must be gone: none if it was being deleted when it was last seen."""
+    return 0.0 if state.was_going or rules.needs_cleanup(state.service) else absence_rules.GRACE

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CertificateSigningRequests as the cache keeps them. No I/O, and no parser of certificates: a standby imports this."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec.structs import replace
+
+from ccm.engine.objects import ObjectMeta
+
+from ..shared.watched_kinds import Watched
+
+GROUP = "certificates.k8s.io"
+#: The signer of the certificates with which kubelets serve (KEP-1513).
+SIGNER = "kubernetes.io/kubelet-serving"
+#: The group of all kubelets, as requester and as the organisation in the request.
+NODES_GROUP = "system:nodes"
+#: Bytes of one request. A kubelet's has less than 2 KiB, also with an RSA key and many addresses.
+REQUEST_BYTES = 16 * 1024
+#: Key usages of one request that are kept. A kubelet names three at most.
+USAGES = 10
+
+
+class RequestCondition(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    type: str = ""
+
+
+class SigningRequestSpec(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    """`request`: PEM. `username` and `groups`: who created it; the API server sets them."""
+
+    signer_name: str = ""
+    username: str = ""
+    groups: list[str] = []
+    usages: list[str] = []
+    request: bytes = b""
+
+
+class SigningRequestStatus(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    conditions: list[RequestCondition] = []
+
+
+class SigningRequest(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: SigningRequestSpec = SigningRequestSpec()
+    status: SigningRequestStatus = SigningRequestStatus()
+
+
+def is_waiting(request: SigningRequest) -> bool:
+    """Return whether it asks for a kubelet's serving certificate, and nobody has approved or denied it."""
+    return (
+        request.spec.signer_name == SIGNER and not request.status.conditions and not request.metadata.deletion_timestamp
+    )
+
+
+def kept_request(request: SigningRequest) -> SigningRequest:
+    """Return what the cache keeps: its identity alone if it does not wait, otherwise one byte more than the limit."""
+    meta, spec = request.metadata, request.spec
+    identity = ObjectMeta(
+        meta.name, "", meta.uid, meta.resource_version, meta.creation_timestamp, meta.deletion_timestamp
+    )
+    if not is_waiting(request):
+        short = SigningRequestSpec(spec.signer_name, spec.username)
+        return SigningRequest(identity, short, SigningRequestStatus(request.status.conditions[:1]))
+    trimmed = replace(
+        spec,
+        groups=[NODES_GROUP] if NODES_GROUP in spec.groups else [],
+        usages=spec.usages[: USAGES + 1],
+        request=spec.request[: REQUEST_BYTES + 1],
+    )
+    return SigningRequest(identity, trimmed)
+
+
+SIGNING_REQUESTS: Watched[SigningRequest] = Watched(
+    "certificatesigningrequests", SigningRequest, group=GROUP, keep=kept_request
+)

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Limits on how much of one Service or Node is processed.
+
+The API server accepts objects of more than a mebibyte: 100,000 source ranges, 20,000 ports, 30,000 addresses. A user
+who may create one Service, or write one Node, must not use up the memory or time that everyone else needs. Caches keep
+at most this much of an object (`cache_rules`), and the rules refuse a Service that exceeds it.
+"""
+
+from __future__ import annotations
+
+#: Source ranges and ports of one Service. Clouds accept fewer: an OpenStack security group has 100 rules by default.
+SOURCE_RANGES, PORTS = 1000, 250
+#: External IPs of one Service that are compared for changes.
+EXTERNAL_IPS = 1000
+#: Addresses of one Node. Machines have fewer than ten.
+NODE_ADDRESSES = 32
+#: Pod CIDRs of one Node: one for each IP family, which the API server enforces.
+NODE_POD_CIDRS = 2
+#: Characters of a Node's SMBIOS UUID. A UUID has 36; a longer text is none.
+SYSTEM_UUID = 64
+#: Taints of one Node. A patch writes the whole list, so a Node with more keeps its taints unchanged.
+NODE_TAINTS = 500
+#: Maximum characters of a list in a message, such as all addresses of a Node.
+LISTED = 300
+
+#: The finalizer of Services; also read by what shortens them in the cache.
+FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
