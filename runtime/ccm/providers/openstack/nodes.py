@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import re
 import time
 from collections import OrderedDict
@@ -22,6 +23,8 @@ from ccm.cloud import Conflict, InstanceRef, NotFound, Page, Transient
 from . import server_rules as rules
 from .server_rules import Row
 from .session import COMPUTE, NETWORK, Api, of_project
+
+log = logging.getLogger(__name__)
 
 #: How many listings may be in progress; older ones are abandoned.
 LISTINGS = 4
@@ -50,6 +53,7 @@ class OpenStackInstances:
         self._numbers = itertools.count(1)
         self._flavours: dict[str, str] = {}
         self._deleted: set[str] = set()
+        self._unused: list[str] = []
 
     async def list_page(self, token: str | None) -> Page:
         """Return a page of servers or ports. All instances come with the last one, when their ports are known."""
@@ -67,7 +71,7 @@ class OpenStackInstances:
         if marker is not None:
             return self._to_be_continued(token, _Progress(progress.began, progress.servers, ports, True, marker))
         await self._doubt(progress.began, progress.servers, ports)
-        instances = await self._instances(progress.servers, ports)
+        instances = await self._instances(progress.servers, ports, complete=True)
         self._forget(token)
         return Page(instances)
 
@@ -127,7 +131,10 @@ class OpenStackInstances:
             if not rules.made_since(server, began + self._api.clock_ahead):
                 raise Transient(f"the listing of servers is incomplete: server {id} exists but is missing from it")
 
-    async def _instances(self, servers: Iterable[Row], ports: Iterable[Row]) -> list[cloud.Instance]:
+    async def _instances(
+        self, servers: Iterable[Row], ports: Iterable[Row], *, complete: bool = False
+    ) -> list[cloud.Instance]:
+        """`complete`: these are all servers, so a network that none of them is in is reported."""
         servers = list(servers)
         of_device: dict[str, list[Row]] = {}
         by_id = {}
@@ -136,6 +143,8 @@ class OpenStackInstances:
             by_id[str(port["id"])] = port
         parents = {str(server["id"]): of_device.get(str(server["id"]), []) for server in servers}
         names = await self._network_names(itertools.chain.from_iterable(parents.values()), by_id)
+        if complete:
+            self._report_unused_networks(rules.unused_networks(servers, names.values(), self._api.settings.networking))
         await self._learn_flavours(servers)
         settings, region = self._api.settings, self._api.region
         return [
@@ -153,6 +162,16 @@ class OpenStackInstances:
             else cloud.Instance(self._spelt(str(server["id"])), name=None)  # type: ignore[arg-type]
             for server in servers
         ]
+
+    def _report_unused_networks(self, unused: list[str]) -> None:
+        """Log the names once, and again when they change: with a typo, no address of another network counts."""
+        if unused and unused != self._unused:
+            log.warning(
+                "internal-network-name: no server has an address in a network named %s; compare the names with those of"
+                " `openstack network list`",
+                " or ".join(map(repr, unused)),
+            )
+        self._unused = unused
 
     async def _learn_flavours(self, servers: Iterable[Row]) -> None:
         """Load the IDs of flavors whose names are not valid label values, if there is a new one."""

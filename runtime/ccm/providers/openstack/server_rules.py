@@ -136,6 +136,17 @@ def addresses(
     return tuple(sorted(found, key=lambda each: _rank(each, networking)))
 
 
+def unused_networks(servers: Sequence[Row], of_subports: Iterable[str], networking: Networking) -> list[str]:
+    """Return sorted values of internal-network-name in whose network no server has an address. Empty without servers.
+
+    `of_subports`: names of the networks of trunk subports. Servers need no address of their own in a public network.
+    """
+    if not servers:
+        return []
+    used = set(of_subports).union(*(map(str, server.get("addresses") or ()) for server in servers))
+    return sorted(set(networking.internal_network_name) - used)
+
+
 def _usable(text: Any, networking: Networking) -> bool:
     try:
         return not (ipaddress.ip_address(text).version == 6 and networking.ipv6_support_disabled)

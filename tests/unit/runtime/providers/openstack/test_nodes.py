@@ -277,6 +277,32 @@ def test_only_ports_of_servers_tell_of_a_server_that_is_not_listed() -> None:
     assert server_rules.unlisted([{"id": listed}], ports) == [gone]
 
 
+@pytest.mark.parametrize(
+    ("names", "reported"),
+    [
+        ("internal-network-name=private", None),
+        ("internal-network-name=privat", "'privat'"),
+        ("internal-network-name=privat\ninternal-network-name=private", "'privat'"),
+        ("internal-network-name=b\ninternal-network-name=a", "'a' or 'b'"),
+        ("public-network-name=floating", None),
+    ],
+)
+async def test_an_internal_network_that_no_server_is_in_is_reported_once(
+    names: str, reported: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(more=f"[Networking]\n{names}") as (cloud, provider):
+        await listing(provider)  # nothing can be said without servers
+        assert "internal-network-name" not in caplog.text
+        cloud.add_server("one", "10.0.0.1")
+        for _ in range(2):
+            await listing(provider)
+        (server,) = [await provider.instances.get(InstanceRef("one"))]
+        assert server.name == "one"
+    messages = [record.getMessage() for record in caplog.records if "internal-network-name" in record.getMessage()]
+    assert len(messages) == (reported is not None)
+    assert reported is None or f"in a network named {reported};" in messages[0]
+
+
 @pytest.mark.parametrize("nodes", [1, 100])
 async def test_any_number_of_nodes_costs_two_listings(nodes: int) -> None:
     async with running() as (cloud, provider):
