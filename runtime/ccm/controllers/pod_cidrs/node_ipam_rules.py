@@ -81,6 +81,11 @@ class BlockRange:
             if not holders:
                 del self._holders[found[0]]
 
+    def takes_several(self, network: Network) -> bool:
+        """Return whether `network` overlaps with more than one block."""
+        numbers = self._numbers(network)
+        return numbers is not None and numbers[0] != numbers[1]
+
     def others(self, holder: str, network: Network) -> set[str]:
         """Who else holds a block that overlaps with `network`."""
         if (found := self._numbers(network)) is None:
@@ -135,6 +140,8 @@ class Allocator:
         """
         self.ranges = [BlockRange(each, node_prefix[each.version]) for each in cluster]
         self._held: dict[str, tuple[Network, ...]] = {}
+        #: Names of Nodes with a pod CIDR of several blocks, by UID.
+        self._wide: dict[str, str] = {}
         for block in self.ranges:
             for network in services:
                 block.hold(SERVICES, network)
@@ -150,6 +157,8 @@ class Allocator:
             for block in self.ranges:
                 for network in networks:
                     block.hold(uid, network)
+                    if block.takes_several(network):
+                        self._wide[uid] = node.metadata.name
         return {other for block in self.ranges for each in networks for other in block.others(uid, each)} - {SERVICES}
 
     def assign(self, uid: str) -> tuple[str, ...] | None:
@@ -172,15 +181,19 @@ class Allocator:
     def release(self, uid: str) -> bool:
         """Forget a Node that is gone. Return whether it held something."""
         networks = self._held.pop(uid, ())
+        self._wide.pop(uid, None)
         for block in self.ranges:
             for network in networks:
                 block.free(uid, network)
         return bool(networks)
 
-    def exhausted(self) -> str:
-        """Return the ranges without a free block, for a message."""
+    def exhausted(self) -> tuple[str, str]:
+        """Return the ranges without a free block, for a message, and the Nodes with a pod CIDR of several blocks."""
         full = [each for each in self.ranges if each.used >= each.size]
-        return ", ".join(str(each.cluster) for each in full or self.ranges)
+        ranges = ", ".join(str(each.cluster) for each in full or self.ranges)
+        names = sorted(self._wide.values())
+        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+        return ranges, f"{', '.join(names[:5])}{more}"
 
 
 def parse_ranges(flag: str, text: str) -> tuple[Network, ...]:
