@@ -15,16 +15,21 @@ from .cluster import ApiServer, MissingBinaries
 LONGEST = (
     "test_chaos",
     "test_soak",
-    "test_layouts",
-    "test_runs",
-    "test_services_and_routes",
+    "test_cloud",
     "test_lifecycle",
+    "test_calls",
+    "test_runs",
+    "test_secrecy",
+    "test_services_and_routes",
     "test_api_server",
+    "test_wrong_api_server",
+    "test_vendors",
+    "test_answers",
+    "test_layouts",
+    "test_in_tree_volumes",
     "test_mutants",
     "test_taking_over",
     "test_examples",
-    "test_cloud",
-    "test_wrong_api_server",
 )
 
 #: Stories of many plays: each takes a minute of a processor, or more. `make test` leaves them to CI

@@ -46,6 +46,7 @@ NOT_FOR_A_FILE = {
     "later_pages.all_load_balancers_are_listed": "in a page of the cloud",
     "later_pages.a_failure_among_load_balancers_is_transient": "implements them itself",
     "load_balancers.nothing_is_waited_for": "not ready for a minute",
+    "load_balancers.what_the_cloud_refuses_to_one_service_concerns_it_alone": "implements them itself",
     "load_balancers.one_that_failed_is_reported_and_replaced": "to fail",
     "load_balancers.one_that_failed_is_deleted": "to fail",
     "load_balancers.a_half_made_one_is_completed": "implements them itself",
