@@ -130,6 +130,20 @@ nodes:
       description: Its label C(topology.kubernetes.io/region).
       type: str
       returned: always
+    instance:
+      description: The providerID of the instance that the cloud has for it. Empty if there is none, or if the cloud was not asked.
+      type: str
+      returned: always
+    primary:
+      description: Its first InternalIP, or else ExternalIP, and the first address of the other IP family. Empty if the cloud was not asked.
+      type: list
+      elements: str
+      returned: always
+    primary_after:
+      description: What they become when the controller writes the cloud's addresses. Empty if the cloud was not asked.
+      type: list
+      elements: str
+      returned: always
     instance_type:
       description: Its label C(node.kubernetes.io/instance-type).
       type: str

@@ -33,11 +33,13 @@ EXCLUDED = {
     f"{_HOST}/processes.py": "It reads /proc and control groups.",
     f"{_HOST}/settings.py": "It reads the files of a process that runs.",
     f"{_HOST}/systemd.py": "It runs systemctl.",
+    "runtime/ccm/cloud/toolkit/untrusted_text.py": "It only passes on what ccm.base.text has.",
 }
 #: Modules that only other modules use, or that have a test of another name. One of another room has its path from
 #: tests/unit/runtime.
 _TESTED_BY = {
     "conf_yaml": ("test_conf_file.py",),
+    "digests": ("providers/test_fingerprints.py",),
     "config_checks": ("test_config.py",),
     "gcfg": ("providers/openstack/test_config.py",),
     "gcfg_sections": ("providers/openstack/test_config.py",),
@@ -106,7 +108,7 @@ def _target(path: Path) -> Target:
     """Its tests: those that bear its name, then those of what it decides for (route.py), then those that import it."""
     if path.is_relative_to(RUNTIME):
         root, prefix, everywhere = ROOT / "runtime", "", ROOT / "tests/unit/runtime"
-        room = everywhere / path.parent.relative_to(RUNTIME)
+        room = _nearest(everywhere / path.parent.relative_to(RUNTIME))
     else:
         root, prefix, room = ROOT, "ansible_collections.outoftree.ccm.", ROOT / "tests/unit/plugins"
         everywhere = room
@@ -120,6 +122,11 @@ def _target(path: Path) -> Target:
     near.sort(key=lambda test: (by_name.index(test.name) if test.name in by_name else 9, test.stat().st_size))
     module = prefix + ".".join(path.relative_to(root).with_suffix("").parts)
     return Target(path, module, tuple(near))
+
+
+def _nearest(folder: Path) -> Path:
+    """A folder of tests: that of the room, or of the floor that the room is on."""
+    return folder if folder.is_dir() else _nearest(folder.parent)
 
 
 def _imported(path: Path) -> str:

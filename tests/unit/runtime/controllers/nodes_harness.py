@@ -175,7 +175,7 @@ class Api:
         return [keep(msgspec.convert(node, type)) for node in self.nodes.values()], str(self._version)
 
     async def patch(self, path: str, patch: dict[str, Any], *, strategic: bool = False, **_: Any) -> ObjectMeta:
-        return await self._request("PATCH", path, lambda: self._patch(path, copy.deepcopy(patch), strategic))
+        return await self._request("PATCH", path, lambda: self._patch(path, patch, strategic))
 
     async def create(self, path: str, body: dict[str, Any], **_: Any) -> ObjectMeta:
         return await self._request("POST", path, lambda: self.events.append(body) or ObjectMeta())
@@ -213,6 +213,7 @@ class Api:
         return self.nodes[name]
 
     def _patch(self, path: str, patch: dict[str, Any], strategic: bool) -> ObjectMeta:
+        patch = copy.deepcopy(patch)
         if "/events" in path:
             return ObjectMeta()
         node = self._named(path)

@@ -177,11 +177,12 @@ class Api:
             await asyncio.sleep(self.latency)
             if (error := self.fault(path, patch)) is not None:
                 raise error
-            return self._patch(path, copy.deepcopy(patch), strategic)
+            return self._patch(path, patch, strategic)
         finally:
             self._under_way -= 1
 
     def _patch(self, path: str, patch: dict[str, Any], strategic: bool) -> ObjectMeta:
+        patch = copy.deepcopy(patch)
         kind, key = self._key(path)
         assert path.split("/")[-1] == "status", "only the status subresource may be written"
         assert not patch.keys() - {"metadata", "status"}, "what it does not take is not sent to it"

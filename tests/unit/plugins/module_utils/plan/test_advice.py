@@ -11,6 +11,7 @@ from typing import Any, Callable
 import pytest
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible_collections.outoftree.ccm.plugins.filter import former_variables
 from ansible_collections.outoftree.ccm.plugins.filter.whole_run import whole_run
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import registration
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.plan import make_plan
@@ -42,8 +43,8 @@ def messages() -> list[tuple[str, str]]:
 
 
 OPTIONS, MESSAGES = options(), messages()
-#: What is no option: the statistics that a run leaves for programs.
-NO_OPTIONS = {"ccm_install_summary"}
+#: What is no option: the statistics that a run leaves for programs, and names that are deprecated.
+NO_OPTIONS = {"ccm_install_summary", *former_variables.FORMER}
 NAMED = sorted({(name, word) for name, text in MESSAGES for word in re.findall(r"(?<![\w.])ccm_(?:install|runtime)_[a-z0-9_]*[a-z0-9]", text)
                 if word not in NO_OPTIONS})
 SET_TO = sorted({(name, option, value) for name, text in MESSAGES
@@ -135,7 +136,7 @@ def set_variable(now: Situation, name: str, value: str) -> None:
         now.settings.update(takeover=value == "adopt", cluster_name="prod")
     elif name == "ccm_runtime_cluster_name":
         now.settings["cluster_name"] = value
-    elif name == "ccm_install_takeover_ignore":
+    elif name == "ccm_install_ignore":
         now.cluster["ignored"] = [value]
         now.cluster["others"] = [other for other in now.cluster["others"] if "{namespace}/{name}".format(**other) != value]
         now.cluster["leases"] = [found for found in now.cluster.get("leases", []) if "{namespace}/{name}".format(**found) != value]
@@ -162,8 +163,8 @@ def follow(now: Situation, problem: str, way: str) -> None:
 
 
 @pytest.mark.parametrize(("spoil", "way"), [
-    (another, r"(ccm_install_takeover): (adopt)"), (another, r"add it to (ccm_install_takeover_ignore)"),
-    (another_name, r"Set (ccm_runtime_cluster_name): (\S+)"), (lease, r"add (\S+) to (ccm_install_takeover_ignore)"),
+    (another, r"(ccm_install_takeover): (adopt)"), (another, r"add it to (ccm_install_ignore)"),
+    (another_name, r"Set (ccm_runtime_cluster_name): (\S+)"), (lease, r"add (\S+) to (ccm_install_ignore)"),
     (taken, r"Set (ccm_runtime_name) to an unused name, such as (\S+)"), (away, r"--limit 'all:!([^']+)'"),
     (renamed, r"Set --hostname-override=([^,\s]+)"), (unknown, r"[Ss]et (ccm_install_node_name) for this host"),
     (claims, r"set (ccm_install_node_name) for this host"),
@@ -175,7 +176,7 @@ def test_a_plan_that_follows_the_advice_has_the_problem_no_more(
     spoil(now)
     (problem,) = [problem for problem in now.problems() if problem not in good]
     if "add " in way:
-        set_variable(now, "ccm_install_takeover_ignore", "kube-system/acme-ccm")
+        set_variable(now, "ccm_install_ignore", "kube-system/acme-ccm")
         assert re.search(way, problem)
     else:
         follow(now, problem, way)
