@@ -188,6 +188,9 @@ nodes:
       addresses: [{type: InternalIP, address: 10.89.77.12}]
       zone: north-a
       region: north
+      instance: sim://north/i-2
+      primary: [10.89.77.12]
+      primary_after: [10.89.77.12]
       instance_type: sim.small
       control_plane: false
       etcd_voter: null

@@ -243,7 +243,7 @@ def _rights(spec: ControllerSpec[Any]) -> list[Right]:
 def _metrics() -> Iterator[str]:
     for package in ("base", "cloud", "commands", "controllers", "engine", "gateway", "manager", "options", "serving"):
         module = importlib.import_module(f"ccm.{package}")
-        for found in pkgutil.iter_modules(module.__path__, f"ccm.{package}."):
+        for found in pkgutil.walk_packages(module.__path__, f"ccm.{package}."):
             importlib.import_module(found.name)
     yield HEAD + METRICS_INTRO
     rows = _rows(REGISTRY)

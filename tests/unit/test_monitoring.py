@@ -36,7 +36,7 @@ def families() -> dict[str, MetricWrapperBase]:
     """Name of a sample -> the metric of the runtime that has it."""
     for package in ("base", "cloud", "controllers", "engine", "gateway", "manager", "options", "serving"):
         module = importlib.import_module(f"ccm.{package}")
-        for found in pkgutil.iter_modules(module.__path__, f"ccm.{package}."):
+        for found in pkgutil.walk_packages(module.__path__, f"ccm.{package}."):
             importlib.import_module(found.name)
     every = [each for each in REGISTRY._collector_to_names if isinstance(each, MetricWrapperBase)]
     return {each._name + suffix: each for each in every for suffix in SUFFIXES[each._type]}
