@@ -28,7 +28,7 @@ from ccm.base.rounds import Rounds, namespace_of
 from ccm.base.text import shorten
 
 from . import metrics
-from .api_errors import ApiError, ConflictError
+from .api_errors import ApiError, ConflictError, NotFoundError
 
 logger = logging.getLogger(__name__)
 
@@ -80,6 +80,9 @@ SOONEST = 0.1
 
 #: Seconds until a key runs again, at least, after another writer was faster: until then, the cache catches up.
 LOST_RACE = 0.2
+#: The same after the API server did not have the object. If it was deleted, the cache knows it by then. If the cache
+#: keeps it, the API server showed a past state: etcd was restored, or a proxy led to another cluster for a moment.
+NOT_THERE = 5.0
 
 
 class Requeue(Exception):
@@ -283,10 +286,10 @@ class WorkQueue(Generic[K]):
         """Run `n` workers until cancelled; a cancellation also cancels the processing.
 
         If `process` returns, the failure count of the key is reset. If it raises Requeue, the key runs again after that
-        time; if it raises Blocked, only when it is added again. ConflictError is no failure: another writer was faster,
-        so the key runs again soon, however often that happens. Any other exception calls `on_error`, which replaces the
-        logging, and retries with back-off. A key keeps its priority in these cases. Raises ValueError if `n` is below
-        1.
+        time; if it raises Blocked, only when it is added again. ConflictError and NotFoundError are no failures:
+        another writer was faster, so the key runs again soon, however often that happens. Any other exception calls
+        `on_error`, which replaces the logging, and retries with back-off. A key keeps its priority in these cases.
+        Raises ValueError if `n` is below 1.
         """
         if n < 1:
             raise ValueError(f"queue {self.name}: {n} workers cannot process anything, at least 1 is required")
@@ -346,10 +349,11 @@ class WorkQueue(Generic[K]):
             self._failures.pop(key, None)
             self._failed(key, reason, span)
             return
-        except ConflictError as lost:
+        except (ConflictError, NotFoundError) as lost:
             logger.debug("%s: %s runs again soon: %s", self.name, key, lost)
             self._failing.pop(key, None)
-            self.add_after(key, LOST_RACE * self._jitter(1.0, 2.0), priority)
+            after = LOST_RACE if isinstance(lost, ConflictError) else NOT_THERE
+            self.add_after(key, after * self._jitter(1.0, 2.0), priority)
             return
         except asyncio.CancelledError:
             task = asyncio.current_task()

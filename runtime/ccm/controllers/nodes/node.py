@@ -193,6 +193,8 @@ class NodeController:
         initialised = not rules.is_uninitialized(node)
         try:
             await (self._repair(node) if initialised else self._initialise(node))
+        except NotFoundError:
+            raise  # it was deleted: the queue looks once more
         except ApiError as error:
             if 400 <= error.status < 500 and error.status != 429:  # a retry would be refused as well
                 self._found.pop(name, None)
@@ -310,8 +312,6 @@ class NodeController:
                     node = await client.get(path, Node)
                 except NotFoundError:
                     break
-            except NotFoundError:
-                return None
         else:
             raise Requeue(random.uniform(1.0, 1.0 + JITTER))
         known = self._context.nodes.get(name)

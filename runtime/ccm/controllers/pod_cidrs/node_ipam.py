@@ -15,7 +15,7 @@ from typing import ClassVar, Protocol
 
 from prometheus_client import Counter, Gauge
 
-from ccm.engine.client import ApiError, NotFoundError
+from ccm.engine.client import ApiError
 from ccm.engine.objects import Node
 from ccm.engine.queue import Requeue, WorkQueue
 
@@ -235,10 +235,8 @@ class NodeIpamController:
         self._starved.discard(name)
         if not cidrs:
             return
-        try:  # after a conflict, the queue comes back, and the CIDRs stay reserved
-            await self._context.client.patch(f"{NODES.path}/{name}", rules.patch(node, cidrs))
-        except NotFoundError:
-            return
+        # After a lost race, the queue comes back, and the CIDRs stay reserved.
+        await self._context.client.patch(f"{NODES.path}/{name}", rules.patch(node, cidrs))
         for cidr in cidrs:
             ALLOCATIONS.labels(self._options.network.range_of(cidr)).inc()
         self._measure()

@@ -171,9 +171,7 @@ class ServingCsrController:
             await self._context.client.patch(
                 f"{SIGNING_REQUESTS.path}/{name}/approval", rules.approval(request, instance, now)
             )
-        except NotFoundError:
-            return
-        except ConflictError:
+        except (ConflictError, NotFoundError):
             raise  # another writer was faster: the queue comes back
         except ApiError as error:
             self._report([request], WaitError(Reason.API, f"the API server refused the approval: {error}"))

@@ -102,9 +102,7 @@ class VolumeController:
         name = volume.metadata.name
         try:
             await self._context.client.patch(f"/api/v1/persistentvolumes/{name}", patch)
-        except NotFoundError:
-            return
-        except ConflictError:
+        except (ConflictError, NotFoundError):
             raise  # another writer was faster: the queue comes back
         except ApiError as error:
             self._report(volume, "API", error)

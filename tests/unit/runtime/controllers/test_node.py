@@ -57,6 +57,24 @@ async def test_N35_N36_a_node_with_provider_id_is_found_by_it():
 
 
 @in_virtual_time
+async def test_a_node_that_the_api_server_denies_for_a_moment_is_initialised_later():
+    """For half a minute a restored etcd does not have a Node that joined later; then the cluster is itself again."""
+    async with Cluster(machine("n1")) as c:
+        denied = True
+        c.api.fault = lambda verb, path: (
+            NotFoundError(404, "NotFound", "nodes n1 not found") if denied and verb == "PATCH" else None
+        )
+        c.api.add("n1")
+        c.initialise_nodes()
+        await quiet(30.0)
+        assert c.api.tainted("n1") and 3 <= c.api.count("PATCH") <= 8
+        denied = False
+        await until(lambda: not c.api.tainted("n1"))
+        await quiet()
+        assert not [event for event in c.api.events if event["type"] == "Warning"]
+
+
+@in_virtual_time
 async def test_N4_N14_a_node_without_the_taint_is_not_touched():
     async with Cluster(machine("n1")) as c:
         before = c.api.add("n1", tainted=False)["spec"]

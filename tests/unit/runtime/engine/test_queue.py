@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from ccm.base import log_context, tracing
 from ccm.base.clock import FakeClock
-from ccm.engine.api_errors import ConflictError, UnavailableError
+from ccm.engine.api_errors import ConflictError, NotFoundError, UnavailableError
 from ccm.engine.metrics import QueueMetrics
 from ccm.engine.queue import Blocked, Requeue, WorkQueue
 
@@ -153,6 +153,22 @@ async def test_a_lost_race_runs_again_soon_and_is_no_failure(clock, caplog):
     assert all(0.2 <= wait <= 0.4 for wait in waits) and len(set(waits)) > 1
     assert (queue.failures("a"), queue.failures_now, reported) == (0, 0, [])
     assert not [record for record in caplog.records if record.levelno > logging.DEBUG]
+
+
+async def test_an_object_that_is_not_there_is_looked_for_once_more_and_is_no_failure(clock):
+    queue, times, reported = WorkQueue("q", base_delay=60, clock=clock), [], []
+
+    async def process(key):
+        times.append(clock.monotonic())
+        if len(times) < 3:
+            raise NotFoundError(404, "NotFound", "not found")
+
+    queue.add("a")
+    async with workers(queue, process, on_error=lambda *failure: reported.append(failure)):
+        await clock.advance(60)
+    waits = [after - before for before, after in itertools.pairwise(times)]
+    assert len(waits) == 2 and all(5.0 <= wait <= 10.0 for wait in waits)
+    assert (queue.failures("a"), queue.failures_now, reported) == (0, 0, [])
 
 
 async def test_requeue_waits_and_leaves_the_failure_count_alone(clock):
