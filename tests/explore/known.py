@@ -35,6 +35,10 @@ class Known(NamedTuple):
         return any(fault.kind in self.kinds and fault.point.startswith(self.points) for fault in faults)
 
 
+_NO_NODE = (
+    "a restored etcd does not have a Node that joined later, and a read of the Node confirms that it is gone: its "
+    "route and its place in load balancers go until it registers again, as after any deletion"
+)
 KNOWN = (
     Known(
         "the finalizer of a Service is in a restored etcd that goes again, so the Service is deleted without it and no "
@@ -51,10 +55,18 @@ KNOWN = (
         ("write-without-lease",),
         ("snapshot",),
     ),
+    Known(
+        _NO_NODE,
+        "slow@419; api EVENT leases#1=api-throttled; api LIST nodes#4=snapshot",
+        ("backend-removed",),
+        ("snapshot",),
+        "n2",  # the Node that joins in this workload
+        points=("api ",),
+        workloads=("slow",),
+    ),
     *(
         Known(
-            "a restored etcd does not have a Node that joined later, and a read of the Node confirms that it is gone: "
-            "its route and its place in load balancers go until it registers again, as after any deletion",
+            _NO_NODE,
             "rivals@459; steps=1,2,6; api GET services/shop/new#1=hang; api PATCH services/shop/new/status#3=snapshot",
             (invariant,),
             ("snapshot",),
