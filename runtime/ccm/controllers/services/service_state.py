@@ -31,6 +31,7 @@ class ServiceState:
     `exists`: the cloud has shown or accepted a load balancer. `accepted`: the desired state that the cloud accepted
     last, None if this process wrote none. `followed`: the backends that the load balancer has, None if unknown.
     `refused`: the last attempt to write all of it failed; `behind`: the last one to write its backends alone, too.
+    `missed_at`: since when the cloud, asked to write them, knows no load balancer.
     `warnings`: those that Events reported. All times are seconds of the context's
     monotonic clock.
     """
@@ -65,6 +66,7 @@ class ServiceState:
     followed: Backends | None = None
     refused: bool = False
     behind: bool = False
+    missed_at: float = math.inf
     warnings: ToldWarnings = field(default_factory=ToldWarnings)
 
     def look_again(self) -> None:
@@ -75,7 +77,7 @@ class ServiceState:
         """`lag`: for how many seconds the cloud may show what was before this write."""
         self.mark, self.spec, self.backends, self.written_at = mark, spec, backends, now
         self.unsure, self.updating, self.settled, self.polls = False, False, False, 0
-        self.provisional = False
+        self.provisional, self.missed_at = False, math.inf
         self.exists, self.accepted, self.followed, self.refused, self.behind = True, spec, backends, False, False
         if lag:
             self.late_until = now + lag

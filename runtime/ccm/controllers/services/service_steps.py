@@ -46,6 +46,8 @@ log = logging.getLogger(__name__)
 NODES_AGAIN = 0.5
 #: Seconds after which a change that the cloud still cannot accept keeps the backends from following no longer.
 BUSY = 10.0
+#: Seconds for which a cloud must not know a load balancer before its backends need not follow: one answer may be wrong.
+GONE = 60.0
 
 
 class ServiceSteps:
@@ -145,6 +147,8 @@ class ServiceSteps:
         try:
             await self._update(service, known.accepted or spec, known, backends, None)
         except NotFound:
+            if not self._is_gone(known):
+                return
             known.exists, known.accepted, known.followed = False, None, backends
         except ImplementedElsewhere:
             known.followed = backends
@@ -154,6 +158,12 @@ class ServiceSteps:
             self.report_update_failure(service, str(error))
             return
         known.behind = False
+
+    def _is_gone(self, known: ServiceState) -> bool:
+        """Return whether the cloud, which now says that there is no load balancer, has said so for long enough."""
+        now = self._context.monotonic()
+        known.missed_at = min(known.missed_at, now)
+        return now - known.missed_at >= max(GONE, self._balancers.lag)
 
     def _may_exist(self, service: Service, known: ServiceState) -> bool:
         written = known.accepted is not None or known.tried_at > -math.inf
@@ -211,7 +221,7 @@ class ServiceSteps:
             metrics.NODE_SYNC_ERRORS.inc()
             raise
         if mark is None:
-            known.followed = backends
+            known.followed, known.missed_at = backends, math.inf
         else:
             known.wrote(mark, spec, backends, self._context.monotonic(), self._balancers.lag)
         metrics.SYNCS.inc()

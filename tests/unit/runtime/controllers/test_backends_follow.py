@@ -10,6 +10,7 @@ from ccm.cloud import (
     Forbidden,
     ImplementedElsewhere,
     Invalid,
+    NotFound,
     QuotaExceeded,
     RateLimited,
     RetryAfter,
@@ -238,6 +239,46 @@ def test_what_never_existed_costs_no_update():
             c.serve()
             await asyncio.sleep(600)
             assert c.cloud.count("update") == 0 and c.cloud.count("ensure") > 2
+
+    run()
+
+
+@pytest.mark.parametrize("error", REFUSALS.values(), ids=REFUSALS)
+@pytest.mark.parametrize("seconds", [4, 20, 45])
+def test_after_a_cloud_did_not_know_the_load_balancer_for_a_while(error, seconds):
+    """An old or empty listing is no reason to take its backends for the current ones."""
+
+    @in_virtual_time
+    async def run():
+        async with Cluster() as c:
+            await served(c)
+            refusing(c, error)
+            c.api.change("services", "shop/web", BAD)
+            await asyncio.sleep(1)
+            refused, until_then = c.cloud.fault, now() + seconds
+            c.cloud.fault = lambda verb, spec: (
+                NotFound("none") if verb == "update" and now() < until_then else refused(verb, spec)
+            )
+            c.add_node("new0")
+            await asyncio.sleep(seconds + 120)
+            assert c.cloud.hosts() == ["new0", *OLD]
+
+    run()
+
+
+def test_a_load_balancer_that_is_gone_costs_no_update_at_each_attempt():
+    @in_virtual_time
+    async def run():
+        async with Cluster() as c:
+            await served(c)
+            c.cloud.made.clear()
+            refusing(c, Invalid("no"))
+            c.api.change("services", "shop/web", BAD)
+            c.add_node("new0")
+            await asyncio.sleep(400)
+            before, attempts = c.cloud.count("update"), c.cloud.count("ensure")
+            await asyncio.sleep(1000)
+            assert c.cloud.count("update") == before > 1 and c.cloud.count("ensure") > attempts
 
     run()
 
