@@ -18,6 +18,7 @@ from ccm.controllers.routes.route_removal import RouteRemoval
 from ccm.controllers.services import late_answer_rules, vanished_services
 from ccm.controllers.services.service_balancers import ServiceBalancers
 from ccm.controllers.services.service_release import ServiceRelease
+from ccm.controllers.services.service_steps import ServiceSteps
 from ccm.engine.client import KubeClient
 from ccm.engine.election import LeaderElector
 from ccm.engine.identity import ClusterIdentity
@@ -112,6 +113,11 @@ def late_answers_are_believed(patch: Patch) -> None:
     patch.setattr(late_answer_rules, "is_late", lambda late_until, now: False)
 
 
+def a_load_balancer_is_gone_if_one_answer_says_so(patch: Patch) -> None:
+    """Its backends need not follow the Nodes any more."""
+    patch.setattr(ServiceSteps, "_is_gone", lambda self, known: True)
+
+
 class Fix(NamedTuple):
     """`without` takes the fix back; then `sequence` violates `invariant`."""
 
@@ -164,6 +170,13 @@ FIXES = (
             "services@396; api PATCH services/shop/web/status#5=error; cloud load_balancers.list#31=cloud-stale",
             "churn-327@327; steps=2,3,4; cloud routes.create#1=cloud-stale; "
             "cloud load_balancers.update#3=provision-error",
+        )
+    ),
+    *(
+        Fix(a_load_balancer_is_gone_if_one_answer_says_so, sequence, "backends-behind")
+        for sequence in (
+            "refused-leaders@447; steps=0,5; api PATCH nodes/n3#1=cloud-stale",
+            "mistakes-525@525; steps=0,1,3,6; cloud load_balancers.list#12=empty",
         )
     ),
     Fix(nodes_go_at_no_rate, "churn-0@0; steps=1", "node-stays"),
