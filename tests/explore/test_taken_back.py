@@ -118,6 +118,11 @@ def a_load_balancer_is_gone_if_one_answer_says_so(patch: Patch) -> None:
     patch.setattr(ServiceSteps, "_is_gone", lambda self, known: True)
 
 
+def former_leaders_are_forgotten(patch: Patch) -> None:
+    """Only what this process wrote may be missing in late answers."""
+    patch.setattr(ServiceBalancers, "take_over", lambda self: None)
+
+
 class Fix(NamedTuple):
     """`without` takes the fix back; then `sequence` violates `invariant`."""
 
@@ -177,6 +182,14 @@ FIXES = (
         for sequence in (
             "refused-leaders@447; steps=0,5; api PATCH nodes/n3#1=cloud-stale",
             "mistakes-525@525; steps=0,1,3,6; cloud load_balancers.list#12=empty",
+        )
+    ),
+    *(
+        Fix(former_leaders_are_forgotten, sequence, "load-balancer-leaked")
+        for sequence in (
+            "two-leaders@454; api LIST nodes#2=cloud-stale",
+            "churn-133@133; steps=1,2; api POST leases/cloud-controller-manager#1=kill-before; "
+            "api LIST nodes#3=cloud-stale",
         )
     ),
     Fix(nodes_go_at_no_rate, "churn-0@0; steps=1", "node-stays"),

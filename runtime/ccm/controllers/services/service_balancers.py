@@ -68,6 +68,7 @@ class ServiceBalancers:
         self._listing: _Listing | None = None
         self._listing_now = asyncio.Lock()
         self._deletions = late_answer_rules.Deletions()
+        self._took_over_at = -math.inf
 
     @property
     def cloud(self) -> LoadBalancers:
@@ -99,6 +100,10 @@ class ServiceBalancers:
         """
         listed = self.at_start.pop(uid, None)
         return None if is_written else listed
+
+    def take_over(self) -> None:
+        """Remember that no other process writes from now on. What a former leader wrote may not be shown yet."""
+        self._took_over_at = self._context.monotonic()
 
     async def begin(self) -> None:
         """List what the current cloud has, for `at_start`. Returns when the cloud has answered."""
@@ -166,11 +171,12 @@ class ServiceBalancers:
         The Service has our finalizer, so a load balancer may exist, and nothing looks for it once the finalizer is
         removed. If the cloud reports that there is none, it is asked again after `CONFIRM`, because one wrong answer
         would leak a load balancer. The same applies to an eventually consistent cloud, until its listings have caught
-        up. Neither is needed once the cloud has reported that it is deleting the load balancer.
+        up with the last write, which may be one of the former leader. Neither is needed once the cloud has reported
+        that it is deleting the load balancer.
         """
         if (left := state.again_at - self._context.monotonic()) > 0:
             raise Waiting(left, NOT_SHOWN)
-        again_at = state.tried_at + self.lag
+        again_at = max(state.tried_at, self._took_over_at) + self.lag
         try:
             await self.call("delete", lambda: self.cloud.delete(spec))
         except RetryAfter:

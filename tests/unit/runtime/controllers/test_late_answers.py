@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ccm.cloud import Conflict, LoadBalancer, NotFound
+from ccm.cloud import Conflict, LoadBalancer, NotFound, Transient
 
 from ..gateway.virtual import in_virtual_time, now
 from .services_harness import Balancers, Cluster, FakeCloud, until
@@ -161,6 +161,29 @@ async def test_a_load_balancer_that_was_created_at_the_end_of_a_long_call_leaks_
         assert c.cloud.made and c.api.service()
         c.cloud.shown = None
         await until(lambda: not c.cloud.made and "shop/web" not in c.api.objects["services"], 10)
+
+
+@pytest.mark.parametrize("instances_listed", [True, False])
+def test_a_load_balancer_that_the_former_leader_created_last_leaks_not(instances_listed):
+    """The cloud hides it from the next leader, who did not write it, for the lag. Deletions wait for no listing."""
+
+    @in_virtual_time
+    async def run():
+        async with LateCluster(listing_lag=LAG) as c:
+            c.add_service(finalizer=True)
+            c.cloud.freeze()
+            c.cloud.made["uid-of-web"] = {"name": "web", "ip": "192.0.2.1", "fingerprint": "", "ready_at": now()}
+            if not instances_listed:
+                c.machines.error = Transient("down")
+            c.api.delete_service("web")
+            took_over = now()
+            c.serve()
+            await asyncio.sleep(took_over + LAG - now() - 1)
+            assert c.cloud.made and c.cloud.count("delete") == 1 and c.api.service()
+            c.cloud.shown = None
+            await until(lambda: not c.cloud.made and "shop/web" not in c.api.objects["services"], 10)
+
+    run()
 
 
 @in_virtual_time
