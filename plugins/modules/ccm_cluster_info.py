@@ -211,21 +211,15 @@ images:
 """
 
 import hashlib
-import json
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.outoftree.ccm.plugins.module_utils.cluster import api as _api
-from ansible_collections.outoftree.ccm.plugins.module_utils.facts import (
-    health, image_pulls, in_tree_volumes as _volumes, nodes, others as _others,
-)
+from ansible_collections.outoftree.ccm.plugins.module_utils.cluster import api as _api, controllers, used_volumes
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts import health, nodes
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import serving
 
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 POLL = 2.0
-
-#: The role gives it to the Pods of other vendors' controllers only. Not all of them have a command of their own.
-FOREIGN_POD = "ccm.outoftree.dev/cloud-config"
 
 
 def read_kubeadm_config(api):
@@ -240,74 +234,6 @@ def read_kube_proxy(api):
     """Return the texts of kube-proxy's ConfigMap as kubeadm names it, by key. Another installer has none."""
     found = api.get("/api/v1/namespaces/kube-system/configmaps/kube-proxy") or {}
     return {name: text for name, text in sorted((found.get("data") or {}).items()) if isinstance(text, str)}
-
-
-def read_leases(api, params, others):
-    """Return the held Leases of cloud-controller-managers that no known workload uses, with their holders."""
-    known = [(params["namespace"], params["lease"])] + [(item["lease"]["namespace"], item["lease"]["name"]) for item in others if item["lease"]]
-    # Each Node has one in kube-node-lease.
-    leases = api.items("/apis/coordination.k8s.io/v1/leases", {"fieldSelector": "metadata.namespace!=kube-node-lease"})
-    found = []
-    for lease in _others.strange_leases(leases, known, params["ignored"]):
-        state = health.lease_state(lease, api.now)
-        if state["held"]:
-            found.append({"namespace": lease["metadata"]["namespace"], "name": lease["metadata"]["name"], "holder": state["holder"]})
-    return found
-
-
-def read_runtime(api, params):
-    daemonset = api.get(_api.daemonset_path(params["name"], params["namespace"]))
-    state = health.daemonset_state(daemonset)
-    meta = (daemonset or {}).get("metadata") or {}
-    return {
-        "exists": state["exists"],
-        "name": params["name"],
-        "image": state["image"],
-        "created": meta.get("creationTimestamp") or "",
-        "managed": (meta.get("labels") or {}).get("app.kubernetes.io/managed-by") == params["managed_by"],
-        "wide": (meta.get("annotations") or {}).get("ccm.outoftree.dev/stage") == params["all_controllers"],
-        "leftovers": [] if state["exists"] else leftovers(api, params),
-    }
-
-
-def leftovers(api, params):
-    """Return the objects of a controller without its DaemonSet, which an interrupted rollout or removal left behind."""
-    found = []
-    for kind, name in (("serviceaccounts", params["name"]), ("secrets", params["name"] + "-cloud-config")):
-        try:
-            item = api.get("/api/v1/namespaces/{0}/{1}/{2}".format(params["namespace"], kind, name)) or {}
-        except _api.ApiError as exc:
-            if exc.status != 403:
-                raise
-            continue  # preflight only needs to read, and needs no access to Secrets
-        if ((item.get("metadata") or {}).get("labels") or {}).get("app.kubernetes.io/managed-by") == params["managed_by"]:
-            found.append("{0}/{1}".format(kind, name))
-    return found
-
-
-def _is_ready(pod):
-    return any(c.get("type") == "Ready" and c.get("status") == "True" for c in pod["status"].get("conditions") or [])
-
-
-def ask_runtime(api, params, runtime):
-    """Return (the result of C(ccm nodes), why it could not be run). Only reports depend on it."""
-    if not (runtime["exists"] and runtime["managed"]):
-        return [], "the runtime is not installed yet"
-    query = {"labelSelector": "app.kubernetes.io/name={0}".format(params["name"])}
-    pods = api.items("/api/v1/namespaces/{0}/pods".format(params["namespace"]), query)
-    # A Pod that is not Ready can also answer: the cloud may be the reason.
-    running = sorted((pod for pod in pods if (pod.get("status") or {}).get("phase") == "Running"), key=lambda pod: not _is_ready(pod))
-    if not running:
-        return [], "the runtime has no running Pod"
-    meta, container = running[0]["metadata"], running[0]["spec"]["containers"][0]
-    if container.get("command") or FOREIGN_POD in (meta.get("annotations") or {}):
-        return [], "the controller is not this collection's own runtime"
-    cloud = [argument for argument in container.get("args") or [] if argument.startswith(("--cloud-provider=", "--cloud-config="))]
-    try:
-        status, out, err = api.execute(params["namespace"], meta["name"], container["name"], ["ccm", "nodes", "--output=json"] + cloud)
-        return (json.loads(out), "") if status == 0 else ([], "'ccm nodes' failed: {0}".format(" ".join(err.split())[-300:]))
-    except (_api.ApiError, ValueError) as exc:
-        return [], str(exc)
 
 
 def read_serving(api):
@@ -348,90 +274,6 @@ def wait_for_services(api, seconds):
         time.sleep(POLL)
 
 
-def read_others(api, params):
-    """Return the other cloud-controller-managers, with who holds the Lease of each."""
-    others = []
-    for kind, plural in sorted(_others.KINDS.items()):
-        for workload in api.items("/apis/apps/v1/{0}".format(plural)):
-            found = _others.summary(kind, workload)
-            where = "{namespace}/{name}".format(**found) if found else ""
-            if not found or where in params["ignored"]:
-                continue
-            if kind == "DaemonSet" and where == "{namespace}/{name}".format(**params):
-                continue
-            if found["lease"]:
-                lease = api.get(_api.lease_path(found["lease"]["name"], found["lease"]["namespace"]))
-                state = health.lease_state(lease, api.now)
-                found["holder"] = state["holder"] if state["held"] else ""
-            others.append(found)
-    return others
-
-
-def read_taken(api, params):
-    """Return the objects that a rollout would overwrite although this collection did not create them."""
-    name, namespace = params["name"], params["namespace"]
-    rbac = "/apis/rbac.authorization.k8s.io/v1/"
-    objects = [("DaemonSet", name, _api.daemonset_path(name, namespace)),
-               ("ServiceAccount", name, "/api/v1/namespaces/{0}/serviceaccounts/{1}".format(namespace, name)),
-               ("Secret", name + "-cloud-config", "/api/v1/namespaces/{0}/secrets/{1}-cloud-config".format(namespace, name))]
-    objects += [(kind, name, "{0}namespaces/{1}/{2}/{3}".format(rbac, namespace, plural, name))
-                for kind, plural in (("Role", "roles"), ("RoleBinding", "rolebindings"))]
-    taken = []
-    for kind, called, path in objects:
-        if _is_not_ours(api.get(path), params):
-            taken.append("{0} {1}/{2}".format(kind, namespace, called))
-    for kind, plural in (("ClusterRole", "clusterroles"), ("ClusterRoleBinding", "clusterrolebindings")):
-        if _is_not_ours(api.get("{0}{1}/system:{2}".format(rbac, plural, name)), params):
-            taken.append("{0} system:{1}".format(kind, name))
-    return taken
-
-
-def read_volumes(api):
-    """Return the in-tree volumes and the CSI drivers that serve them, and images; see RETURN. Only their fields are kept of each page."""
-    unread = []
-    images = set()
-
-    def listed(path, kind, keep, query=None):
-        found = []
-        try:
-            for page in api.pages(path, query):
-                found += keep(page)
-        except _api.ApiError as exc:
-            if exc.status != 403:
-                raise
-            unread.append(kind)
-        return found
-
-    storage = "/apis/storage.k8s.io/v1/"
-    persistent = listed("/api/v1/persistentvolumes", "persistentvolumes", _volumes.persistent)
-    classes = listed(storage + "storageclasses", "storageclasses.storage.k8s.io", _volumes.classes)
-    if classes:
-        classes = _volumes.counted(classes, listed("/api/v1/persistentvolumeclaims", "persistentvolumeclaims", _volumes.class_names))
-    claims = {item["claim"]: item["source"] for item in persistent if item["claim"]}
-
-    def of_pods(items):
-        items = list(items)
-        images.update(image_pulls.pulled(items))
-        return _volumes.pods(items, claims)
-
-    pods = listed("/api/v1/pods", "pods", of_pods,
-                  {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"})
-    inline = [item for pod in pods for item in pod.pop("inline")]
-    for kind, path in sorted(_volumes.WORKLOADS.items()):
-        group, plural = path.split("/")[2], path.split("/")[-1]
-        inline += listed(path, "{0}.{1}".format(plural, group), lambda items, kind=kind: _volumes.templates(kind, items))
-    found = {"persistent": persistent, "classes": classes, "inline": inline, "pods": pods, "drivers": [], "nodes": {}}
-    if persistent or classes or inline or pods:
-        found["drivers"] = listed(storage + "csidrivers", "csidrivers.storage.k8s.io", _volumes.drivers)
-        registered = listed(storage + "csinodes", "csinodes.storage.k8s.io", _volumes.registered)
-        found["nodes"] = {item["name"]: item["drivers"] for item in registered}
-    return dict({} if "pods" in unread else {"images": sorted(images)}, volumes=dict(found, unread=unread))
-
-
-def _is_not_ours(found, params):
-    return found is not None and (found["metadata"].get("labels") or {}).get(_others.MANAGED) != params["managed_by"]
-
-
 def main():
     module = AnsibleModule(
         argument_spec=dict(
@@ -461,16 +303,16 @@ def main():
             node_selector={"labels": params["node_selector"], "nodes": nodes.selected(found, params["node_selector"])},
             kubeadm_config=read_kubeadm_config(api),
             kube_proxy=read_kube_proxy(api),
-            runtime=read_runtime(api, params),
-            others=read_others(api, params),
+            runtime=controllers.read_runtime(api, params),
+            others=controllers.read_others(api, params),
             ignored=params["ignored"],
-            taken=read_taken(api, params),
+            taken=controllers.read_taken(api, params),
             services=services,
         )
-        result["leases"] = read_leases(api, params, result["others"])
+        result["leases"] = controllers.read_leases(api, params, result["others"])
         result["serving"] = read_serving(api)
-        result.update(read_volumes(api) if params["volumes"] else {"volumes": {}})
-        matches, unasked = ask_runtime(api, params, result["runtime"])
+        result.update(used_volumes.read_volumes(api) if params["volumes"] else {"volumes": {}})
+        matches, unasked = controllers.ask_runtime(api, params, result["runtime"])
         result["nodes"] = nodes.judged(result["nodes"], matches)
         result["compared"] = {"done": not unasked, "reason": unasked}
         lease = api.get(_api.lease_path(params["lease"], params["namespace"]))

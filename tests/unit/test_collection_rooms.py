@@ -34,6 +34,9 @@ GONE_IN_3_13 = {
     "sunau", "telnetlib", "uu", "xdrlib",
 }  # fmt: skip
 
+#: Lines of a file, with its documentation.
+LONGEST = 450
+
 MODULES = sorted(path for path in UTILS.rglob("*.py") if path.name != "__init__.py")
 
 
@@ -68,6 +71,11 @@ def test_every_module_is_in_a_room_that_payloads_find():
     assert all(path.parent.parent == UTILS for path in MODULES)
     # Without the file no payload has the package; ansible-test wants it empty (empty-init).
     assert {room: (UTILS / room / "__init__.py").read_bytes() for room in BELOW} == dict.fromkeys(BELOW, b"")
+
+
+@pytest.mark.parametrize("path", sorted(PLUGINS.rglob("*.py")), ids=lambda path: str(path.relative_to(PLUGINS)))
+def test_no_file_is_longer_than_a_reader_keeps_in_mind(path: Path):
+    assert len(path.read_text().splitlines()) <= LONGEST
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name)

@@ -21,7 +21,7 @@ def difference(command: str, environment: str, argv: list[str], specifiers: dict
     ("-/usr/bin/kubelet $A", "A='--x=a b'\n", ["--x=a", "b"]),
     ("/usr/bin/kubelet ${A}", "A='--x=a b'\n", ["--x=a b"]),
     ("/usr/bin/kubelet --hostname-override=%H --a", "", ["--hostname-override=worker-1", "--a"]),
-    ("/usr/bin/kubelet --root-dir=${HOME}/k", "", ["--root-dir=/root/k"]),
+    ("/usr/bin/kubelet --root-dir=${HOME}/k", "", ["--root-dir=/srv/k"]),
     ("/usr/bin/kubelet --name=%N", "", ["--name=kubelet"]),
     ("/usr/bin/start-kubelet $A", "A=--v=2\n", ["--v=2", "--added-by-the-wrapper"]),
 ])

@@ -1,0 +1,132 @@
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The cloud-controller-managers of a cluster: ours, others beside it, and objects that a rollout would overwrite.
+
+Reading only. C(params) are the options of M(outoftree.ccm.ccm_cluster_info).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Dict, List, Optional, Tuple
+
+from ansible_collections.outoftree.ccm.plugins.module_utils.cluster import api as _api
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts import health, others as _others
+
+Params = Dict[str, Any]
+Row = Dict[str, Any]
+
+#: The role gives it to the Pods of other vendors' controllers only. Not all of them have a command of their own.
+FOREIGN_POD = "ccm.outoftree.dev/cloud-config"
+
+
+def read_leases(api: Any, params: Params, others: List[Row]) -> List[Row]:
+    """Return the held Leases of cloud-controller-managers that no known workload uses, with their holders."""
+    known = [(params["namespace"], params["lease"])] + [(item["lease"]["namespace"], item["lease"]["name"]) for item in others if item["lease"]]
+    # Each Node has one in kube-node-lease.
+    leases = api.items("/apis/coordination.k8s.io/v1/leases", {"fieldSelector": "metadata.namespace!=kube-node-lease"})
+    found = []
+    for lease in _others.strange_leases(leases, known, params["ignored"]):
+        state = health.lease_state(lease, api.now)
+        if state["held"]:
+            found.append({"namespace": lease["metadata"]["namespace"], "name": lease["metadata"]["name"], "holder": state["holder"]})
+    return found
+
+
+def read_runtime(api: Any, params: Params) -> Row:
+    daemonset = api.get(_api.daemonset_path(params["name"], params["namespace"]))
+    state = health.daemonset_state(daemonset)
+    meta = (daemonset or {}).get("metadata") or {}
+    return {
+        "exists": state["exists"],
+        "name": params["name"],
+        "image": state["image"],
+        "created": meta.get("creationTimestamp") or "",
+        "managed": (meta.get("labels") or {}).get("app.kubernetes.io/managed-by") == params["managed_by"],
+        "wide": (meta.get("annotations") or {}).get("ccm.outoftree.dev/stage") == params["all_controllers"],
+        "leftovers": [] if state["exists"] else leftovers(api, params),
+    }
+
+
+def leftovers(api: Any, params: Params) -> List[str]:
+    """Return the objects of a controller without its DaemonSet, which an interrupted rollout or removal left behind."""
+    found = []
+    for kind, name in (("serviceaccounts", params["name"]), ("secrets", params["name"] + "-cloud-config")):
+        try:
+            item = api.get("/api/v1/namespaces/{0}/{1}/{2}".format(params["namespace"], kind, name)) or {}
+        except _api.ApiError as exc:
+            if exc.status != 403:
+                raise
+            continue  # preflight only needs to read, and needs no access to Secrets
+        if ((item.get("metadata") or {}).get("labels") or {}).get("app.kubernetes.io/managed-by") == params["managed_by"]:
+            found.append("{0}/{1}".format(kind, name))
+    return found
+
+
+def _is_ready(pod: Row) -> bool:
+    return any(c.get("type") == "Ready" and c.get("status") == "True" for c in pod["status"].get("conditions") or [])
+
+
+def ask_runtime(api: Any, params: Params, runtime: Row) -> Tuple[List[Row], str]:
+    """Return (the result of C(ccm nodes), why it could not be run). Only reports depend on it."""
+    if not (runtime["exists"] and runtime["managed"]):
+        return [], "the runtime is not installed yet"
+    query = {"labelSelector": "app.kubernetes.io/name={0}".format(params["name"])}
+    pods = api.items("/api/v1/namespaces/{0}/pods".format(params["namespace"]), query)
+    # A Pod that is not Ready can also answer: the cloud may be the reason.
+    running = sorted((pod for pod in pods if (pod.get("status") or {}).get("phase") == "Running"), key=lambda pod: not _is_ready(pod))
+    if not running:
+        return [], "the runtime has no running Pod"
+    meta, container = running[0]["metadata"], running[0]["spec"]["containers"][0]
+    if container.get("command") or FOREIGN_POD in (meta.get("annotations") or {}):
+        return [], "the controller is not this collection's own runtime"
+    cloud = [argument for argument in container.get("args") or [] if argument.startswith(("--cloud-provider=", "--cloud-config="))]
+    try:
+        status, out, err = api.execute(params["namespace"], meta["name"], container["name"], ["ccm", "nodes", "--output=json"] + cloud)
+        return (json.loads(out), "") if status == 0 else ([], "'ccm nodes' failed: {0}".format(" ".join(err.split())[-300:]))
+    except (_api.ApiError, ValueError) as exc:
+        return [], str(exc)
+
+
+def read_others(api: Any, params: Params) -> List[Row]:
+    """Return the other cloud-controller-managers, with who holds the Lease of each."""
+    others = []
+    for kind, plural in sorted(_others.KINDS.items()):
+        for workload in api.items("/apis/apps/v1/{0}".format(plural)):
+            found = _others.summary(kind, workload)
+            where = "{namespace}/{name}".format(**found) if found else ""
+            if not found or where in params["ignored"]:
+                continue
+            if kind == "DaemonSet" and where == "{namespace}/{name}".format(**params):
+                continue
+            if found["lease"]:
+                lease = api.get(_api.lease_path(found["lease"]["name"], found["lease"]["namespace"]))
+                state = health.lease_state(lease, api.now)
+                found["holder"] = state["holder"] if state["held"] else ""
+            others.append(found)
+    return others
+
+
+def read_taken(api: Any, params: Params) -> List[str]:
+    """Return the objects that a rollout would overwrite although this collection did not create them."""
+    name, namespace = params["name"], params["namespace"]
+    rbac = "/apis/rbac.authorization.k8s.io/v1/"
+    objects = [("DaemonSet", name, _api.daemonset_path(name, namespace)),
+               ("ServiceAccount", name, "/api/v1/namespaces/{0}/serviceaccounts/{1}".format(namespace, name)),
+               ("Secret", name + "-cloud-config", "/api/v1/namespaces/{0}/secrets/{1}-cloud-config".format(namespace, name))]
+    objects += [(kind, name, "{0}namespaces/{1}/{2}/{3}".format(rbac, namespace, plural, name))
+                for kind, plural in (("Role", "roles"), ("RoleBinding", "rolebindings"))]
+    taken = []
+    for kind, called, path in objects:
+        if _is_not_ours(api.get(path), params):
+            taken.append("{0} {1}/{2}".format(kind, namespace, called))
+    for kind, plural in (("ClusterRole", "clusterroles"), ("ClusterRoleBinding", "clusterrolebindings")):
+        if _is_not_ours(api.get("{0}{1}/system:{2}".format(rbac, plural, name)), params):
+            taken.append("{0} system:{1}".format(kind, name))
+    return taken
+
+
+def _is_not_ours(found: Optional[Row], params: Params) -> bool:
+    return found is not None and (found["metadata"].get("labels") or {}).get(_others.MANAGED) != params["managed_by"]

@@ -1,0 +1,62 @@
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which volumes a cluster uses, which CSI drivers serve them, and which images its Pods pull: page by page, as clusters are large.
+
+Reading only; what counts as an in-tree volume is decided in facts.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Callable, Dict, Iterable, List, Optional, Set
+
+from ansible_collections.outoftree.ccm.plugins.module_utils.cluster import api as _api
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts import image_pulls, in_tree_volumes as _volumes
+
+Row = Dict[str, Any]
+#: What is kept of a page.
+Keep = Callable[[Iterable[Row]], List[Any]]
+
+
+def read_volumes(api: Any) -> Dict[str, Any]:
+    """Return C(volumes) and C(images) as M(outoftree.ccm.ccm_cluster_info) describes them. Of each page, only their fields are kept."""
+    unread: List[str] = []
+    images: Set[str] = set()
+
+    def listed(path: str, kind: str, keep: Keep, query: Optional[Dict[str, str]] = None) -> List[Any]:
+        found: List[Any] = []
+        try:
+            for page in api.pages(path, query):
+                found += keep(page)
+        except _api.ApiError as exc:
+            if exc.status != 403:
+                raise
+            unread.append(kind)
+        return found
+
+    storage = "/apis/storage.k8s.io/v1/"
+    persistent = listed("/api/v1/persistentvolumes", "persistentvolumes", _volumes.persistent)
+    classes = listed(storage + "storageclasses", "storageclasses.storage.k8s.io", _volumes.classes)
+    if classes:
+        classes = _volumes.counted(classes, listed("/api/v1/persistentvolumeclaims", "persistentvolumeclaims", _volumes.class_names))
+    claims = {item["claim"]: item["source"] for item in persistent if item["claim"]}
+
+    def of_pods(items: Iterable[Row]) -> List[Row]:
+        items = list(items)
+        images.update(image_pulls.pulled(items))
+        return _volumes.pods(items, claims)
+
+    pods = listed("/api/v1/pods", "pods", of_pods,
+                  {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"})
+    inline = [item for pod in pods for item in pod.pop("inline")]
+    for kind, path in sorted(_volumes.WORKLOADS.items()):
+        group, plural = path.split("/")[2], path.split("/")[-1]
+        inline += listed(path, "{0}.{1}".format(plural, group), functools.partial(_volumes.templates, kind))
+    found: Dict[str, Any] = {"persistent": persistent, "classes": classes, "inline": inline, "pods": pods, "drivers": [], "nodes": {}}
+    if persistent or classes or inline or pods:
+        found["drivers"] = listed(storage + "csidrivers", "csidrivers.storage.k8s.io", _volumes.drivers)
+        registered = listed(storage + "csinodes", "csinodes.storage.k8s.io", _volumes.registered)
+        found["nodes"] = {item["name"]: item["drivers"] for item in registered}
+    return dict({} if "pods" in unread else {"images": sorted(images)}, volumes=dict(found, unread=unread))
