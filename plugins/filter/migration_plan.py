@@ -95,7 +95,8 @@ _value:
       RV(_value.table) has the same as lines of text, and RV(_value.report) has everything without the contents of files.
     - RV(_value.hosts) has the steps for each host (options of M(outoftree.ccm.ccm_component_config)). RV(_value.kubeadm_config) has
       options of M(outoftree.ccm.ccm_kubeadm_config), or nothing.
-    - RV(_value.left_out) has the problem of each worker that the run leaves out (O(max_failed)), if there are any.
+    - RV(_value.unseen) has the reason for each host that could not be inspected. RV(_value.left_out) has those of the workers that the run
+      leaves out (O(max_failed)), if there are any.
     - RV(_value.adopt) has the Nodes to initialise, and RV(_value.new_nodes) what Nodes that join later need, as lines of text.
     - RV(_value.node_only) says whether the runtime must start with only its node controller.
     - RV(_value.volumes) has the in-tree cloud plug-ins of volumes that the cluster uses, with their objects and their CSI drivers.

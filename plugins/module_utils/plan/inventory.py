@@ -64,7 +64,8 @@ def check(plan: Dict[str, Any], detected: Dict[str, HostFacts], cluster: Dict[st
     _check_managed(plan, cluster)
     _check_selector(plan, cluster.get("node_selector") or {})
     unseen = unseen or {}
-    plan["problems"] += unseen_hosts.problems(unseen, control_plane)
+    plan["unseen"] = unseen_hosts.reasons(unseen)
+    plan["problems"] += unseen_hosts.problems(plan["unseen"], control_plane)
     if excluded_hosts:
         plan["warnings"].append("--limit excludes {0} host(s), which are neither inspected nor changed: {1}".format(
             len(excluded_hosts), grouping.compact(sorted(excluded_hosts, key=grouping.in_order))))

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any, Callable, Dict, List, TypeVar
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import host_facts
-from ansible_collections.outoftree.ccm.plugins.module_utils.plan import summary
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan import summary, unseen_hosts
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.plan import finish
 
 Result = TypeVar("Result")
@@ -64,12 +64,17 @@ def leave_out(plan: Dict[str, Any], detected: Dict[str, Any], control_plane: Lis
     C(limit) is a number or a share such as V(10%). A host that could not be reached is none of them. Raises ValueError.
     """
     workers = [host for host in detected if host not in control_plane]
-    wrong = {host: problem for host in workers for problem in plan["problems"]
-             if problem.startswith("{0}: could not be inspected: ".format(host)) and isinstance(detected[host], dict) and "node_name" in detected[host]}
+    unseen: Dict[str, str] = plan.get("unseen", {})
+    wrong = {host: "could not be inspected: " + why for host, why in unseen.items()
+             if host in workers and isinstance(detected[host], dict) and "node_name" in detected[host]}
     if not wrong or len(wrong) > summary.allowed(limit, len(workers)):
         return plan
-    plan["problems"] = [problem for problem in plan["problems"] if problem not in wrong.values()]
-    plan["warnings"] += ["{0}. The run leaves this worker out, as ccm_install_max_failed_workers allows".format(problem) for problem in wrong.values()]
+    # One problem may be about several hosts.
+    reported = unseen_hosts.problems(unseen, control_plane)
+    others = unseen_hosts.problems({host: why for host, why in unseen.items() if host not in wrong}, control_plane)
+    plan["problems"] = others + [problem for problem in plan["problems"] if problem not in reported]
+    plan["warnings"] += ["{0}: {1}. The run leaves this worker out, as ccm_install_max_failed_workers allows".format(host, why)
+                         for host, why in wrong.items()]
     plan["left_out"] = wrong
     plan["hosts"].update({host: {"control_plane": [], "kubelet": None} for host in wrong})
     return finish(plan)

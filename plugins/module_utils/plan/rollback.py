@@ -97,7 +97,7 @@ def _cluster(cluster: Dict[str, Any]) -> Dict[str, Any]:
 def _hosts(plan: Dict[str, Any], detected: Dict[str, HostFacts], unseen: Dict[str, Dict[str, Any]], excluded_hosts: List[str],
            cluster: Dict[str, Any], control_plane: List[str]) -> None:
     """Report hosts and Nodes that are unknown, and the problems of the others."""
-    plan["problems"] += unseen_hosts.rollback_problems(unseen, control_plane)
+    plan["problems"] += unseen_hosts.rollback_problems(unseen_hosts.reasons(unseen), control_plane)
     for host in excluded_hosts:
         plan["warnings"].append("{0}: --limit excludes the host, which is not restored, so the controller stays".format(host))
     for host, facts in detected.items():

@@ -16,14 +16,21 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.facts.unseen import 
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import grouping
 
 
-def problems(unseen: Dict[str, Dict[str, Any]], control_plane: Sequence[str]) -> List[str]:
-    """Return the problems of a migration. C(unseen): the hosts with their answers."""
+def reasons(unseen: Dict[str, Dict[str, Any]]) -> Dict[str, str]:
+    """Return why each host could not be inspected. C(unseen): the hosts with their answers."""
+    # A host whose kubelet does not run has problems in place of a message.
+    return {host: reason(answer if answer.get("msg") else dict(answer, msg="; ".join(answer.get("problems", []))))
+            for host, answer in unseen.items()}
+
+
+def problems(unseen: Dict[str, str], control_plane: Sequence[str]) -> List[str]:
+    """Return the problems of a migration. C(unseen): the hosts with their reasons."""
     workers = [host for host in unseen if host not in control_plane]
     return [_problem(names, why, "" if names[0] in control_plane else ", or exclude {0} with {1}".format(_these(workers), _limit(workers)))
             for names, why in _by_reason(unseen, control_plane)]
 
 
-def rollback_problems(unseen: Dict[str, Dict[str, Any]], control_plane: Sequence[str]) -> List[str]:
+def rollback_problems(unseen: Dict[str, str], control_plane: Sequence[str]) -> List[str]:
     """Return the problems of a rollback, which may exclude every host but the one that plans."""
     planner = control_plane[:1]
     others = [host for host in unseen if host not in planner]
@@ -44,12 +51,10 @@ def _problem(names: List[str], why: str, way: str) -> str:
     return "{0}: could not be inspected: {1}. Fix this{2}".format(names[0] if len(names) == 1 else grouping.hosts(names), why, way)
 
 
-def _by_reason(unseen: Dict[str, Dict[str, Any]], apart: Sequence[str]) -> List[Tuple[List[str], str]]:
+def _by_reason(unseen: Dict[str, str], apart: Sequence[str]) -> List[Tuple[List[str], str]]:
     """Return (hosts, reason). The hosts C(apart) have entries of their own, because they get another advice."""
     found: Dict[Tuple[bool, str], List[str]] = {}
-    for host, answer in unseen.items():
-        # A host whose kubelet does not run has problems in place of a message.
-        why = reason(answer if answer.get("msg") else dict(answer, msg="; ".join(answer.get("problems", []))))
+    for host, why in unseen.items():
         found.setdefault((host in apart, why), []).append(host)
     return [(sorted(hosts, key=grouping.in_order), why) for (unused, why), hosts in found.items()]
 

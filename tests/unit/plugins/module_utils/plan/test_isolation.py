@@ -136,6 +136,25 @@ def test_a_worker_is_left_out_as_far_as_workers_may_fail(cluster: Any, limit: An
         assert entries["w-7"]["state"] == "failed" and CONFIG in entries["w-7"]["detail"]
 
 
+@pytest.mark.usefixtures("fault")
+@pytest.mark.parametrize(("limit", "go"), [(1, False), (2, True)])
+def test_workers_with_the_same_fault_are_left_out_together(cluster: Any, limit: int, go: bool) -> None:
+    detected, found = cluster("boom")
+    detected["w-8"]["files"] = detected["w-7"]["files"]
+    plan = migration_plan(detected, found, [], max_failed=limit)
+    assert list(plan.get("left_out", {})) == (["w-7", "w-8"] if go else [])
+    assert plan["go"] == go and len(plan["problems"]) == (0 if go else 1)
+
+
+@pytest.mark.usefixtures("fault")
+def test_the_problem_of_a_worker_that_did_not_answer_stays_beside_those_that_are_left_out(cluster: Any) -> None:
+    detected, found = cluster("boom")
+    detected["w-9"] = {"msg": "no route", "unreachable": True}
+    plan = migration_plan(detected, found, [], max_failed=5)
+    assert list(plan["left_out"]) == ["w-7"] and not plan["go"]
+    assert plan["problems"] == ["w-9: could not be inspected: no route. Fix this, or exclude the host with --limit 'all:!w-9'"]
+
+
 def test_a_worker_that_did_not_answer_is_not_left_out(cluster: Any) -> None:
     detected, found = cluster(GOOD)
     detected["w-7"] = {"msg": "no route", "unreachable": True}
