@@ -58,14 +58,19 @@ def read(asked: Mapping[str, Root], progress: Progress) -> dict[str, Tables]:
         }
         for name, root in asked.items()
     }
+    return gotables({"suites": request}, progress)
+
+
+def gotables(request: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
+    """What gotables prints for a request (its main.go says both forms). Raises BedError with what it refuses."""
     program = go_programs.ensure("gotables", progress)
     done = subprocess.run(
-        [program], input=json.dumps({"suites": request}), capture_output=True, text=True, timeout=120, check=False
+        [program], input=json.dumps(request), capture_output=True, text=True, timeout=200, check=False
     )
     if done.returncode:
-        raise BedError(done.stderr.strip())
-    tables: dict[str, Tables] = json.loads(done.stdout)
-    return tables
+        raise BedError(done.stderr.strip() or f"gotables ended with status {done.returncode} and without a word")
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
 
 
 def _imports(folder: Path, root: Root) -> list[tuple[str, str]]:

@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,6 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "bed"))
 
-from bed import go_programs
 from bed.errors import BedError
 from bed.progress import Progress
 
@@ -141,24 +138,18 @@ func TestX(t *testing.T) {
 """
 
 
-@pytest.fixture(scope="module")
-def program():
-    return go_programs.ensure("gotables", Progress())
-
-
-def run_program(program: Path, folder: Path, package: str = "peer") -> subprocess.CompletedProcess[str]:
+def read(folder: Path, package: str = "peer") -> dict[str, Any]:
     (folder / "peer").mkdir()
     (folder / "peer/x_test.go").write_text(SOURCE)
     api = folder / "api/core/v1"
     api.mkdir(parents=True)
     (api / "types.go").write_text('package v1\n\ntype Kind string\n\nconst Internal Kind = "InternalIP"\n')
     suites = {"s": {"dir": str(folder), "packages": [package], "modules": {"k8s.io/api": str(folder / "api")}}}
-    request = json.dumps({"suites": suites})
-    return subprocess.run([program], input=request, capture_output=True, text=True, timeout=60, check=False)
+    return tables.gotables({"suites": suites}, Progress())
 
 
-def test_tables_are_read_with_constants_of_all_packages(program, tmp_path):
-    found = json.loads(run_program(program, tmp_path).stdout)["s"]["peer/x_test.go"]["TestX"]["tests"]
+def test_tables_are_read_with_constants_of_all_packages(tmp_path):
+    found = read(tmp_path)["s"]["peer/x_test.go"]["TestX"]["tests"]
     assert found[0] == {
         "name": "a",
         "in": 6,
@@ -170,11 +161,9 @@ def test_tables_are_read_with_constants_of_all_packages(program, tmp_path):
     assert found[1] == {"name": "b", "in": -1, "kind": {"$ident": "Missing"}, "fn": {"$func": "func"}}
 
 
-def test_a_module_whose_layout_changed(program, tmp_path):
-    done = run_program(program, tmp_path, package="gone")
-    assert done.returncode == 1
-    assert 'no test file in package "gone"' in done.stderr
-    assert "has the module's layout changed?" in done.stderr
+def test_a_module_whose_layout_changed(tmp_path):
+    with pytest.raises(BedError, match=r'no test file in package "gone" .*: has the module\'s layout changed\?'):
+        read(tmp_path, package="gone")
 
 
 def test_a_module_that_does_not_require_an_import_any_more(tmp_path):
