@@ -128,7 +128,7 @@ lint: setup types ## ruff, mypy, import layers, words, commits, changelog fragme
 	@python tests/prose/check.py
 	@python tests/prose/commits.py
 	@python -m tests.quarantine
-	@python -m tests.day_zero.decisions
+	@python -m tests.new_kubernetes.decisions
 	@$(KEPT) changelog changelogs galaxy.yml -- antsibull-changelog lint
 	@$(KEPT) ansible-lint $(LINTED) -- ansible-lint --offline -q
 
@@ -162,7 +162,7 @@ prose: setup ## words that this project does not use, in every file; make lint r
 
 .PHONY: unit
 unit: setup ## pure logic, and 2,000 sequences of faults
-	@pytest -q $(call junit,unit) -n 2 --timeout 300 tests/unit tests/bed/tests tests/bench tests/bench_collection tests/parity tests/peers tests/day_zero tests/explore tests/mutation
+	@pytest -q $(call junit,unit) -n 2 --timeout 300 tests/unit tests/bed/tests tests/bench tests/bench_collection tests/parity tests/peers tests/new_kubernetes tests/explore tests/mutation
 	@python -m tests.explore --seeds 0-109 --jobs 2 --least 2000
 
 .PHONY: sequences
@@ -361,11 +361,11 @@ release-tag: setup ## the signed tag of a release that is prepared and committed
 AGAINST ?=
 .PHONY: new-kubernetes
 new-kubernetes: setup ## what a Kubernetes minor changes for us, from its sources: VERSION=1.38; without, what is new since the last look
-	@python -m tests.day_zero $(VERSION) $(if $(AGAINST),--against '$(AGAINST)')
+	@python -m tests.new_kubernetes $(VERSION) $(if $(AGAINST),--against '$(AGAINST)')
 
 .PHONY: new-kubernetes-cluster
 new-kubernetes-cluster: setup ## after that: build VERSION=1.38, compare its programs, then migrate a cluster and upgrade one
-	@$(BIN)/python tests/bed/new_kubernetes.py '$(VERSION)' --against '$(AGAINST)'
+	@python -m tests.new_kubernetes.programs '$(VERSION)' --against '$(AGAINST)'
 	@molecule/run default kubeadm_upgrade
 
 .PHONY: collection

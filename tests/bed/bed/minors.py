@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Kubernetes minor that the bed does not know: its newest patch, and a Go module that names its binaries."""
+"""Minors of Kubernetes, and for one that the bed does not know: its newest patch, and a Go module that names its
+binaries."""
 
 from __future__ import annotations
 
@@ -14,12 +15,25 @@ from bed.run import run
 from bed.versions import DEFAULT, KUBERNETES, Version, find
 
 MODULE = "k8s.io/kubernetes"
+Minor = tuple[int, int]
 
 
-def find_or_write(minor: tuple[int, int], progress: Progress) -> Version:
+def minor_of(text: str) -> Minor:
+    """(1, 37) of 1.37, v1.37 or v1.37.2. Raises BedError."""
+    found = re.fullmatch(r"v?1\.(\d+)(?:\.\d+)?", text)
+    if found is None:
+        raise BedError(f"VERSION={text}: write a minor such as 1.38")
+    return 1, int(found[1])
+
+
+def show(minor: Minor) -> str:
+    return f"{minor[0]}.{minor[1]}"
+
+
+def find_or_write(minor: Minor, progress: Progress) -> Version:
     """The newest patch of a minor, with a module in the cache. Raises BedError if Go knows no release of it."""
     go = str(golang.ensure(progress))
-    name = f"v{minor[0]}.{minor[1]}"
+    name = f"v{show(minor)}"
     patch = newest(minor, run(go, "list", "-m", "-versions", MODULE, cwd="/").split())
     folder = paths.cache() / "modules" / patch
     if not (folder / "go.sum").is_file():
@@ -28,11 +42,11 @@ def find_or_write(minor: tuple[int, int], progress: Progress) -> Version:
     return Version(patch, str(folder), find(DEFAULT).etcd)
 
 
-def newest(minor: tuple[int, int], known: list[str]) -> str:
+def newest(minor: Minor, known: list[str]) -> str:
     """The newest patch of a minor among versions such as v1.34.4. Raises BedError if there is none."""
     patches = [found for version in known if (found := re.fullmatch(rf"v{minor[0]}\.{minor[1]}\.(\d+)", version))]
     if not patches:
-        raise BedError(f"Go knows no release of Kubernetes {minor[0]}.{minor[1]}")
+        raise BedError(f"Go knows no release of Kubernetes {show(minor)}")
     return max(patches, key=lambda patch: int(patch[1]))[0]
 
 

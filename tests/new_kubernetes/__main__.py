@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a Kubernetes minor changes for this project, from the newest sources on Go's module proxy; nothing is built.
 
-    python -m tests.day_zero [VERSION [--against VERSION]]
+    python -m tests.new_kubernetes [VERSION [--against VERSION]]
 
 VERSION is a minor, such as 1.38. A minor without a release is compared by what its modules have already. Each
-difference gets an ID in tests/day_zero/decisions/VERSION.yml; those without a decision fail `make lint` once the minor
-is supported. Without VERSION nothing is written: the last supported minor and the one after it are compared, and the
-status is 1 if a difference of the first has no decision, or the second is released.
+difference gets an ID in tests/new_kubernetes/decisions/VERSION.yml; those without a decision fail `make lint` once the
+minor is supported. Without VERSION nothing is written: the last supported minor and the one after it are compared, and
+the status is 1 if a difference of the first has no decision, or the second is released.
 """
 
 from __future__ import annotations
@@ -21,19 +21,12 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/bed"))
 
 from bed.errors import BedError  # noqa: E402
+from bed.minors import Minor, minor_of, show  # noqa: E402
 from bed.progress import Progress  # noqa: E402
 
 from . import decisions  # noqa: E402
 from .differences import KINDS, differences, kind_of, things  # noqa: E402
-from .sources import Minor, NoSuchMinor, components, fetch, listed, modules_of, newest, read  # noqa: E402
-
-
-def minor_of(text: str) -> Minor:
-    """(1, 37) of 1.37 or v1.37.2. Raises BedError."""
-    parts = text.removeprefix("v").split(".")
-    if len(parts) not in (2, 3) or not all(part.isdecimal() for part in parts) or parts[0] != "1":
-        raise BedError(f"VERSION={text}: write a minor such as 1.38")
-    return int(parts[0]), int(parts[1])
+from .sources import NoSuchMinor, components, fetch, listed, modules_of, newest, read  # noqa: E402
 
 
 def compare(old: Minor, new: Minor, progress: Progress) -> tuple[list[str], list[str]]:
@@ -41,7 +34,7 @@ def compare(old: Minor, new: Minor, progress: Progress) -> tuple[list[str], list
     known = listed(modules_of(components()), progress)
     sides = []
     for minor in (old, new):
-        with progress.step(f"Sources of Kubernetes {minor[0]}.{minor[1]}"):
+        with progress.step(f"Sources of Kubernetes {show(minor)}"):
             sides.append((minor, *fetch(minor, known, progress)))
     # What only one side has would be new, or gone, as a whole.
     both = [module for module in known if all(module in chosen for _, chosen, _, _ in sides)]
@@ -71,13 +64,13 @@ def report(ids: Sequence[str], lines: Sequence[str], entries: Sequence[decisions
 def shown(new: Minor, old: Minor, progress: Progress, *, write: bool) -> list[str]:
     """Prints a report, and writes the file of decisions. Returns what has no decision. Raises BedError."""
     ids, lines = compare(old, new, progress)
-    path = decisions.FOLDER / f"{new[0]}.{new[1]}.yml"
+    path = decisions.FOLDER / f"{show(new)}.yml"
     entries = decisions.load(path)
     print(report(ids, lines, entries))
     settled = {id for entry in entries if entry["decision"] != decisions.OPEN for id in entry["ids"]}
     left = [id for id in ids if id not in settled]
     if write and (ids or entries):
-        title = f"Differences of Kubernetes {new[0]}.{new[1]} from {old[0]}.{old[1]}."
+        title = f"Differences of Kubernetes {show(new)} from {show(old)}."
         path.write_text(decisions.text(decisions.merged(entries, ids), title))
     print(f"\n{len(left)} differences have no decision in {path.relative_to(ROOT)}." if left else "\nAll are decided.")
     return left
@@ -85,10 +78,10 @@ def shown(new: Minor, old: Minor, progress: Progress, *, write: bool) -> list[st
 
 def weekly(progress: Progress) -> int:
     """What a schedule runs: has the last supported minor changed, and is there another one? 1 if a person must look."""
-    last = decisions.supported()
+    _, last = decisions.supported()
     left = shown(last, before(last), progress, write=False)
     coming = last[0], last[1] + 1
-    print(f"\nThe next minor, {coming[0]}.{coming[1]}:\n")
+    print(f"\nThe next minor, {show(coming)}:\n")
     try:
         shown(coming, last, progress, write=False)
         released = is_released(coming, listed(["k8s.io/kubernetes"], progress)["k8s.io/kubernetes"])
@@ -96,7 +89,7 @@ def weekly(progress: Progress) -> int:
         print(error)
         released = False
     if released:
-        print(f"\nKubernetes {coming[0]}.{coming[1]} is released: MAINTAINERS.md says what to do.")
+        print(f"\nKubernetes {show(coming)} is released: MAINTAINERS.md says what to do.")
     return 1 if left or released else 0
 
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,13 +12,13 @@ from typing import Any
 
 import yaml
 
-from bed import go_programs, golang
+from bed import golang
 from bed.errors import BedError
+from bed.minors import Minor, show
 from bed.progress import Progress
-from tests.peers.tables import download
+from tests.peers.tables import download, gotables
 
 HERE = Path(__file__).parent
-Minor = tuple[int, int]
 _VERSION = re.compile(r"v[01]\.(\d+)\.(\d+)(?:-(alpha|beta|rc)\.(\d+))?")
 
 
@@ -81,7 +80,7 @@ def choose(minor: Minor, known: Mapping[str, Sequence[str]]) -> dict[str, str]:
     chosen = {module: newest(minor, versions) for module, versions in known.items()}
     if not any(chosen.values()):
         last = max((version for versions in known.values() for version in versions), key=rank, default="none")
-        raise NoSuchMinor(f"there is no Kubernetes {minor[0]}.{minor[1]} yet: the newest module is of {last}")
+        raise NoSuchMinor(f"there is no Kubernetes {show(minor)} yet: the newest module is of {last}")
     return chosen
 
 
@@ -104,7 +103,7 @@ def fetch(
                 left[module].remove(version)
                 skipped.append(f"{module}  {version} needs Go {go}, which is not here")
             if not any(newest(minor, versions) for versions in left.values()):
-                raise BedError(f"this Go is too old for Kubernetes {minor[0]}.{minor[1]}: {skipped[-1]}") from None
+                raise BedError(f"this Go is too old for Kubernetes {show(minor)}: {skipped[-1]}") from None
             continue
         return chosen, folders, skipped
 
@@ -119,8 +118,7 @@ def read(minor: Minor, versions: Mapping[str, str], folders: Mapping[str, Path],
             module = f"k8s.io/{name}"
             if module in places:
                 facts[f"{component} {name}"] = {"dir": places[module], "packages": packages, "modules": places}
-    program = go_programs.ensure("gotables", progress)
-    packages = run(program, {"facts": facts})
+    packages = gotables({"facts": facts}, progress)
     for component, modules in table.items():
         own = f"k8s.io/{component}"
         if "cases" in modules and own in places:
@@ -132,14 +130,4 @@ def read(minor: Minor, versions: Mapping[str, str], folders: Mapping[str, Path],
                 if found.get("tests") and any(folder == each or folder.startswith(f"{each}/") for each in within)
             ]
             suites[component] = {"dir": places[own], "packages": tested, "modules": places}
-    return Sources(minor, versions, packages, run(program, {"suites": suites}))
-
-
-def run(program: Path, request: Mapping[str, Any]) -> dict[str, Any]:
-    done = subprocess.run(
-        [program], input=json.dumps(request), capture_output=True, text=True, timeout=200, check=False
-    )
-    if done.returncode:
-        raise BedError(done.stderr.strip() or "gotables ended without a word")
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
+    return Sources(minor, versions, packages, gotables({"suites": suites}, progress))

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import sys
 from pathlib import Path
@@ -13,14 +12,16 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "bed"))
 
-from bed import go_programs
 from bed.errors import BedError
+from bed.minors import minor_of
 from bed.progress import Progress
+from tests.docs import kubernetes_versions
+from tests.peers.tables import gotables
 
 from . import __main__ as command
 from . import decisions, sources
 from .differences import differences, stage, things
-from .sources import NoSuchMinor, Sources, choose, fetch, newest, run
+from .sources import NoSuchMinor, Sources, choose, fetch, newest
 
 MINOR = (1, 37)
 
@@ -153,12 +154,6 @@ def test_a_minor_that_does_not_exist():
         choose((1, 99), {"k8s.io/api": ["v0.36.1", "v0.37.2"]})
 
 
-@pytest.mark.parametrize("text", ["", "1", "2.1", "1.x", "latest", "1.37.2.1"])
-def test_a_version_that_is_none(text):
-    with pytest.raises(BedError, match="write a minor such as"):
-        command.minor_of(text)
-
-
 def test_a_version_that_needs_a_newer_go_is_left_out_and_named():
     def get(pairs, progress):
         if too_new := [f"{name}@{version}" for name, version in pairs if version == "v0.38.0-alpha.2"]:
@@ -206,16 +201,11 @@ type Configuration struct {
 """
 
 
-@pytest.fixture(scope="module")
-def program():
-    return go_programs.ensure("gotables", Progress())
-
-
-def test_sources_are_read(program, tmp_path):
+def test_sources_are_read(tmp_path):
     (tmp_path / "app/options").mkdir(parents=True)
     (tmp_path / "app/options/options.go").write_text(SOURCE)
     request = {"facts": {"x": {"dir": str(tmp_path), "packages": ["app/..."], "modules": {}}}}
-    assert run(program, request)["x"]["app/options"] == {
+    assert gotables(request, Progress())["x"]["app/options"] == {
         "consts": {"name": "late"},
         "structs": {"Configuration": {"period": "int"}},
         "flags": {"alpha": "deprecated", "late": "deprecated", "of Service": ""},
@@ -225,10 +215,10 @@ def test_sources_are_read(program, tmp_path):
     }
 
 
-def test_a_module_whose_layout_changed(program, tmp_path):
+def test_a_module_whose_layout_changed(tmp_path):
     request = {"facts": {"x": {"dir": str(tmp_path), "packages": ["app/..."], "modules": {}}}}
     with pytest.raises(BedError, match=r'has no folder "app": has the module\'s layout changed\?'):
-        run(program, request)
+        gotables(request, Progress())
 
 
 IDS = ["flag kubelet --a: gone", "flag kubelet --b: new"]
@@ -257,31 +247,28 @@ def test_what_lint_refuses(entries, problem):
 
 
 def test_a_supported_minor_without_a_file(tmp_path):
-    assert decisions.check((1, 36), tmp_path) == []
-    [problem] = decisions.check((1, 37), tmp_path)
+    assert decisions.check(((1, 29), (1, 36)), tmp_path) == []
+    [problem] = decisions.check(((1, 29), (1, 37)), tmp_path)
     assert problem == "1.37.yml is missing: run `make new-kubernetes VERSION=1.37`"
+
+
+def test_the_file_of_a_minor_that_is_no_longer_supported_may_go(tmp_path):
+    """As MAINTAINERS.md says."""
+    (tmp_path / "1.38.yml").write_text(decisions.text([DONE], "Title."))
+    assert decisions.check(((1, 38), (1, 38)), tmp_path) == []
 
 
 def test_all_differences_of_supported_minors_are_decided():
     assert decisions.check(decisions.supported()) == []
 
 
-def table_of_facts() -> tuple[Any, ...]:
-    path = decisions.ROOT / "plugins/module_utils/facts/versions.py"
-    spec = importlib.util.spec_from_file_location("table_of_facts", path)
-    assert spec is not None and spec.loader is not None
-    module = sys.modules["table_of_facts"] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.FACTS
-
-
 @pytest.mark.parametrize("path", sorted(decisions.FOLDER.glob("*.yml")), ids=lambda path: path.stem)
 def test_what_is_decided_as_a_fact_or_as_parity_is_there(path):
     """Flags, gates, plugins, controllers and API versions that are gone are rows of the table of facts."""
-    minor = command.minor_of(path.stem)
-    gone = [fact for fact in table_of_facts() if minor in (fact.gone_in, fact.fatal_in)]
+    minor = minor_of(path.stem)
+    gone = [fact for fact in kubernetes_versions.load().FACTS if minor in (fact.gone_in, fact.fatal_in)]
     rows = {fact.flag for fact in gone} | {(fact.value or "").partition("=")[0] for fact in gone}
-    behaviours = "\n".join(file.read_text() for file in (decisions.ROOT / "tests/parity/behaviours").glob("*.yml"))
+    behaviours = "\n".join(file.read_text() for file in (command.ROOT / "tests/parity/behaviours").glob("*.yml"))
     for entry in decisions.load(path):
         for id in entry["ids"] if entry["decision"] == "fact" else ():
             name = id.rpartition(": ")[0].rpartition(" ")[2].removeprefix("--").replace("_", "-")
@@ -310,7 +297,7 @@ def looked(monkeypatch, ids, versions):
     """A weekly look: the last supported minor has these differences, and the proxy these versions of Kubernetes."""
 
     def compare(old, new, progress):
-        if new > decisions.supported():
+        if new > decisions.supported()[1]:
             raise NoSuchMinor("there is no Kubernetes yet")
         return ids, []
 
@@ -321,14 +308,14 @@ def looked(monkeypatch, ids, versions):
 
 def test_the_weekly_look_fails_when_somebody_must_look(monkeypatch, capsys):
     known = [id for entry in decisions.load(decisions.FOLDER / "1.37.yml") for id in entry["ids"]]
-    monkeypatch.setattr(decisions, "supported", lambda: (1, 37))
+    monkeypatch.setattr(decisions, "supported", lambda: ((1, 29), (1, 37)))
     assert looked(monkeypatch, known, []) == 0
     assert looked(monkeypatch, [*known, IDS[1]], []) == 1
     assert "1 differences have no decision" in capsys.readouterr().out
 
 
 def test_the_weekly_look_fails_when_the_next_minor_is_released(monkeypatch, capsys):
-    monkeypatch.setattr(decisions, "supported", lambda: (1, 37))
+    monkeypatch.setattr(decisions, "supported", lambda: ((1, 29), (1, 37)))
     monkeypatch.setattr(command, "compare", lambda old, new, progress: ([], []))
     for versions, code in ([["v1.37.2"], 0], [["v1.38.0-rc.1"], 0], [["v1.38.0"], 1]):
         monkeypatch.setattr(command, "listed", lambda modules, progress, v=versions: {"k8s.io/kubernetes": v})

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Kubernetes minor changes for this project (`make new-kubernetes VERSION=1.37`):
+"""What the programs of a Kubernetes minor say of themselves (`make new-kubernetes-cluster VERSION=1.38`):
 
-    python tests/bed/new_kubernetes.py VERSION [--against VERSION]
+    python -m tests.new_kubernetes.programs VERSION [--against VERSION]
 
-Compares what the programs of two minors say of themselves: flags, feature gates, admission plugins, controllers, the
+Compares those of two minors: flags, feature gates, admission plugins, controllers, the
 API versions that a server serves, and the configuration that kubeadm writes. Names that this project uses come first.
 Each row of plugins/module_utils/facts/versions.py is checked against the programs.
 """
@@ -22,13 +22,13 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests/bed"), str(ROOT / "tests/docs")]
-
-from kubernetes_versions import load  # noqa: E402
+sys.path.insert(0, str(ROOT / "tests/bed"))
 
 from bed import binaries, minors, paths, versions  # noqa: E402
 from bed.errors import BedError  # noqa: E402
+from bed.minors import Minor, minor_of, show  # noqa: E402
 from bed.progress import Progress  # noqa: E402
+from tests.docs.kubernetes_versions import load  # noqa: E402
 
 COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet")
 NEEDED = (*COMPONENTS, "kubeadm", "kubectl", "etcd")
@@ -48,7 +48,7 @@ _SOURCES = ("runtime/ccm", "plugins", "roles", "molecule/common")
 class Release:
     """What one minor's programs say of themselves: for each program, names and what is said of them."""
 
-    minor: tuple[int, int]
+    minor: Minor
     flags: dict[str, dict[str, str]]
     gates: dict[str, dict[str, str]]
     plugins: set[str] = field(default_factory=set)
@@ -73,7 +73,7 @@ def listed(text: str, after: str) -> set[str]:
     return set(found[1].split(", ")) if found else set()
 
 
-def of_programs(folder: Path, minor: tuple[int, int]) -> Release:
+def of_programs(folder: Path, minor: Minor) -> Release:
     helps = {name: output(folder / name, "--help") for name in COMPONENTS}
     return Release(
         minor=minor,
@@ -151,10 +151,6 @@ def disagreements(release: Release, facts: tuple[Any, ...]) -> Iterator[str]:
             yield f"{fact.component}: {what} {says}, says the table; the program {'knows it' if known else 'does not'}"
 
 
-def show(minor: tuple[int, int]) -> str:
-    return f"{minor[0]}.{minor[1]}"
-
-
 def report(old: Release, new: Release, managed: tuple[str, ...], facts: tuple[Any, ...], apis: set[str]) -> str:
     """The whole as text; `apis` are those that we use."""
     lines = [f"Kubernetes {show(old.minor)} -> {show(new.minor)}"]
@@ -207,15 +203,7 @@ def gate_rows(old: Release, new: Release) -> list[tuple[str, str]]:
     ]
 
 
-def minor_of(text: str) -> tuple[int, int]:
-    """(1, 34) of 1.34, v1.34 or v1.34.2. Raises BedError."""
-    found = re.fullmatch(r"v?(\d+)\.(\d+)(?:\.\d+)?", text)
-    if not found:
-        raise BedError(f"VERSION={text}: write a minor such as 1.37")
-    return int(found[1]), int(found[2])
-
-
-def cached() -> dict[tuple[int, int], Path]:
+def cached() -> dict[Minor, Path]:
     """The minors whose programs are all in the bed's cache, with the newest patch of each."""
     folders = (paths.cache() / "kubernetes").glob("v*.*.*")
     ordered = sorted(folders, key=lambda path: [int(part) for part in re.findall(r"\d+", path.name)])
@@ -226,7 +214,7 @@ def lacks(folder: Path) -> list[str]:
     return [name for name in NEEDED if not os.access(folder / name, os.X_OK)]
 
 
-def programs(minor: tuple[int, int]) -> Path:
+def programs(minor: Minor) -> Path:
     """A folder with the programs of a minor: cached, downloaded, or built. Raises BedError."""
     if minor in cached():
         return cached()[minor]
@@ -244,7 +232,7 @@ def programs(minor: tuple[int, int]) -> Path:
         ) from error
 
 
-def base(minor: tuple[int, int], known: dict[tuple[int, int], Path]) -> tuple[int, int]:
+def base(minor: Minor, known: dict[Minor, Path]) -> Minor:
     """What to compare a minor with: the newest older one that is here, else the next newer one. Raises BedError."""
     others = sorted(set(known) - {minor})
     if not others:
@@ -254,7 +242,7 @@ def base(minor: tuple[int, int], known: dict[tuple[int, int], Path]) -> tuple[in
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("version", metavar="VERSION", help="a minor, such as 1.37")
+    parser.add_argument("version", metavar="VERSION", help="a minor, such as 1.38")
     parser.add_argument(
         "--against", metavar="VERSION", default="", help="another minor; default: the newest older one here"
     )

@@ -7,12 +7,11 @@
 of ours, which `why` names; `ignored`: nothing here depends on it, and `why` says why. `make new-kubernetes` adds new
 differences with `decision: open`, which `make lint` refuses for a supported minor:
 
-    python -m tests.day_zero.decisions
+    python -m tests.new_kubernetes.decisions
 """
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -20,13 +19,16 @@ from typing import Any
 
 import yaml
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.docs import kubernetes_versions
+
 FOLDER = Path(__file__).parent / "decisions"
 OPEN = "open"
 DECISIONS = ("fact", "parity", "done", "ignored")
 #: The first minor whose differences were listed.
 FIRST = (1, 37)
 Entry = Mapping[str, Any]
+#: The first and the last supported minor.
+Window = tuple[tuple[int, int], tuple[int, int]]
 
 
 def load(path: Path) -> list[Entry]:
@@ -77,10 +79,10 @@ def problems(name: str, entries: Sequence[Entry]) -> list[str]:
     return found
 
 
-def check(last: tuple[int, int], folder: Path = FOLDER) -> list[str]:
-    """Problems of all supported minors, up to the last one."""
+def check(window: Window, folder: Path = FOLDER) -> list[str]:
+    """Problems of all supported minors."""
     found = []
-    for minor in range(FIRST[1], last[1] + 1):
+    for minor in range(max(FIRST, window[0])[1], window[1][1] + 1):
         path = folder / f"{FIRST[0]}.{minor}.yml"
         if not path.exists():
             found.append(f"{path.name} is missing: run `make new-kubernetes VERSION={path.stem}`")
@@ -89,15 +91,10 @@ def check(last: tuple[int, int], folder: Path = FOLDER) -> list[str]:
     return found
 
 
-def supported() -> tuple[int, int]:
-    """The last minor of the table of facts."""
-    spec = importlib.util.spec_from_file_location("versions", ROOT / "plugins/module_utils/facts/versions.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["versions"] = module
-    spec.loader.exec_module(module)
-    last: tuple[int, int] = module.SUPPORTED[1]
-    return last
+def supported() -> Window:
+    """As the table of facts says."""
+    window: Window = kubernetes_versions.load().SUPPORTED
+    return window
 
 
 if __name__ == "__main__":

@@ -11,7 +11,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from .sources import Minor, Sources
+from bed.minors import Minor
+
+from .sources import Sources
 
 #: Kind -> the title of its part of the report, in the report's order.
 KINDS = {
