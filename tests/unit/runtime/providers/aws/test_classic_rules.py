@@ -206,17 +206,3 @@ def test_annotations_without_effect_are_reported():
 def test_the_digest_covers_what_is_asked_for(changed):
     ports = changed.pop("ports", ())
     assert rules.wanted(spec(*ports, **changed), Global(), "kube").digest != want().digest
-
-
-@pytest.mark.parametrize("name", ["healthcheck-port", "no-such-annotation", "cross-zone-load-balancing-enabled"])
-def test_what_does_not_concern_targets_does_not_keep_them_from_following(name):
-    desired = spec(annotations={name: "nonsense"})
-    with pytest.raises(Invalid):
-        rules.wanted(desired, Global(), "kube")
-    assert rules.wanted(desired, Global(), "kube", nodes_only=True).name == NAME
-
-
-def test_which_targets_is_never_guessed():
-    desired = spec(annotations={"target-node-labels": "a" * 3000})
-    with pytest.raises(Invalid):
-        rules.wanted(desired, Global(), "kube", nodes_only=True)

@@ -230,17 +230,3 @@ def test_targets_that_go_and_come_are_computed_once_for_all_services():
     assert found == (("i-0b",), ("i-0c",))
     assert targets.changed(("i-0a", "i-0b"), ("i-0a", "i-0c"), backends) is found
     assert targets.changed((), ("i-0a",), backends) == ((), ("i-0a",))
-
-
-@pytest.mark.parametrize("name", ["healthcheck-port", "no-such-annotation", "cross-zone-load-balancing-enabled"])
-def test_what_does_not_concern_targets_does_not_keep_them_from_following(name):
-    desired = spec(annotations={name: "nonsense"})
-    with pytest.raises(Invalid):
-        rules.wanted(desired, Global(), "kube")
-    assert rules.wanted(desired, Global(), "kube", nodes_only=True).name == NAME
-
-
-def test_which_targets_is_never_guessed():
-    desired = spec(annotations={"target-node-labels": "a" * 3000})
-    with pytest.raises(Invalid):
-        rules.wanted(desired, Global(), "kube", nodes_only=True)

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""For a change of Nodes alone, only the annotations that choose the targets have to be right."""
+
+from __future__ import annotations
+
+import pytest
+
+from ccm.cloud import Invalid
+from ccm.providers.aws import classic_rules, nlb_rules
+from ccm.providers.aws.cloud_conf_sections import Global
+
+from . import classic, rows
+
+KINDS = pytest.mark.parametrize(
+    ("rules", "spec"), [(classic_rules, classic.spec), (nlb_rules, rows.spec)], ids=["classic", "nlb"]
+)
+
+
+@KINDS
+@pytest.mark.parametrize("name", ["healthcheck-port", "no-such-annotation", "cross-zone-load-balancing-enabled"])
+def test_what_does_not_concern_targets_does_not_keep_them_from_following(rules, spec, name):
+    desired = spec(annotations={name: "nonsense"})
+    with pytest.raises(Invalid):
+        rules.wanted(desired, Global(), "kube")
+    assert rules.wanted(desired, Global(), "kube", nodes_only=True).name == rows.NAME
+
+
+@KINDS
+def test_which_targets_is_never_guessed(rules, spec):
+    desired = spec(annotations={"target-node-labels": "a" * 3000})
+    with pytest.raises(Invalid):
+        rules.wanted(desired, Global(), "kube", nodes_only=True)
