@@ -567,6 +567,13 @@ class Cluster:
         document = {"metadata": meta, "spec": {"type": "LoadBalancer", "ports": ports, **spec}, "status": status}
         self.api.put("services", document)
 
+    async def begin(self) -> None:
+        """Start with one Node and one Service, and wait until the Service is served."""
+        self.add_node("n0")
+        self.add_service()
+        self.serve()
+        await self.served()
+
     async def served(self, *names: str) -> None:
         await until(lambda: all(self.api.ingress(name) for name in names or ["web"]), 3600)
 

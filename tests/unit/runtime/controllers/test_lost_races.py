@@ -84,10 +84,7 @@ def test_S36_a_new_service_is_tried_again_soon_however_often_others_are_faster(w
 @in_virtual_time
 async def test_a_lost_finalizer_comes_back_however_often_others_are_faster():
     async with Cluster() as c:
-        c.add_node("n0")
-        c.add_service()
-        c.serve()
-        await c.served()
+        await c.begin()
         race = Race(c, is_finalizer)
         c.api.change("services", "shop/web", {"metadata": {"finalizers": [], "labels": {"edit": "1"}}})
         c.api.change("services", "shop/web", {"spec": {"sessionAffinity": "ClientIP"}})
@@ -102,10 +99,7 @@ def test_S36_a_release_is_tried_again_soon_however_often_others_are_faster(how):
     @in_virtual_time
     async def run():
         async with Cluster() as c:
-            c.add_node("n0")
-            c.add_service()
-            c.serve()
-            await c.served()
+            await c.begin()
             race = Race(c, is_release)
             if how == "deleted":
                 c.api.delete_service("web")
@@ -123,10 +117,7 @@ def test_S36_a_release_is_tried_again_soon_however_often_others_are_faster(how):
 @in_virtual_time
 async def test_nodes_follow_while_others_are_faster_at_each_change_of_the_service():
     async with Cluster() as c:
-        c.add_node("n0")
-        c.add_service()
-        c.serve()
-        await c.served()
+        await c.begin()
         race = Race(c, lambda patch: True)
         c.api.change("services", "shop/web", {"metadata": {"finalizers": []}, "spec": {"sessionAffinity": "ClientIP"}})
         await until(lambda: race.times)

@@ -35,10 +35,7 @@ def test_what_changed_while_nobody_led(changes, audited):
     @in_virtual_time
     async def run():
         async with Cluster() as c:
-            c.add_node("n0")
-            c.add_service()
-            c.serve()
-            await c.served()
+            await c.begin()
             await c.stop()
             for change in changes:
                 c.api.change("services", "shop/web", change)
@@ -63,10 +60,7 @@ def test_a_class_whose_controller_serves_already_keeps_its_address_and_the_final
     @in_virtual_time
     async def run():
         async with Cluster() as c:
-            c.add_node("n0")
-            c.add_service()
-            c.serve()
-            await c.served()
+            await c.begin()
             await c.stop()
             status = {"status": {"loadBalancer": {"ingress": [*c.api.ingress(), OTHERS]}}}
             c.api.change("services", "shop/web", CLASS | status)
@@ -98,10 +92,7 @@ def test_a_cache_that_is_wrong_about_it_deletes_nothing():
     @in_virtual_time
     async def run():
         async with Cluster() as c:
-            c.add_node("n0")
-            c.add_service()
-            c.serve()
-            await c.served()
+            await c.begin()
             await c.stop()
             stale = [{**c.api.service(), "spec": {**c.api.service()["spec"], "type": "ClusterIP"}}]
             c.api.wrong_lists["services"] = [stale]
@@ -161,10 +152,7 @@ def test_every_patch_names_the_uid():
     @in_virtual_time
     async def run():
         async with Cluster() as c:
-            c.add_node("n0")
-            c.add_service()
-            c.serve()
-            await c.served()
+            await c.begin()
             c.api.delete_service("web")
             await until(lambda: not c.api.objects["services"], 60)
             assert len(c.api.patches) == 3

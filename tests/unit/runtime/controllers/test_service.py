@@ -173,10 +173,7 @@ async def test_W32_each_ensure_and_each_update_is_counted():
     """Upstream's metric leaves out what it ensures."""
     async with Cluster() as c:
         before = metric("service_controller_loadbalancer_sync_total")
-        c.add_node("n0")
-        c.add_service()
-        c.serve()
-        await c.served()
+        await c.begin()
         assert metric("service_controller_loadbalancer_sync_total") - before == 1
         c.add_node("n1")
         await until(lambda: c.cloud.count("update") == 1)

@@ -50,10 +50,7 @@ def test_a_load_balancer_without_finalizer_is_deleted_once_the_cloud_was_listed(
     @in_virtual_time
     async def run():
         async with Cluster() as c:
-            c.add_node("n0")
-            c.add_service()
-            c.serve()
-            await c.served()
+            await c.begin()
             await c.stop()
             meta = {"finalizers": None}
             c.api.change("services", "shop/web", {"metadata": meta, "spec": {"type": "ClusterIP"}})
