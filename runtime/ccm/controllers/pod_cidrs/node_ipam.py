@@ -103,10 +103,11 @@ class RangeSource:
     async def choose(self, node: Node) -> Sequence[str]:
         if (cidrs := self._allocator.assign(node.metadata.uid)) is not None:
             return cidrs
-        ranges, wide = self._allocator.exhausted()
+        greedy = self._allocator.greedy()
         raise rules.NotAssigned(
-            f"no pod CIDR is left in {ranges} (--cluster-cidr). Pods on this Node get no addresses until another Node "
-            "is deleted" + (f". Nodes with a pod CIDR that is wider than one Node's: {wide}" if wide else ""),
+            f"no pod CIDR is left in {self._allocator.exhausted()} (--cluster-cidr). Pods on this Node get no "
+            "addresses until another Node is deleted"
+            + (f". Nodes with a pod CIDR that is wider than one Node's: {greedy}" if greedy else ""),
             "CIDRNotAvailable",
         )
 

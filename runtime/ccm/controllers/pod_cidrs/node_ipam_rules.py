@@ -23,6 +23,8 @@ from ..shared.rule_error import RuleError
 
 #: A range has at most 2**16 blocks, as upstream: a bigger one is a mistake in a mask.
 MAX_BITS = 16
+#: How many Nodes one message names.
+NAMED = 5
 
 
 class NotAssigned(RuleError):
@@ -61,14 +63,18 @@ class BlockRange:
         wide = sum(last - first + 1 for _, first, last in self._wide)
         return min(len(self._holders) + wide, self.size)
 
-    def hold(self, holder: str, network: Network) -> None:
-        """Count the blocks that overlap with `network` as used by `holder`, which may be a Node or not."""
+    def hold(self, holder: str, network: Network) -> bool:
+        """Count the blocks that overlap with `network` as used by `holder`, which may be a Node or not.
+
+        Return whether they are several.
+        """
         if (found := self._numbers(network)) is None:
-            return
+            return False
         if found[0] == found[1]:
             self._holders.setdefault(found[0], set()).add(holder)
-        else:
-            self._wide.append((holder, *found))
+            return False
+        self._wide.append((holder, *found))
+        return True
 
     def free(self, holder: str, network: Network) -> None:
         """Undo `hold`."""
@@ -80,11 +86,6 @@ class BlockRange:
             holders.discard(holder)
             if not holders:
                 del self._holders[found[0]]
-
-    def takes_several(self, network: Network) -> bool:
-        """Return whether `network` overlaps with more than one block."""
-        numbers = self._numbers(network)
-        return numbers is not None and numbers[0] != numbers[1]
 
     def others(self, holder: str, network: Network) -> set[str]:
         """Who else holds a block that overlaps with `network`."""
@@ -141,7 +142,7 @@ class Allocator:
         self.ranges = [BlockRange(each, node_prefix[each.version]) for each in cluster]
         self._held: dict[str, tuple[Network, ...]] = {}
         #: Names of Nodes with a pod CIDR of several blocks, by UID.
-        self._wide: dict[str, str] = {}
+        self._greedy: dict[str, str] = {}
         for block in self.ranges:
             for network in services:
                 block.hold(SERVICES, network)
@@ -156,9 +157,8 @@ class Allocator:
             self._held[uid] = networks
             for block in self.ranges:
                 for network in networks:
-                    block.hold(uid, network)
-                    if block.takes_several(network):
-                        self._wide[uid] = node.metadata.name
+                    if block.hold(uid, network):
+                        self._greedy[uid] = node.metadata.name
         return {other for block in self.ranges for each in networks for other in block.others(uid, each)} - {SERVICES}
 
     def assign(self, uid: str) -> tuple[str, ...] | None:
@@ -181,19 +181,22 @@ class Allocator:
     def release(self, uid: str) -> bool:
         """Forget a Node that is gone. Return whether it held something."""
         networks = self._held.pop(uid, ())
-        self._wide.pop(uid, None)
+        self._greedy.pop(uid, None)
         for block in self.ranges:
             for network in networks:
                 block.free(uid, network)
         return bool(networks)
 
-    def exhausted(self) -> tuple[str, str]:
-        """Return the ranges without a free block, for a message, and the Nodes with a pod CIDR of several blocks."""
+    def exhausted(self) -> str:
+        """Return the ranges without a free block, for a message."""
         full = [each for each in self.ranges if each.used >= each.size]
-        ranges = ", ".join(str(each.cluster) for each in full or self.ranges)
-        names = sorted(self._wide.values())
-        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-        return ranges, f"{', '.join(names[:5])}{more}"
+        return ", ".join(str(each.cluster) for each in full or self.ranges)
+
+    def greedy(self) -> str:
+        """Return the names of Nodes with a pod CIDR of several blocks, for a message; only the first ones of many."""
+        names = sorted(self._greedy.values())
+        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+        return ", ".join(names[:NAMED]) + more
 
 
 def parse_ranges(flag: str, text: str) -> tuple[Network, ...]:
