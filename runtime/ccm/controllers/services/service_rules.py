@@ -17,7 +17,7 @@ from ccm.engine.objects import IngressEntry, IngressPortStatus, Node, Service
 
 from ..nodes.node_rules import is_ready
 from ..nodes.vouching_rules import Judge, Vouched
-from ..shared.limits import FINALIZER as FINALIZER
+from ..shared.cache_rules import FINALIZER as FINALIZER
 from ..shared.limits import PORTS, SOURCE_RANGES
 from ..shared.rule_error import RuleError
 from .comparison_rules import Compared

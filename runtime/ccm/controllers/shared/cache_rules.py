@@ -22,7 +22,6 @@ from ccm.engine.objects import (
 
 from .limits import (
     EXTERNAL_IPS,
-    FINALIZER,
     NODE_ADDRESSES,
     NODE_POD_CIDRS,
     NODE_TAINTS,
@@ -31,6 +30,8 @@ from .limits import (
     SYSTEM_UUID,
 )
 
+#: The finalizer of Services with a load balancer of ours.
+FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 #: The conditions of a Node that controllers read.
 CONDITIONS = frozenset({"Ready", "NetworkUnavailable"})
 #: How many texts of Nodes to remember, and to share among Nodes: many more than clusters have zones and pools.

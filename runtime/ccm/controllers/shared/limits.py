@@ -22,6 +22,3 @@ SYSTEM_UUID = 64
 NODE_TAINTS = 500
 #: Maximum characters of a list in a message, such as all addresses of a Node.
 LISTED = 300
-
-#: The finalizer of Services; also read by what shortens them in the cache.
-FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
