@@ -40,6 +40,12 @@ def test_imports_go_in_no_circle(graph):
     assert left == {}
 
 
+def test_the_toolkit_names_every_helper():
+    toolkit = RUNTIME / "cloud" / "toolkit"
+    text = (toolkit / "__init__.py").read_text()
+    assert [path.stem for path in toolkit.glob("[a-z]*.py") if f"`{path.stem}`" not in text] == []
+
+
 PROJECT = tomllib.loads((RUNTIME.parent / "pyproject.toml").read_text())
 PROVIDERS = PROJECT["project"]["entry-points"]["ccm.providers"]
 

@@ -17,7 +17,7 @@ from ccm.base.text import quoted
 
 #: The maximum length of a value, in characters. Specific formats are shorter.
 LONGEST = 2048
-#: How much of an invalid value a message quotes, and how many annotations one message names.
+#: How many annotations one message names.
 NAMED = 10
 #: The maximum number of labels in a selector, and of tags.
 MANY = 16
@@ -66,7 +66,6 @@ class ServiceAnnotations:
     """The parsed annotations of a Service. `problems`: one sentence for each invalid value."""
 
     def __init__(self, annotations: Mapping[str, str], table: AnnotationTable) -> None:
-        self.problems: list[str] = []
         self._problems: dict[str, str] = {}
         self._prefix = table.prefix
         self._values: dict[str, Any] = {}
@@ -79,7 +78,10 @@ class ServiceAnnotations:
                 self._values[key] = known.read(text)
             except ValueError as error:
                 self._problems[key] = f"annotation {key}: {quoted(text)} is not {error}"
-        self.problems += self._problems.values()
+
+    @property
+    def problems(self) -> list[str]:
+        return list(self._problems.values())
 
     def problems_of(self, *names: str) -> list[str]:
         """The problems with only these annotations, such as those that choose the backends."""
