@@ -10,7 +10,7 @@ has not failed need not wait for the end of a pause: what it gets to know is new
 two such probes have failed, those wait, too. They count as probes: the cloud gets no more calls because of them.
 
 The more objects wait, the more seldom each of them asks, and the end of the outage calls all of them: hundreds of
-Services cost next to nothing meanwhile. Objects that failed are not called: their failure may be their own.
+Services cost next to nothing meanwhile. Objects that had failed before are not called: that may be their own fault.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BREAKER_FIRST, BREAKER_MAX = 1.0, 30.0
 EARLY_PROBES = 2
 #: Objects that fail wait so many times as long as others, who therefore come first.
 AFTER_OTHERS = 1.25
-#: How often the objects that wait ask in all, each second; the longest wait of one of them in seconds.
+#: How often the objects that wait ask in all, each second, unless one of them would wait longer than this, in seconds.
 ASKED, WAIT_MAX = 4.0, 120.0
 #: How many failing objects are remembered.
 REMEMBERED_FAILURES = 1000
@@ -77,7 +77,8 @@ class Breaker:
         self._evidence: set[str] = set()
         self._accused: set[str] = set()  # their owners
         self._unattributed = 0
-        self._waiting: dict[str, None] = {}  # objects without a failure of their own, until the end of the outage
+        # Until the end of the outage: objects that were held back before they failed.
+        self._waiting: dict[str, None] = {}
         # Objects that have not succeeded since they failed, with their owners: a success of another one says nothing.
         self._failing: OrderedDict[str, str] = OrderedDict()
         self._owners: Counter[str] = Counter()

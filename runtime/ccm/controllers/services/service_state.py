@@ -31,9 +31,8 @@ class ServiceState:
     `exists`: the cloud has shown or accepted a load balancer. `accepted`: the desired state that the cloud accepted
     last, None if this process wrote none. `followed`: the backends that the load balancer has, None if unknown.
     `refused`: the last attempt to write all of it failed; `behind`: the last one to write its backends alone, too.
-    `missed_at`: since when the cloud, asked to write them, knows no load balancer.
-    `warnings`: those that Events reported. All times are seconds of the context's
-    monotonic clock.
+    `missed_at`: since when the cloud answers to such a write that it knows no load balancer. `warnings`: those that
+    Events reported. All times are seconds of the context's monotonic clock.
     """
 
     service: Service
