@@ -35,7 +35,7 @@ CLOUD_CONTROLLERS = ("service-lb-controller", "service", "node-route-controller"
 
 #: Flags without a separate argument: C(--flag) alone means true.
 BOOLEAN_FLAGS = ("enable-leader-migration", "enable-load-reader", "log-cadvisor-usage", "storage-driver-secure", "allocate-node-cidrs",
-                 "configure-cloud-routes")
+                 "configure-cloud-routes", "leader-elect")
 
 #: Programs that take a command as text. Flags in that text cannot be found or changed.
 SHELLS = ("sh", "ash", "bash", "dash", "ksh", "zsh")
@@ -63,6 +63,11 @@ def split_flag(argument: str) -> Tuple[str, bool, str]:
         return "", False, ""
     name, equals, value = argument[2:].partition("=")
     return name.replace("_", "-"), bool(equals), value
+
+
+def is_true(value: str) -> bool:
+    """Whether a boolean flag's value is true (strconv.ParseBool of Go). With a value that is neither true nor false, no component starts."""
+    return value in ("1", "t", "T", "true", "TRUE", "True")
 
 
 def shell(argv: Iterable[str]) -> str:

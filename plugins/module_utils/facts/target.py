@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import versions
-from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import Flag, cloud_controllers, managed, without_list_items
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import Flag, cloud_controllers, is_true, managed, without_list_items
 
 EXTERNAL = "external"
 REMOVED_PLUGIN = "PersistentVolumeLabel"
@@ -166,7 +166,7 @@ def _provider(flags: List[Flag]) -> str:
 
 def hands_over(flags: List[Flag]) -> bool:
     """Whether kube-controller-manager runs its cloud loops only while it holds the migration Lease."""
-    return next((flag.value for flag in reversed(flags) if flag.name == MIGRATION_FLAGS[0]), "false").lower() in ("true", "1", "t")
+    return is_true(next((flag.value for flag in reversed(flags) if flag.name == MIGRATION_FLAGS[0]), "false"))
 
 
 def leader_migration_changes(config: str) -> Target:

@@ -15,12 +15,14 @@ import re
 import time
 from typing import Any, Dict, FrozenSet, List, Optional
 
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts import flags
 from ansible_collections.outoftree.ccm.plugins.module_utils.host import probes, processes, settings
 
 #: Components that work only while they hold a Lease, by the name of the Lease.
 LEASES = {"kube-controller-manager": "kube-controller-manager"}
 
-#: Renewals by one holder that show that it survived the start of its controllers. They are 2 s apart by default.
+#: Different times of renewal by one holder that show that it survived the start of its controllers: it renewed the Lease twice meanwhile.
+#: They are 2 s apart by default.
 RENEWALS = 3
 
 #: Seconds after which a process without election that runs has started its controllers.
@@ -30,14 +32,14 @@ STEADY = 10.0
 class Election:
     """Judges one process of an elected component, by looks at its Lease. The Lease may be another host's.
 
-    A holder counts once it has renewed the Lease C(RENEWALS) times before these looks. So no clock is compared with that of another host,
-    and the last renewal of a process that is gone does not count.
+    A holder counts once these looks have seen C(RENEWALS) times of renewal. So no clock is compared with that of another host, and the last
+    renewal of a process that is gone does not count.
     """
 
     def __init__(self, component: str, process: processes.Process, logs: str = processes.POD_LOGS) -> None:
         self.process = process
         self._logs = logs
-        self._elects = settings.option(process.argv, "leader-elect", "true").lower() not in ("false", "f", "0")
+        self._elects = flags.is_true(flags.effective(process.argv, ("leader-elect",)).get("leader-elect", "true"))
         self._namespace = settings.option(process.argv, "leader-elect-resource-namespace", "kube-system")
         self._name = settings.option(process.argv, "leader-elect-resource-name", LEASES[component])
         self._patience = (seconds(settings.option(process.argv, "leader-elect-lease-duration", "15s")) if self._elects else 0) + STEADY

@@ -14,7 +14,7 @@ from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit import kubeadm, manifest, unit
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit.yamltext import EditRefused, NotYaml, load
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import versions
-from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import cloud_controllers, effective
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import cloud_controllers, effective, is_true
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostFacts
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.target import EXTERNAL
 
@@ -84,14 +84,10 @@ def _of_kubeadm(cluster: Dict[str, Any]) -> Dict[str, str]:
     return dict([("allocate-node-cidrs", "true")], **{flag.name: flag.value for flag in found.get(COMPONENT, [])})
 
 
-def _is_true(value: str) -> bool:
-    return value in ("1", "t", "T", "true", "TRUE", "True")
-
-
 def _needs_a_cloud(flags: Dict[str, str]) -> bool:
     """Whether the allocator of pod CIDRs needs an in-tree provider: without one, it stops as soon as it leads."""
     controllers = flags.get("controllers", "*").split(",")
-    return flags.get("cidr-allocator-type", "RangeAllocator") not in ("", "RangeAllocator") and _is_true(flags.get("allocate-node-cidrs", "false")) \
+    return flags.get("cidr-allocator-type", "RangeAllocator") not in ("", "RangeAllocator") and is_true(flags.get("allocate-node-cidrs", "false")) \
         and not {"-nodeipam", "-node-ipam-controller"}.intersection(controllers)
 
 
@@ -120,7 +116,7 @@ def _differences(flags: Dict[str, str], provider: str, services: bool, new: New)
 def _routes(flags: Dict[str, str], provider: str) -> str:
     """Return the ranges for which the in-tree route controller creates routes, '' if it creates none (startRouteController of 1.30)."""
     off = {"-route", "-node-route-controller"}.intersection(flags.get("controllers", "*").split(","))
-    runs = _is_true(flags.get("allocate-node-cidrs", "false")) and _is_true(flags.get("configure-cloud-routes", "true")) and not off
+    runs = is_true(flags.get("allocate-node-cidrs", "false")) and is_true(flags.get("configure-cloud-routes", "true")) and not off
     return flags.get("cluster-cidr", "") if runs and provider in WITH_ROUTES else ""
 
 

@@ -405,7 +405,7 @@ def judge(plan: Dict[str, Any], detected: Dict[str, Any], inventory: List[str], 
         if facts is None:
             waiting.append("{0}: --limit excludes the host".format(host))
         elif not _looked_at(facts):
-            waiting.append("{0}: could not be inspected again: {1}".format(host, facts.get("msg") or "no message"))
+            waiting.append("{0}: could not be inspected again: {1}".format(host, unseen_hosts.reasons({host: facts})[host]))
         elif facts.get("journal_problem"):
             waiting.append("{0}: {1}".format(host, facts["journal_problem"]))
         elif not predicted:

@@ -96,3 +96,13 @@ def test_other_texts_name_no_cloud_configuration(text: str) -> None:
 
 def test_several_cloud_configurations_are_found() -> None:
     assert flags.cloud_configs("--cloud-config=/a\n--cloud-config=/b\n") == {"/a", "/b"}
+
+
+@pytest.mark.parametrize("value", ["1", "t", "T", "true", "TRUE", "True"])
+def test_what_go_reads_as_true(value: str) -> None:
+    assert flags.is_true(value)
+
+
+@pytest.mark.parametrize("value", ["0", "f", "F", "false", "FALSE", "False", "", "yes", "on", "tRUE", " true"])
+def test_what_go_does_not_read_as_true(value: str) -> None:
+    assert not flags.is_true(value)

@@ -129,6 +129,9 @@ def test_a_host_without_an_api_server_waits_as_well(bed: Bed) -> None:
 
 @pytest.mark.parametrize(("arguments", "least", "most", "path"), [
     (["--leader-elect=false"], 10, 12, ""),
+    (["--leader-elect=FALSE"], 10, 12, ""),
+    (["--leader-elect", "--v=2"], 3, 6, "kube-system/leases/kube-controller-manager"),
+    (["--leader-elect=false", "--leader-elect=T"], 3, 6, "kube-system/leases/kube-controller-manager"),
     (["--leader-elect-lease-duration=30s"], 3, 6, "kube-system/leases/kube-controller-manager"),
     (["--leader-elect-resource-name=kcm", "--leader-elect-resource-namespace=other"], 3, 6, "other/leases/kcm"),
 ])
