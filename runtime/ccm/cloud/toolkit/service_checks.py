@@ -7,22 +7,25 @@ A provider calls these in `ensure` and computes the fingerprint from the same de
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from ccm.cloud.errors import Invalid
-from ccm.cloud.load_balancer_contract import Backend, LoadBalancerSpec
+from ccm.cloud.load_balancer_contract import Backend, LoadBalancerSpec, Port
 
 EVERYONE = "0.0.0.0/0"
 
 
 def require_node_ports(spec: LoadBalancerSpec) -> None:
     """Raises Invalid if a port has no node port: the cloud would send to port 0."""
-    if ports := sorted(port.port for port in spec.ports if not port.node_port):
-        which = ", ".join(map(str, ports))
-        raise Invalid(
-            f"spec.allocateLoadBalancerNodePorts: nodes are reached by node ports, and port {which} has none: "
-            "set it to true"
-        )
+    if problem := node_port_problem(spec.ports):
+        raise Invalid(problem)
+
+
+def node_port_problem(ports: Iterable[Port]) -> str:
+    """The same for a provider that reports all problems at once; "" for none."""
+    which = ", ".join(map(str, sorted(port.port for port in ports if not port.node_port)))
+    text = f"spec.allocateLoadBalancerNodePorts: nodes are reached by node ports, and port {which} has none"
+    return f"{text}: set it to true" if which else ""
 
 
 def require_ipv4(spec: LoadBalancerSpec) -> None:

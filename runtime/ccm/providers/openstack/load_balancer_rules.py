@@ -16,6 +16,7 @@ from ccm.cloud import Ingress, Invalid, LoadBalancerSpec, Port
 from ccm.cloud.toolkit.annotation_reader import selector
 from ccm.cloud.toolkit.digests import NOT_COUNTED, desired_digest, digest
 from ccm.cloud.toolkit.kept_settings import Setting, differences
+from ccm.cloud.toolkit.service_checks import node_port_problem
 from ccm.cloud.toolkit.untrusted_text import quoted
 
 from . import permissions
@@ -285,11 +286,8 @@ def _floating_description(spec: LoadBalancerSpec) -> str:
 def refused(want: DesiredLoadBalancer, features: Features) -> list[str]:
     """Return what the Service requests but this Octavia does not support. See `left_out` for cloud.conf."""
     problems = []
-    if ports := ", ".join(str(port.port) for port in want.ports if not port.node_port):
-        problems.append(
-            f"spec.allocateLoadBalancerNodePorts: nodes are reached by node ports, and port {ports} has none: "
-            "set it to true"
-        )
+    if problem := node_port_problem(want.ports):
+        problems.append(problem)
     if want.runs_on == "ovn" and want.method != "SOURCE_IP_PORT":
         problems.append(
             f"annotation {PREFIX}lb-method: the provider ovn supports only SOURCE_IP_PORT, not {want.method!r}"
