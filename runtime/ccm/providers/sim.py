@@ -33,6 +33,7 @@ from ccm.cloud import (
     RetryAfter,
     VolumeRef,
 )
+from ccm.cloud.toolkit.connected_cloud import ConnectedCloud
 from ccm.cloud.toolkit.service_checks import ipv4_only, ipv4_ranges, nobody_serves, require_node_ports
 
 from .sim_api import POLL, Api, Instance, LoadBalancer, Quotas, Route, Settings, Volume
@@ -45,7 +46,7 @@ GONE = "load_balancer_not_found"
 STRETCH = 500
 
 
-class SimCloud(cloud.Cloud):
+class SimCloud(ConnectedCloud):
     name: ClassVar[str] = "sim"
     instances: SimInstances
     load_balancers: SimLoadBalancers
@@ -61,18 +62,13 @@ class SimCloud(cloud.Cloud):
             settings.calls_per_second, settings.burst, settings.concurrency, listing_lag=settings.listing_lag
         )
         self._api = Api(settings)
+        self._connect(self._api)
         self.instances = SimInstances(self._api)
         self.load_balancers = SimLoadBalancers(self._api)
         self.routes = SimRoutes(self._api)
         self.volumes = SimVolumes(self._api)
         self.instance_tags = SimInstanceTags(self._api)
         self.quotas = SimQuotas(self._api)
-
-    async def start(self) -> None:
-        await self._api.open()
-
-    async def close(self) -> None:
-        await self._api.close()
 
 
 class SimInstances:
