@@ -3,10 +3,38 @@
 
 from __future__ import annotations
 
+import traceback
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import yaml
+
+#: A person's or a program's edit of a text with this data.
+Edit = Callable[[str, Any], str]
+
+#: Values of flags that a migration changes, and of others.
+MANAGED = {
+    "cloud-provider": ["aws", "external", "", "openstack"],
+    "cloud-config": ["/etc/kubernetes/cloud.conf", "/etc/cloud/c.ini"],
+    "external-cloud-volume-plugin": ["openstack"],
+    "enable-leader-migration": ["true"],
+    "leader-migration-config": ["/etc/migration/c.yaml"],
+    "feature-gates": [
+        "CloudDualStackNodeIPs=true",
+        "X=true,DisableCloudProviders=true",
+        "X=true, InTreePluginAWSUnregister=true",
+        "X=false",
+    ],
+    "enable-admission-plugins": ["NodeRestriction,PersistentVolumeLabel", "PersistentVolumeLabel", "NodeRestriction"],
+}
+OTHERS = {
+    "v": ["2"],
+    "profiling": ["false"],
+    "audit-log-path": ["/var/log/audit.log"],
+    "tls-min-version": ["VersionTLS12"],
+    "allocate-node-cidrs": ["true"],
+}
 
 
 class Tally:
@@ -19,6 +47,13 @@ class Tally:
         self.ways[way] += 1
         if example and len(self.examples.setdefault(way, [])) < 3:
             self.examples[way].append(example)
+
+    def attempt(self, check: Callable[..., tuple[Any, ...]], *arguments: Any) -> None:
+        """Add what the check returns. A crash is a way of its own, with the check's arguments as its example."""
+        try:
+            self.add(*check(*arguments))
+        except Exception:  # a crash is what the tests count
+            self.add("crash", *arguments, traceback.format_exc())
 
     def judge(self, least: int, refused: float) -> None:
         """Print the table. Fail if one text is wrong, or if too many are refused."""
@@ -37,3 +72,14 @@ class Tally:
 def rewritten(data: Any) -> str:
     """Data as a program writes it that reads and writes the whole file."""
     return str(yaml.safe_dump(data, default_flow_style=False))
+
+
+def edits_by_others(add_argument: Edit) -> list[Edit]:
+    """What somebody does to a migrated file before its rollback."""
+    return [
+        lambda text, data: text,
+        lambda text, data: ("# later\n" + text) if not text.startswith(("%", "{")) else text,
+        lambda text, data: text.replace("v1.30.4", "v1.30.5"),
+        lambda text, data: rewritten(data),
+        add_argument,
+    ]

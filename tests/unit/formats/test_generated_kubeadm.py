@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import random
-import traceback
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,32 +16,11 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.plan import undo
 from tests import drawn
 
 from .conftest import Kubernetes
-from .generated import Tally, rewritten
+from .generated import MANAGED, OTHERS, Tally, edits_by_others, rewritten
 from .writer import Writer
 
 TEXTS = drawn.number(4000)
 SECTIONS = {"apiServer": "kube-apiserver", "controllerManager": "kube-controller-manager"}
-MANAGED = {
-    "cloud-provider": ["aws", "external", "", "openstack"],
-    "cloud-config": ["/etc/kubernetes/cloud.conf", "/etc/cloud/c.ini"],
-    "external-cloud-volume-plugin": ["openstack"],
-    "enable-leader-migration": ["true"],
-    "leader-migration-config": ["/etc/migration/c.yaml"],
-    "feature-gates": [
-        "CloudDualStackNodeIPs=true",
-        "X=true,DisableCloudProviders=true",
-        "X=true, InTreePluginAWSUnregister=true",
-        "X=false",
-    ],
-    "enable-admission-plugins": ["NodeRestriction,PersistentVolumeLabel", "PersistentVolumeLabel", "NodeRestriction"],
-}
-OTHERS = {
-    "v": ["2"],
-    "profiling": ["false"],
-    "audit-log-path": ["/var/log/audit.log"],
-    "tls-min-version": ["VersionTLS12"],
-    "allocate-node-cidrs": ["true"],
-}
 
 
 def arguments(chance: random.Random, listed: bool) -> Any:
@@ -165,13 +142,7 @@ def add_argument(text: str, data: Any) -> str:
     return rewritten(data)
 
 
-EDITS: list[Callable[[str, Any], str]] = [
-    lambda text, data: text,
-    lambda text, data: ("# later\n" + text) if not text.startswith(("%", "{")) else text,
-    lambda text, data: text.replace("v1.30.4", "v1.30.5"),
-    lambda text, data: rewritten(data),
-    add_argument,
-]
+EDITS = edits_by_others(add_argument)
 
 
 def same_flags(one: list[tuple[str, str]], other: list[tuple[str, str]]) -> bool:
@@ -199,10 +170,7 @@ def test_generated_configurations_there_and_back(kubernetes: Kubernetes, api: st
         text = Writer(chance).document(configuration(chance, api))
         before = kubernetes.load(text)
         version = chance.choice([(1, 29), (1, 30), (1, 31), (1, 32), (1, 36)])
-        try:
-            tally.add(*there_and_back(kubernetes, text, before, version, chance))
-        except Exception:  # a crash is what the test counts
-            tally.add("crash", text, version, traceback.format_exc())
+        tally.attempt(there_and_back, kubernetes, text, before, version, chance)
     tally.judge(TEXTS // 2, 0.01)
 
 

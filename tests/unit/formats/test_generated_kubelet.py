@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import base64
 import random
-import traceback
 from typing import Any
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import versions
@@ -65,10 +64,7 @@ def test_generated_kubelet_configurations(kubernetes: Kubernetes) -> None:
     for _ in range(TEXTS):
         text, version = Writer(chance).document(configuration(chance)), chance.choice([(1, 29), (1, 31), (1, 33)])
         text = again(chance, text) if chance.random() < 0.3 else text
-        try:
-            tally.add(*read(kubernetes, text, version))
-        except Exception:  # a crash is what the test counts
-            tally.add("crash", text, traceback.format_exc())
+        tally.attempt(read, kubernetes, text, version)
     tally.judge(TEXTS, 0)
 
 

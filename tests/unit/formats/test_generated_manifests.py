@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import random
 import re
-import traceback
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,8 +17,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.plan import undo
 from tests import drawn
 
 from .conftest import Kubernetes
-from .generated import Tally, rewritten
-from .test_generated_kubeadm import MANAGED, OTHERS
+from .generated import MANAGED, OTHERS, Tally, edits_by_others, rewritten
 from .writer import Writer
 
 TEXTS = drawn.number(4000)
@@ -138,13 +135,7 @@ def add_argument(text: str, data: Any) -> str:
     return rewritten(data)
 
 
-EDITS: list[Callable[[str, Any], str]] = [
-    lambda text, data: text,
-    lambda text, data: ("# later\n" + text) if not text.startswith(("%", "{")) else text,
-    lambda text, data: text.replace("v1.30.4", "v1.30.5"),
-    lambda text, data: rewritten(data),
-    add_argument,
-]
+EDITS = edits_by_others(add_argument)
 
 
 def test_generated_manifests_there_and_back(kubernetes: Kubernetes) -> None:
@@ -152,10 +143,7 @@ def test_generated_manifests_there_and_back(kubernetes: Kubernetes) -> None:
     for _ in range(TEXTS):
         component, version = chance.choice(COMPONENTS), chance.choice([(1, 29), (1, 30), (1, 31), (1, 32), (1, 36)])
         text = Writer(chance).document(pod(chance, component))
-        try:
-            tally.add(*there_and_back(kubernetes, text, component, version, chance))
-        except Exception:  # a crash is what the test counts
-            tally.add("crash", text, version, traceback.format_exc())
+        tally.attempt(there_and_back, kubernetes, text, component, version, chance)
     tally.judge(TEXTS, 0.01)
 
 
@@ -210,10 +198,7 @@ def test_generated_patches(kubernetes: Kubernetes, number: int) -> None:
         name = (
             f"/p/{component}{chance.choice(['', '0', '-x', '_10'])}{chance.choice(['', '+strategic', '+merge'])}.yaml"
         )
-        try:
-            tally.add(*patched(kubernetes, name, text, component, version))
-        except Exception:  # a crash is what the test counts
-            tally.add("crash", name, text, version, traceback.format_exc())
+        tally.attempt(patched, kubernetes, name, text, component, version)
     tally.judge(number, 0.01)
 
 
