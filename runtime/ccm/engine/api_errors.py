@@ -52,7 +52,8 @@ class GoneError(ApiError):
 class ForbiddenError(ApiError):
     """403: RBAC or admission rejects the request; the message names user, verb and resource.
 
-    Also 409 from an admission webhook, which chooses its code: no other attempt would succeed.
+    Also 4xx from an admission webhook, which chooses its code (`ToStatusErr` in the API server): what it refuses is
+    neither missing nor changed. 422 and 429 keep their meaning.
     """
 
 
@@ -87,6 +88,8 @@ _BY_STATUS: dict[int, type[ApiError]] = {
     422: InvalidError,
     429: TooManyRequestsError,
 }
+#: What the API server alone can say about an object, or about our credentials.
+_NEVER_OF_A_WEBHOOK = {UnauthorizedError, NotFoundError, ConflictError, GoneError}
 #: Codes that mean the same whoever sends them: sometimes the API server itself sends them as plain text.
 _ANY_SENDER = {401, 429}
 
@@ -95,7 +98,7 @@ def from_status(status: Status, context: str) -> ApiError:
     """The error for a Status object, for example from a watch."""
     after = float(status.details.retry_after_seconds) if status.details else 0.0
     kind = UnavailableError if status.code >= 500 else _BY_STATUS.get(status.code, ApiError)
-    if kind is ConflictError and status.message.startswith("admission webhook"):
+    if kind in _NEVER_OF_A_WEBHOOK and status.message.startswith("admission webhook"):
         kind = ForbiddenError
     message = f"{context}: {status.code} {status.reason}: {status.message}"
     return kind(status.code, status.reason, message, retry_after=after or None)

@@ -140,17 +140,40 @@ async def test_an_event_says_after_a_minute_what_a_service_waits_for():
         assert warnings_of(c) == []
 
 
-@in_virtual_time
-async def test_a_refusal_of_an_admission_webhook_is_an_error_whatever_its_code():
-    async with Cluster() as c:
-        denied = from_status(Status(code=409, reason="Conflict", message='admission webhook "x" denied it'), "")
-        c.api.fault = lambda path, patch: denied if is_finalizer(patch) else None
-        c.add_node("n0")
-        c.add_service()
-        c.serve()
-        await until(lambda: c.api.told("SyncLoadBalancerFailed"))
-        await asyncio.sleep(30)
-        assert len(c.api.patches) < 6, "it backs off"
+def denied(code):
+    return from_status(Status(code=code, reason="Conflict", message='admission webhook "x" denied it'), "")
+
+
+@pytest.mark.parametrize("code", [404, 409])
+def test_a_refusal_of_an_admission_webhook_is_an_error_whatever_its_code(code):
+    @in_virtual_time
+    async def run():
+        async with Cluster() as c:
+            c.api.fault = lambda path, patch: denied(code) if is_finalizer(patch) else None
+            c.add_node("n0")
+            c.add_service()
+            c.serve()
+            await until(lambda: c.api.told("SyncLoadBalancerFailed"))
+            await asyncio.sleep(30)
+            assert len(c.api.patches) < 6, "it backs off"
+
+    run()
+
+
+@pytest.mark.parametrize("code", [404, 409])
+def test_a_webhook_that_keeps_the_finalizer_is_reported_and_asked_again(code):
+    @in_virtual_time
+    async def run():
+        async with Cluster() as c:
+            await c.begin()
+            goes_on = True
+            c.api.fault = lambda path, patch: denied(code) if goes_on and is_release(patch) else None
+            c.api.change("services", "shop/web", {"spec": {"type": "ClusterIP"}})
+            await until(lambda: "SyncLoadBalancerFailed" in warnings_of(c))
+            goes_on = False
+            await until(lambda: not c.api.service()["metadata"].get("finalizers"), 60)
+
+    run()
 
 
 @in_virtual_time

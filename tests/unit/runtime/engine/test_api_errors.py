@@ -36,8 +36,9 @@ def test_a_status_object_becomes_its_type(code, kind):
     assert str(error) == f"GET /x: {code} R: why"
 
 
-def test_a_refusal_of_an_admission_webhook_is_no_lost_race_whatever_its_code():
-    denied = Status(code=409, reason="Conflict", message='admission webhook "a.example" denied the request: no')
+@pytest.mark.parametrize("code", [401, 403, 404, 409, 410])
+def test_a_refusal_of_an_admission_webhook_is_no_lost_race_whatever_its_code(code):
+    denied = Status(code=code, reason="Conflict", message='admission webhook "a.example" denied the request: no')
     assert type(api_errors.from_status(denied, "PATCH /x")) is api_errors.ForbiddenError
 
 
