@@ -320,6 +320,14 @@ def test_make_and_the_integration_tests_have_the_default_of_the_bed() -> None:
     assert (makefile, cluster) == ([DEFAULT], [DEFAULT])
 
 
+def test_files_are_read_by_the_parser_of_the_default() -> None:
+    kubernetes = (paths.BED / "kubernetes" / find(DEFAULT).module / "go.mod").read_text()
+    parser = (paths.BED / "kubernetes_yaml" / "go.mod").read_text()
+    modules = re.findall(r"^(?:require|\t)\s*(\S+/yaml\S* v\S+)", parser, re.MULTILINE)
+    assert len(modules) == 2
+    assert [module for module in modules if not re.search(rf"^\t{re.escape(module)}\b", kubernetes, re.MULTILINE)] == []
+
+
 def test_an_unknown_version_lists_the_known() -> None:
     with pytest.raises(BedError, match=r"1\.12 is not one the bed knows: choose from v1\.30\.4, v1\.36\.3, v1\.37\.2"):
         find("1.12")
