@@ -48,12 +48,12 @@ subnet-id = 4c4c2f8e-6a5b-4a8f-9f3e-0d6f1f6b3c55
 LEFTOVER_KUBELET_FILE = "/etc/default/kubelet"
 LEFTOVER_KUBELET_TEXT = 'KUBELET_EXTRA_ARGS="--cloud-provider="\n'
 # The classic worker of an in-tree cloud: both flags side by side, in the file that is not kubeadm's.
+LEFTOVER_IN_TREE_KUBELET_TEXT = f'KUBELET_EXTRA_ARGS="--cloud-provider= --cloud-config={LEFTOVER_CLOUD_CONF}"\n'
 # Without effect since 1.31. kube-controller-manager 1.37 does not start with them.
 LEFTOVERS_UNTIL_1_36 = {
     "concurrent-service-syncs": "2",
     "controllers": "*,bootstrapsigner,tokencleaner,-service-lb-controller",
 }
-LEFTOVER_IN_TREE_KUBELET_TEXT = f'KUBELET_EXTRA_ARGS="--cloud-provider= --cloud-config={LEFTOVER_CLOUD_CONF}"\n'
 
 
 def _args(version: Version, flags: dict[str, str]) -> list[dict[str, str]] | dict[str, str]:
