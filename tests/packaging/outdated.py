@@ -7,6 +7,7 @@ It asks PyPI through uv, and the module proxy through Go. Dependabot follows act
 
 from __future__ import annotations
 
+import functools
 import re
 import subprocess
 import sys
@@ -115,6 +116,7 @@ def shown(path: Path) -> str:
 def main() -> int:
     go = str(golang.ensure(Progress()))
 
+    @functools.cache
     def ask(module: str) -> list[str]:
         return run(go, "list", "-m", "-versions", module, cwd="/").split()[1:]
 

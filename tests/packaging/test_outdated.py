@@ -4,8 +4,13 @@
 from __future__ import annotations
 
 import re
+import sys
+from pathlib import Path
 
 import pytest
+
+# The bed is no installed package.
+sys.path.append(str(Path(__file__).resolve().parents[1] / "bed"))
 
 from bed.errors import BedError
 from tests.packaging import outdated
