@@ -12,7 +12,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.facts import target,
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import CLOUD_CONTROLLERS, find_flags
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[5]
-RELEASES = [(1, minor) for minor in range(29, 38)]
+RELEASES = [(1, minor) for minor in range(versions.SUPPORTED[0][1], versions.SUPPORTED[1][1] + 1)]
 
 
 @pytest.mark.parametrize(("text", "expected"), [("v1.36.3", (1, 36)), ("1.30", (1, 30)), ("v1.31.0-rc.1+k3s1", (1, 31)),

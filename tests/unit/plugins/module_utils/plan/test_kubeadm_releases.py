@@ -13,7 +13,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.facts import version
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import find_flags, managed, render
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.plan import make_plan
 
-RELEASES = list(range(29, 38))
+RELEASES = range(versions.SUPPORTED[0][1], versions.SUPPORTED[1][1] + 1)
 MANIFESTS = "/etc/kubernetes/manifests/"
 PATCH = "/etc/kubernetes/patches/kube-apiserver0+strategic.yaml"
 JSON_PATCH = "/etc/kubernetes/patches/kube-controller-manager+json.json"

@@ -410,7 +410,7 @@ def kubespray_control_plane(tree_facts: Any, fixture_text: Any, minor: int, text
     return facts
 
 
-@pytest.mark.parametrize("minor", range(29, 37))
+@pytest.mark.parametrize("minor", range(versions.SUPPORTED[0][1], versions.SUPPORTED[1][1] + 1))
 @pytest.mark.parametrize("tree", [*TREES, "kubespray/control-plane"])
 def test_every_layout_of_every_release(tree: str, minor: int, tree_facts: Any, cluster_facts: Any, fixture_text: Any) -> None:
     """Go; nothing is left that this release or the next does not start with; and a second run has nothing to do."""
