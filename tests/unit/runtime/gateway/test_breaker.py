@@ -176,6 +176,25 @@ async def test_the_end_of_an_outage_calls_those_that_wait_and_none_that_failed()
 
 
 @in_virtual_time
+async def test_the_end_of_an_outage_also_calls_those_that_waited_and_then_failed_as_a_probe():
+    """In a long outage that is each of them, sooner or later."""
+    cloud, called = Cloud(), []
+    cloud.gate.on_recovery("services", called.append)
+    cloud.down = True
+    keys = [f"{number}/service" for number in range(20)]
+    for key in keys:
+        await cloud.fails(key)
+    await asyncio.sleep(30.0)
+    calls = len(cloud.calls)
+    await cloud.fails(keys[10])
+    assert cloud.calls[calls:] == [(now(), keys[10])]
+    cloud.down = False
+    await asyncio.sleep(30.0)
+    assert await cloud.ensure(keys[0]) == keys[0]
+    assert called == keys[7:]
+
+
+@in_virtual_time
 async def test_the_end_of_a_pause_that_the_cloud_asked_for_calls_those_that_wait():
     """An answer 429 shows that the cloud is up."""
     cloud, called = Cloud(*bad(7, "a"), *bad(7, "b")), []
