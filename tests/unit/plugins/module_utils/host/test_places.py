@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import os
 import pathlib
+import subprocess
 import types
 from typing import Any
 
@@ -108,3 +109,31 @@ def test_mounts_that_keep_a_file_from_being_replaced(disk: Disk) -> None:
     assert disk.obstacle(line.format(disk.folder, "ro")) == f"{disk.folder} is mounted read-only at {disk.folder}. Remount it writable"
     assert disk.obstacle(line.format(disk.folder, "ro") + line.format(disk.folder, "rw")) == ""
     assert "a mount of its own" in disk.obstacle(line.format(disk.file, "rw"))
+
+
+def letters(path: pathlib.Path) -> str:
+    """What lsattr says about a file, '' where the file system has no attributes."""
+    return subprocess.run(["lsattr", "-d", str(path)], capture_output=True, text=True, check=False).stdout.partition(" ")[0]
+
+
+@pytest.mark.parametrize("letter", ["i", "a", "A"])
+def test_lsattr_and_the_kernel_agree(tmp_path: pathlib.Path, letter: str) -> None:
+    """Only root can set the first two, and not on each file system. Without them, nothing is in the way."""
+    file, new = tmp_path / "kubelet", tmp_path / "new"
+    file.write_text("old")
+    new.write_text("new")
+    subprocess.run(["chattr", "+" + letter, str(file)], capture_output=True, check=False)
+    try:
+        shown = letters(file)
+        found = places.attributes(str(file))
+        assert (bool(found & places.IMMUTABLE), bool(found & places.APPEND_ONLY)) == ("i" in shown, "a" in shown)
+        refused = bool({"i", "a"} & set(shown))
+        assert bool(places.obstacle(str(file), [])) == refused
+        try:
+            os.replace(new, file)
+        except PermissionError:
+            assert refused
+        else:
+            assert not refused
+    finally:
+        subprocess.run(["chattr", "-" + letter, str(file)], capture_output=True, check=False)
