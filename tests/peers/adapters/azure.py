@@ -31,7 +31,7 @@ def unmanaged(row: Row) -> tuple[Any, Any]:
 def zone(row: Row) -> tuple[Any, Any]:
     """A zone of an instance's own metadata, which is the machine's row here."""
     if row.get("isNilResp"):
-        return ERROR, ERROR  # the machine's row is always there
+        return ERROR, "a row of the machine, always"
     return _zone(row, row["location"], [row["zone"]] if row.get("zone") else None, row.get("faultDomain"))
 
 
@@ -45,7 +45,7 @@ def _zone(row: Row, location: str, zones: Any, domain: Any) -> tuple[Any, Any]:
 def zone_in_scale_set(row: Row) -> tuple[Any, Any]:
     """The test's scale sets are in westus unless the row says otherwise."""
     if row.get("expectError"):
-        return (row["nodeName"] in row["vmList"]), False
+        return ERROR, "a row of the machine, always"
     return _zone(row, row.get("location", "westus"), [row["zone"]] if row.get("zone") else None, row["faultDomain"])
 
 
