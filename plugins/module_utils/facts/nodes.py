@@ -60,6 +60,10 @@ def summary(node: Dict[str, Any], scheme: str, expected_id: Optional[str] = None
         "ready_reason": ready.get("message", "") or ready.get("reason", ""),
         "heartbeat": ready.get("lastHeartbeatTime", ""),
         "kubelet_version": (status.get("nodeInfo") or {}).get("kubeletVersion", ""),
+        # What only the cloud can answer; see judged().
+        "instance": "",
+        "primary": [],
+        "primary_after": [],
     }
     result["class"], result["reason"] = classify(result, scheme, expected_id)
     return result
@@ -118,8 +122,8 @@ def judged(nodes: List[Dict[str, Any]], matches: List[Dict[str, Any]]) -> List[D
         elif node["provider_id"] and others and match.get("verdict") != "ok":
             kind, reason = "mismatched", "{1} has the same providerID {0}, but one machine cannot be two Nodes. For the wrong one: {2}".format(
                 node["provider_id"], " and ".join(others), way_out(node))
-        result.append(dict(node, instance=match.get("instance", ""), primary=match.get("primary", []),
-                           primary_after=match.get("primary_after", []), **{"class": kind, "reason": reason}))
+        answers = {key: match[key] for key in ("instance", "primary", "primary_after") if key in match}
+        result.append(dict(node, **dict(answers, **{"class": kind, "reason": reason})))
     return result
 
 
