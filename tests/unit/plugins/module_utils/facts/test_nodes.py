@@ -13,7 +13,8 @@ def test_a_node_without_anything_is_read_as_nothing() -> None:
     assert nodes.summary({}, "sim://") == {
         "name": "", "uid": "", "resource_version": "", "provider_id": "", "taints": [], "uninitialized": False, "addresses": [], "zone": "",
         "region": "", "instance_type": "", "control_plane": False, "etcd_voter": None, "managed_by": "", "ready": False, "ready_reason": "",
-        "heartbeat": "", "kubelet_version": "", "instance": "", "primary": [], "primary_after": [], "class": "unmanaged", "reason": nodes.summary({}, "sim://")["reason"]}
+        "heartbeat": "", "kubelet_version": "", "instance": "", "primary": [], "primary_after": [],
+        "class": "unmanaged", "reason": nodes.summary({}, "sim://")["reason"]}
 
 
 FULL = {
