@@ -28,7 +28,11 @@ CORES = {
     "2.19": ("3.11", "3.12", "3.13"),
     "2.20": ("3.12", "3.13", "3.14"),
     "2.21": ("3.12", "3.13", "3.14"),
+    "2.22": ("3.13", "3.14"),
 }
+#: The cores of which there are only release candidates, and the candidate to begin with. They are tried before users
+#: have them; the README promises nothing about them.
+CANDIDATES = {"2.22": "2.22.0rc1"}
 #: What a managed node may have, and so what `ansible-test sanity` imports the modules with, where it is here.
 PYTHONS = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
 _FOR_TESTS = ("pytest>=8", "pytest-xdist", "pytest-mock", "pyyaml")
@@ -113,7 +117,8 @@ def _make(folder: Path, core: str, *packages: str, version: str = "") -> None:
         if found is None:
             raise NoPython(f"ansible-core {core} needs one of Python {', '.join(allowed)}, and none is here")
         _uv("venv", "--python", str(found), str(folder))
-    _uv("pip", "install", "--python", str(program), f"ansible-core~={core}.0", "kubernetes>=29", *packages)
+    of_ansible = f"ansible-core~={CANDIDATES.get(core, core + '.0')}"
+    _uv("pip", "install", "--python", str(program), of_ansible, "kubernetes>=29", *packages)
 
 
 def variables(folder: Path) -> dict[str, str]:

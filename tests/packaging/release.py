@@ -30,7 +30,7 @@ from bed import images, machines
 from bed.errors import BedError
 from bed.progress import Progress
 
-from . import actionlint, artifact, environments, servers, versions
+from . import actionlint, artifact, base_image, environments, servers, versions
 from .environments import BUILD, REPOSITORY
 
 FOLDER = BUILD / "release"
@@ -181,8 +181,9 @@ def image(release: Release) -> None:
     images.ensure_python(Progress()) if not release.base_image else None
     tag = f"{IMAGE}:{release.version}"
     before = image_id(tag)  # of `make image`, which a bed may use
-    base = f"BASE_IMAGE={release.base_image or images.PYTHON_IMAGE}"
+    base = f"BASE_IMAGE={base_image.pullable(release.base_image or images.PYTHON_IMAGE)}"
     labels = {"version": release.version, "source": PROJECT, "revision": commit()}
+    labels |= base_image.labels(release.base_image)
     options = [word for name, text in labels.items() for word in ("--label", f"org.opencontainers.image.{name}={text}")]
     build = (
         *images.BUILD,

@@ -43,9 +43,16 @@ class Unavailable(Exception):
     """The release cannot be had from its server now; a build can still do."""
 
 
-def missing(folder: Path) -> list[str]:
-    """Which of the needed binaries ``folder`` lacks."""
-    return [name for name in BINARIES if not os.access(folder / name, os.X_OK)]
+def missing(folder: Path, etcd: str = "") -> list[str]:
+    """Which of the needed binaries ``folder`` lacks. With a version of etcd, one of another version is not the needed
+    one: the folder is called after Kubernetes alone."""
+    absent = [name for name in BINARIES if not os.access(folder / name, os.X_OK)]
+    return absent if not etcd or "etcd" in absent or _is_etcd(folder / "etcd", etcd) else ["etcd", *absent]
+
+
+def _is_etcd(program: Path, version: str) -> bool:
+    first = run(str(program), "--version", check=False).partition("\n")[0]
+    return first == f"etcd Version: {version.removeprefix('v')}"
 
 
 def ensure(version: Version, progress: Progress) -> Path:
@@ -57,10 +64,10 @@ def ensure(version: Version, progress: Progress) -> Path:
             return Path(given)
     folder = paths.cache() / "kubernetes" / version.kubernetes
     folder.mkdir(parents=True, exist_ok=True)
-    if not missing(folder):
+    if not missing(folder, version.etcd):
         return folder
     with locks.held(f"binaries-{version.kubernetes}"):
-        if missing(folder):
+        if missing(folder, version.etcd):
             try:
                 download(version, folder, progress)
             except Unavailable as error:
@@ -80,7 +87,7 @@ def refuse_assets(folder: Path, version: Version) -> str | None:
 def download(version: Version, folder: Path, progress: Progress) -> None:
     """Fetch what ``folder`` lacks. Raises Unavailable when there is no way to the server, BedError for content
     that is not what its checksum says."""
-    absent = missing(folder)
+    absent = missing(folder, version.etcd)
     if any(mirror(name) == "none" for name in (KUBERNETES_MIRROR, ETCD_MIRROR)):
         raise Unavailable(f"{KUBERNETES_MIRROR} or {ETCD_MIRROR} is none")
     with progress.step(f"Download of Kubernetes {version.kubernetes}") as step:
@@ -211,7 +218,7 @@ def _reach(url: str) -> None:
 def build(version: Version, folder: Path, progress: Progress, compiler: Callable[..., str] = run) -> None:
     """Compile what ``folder`` lacks: etcd, and then all of Kubernetes at once. While Go links one program, which takes
     one core, it compiles for the next."""
-    absent = missing(folder)
+    absent = missing(folder, version.etcd)
     with progress.step(f"Build of Kubernetes {version.kubernetes}") as step:
         go = str(golang.ensure(progress))
         if "etcd" in absent:

@@ -21,8 +21,8 @@ BINARIES = ("etcd", *KUBERNETES)
 
 @dataclass(frozen=True)
 class Version:
-    """One release: ``module`` is the folder of its Go module below tests/bed/kubernetes. ``etcd`` is of a minor that
-    kubeadm of that release installs by itself."""
+    """One release: ``module`` is the folder of its Go module below tests/bed/kubernetes. ``etcd`` is of the minor
+    that kubeadm of that release installs by itself; 1.30, which installs 3.5, has that of 1.36."""
 
     kubernetes: str
     module: str
@@ -55,9 +55,9 @@ VERSIONS = {
     version.kubernetes: version
     for version in (
         # The last minor with in-tree cloud flags, PersistentVolumeLabel and kubeadm's v1beta3.
-        Version("v1.30.4", "v1.30", "v3.6.6"),
+        Version("v1.30.4", "v1.30", "v3.6.16"),
         # From here clusters are upgraded.
-        Version("v1.36.3", "v1.36", "v3.6.6"),
+        Version("v1.36.3", "v1.36", "v3.6.16"),
         Version("v1.37.2", "v1.37", "v3.7.3"),
     )
 }

@@ -22,6 +22,7 @@ from bed.progress import Progress
 from bed.versions import BINARIES, DEFAULT, KUBERNETES, VERSIONS, Version, find
 
 VERSION = find("v1.36.3")
+ETCD = f"#!/bin/sh\necho etcd Version: {VERSION.etcd.removeprefix('v')}\n"
 
 
 class Release:
@@ -81,7 +82,7 @@ def release(monkeypatch: pytest.MonkeyPatch) -> Iterator[Release]:
     release = Release()
     for name in KUBERNETES:
         release.add_kubernetes(name, f"this is {name}".encode())
-    release.add_etcd(b"this is etcd")
+    release.add_etcd(ETCD.encode())
     monkeypatch.setenv(binaries.KUBERNETES_MIRROR, release.url)
     monkeypatch.setenv(binaries.ETCD_MIRROR, release.url)
     binaries._reached.clear()
@@ -100,7 +101,7 @@ def progress() -> Progress:
 def fill(folder: Path, *names: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name in names:
-        (folder / name).write_text(f"#!/bin/sh\necho Kubernetes v1.36.3\n# {name}\n")
+        (folder / name).write_text(ETCD if name == "etcd" else f"#!/bin/sh\necho Kubernetes v1.36.3\n# {name}\n")
         (folder / name).chmod(0o755)
 
 
@@ -117,7 +118,8 @@ class TestDownload:
     def test_everything_comes_executable(self, cache: Path, release: Release, progress: Progress) -> None:
         assert binaries.ensure(VERSION, progress) == cache
         assert not binaries.missing(cache)
-        assert {name: (cache / name).read_text() for name in BINARIES} == {name: f"this is {name}" for name in BINARIES}
+        content = {name: f"this is {name}" for name in KUBERNETES} | {"etcd": ETCD}
+        assert {name: (cache / name).read_text() for name in BINARIES} == content
         assert sorted(path.name for path in cache.iterdir()) == sorted(BINARIES)
 
     def test_a_partly_filled_cache_is_completed(self, cache: Path, release: Release, progress: Progress) -> None:
@@ -339,3 +341,20 @@ def test_an_unknown_version_lists_the_known() -> None:
 )
 def test_go_says_its_version(text: str, version: tuple[int, int]) -> None:
     assert golang.parse_version(text) == version
+
+
+class TestEtcd:
+    def test_one_of_another_version_is_replaced_and_all_else_stays(
+        self, cache: Path, release: Release, progress: Progress, no_compiler: None
+    ) -> None:
+        fill(cache, *BINARIES)
+        (cache / "etcd").write_text("#!/bin/sh\necho etcd Version: 3.6.1\n")
+        binaries.ensure(VERSION, progress)
+        assert (cache / "etcd").read_text() == ETCD
+        assert "Kubernetes v1.36.3" in (cache / "kubelet").read_text()
+        assert all(path.startswith(f"/{VERSION.etcd}/") for path in release.asked)
+
+    @pytest.mark.parametrize("version", VERSIONS.values(), ids=list(VERSIONS))
+    def test_its_module_has_the_version_that_clusters_are_told(self, version: Version) -> None:
+        text = (paths.BED / "kubernetes" / version.etcd_module / "go.mod").read_text()
+        assert re.findall(r"go\.etcd\.io/etcd/server/v3 (v\S+)", text) == [version.etcd]

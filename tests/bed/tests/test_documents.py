@@ -45,7 +45,7 @@ def test_a_plain_cluster_has_no_cloud_flag_at_all() -> None:
     cluster = by_kind(text)["ClusterConfiguration"]
     assert cluster["controlPlaneEndpoint"] == "10.89.77.11:6443"
     assert cluster["networking"] == {"podSubnet": "10.244.0.0/16", "serviceSubnet": "10.96.0.0/16"}
-    assert cluster["etcd"]["local"]["imageTag"] == "3.6.6-0"
+    assert cluster["etcd"]["local"]["imageTag"] == "3.6.16-0"
 
 
 def test_leftovers_are_an_empty_provider_and_a_mounted_config() -> None:
