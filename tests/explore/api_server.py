@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """An API server that is called where `KubeClient` would call aiohttp: everything above the socket is the real code.
 
-`Session` stands in the place of `aiohttp.ClientSession`. The semantics are those of the real server as far as the
-runtime relies upon them (`store`): optimistic concurrency, preconditions, the status subresource, finalizers, watches
-with bookmarks that end, 410 after a compaction. What may go wrong is in `faults`.
+`connections.Session` stands in the place of `aiohttp.ClientSession`. The semantics are those of the real server as far
+as the runtime relies upon them (`store`): optimistic concurrency, preconditions, the status subresource, finalizers,
+watches with bookmarks that end, 410 after a compaction. What may go wrong is in `faults`.
 """
 
 from __future__ import annotations
@@ -359,7 +359,7 @@ class Stream:
             case "lag":
                 self._lag = faults.LAG
             case "silent":
-                self._silent = True
+                self.fall_silent()
         due = max(server._now(), server.behind_until) + server.simulation.latency() + self._lag
         self._lines.append((max(due, self._lines[-1][0]) if self._lines else due, line))
         self._wake_up()
@@ -371,6 +371,10 @@ class Stream:
 
     def break_off(self) -> None:
         self._error = lambda: aiohttp.ClientPayloadError("simulated: the connection broke")
+        self._wake_up()
+
+    def fall_silent(self) -> None:
+        self._silent = True
         self._wake_up()
 
     def close(self) -> None:
@@ -420,18 +424,4 @@ class Stream:
                 timer.cancel()
 
 
-class Session:
-    """In the place of one process's `aiohttp.ClientSession`."""
-
-    def __init__(self, server: ApiServer, process: Process) -> None:
-        self._server, self._process = server, process
-
-    def request(self, method: str, url: URL, *, data: bytes | None, headers: Any, **options: Any) -> Any:
-        request = Request(method, url, data, headers)
-        return self._server.serve(self._process, request, options["timeout"].sock_read)
-
-    async def close(self) -> None:
-        return None
-
-
-__all__ = ["ApiServer", "Request", "Session"]
+__all__ = ["ApiServer", "Request"]

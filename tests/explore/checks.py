@@ -215,6 +215,11 @@ class Checks:
         if self._simulation.is_undisturbed and service is not None and not wants(service):
             self.violated("deletion-waits", f"Service {key} is not released, and load balancers can be deleted")
 
+    def loses_lease(self, process: Process) -> None:
+        """It leads no more, and did not want that."""
+        if self._simulation.is_undisturbed and self._simulation.people.lost_connections:
+            self.violated("lease-lost", f"{process.name} loses its Lease, and new connections work")
+
     # In the end
 
     def problems(self) -> list[tuple[str, str]]:

@@ -13,6 +13,7 @@ from ccm.providers.sim import CSI_DRIVER
 from ccm_simcloud.model import Address, InstanceBody, InstancePatch, RouteBody, VolumeBody
 from tests.merge_patch import merge
 
+from . import connections
 from .cloud import CLOUD_CONF, PROJECT
 from .process import CLUSTER
 from .store import Document
@@ -37,6 +38,8 @@ class People:
         self.store = simulation.store
         #: Machines whose kubelet registers as soon as no Node has its name.
         self.waiting: dict[str, int] = {}
+        #: Whether connections to the API server died silently.
+        self.lost_connections = False
 
     def do(self, verb: str, *arguments: Any) -> None:
         getattr(self, verb.replace("-", "_"))(*arguments)
@@ -286,6 +289,11 @@ class People:
     def others_end(self) -> None:
         """It ends and says so."""
         self._change("leases", f"kube-system/{MIGRATION_LEASE}", {"spec": {"holderIdentity": ""}})
+
+    def lose_connections(self, idle: int) -> None:
+        """The load balancer before the API servers fails over. `idle`: connections that each process keeps."""
+        self.lost_connections = True
+        connections.lose_all(self._simulation.api, idle)
 
     def kill_leader(self) -> None:
         for process in list(self._simulation.processes):

@@ -42,7 +42,8 @@ from ccm.options.leader_migration import split
 from ccm.providers.sim import SimCloud
 from ccm.providers.sim_api import Api, Project, Settings
 
-from . import api_server, cloud
+from . import cloud, connections
+from .api_server import ApiServer
 from .virtual_time import OWNER, wall_clock
 
 if TYPE_CHECKING:
@@ -78,9 +79,13 @@ async def _open(api: Api, session: cloud.Session) -> None:
     api.region = (await api.call("GET", "", Project)).region
 
 
-def use(client: KubeClient, session: api_server.Session) -> None:
-    """Let all connections of the client lead to `session`."""
-    client._pool._open = lambda: connection_pool._Generation(session)  # type: ignore[method-assign,arg-type]
+def use(client: KubeClient, server: ApiServer, process: Process) -> None:
+    """Let all connections of the client lead to `server`."""
+
+    def open_() -> connection_pool._Generation:
+        return connection_pool._Generation(connections.Session(server, process))  # type: ignore[arg-type]
+
+    client._pool._open = open_  # type: ignore[method-assign]
 
 
 class Process:
@@ -94,6 +99,8 @@ class Process:
         self.tasks: list[asyncio.Task[Any]] = []
         self.elector: Any = None
         self.queues: list[Any] = []
+        #: Of its client, those whose last requests go on included.
+        self.sessions: list[connections.Session] = []
         #: When the kernel shall interrupt it, and what it does then.
         self.alarms: dict[object, tuple[float, Callable[[], None]]] = {}
         context = contextvars.copy_context()
@@ -160,6 +167,8 @@ class Process:
             await self._live()
         except (LeadershipLost, ClusterChanged, StartError) as error:
             self.simulation.note(f"{self.name} ends: {error}")
+            if isinstance(error, LeadershipLost):
+                self.simulation.checks.loses_lease(self)
         except Exception as error:
             if self.alive:
                 self.simulation.checks.violated("crashed", f"{self.name}: {_innermost(error)}")
@@ -172,7 +181,7 @@ class Process:
         """As `ccm.manager.process._live`."""
         simulation, given = self.simulation, options(self.simulation.arguments)
         client = KubeClient(Access(server="http://api"))
-        use(client, api_server.Session(simulation.api, self))
+        use(client, simulation.api, self)
         keeper = Keeper(given)
         gateway, clock = keeper.gateway, simulation.loop.time
         usable = usable_controllers(given, gateway.cloud)
@@ -225,6 +234,7 @@ def _innermost(error: BaseException) -> str:
 
 def _expired() -> None:
     """In the place of `os._exit`."""
+    _current().simulation.checks.loses_lease(_current())
     _current().kill()
 
 

@@ -15,6 +15,7 @@ from ccm.controllers.services.service import ServiceController
 from ccm.controllers.services.service_balancers import ServiceBalancers
 from ccm.controllers.services.service_steps import ServiceSteps
 from ccm.controllers.services.waiting_services import WaitingServices
+from ccm.engine.client import KubeClient
 from ccm.engine.queue import WorkQueue
 from ccm.providers.sim import SimInstances
 
@@ -132,6 +133,14 @@ def test_a_service_that_waits_in_silence_is_caught(monkeypatch):
         WaitingServices, "_tell", lambda self: [setattr(w, "is_told", True) for w in self._waits.values()]
     )
     assert Trial("blind", 0).run().invariants == {"waits-silently"}
+
+
+def test_dead_connections_that_cost_the_lease_are_caught(monkeypatch):
+    async def nothing(self, error):
+        return None
+
+    monkeypatch.setattr(KubeClient, "_renew_after", nothing)
+    assert "lease-lost" in Trial("dead-connections", 0).run().invariants
 
 
 def test_a_queue_that_forgets_failures_is_caught_by_a_fault_alone(monkeypatch):

@@ -9,7 +9,6 @@ import pytest
 from ccm.engine.api_credentials import Access
 from ccm.engine.client import KubeClient
 
-from .api_server import Session
 from .process import use
 from .semantics import SUITE, a_watch_from_a_forgotten_version_is_told_so
 from .simulation import Simulation
@@ -23,8 +22,8 @@ def cluster():
     with virtual_time() as loop:
         simulation = Simulation(loop, Workload("none", ()), (), 0)
         client = KubeClient(Access(server="http://api"))
-        process = SimpleNamespace(alive=True, name="suite", elector=None, first_list_right={})
-        use(client, Session(simulation.api, process))
+        process = SimpleNamespace(alive=True, name="suite", elector=None, first_list_right={}, sessions=[])
+        use(client, simulation.api, process)
         yield loop, simulation.store, client
 
 

@@ -215,12 +215,27 @@ BLIND = Workload(
     ),
     seldom=11,
 )
+DEAD_CONNECTIONS = Workload(
+    "dead-connections",
+    (*_settled(2), ("create_service", "web")),
+    _steps(
+        (8, "lose-connections", 4),
+        (8.5, "change-port", "web", 81),
+        (40, "lose-connections", 30),
+        (40.5, "join", "n3", 3),
+        (75, "lose-connections", 30),
+        (82, "lose-connections", 30),
+        (82.5, "create-service", "new", 82),
+    ),
+    processes=2,
+    seldom=13,
+)
 WORKLOADS = {
     each.name: each
     for each in (
         *(SERVICES, NODES, REPLACE, LEADERS, SCALE_DOWN, SCALE_DOWN_30),
         *(ONE_SERVICE, ONE_NODE, ONE_REPLACED, VOLUMES, RELOAD, TWO_LEADERS, RIVALS, MIGRATION),
-        *(REFUSED, REFUSED_LEADERS, TENANTS, SLOW, BLIND),
+        *(REFUSED, REFUSED_LEADERS, TENANTS, SLOW, BLIND, DEAD_CONNECTIONS),
     )
 }
 
