@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -15,28 +14,46 @@ def used() -> float:
     own = sum(os.times()[:4])
     if not _has_children():
         return own
-    return own + below(os.getpid(), _stats()) / _TICKS
+    return own + below(os.getpid()) / _TICKS
 
 
-def below(parent: int, stats: Iterable[str]) -> int:
+def below(parent: int, proc: str = "/proc") -> int:
     """Ticks of the living descendants of a process, and of the children that each has waited for.
 
-    `stats`: lines of /proc/PID/stat.
+    It asks the kernel for children, not each process of the machine for its parent: a program that a fixture keeps for
+    thousands of tests would otherwise cost more than these tests.
     """
-    parents, ticks = {}, {}
-    for stat in stats:
-        number, _, rest = stat.partition(" (")
-        fields = rest.rpartition(")")[2].split()  # a program's name may have spaces and brackets
-        parents[int(number)], ticks[int(number)] = int(fields[1]), sum(map(int, fields[11:15]))
-    children: dict[int, list[int]] = {}
-    for number, its_parent in parents.items():
-        children.setdefault(its_parent, []).append(number)
-    counted, left = 0, children.get(parent, [])
+    counted, left = 0, list(_children(parent, proc))
     while left:
         number = left.pop()
-        counted += ticks[number]
-        left += children.get(number, [])
+        fields = _text(f"{proc}/{number}/stat").rpartition(")")[2].split()  # a name may have spaces and brackets
+        counted += sum(map(int, fields[11:15]))
+        left += _children(number, proc)
     return counted
+
+
+def _children(parent: int, proc: str) -> Iterator[int]:
+    """Each thread has its own."""
+    try:
+        threads = os.listdir(f"{proc}/{parent}/task")
+    except OSError:  # it has ended
+        return
+    for thread in threads:
+        yield from map(int, _text(f"{proc}/{parent}/task/{thread}/children").split())
+
+
+def _text(path: str) -> str:
+    """Empty if the process has ended. Quicker than a file of Python's."""
+    try:
+        file = os.open(path, os.O_RDONLY)
+    except OSError:
+        return ""
+    try:
+        return os.read(file, 65536).decode(errors="replace")
+    except OSError:
+        return ""
+    finally:
+        os.close(file)
 
 
 def _has_children() -> bool:
@@ -46,12 +63,3 @@ def _has_children() -> bool:
     except ChildProcessError:
         return False
     return True
-
-
-def _stats() -> Iterator[str]:
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                yield Path("/proc", name, "stat").read_text(errors="replace")
-            except OSError:  # it has ended
-                continue

@@ -5,27 +5,57 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 from tests import processor
 
 
-def stat(number: int, parent: int, name: str = "etcd", user: int = 0, system: int = 0, waited: int = 0) -> str:
-    before = f"S {parent} 1 1 0 -1 4194560 100 0 0 0"
-    return f"{number} ({name}) {before} {user} {system} {waited} 0 20 0 1 0 100"
+class Proc:
+    """A folder as /proc."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def add(self, number: int, *threads: str, name: str = "etcd", ticks: tuple[int, ...] = (0, 0, 0, 0)) -> None:
+        """`threads`: the children of each. `ticks`: of a user, of the system, and both of children that ended."""
+        for thread, children in enumerate(threads):
+            task = self.folder / str(number) / "task" / str(number + thread)
+            task.mkdir(parents=True)
+            (task / "children").write_text(children)
+        before = "S 1 1 1 0 -1 4194560 100 0 0 0"
+        (self.folder / str(number) / "stat").write_text(f"{number} ({name}) {before} {' '.join(map(str, ticks))} 20 0")
+
+    def below(self, number: int) -> int:
+        return processor.below(number, str(self.folder))
 
 
-def test_descendants_are_counted_with_what_they_waited_for():
-    lines = [
-        stat(10, 1, user=999),
-        stat(11, 10, user=1, system=2, waited=4),
-        stat(12, 11, "a) b (c", user=8),
-        stat(13, 1, user=999),
-    ]
-    assert processor.below(10, lines) == 15
+@pytest.fixture
+def proc(tmp_path: Path) -> Proc:
+    return Proc(tmp_path)
 
 
-def test_without_children_nothing_is_counted():
-    assert processor.below(10, [stat(10, 1, user=5), stat(11, 1, user=5)]) == 0
+def test_descendants_are_counted_with_what_they_waited_for(proc: Proc):
+    proc.add(10, "", "11 ", ticks=(999, 0, 0, 0))
+    proc.add(11, "12 14 ", ticks=(1, 2, 4, 0))
+    proc.add(12, "", name="a) b (c", ticks=(8, 0, 0, 0))
+    proc.add(14, "15 ", "16 ")
+    proc.add(16, "", ticks=(0, 16, 0, 0))
+    assert proc.below(10) == 31, "15 has ended"
+
+
+def test_processes_of_others_are_not_even_read(proc: Proc):
+    proc.add(10, "11 ")
+    proc.add(11, "", ticks=(1, 0, 0, 0))
+    (proc.folder / "13" / "stat").mkdir(parents=True)
+    assert proc.below(10) == 1
+
+
+def test_without_children_nothing_is_counted(proc: Proc):
+    proc.add(10, "", ticks=(5, 0, 0, 0))
+    proc.add(11, "", ticks=(5, 0, 0, 0))
+    assert proc.below(10) == 0
 
 
 BUSY = "import time; end = time.process_time() + 0.3\nwhile time.process_time() < end: pass\nprint(flush=True); input()"
