@@ -10,6 +10,9 @@ from typing import Any
 
 import yaml
 
+#: libyaml's writer, which is ten times as fast, where PyYAML has it.
+DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
 #: A person's or a program's edit of a text with this data.
 Edit = Callable[[str, Any], str]
 
@@ -71,7 +74,7 @@ class Tally:
 
 def rewritten(data: Any) -> str:
     """Data as a program writes it that reads and writes the whole file."""
-    return str(yaml.safe_dump(data, default_flow_style=False))
+    return str(yaml.dump(data, Dumper=DUMPER, default_flow_style=False))
 
 
 def edits_by_others(add_argument: Edit) -> list[Edit]:

@@ -190,12 +190,12 @@ def there_and_back(
     if kubeadm.edit(after, version)[1] or (not changes and after != text):
         return "wrong second edit", text, after, version
     somebody = chance.choice(EDITS)
-    now = somebody(after, kubernetes.load(after))
+    now = somebody(after, data)
     try:
         undone = undo.undo(undo.ClusterConfiguration("kubeadm"), text, after, now, version)
     except undo.CannotUndo as exc:
         return "refused back", text, now, exc
-    result, original = kubernetes.load(undone.text), kubernetes.load(somebody(text, kubernetes.load(text)))
+    result, original = kubernetes.load(undone.text), kubernetes.load(somebody(text, before))
     if undone.kept:
         return ("right, with flags that do not come back",)
     if rest(result) != rest(original) or mounts(result) != mounts(original):

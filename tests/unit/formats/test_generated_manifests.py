@@ -165,14 +165,14 @@ def there_and_back(
     if manifest.edit(after, component, version)[1] or (not changes and after != text):
         return "wrong second edit", text, after, version
     somebody = chance.choice(EDITS)
-    now = somebody(after, kubernetes.load(after))
+    now = somebody(after, data)
     try:
         undone = undo.undo(undo.Manifest(component), text, after, now, version)
     except undo.CannotUndo as exc:
         return "refused back", text, now, exc
     if undone.kept:
         return ("right, with flags that do not come back",)
-    result, original = kubernetes.load(undone.text), kubernetes.load(somebody(text, kubernetes.load(text)))
+    result, original = kubernetes.load(undone.text), kubernetes.load(somebody(text, before))
     if rest(result, component) != rest(original, component) or mounts(result, component) != mounts(original, component):
         return "wrong rest back", text, now, undone.text, version
     if plain(argv(result, component)) != plain(argv(original, component)):

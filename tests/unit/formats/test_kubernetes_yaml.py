@@ -234,7 +234,6 @@ ALIASES = "\n".join(
         pytest.param("a:\n- \0\n", r"line 2: the character U\+0000 is not allowed", id="bytes of a program"),
     ],
 )
-@pytest.mark.timeout(20)
 @pytest.mark.threat("worker-cannot-change-others")
 def test_a_text_that_grows_is_refused_at_once(text: str, words: str) -> None:
     with pytest.raises(NotYaml, match=words):

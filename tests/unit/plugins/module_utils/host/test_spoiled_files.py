@@ -113,7 +113,6 @@ def test_the_host_without_a_bad_file_is_planned(host: Host, cluster_facts: Any) 
 
 
 @pytest.mark.threat("worker-cannot-change-others")
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("name", KINDS)
 @pytest.mark.parametrize("spoil", [binary, huge, folder], ids=lambda spoil: spoil.__name__)
 def test_a_bad_file_is_a_problem_that_names_host_and_file(host: Host, cluster_facts: Any, name: str, spoil: Callable[[pathlib.Path], None]) -> None:

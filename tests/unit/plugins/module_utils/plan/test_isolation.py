@@ -54,7 +54,6 @@ def cluster(host_facts: Any, cluster_facts: Any) -> Any:
 
 
 @pytest.mark.threat("worker-cannot-change-others")
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("text", ODD.values(), ids=ODD)
 def test_an_odd_file_of_a_worker_is_at_most_its_own_problem(cluster: Any, text: str) -> None:
     detected, found = cluster(text)
