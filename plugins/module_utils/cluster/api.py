@@ -24,6 +24,11 @@ from urllib.parse import urlencode
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 
 try:
+    from ansible.module_utils.secrets import register_secrets
+except ImportError:  # before ansible-core 2.22
+    register_secrets = None
+
+try:
     import kubernetes.client
     import kubernetes.client.rest
     import kubernetes.config
@@ -166,7 +171,7 @@ def connect(module: AnsibleModule) -> Api:
     configuration = kubernetes.client.Configuration()
     try:
         if isinstance(source, dict):
-            module.no_log_values.update(_secrets(source))
+            mask(module, _secrets(source))
             kubernetes.config.load_kube_config_from_dict(
                 in_memory(source), context=module.params["context"], client_configuration=configuration, persist_config=False)
         else:
@@ -186,6 +191,14 @@ def connect(module: AnsibleModule) -> Api:
         module.fail_json(msg="the kubeconfig {0} is not YAML: {1}".format(
             "given as data" if isinstance(source, dict) else source, " ".join(str(exc).split())))
     return Api(configuration)
+
+
+def mask(module: AnsibleModule, values: List[str]) -> None:
+    """Keep values out of the result and the log. ansible-core 2.22 no longer looks at no_log_values."""
+    if register_secrets is None:
+        module.no_log_values.update(values)
+    else:
+        register_secrets(values)
 
 
 def in_memory(kubeconfig: Dict[str, Any]) -> Dict[str, Any]:

@@ -12,6 +12,8 @@ from prometheus_client import Gauge
 from .upstream_gates import UPSTREAM
 
 log = logging.getLogger(__name__)
+#: What upstream takes (strconv.ParseBool), in any case.
+_BOOLEANS = {"1": True, "t": True, "true": True, "0": False, "f": False, "false": False}
 
 
 class Gate(NamedTuple):
@@ -40,7 +42,7 @@ def parse(text: str) -> dict[str, bool]:
     for item in (part.strip() for part in text.split(",")):
         if item:
             name, _, value = item.partition("=")
-            given[name.strip()] = {"true": True, "false": False}.get(value.strip().lower(), value)
+            given[name.strip()] = _BOOLEANS.get(value.strip().lower(), value)
     return check(given)
 
 

@@ -31,3 +31,23 @@ def test_no_gate_is_both():
 def test_a_misspelt_gate_is_refused(text):
     with pytest.raises(ValueError, match="unknown gate"):
         feature_gates.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("value", "enabled"),
+    [
+        *((text, True) for text in ("1", "t", "T", "TRUE", "true", "True")),
+        *((text, False) for text in ("0", "f", "F", "FALSE", "false", "False")),
+    ],
+)
+def test_a_gate_takes_what_gos_parser_of_booleans_takes(value, enabled):
+    assert feature_gates.parse(f"ContextualLogging = {value}, CloudControllerManagerWebhook={value}") == {
+        "ContextualLogging": enabled,
+        "CloudControllerManagerWebhook": enabled,
+    }
+
+
+@pytest.mark.parametrize("item", [f"ContextualLogging{value}" for value in ("=yes", "=", "", "=01")])
+def test_another_value_is_refused(item):
+    with pytest.raises(ValueError, match="is neither true nor false"):
+        feature_gates.parse(item)

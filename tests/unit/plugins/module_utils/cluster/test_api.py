@@ -89,3 +89,28 @@ def test_a_list_is_read_page_by_page() -> None:
     first = {"fieldSelector": "x", "limit": "500"}
     assert paged.asked == [("/pods", first), ("/pods", {**first, "continue": "next"})]
     assert Paged().items("/pods") == [1, 2, 3] and Paged().items("/unknown") == []
+
+
+class Module:
+    """A module with a kubeconfig as data that has no cluster: connecting fails, and the reason quotes it."""
+
+    def __init__(self, kubeconfig: dict[str, Any]) -> None:
+        self.params = {"kubeconfig": kubeconfig, "context": None}
+        self.no_log_values: set[str] = set()
+
+    def fail_json(self, **result: Any) -> None:
+        raise SystemExit(result["msg"])
+
+
+@pytest.mark.parametrize("new", [False, True], ids=["no_log_values", "register_secrets of 2.22"])
+def test_credentials_of_a_kubeconfig_are_masked_by_every_core(monkeypatch: pytest.MonkeyPatch, new: bool) -> None:
+    pytest.importorskip("kubernetes")
+    registered: list[str] = []
+    monkeypatch.setattr(api, "register_secrets", registered.extend if new else None)
+    given = admin_conf()
+    given["users"][0]["user"]["token"] = "s3cr3t"
+    module = Module(given)
+    api.connect(module)
+    secrets = {"s3cr3t", encoded(KEY)}
+    assert secrets <= set(registered if new else module.no_log_values)
+    assert not (module.no_log_values if new else registered)
