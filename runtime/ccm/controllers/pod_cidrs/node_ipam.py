@@ -122,7 +122,7 @@ class NodeIpamController:
         self._context, self._options = context, options
         self._source = source or RangeSource(options)
         self._events = EventBudget(context.recorder(self.name), context.monotonic)
-        self._queue: WorkQueue[str] = WorkQueue("NodeCIDRs", base_delay=0.1, max_delay=300.0)
+        self._queue: WorkQueue[str] = WorkQueue("NodeCIDRs", base_delay=0.1, max_delay=60.0)
         #: The Pod of kube-controller-manager that assigns pod CIDRs, "" for none.
         self._other = ""
         #: Names of Nodes for which nothing was left.
@@ -134,6 +134,7 @@ class NodeIpamController:
             await asyncio.sleep(LOOK_AGAIN)
         await self._read_all()
         self._context.nodes.add_handler(self._on_node)
+        self._context.gateway.on_recovery("instances", self._queue.add)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._queue.run_workers(self._options.workers, self._sync, on_error=log_failure(log)))
             tasks.create_task(self._look_for_ever())

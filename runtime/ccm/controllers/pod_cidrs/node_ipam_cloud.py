@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ccm.cloud import NotFound
+from ccm.cloud.errors import CloudError
 from ccm.engine.objects import Node
 from ccm.engine.queue import Requeue
 
@@ -43,6 +44,10 @@ class CloudSource:
             wrong = await self._vouching.problem(node, instance, not_before=now)
         except NotFound:
             raise Requeue(AGAIN) from None  # the lifecycle controller decides what happens to the Node
+        except CloudError as error:
+            if error.retry_after is None:
+                raise
+            raise Requeue(error.retry_after) from error
         if wrong is not None:
             raise node_ipam_rules.NotAssigned(wrong.message, "CIDRNotAvailable")
         current = self._context.nodes.get(node.metadata.name)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 
 import msgspec
@@ -121,3 +122,19 @@ async def test_while_the_cloud_is_away_nothing_is_assigned():
         assert c.api.count("PATCH") == 0
         c.cloud.error = None
         await until(lambda: c.api.nodes["w1"]["spec"].get("podCIDRs"), 90)
+
+
+@in_virtual_time
+async def test_all_nodes_are_asked_about_soon_after_an_outage():
+    """In half an hour, the back-off of errors grew to five minutes, and the end of the outage was not heard of."""
+    names = [f"w{number}" for number in range(1, 9)]
+    there = [machine(name, provider_id=f"fake://{name}", pod_cidrs=(f"10.0.{name[1:]}.0/24",)) for name in names]
+    async with Cluster(*there) as c:
+        c.cloud.error = Transient("504")
+        c.run(controller(c))
+        for name in names:
+            c.api.add(name, providerID=f"fake://{name}")
+        await asyncio.sleep(1800.0)
+        assert c.api.count("PATCH") == 0
+        c.cloud.error = None
+        await until(lambda: all(c.api.nodes[name]["spec"].get("podCIDRs") for name in names), 45)
