@@ -34,6 +34,8 @@ AFTER_OTHERS = 1.25
 ASKED, WAIT_MAX = 4.0, 120.0
 #: How many failing objects are remembered.
 REMEMBERED_FAILURES = 1000
+#: How many objects that wait are called at the end of an outage; others come back by themselves, within `WAIT_MAX`.
+REMEMBERED_WAITING = 20_000
 
 
 class Subject(NamedTuple):
@@ -117,7 +119,7 @@ class Breaker:
 
     def take_waiting(self) -> list[str]:
         """The objects that were held back, if nothing holds them back any more, in the order of their first call."""
-        if self.is_open or not self._waiting:
+        if not self._waiting or self.is_open:
             return []
         waiting, self._waiting = list(self._waiting), {}
         return waiting
@@ -167,7 +169,8 @@ class Breaker:
             return pause
         if subject.key in self._failing:
             return pause * AFTER_OTHERS
-        self._waiting[subject.key] = None
+        if len(self._waiting) < REMEMBERED_WAITING:
+            self._waiting[subject.key] = None
         return max(pause, min(WAIT_MAX, len(self._waiting) / ASKED))
 
     def _remember(self, subject: Subject) -> None:

@@ -123,6 +123,8 @@ class HetznerLoadBalancers:
                 log.warning("load balancer %s is protected against deletion: it stays, without our labels", row["id"])
                 await self._put(row, {"labels": owners.without_marks(row)})
                 continue
+            for known in (self._failed, self._settled, self._done):
+                known.pop(int(row["id"]), None)
             try:
                 await self._api.call("DELETE", f"/load_balancers/{int(row['id'])}", missing=MISSING)
             except NotFound:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -31,6 +32,8 @@ Members = Collection[tuple[str, str]]
 PORTS_AT_ONCE, SIDE_BY_SIDE = 100, 4
 #: Seconds until that next call.
 SOON = 1.0
+#: How many changed ports are remembered: more than change while one listing is read.
+REMEMBERED_PORTS = 5000
 #: The owner of a trunk's subport.
 SUBPORT = "trunk:subport"
 
@@ -134,7 +137,8 @@ class SecurityGroups:
     def __init__(self, api: Api) -> None:
         self._api = api
         self._ports: dict[str, Shared[list[dict[str, Any]]]] = {}
-        self._known: dict[str, dict[str, Any]] = {}
+        #: Ports as their last changes left them, for listings that are older; of each, no more than a change needs.
+        self._known: OrderedDict[str, dict[str, Any]] = OrderedDict()
         self._locks = ObjectLocks()
         self._cidrs: dict[str, str] = {}
 
@@ -261,4 +265,10 @@ class SecurityGroups:
                 headers=await unless_changed(self._api, port),
                 missing=port_id,
             )
-            self._known[port_id] = dict(answer["port"])
+            self._remember(port_id, answer["port"])
+
+    def _remember(self, port_id: str, row: Row) -> None:
+        self._known[port_id] = {key: row.get(key) for key in ("security_groups", "revision_number") if key in row}
+        self._known.move_to_end(port_id)
+        if len(self._known) > REMEMBERED_PORTS:
+            self._known.popitem(last=False)

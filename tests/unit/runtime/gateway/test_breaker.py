@@ -9,7 +9,7 @@ import pytest
 
 from ccm.base.log_context import about
 from ccm.cloud import Limits, RateLimited, Transient, Unauthorized
-from ccm.gateway.breaker import ASKED, REMEMBERED_FAILURES, WAIT_MAX, Breaker, Pass, Subject
+from ccm.gateway.breaker import ASKED, REMEMBERED_FAILURES, REMEMBERED_WAITING, WAIT_MAX, Breaker, Pass, Subject
 from ccm.gateway.gateway import BREAKER_OPEN, Gateway
 
 from .fake import FakeCloud
@@ -288,3 +288,16 @@ def test_only_the_latest_failing_objects_are_remembered():
     assert breaker._owners == {"ns": REMEMBERED_FAILURES}
     breaker.succeeded(Subject.of(f"ns/{3 * REMEMBERED_FAILURES - 1}"))
     assert breaker._owners == {"ns": REMEMBERED_FAILURES - 1}
+
+
+def test_objects_that_come_and_go_in_an_outage_do_not_pile_up():
+    breaker = Breaker("x")
+    for kind in (*[Pass.FREE] * 5, *[Pass.EARLY] * 2):
+        breaker.failed(DOWN, None, 0.0, kind)
+    for number in range(2 * REMEMBERED_WAITING):
+        with pytest.raises(Transient) as held:
+            breaker.check(Subject.of(f"ns/{number}"), 0.5)
+        assert held.value.retry_after <= WAIT_MAX
+    breaker.succeeded()
+    assert len(breaker.take_waiting()) == REMEMBERED_WAITING
+    assert breaker.take_waiting() == []

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What providers remember of machines, ports and load balancers goes with them, however many come and go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ccm.cloud import Page
+from ccm.providers.hetzner.balancer_calls import HetznerLoadBalancers
+from ccm.providers.hetzner.balancer_steps import Change
+from ccm.providers.openstack import security_groups
+from ccm.providers.openstack.security_groups import SecurityGroups
+from ccm.providers.vsphere.inventory import Inventory
+
+from .hetzner.wants import row, spec
+from .openstack.fake_cloud import running
+
+
+class _Machine:
+    _wsdlName = "VirtualMachine"
+
+    def __init__(self, number: int) -> None:
+        self._moId = f"vm-{number}"
+
+
+def virtual_machine(number: int, *, has_uuid: bool = True) -> Any:
+    uuid = [SimpleNamespace(name="summary.config.uuid", val=f"UUID-{number}")]
+    return SimpleNamespace(obj=_Machine(number), propSet=uuid if has_uuid else [])
+
+
+class Listings(Inventory):
+    """Of a vCenter with these machines."""
+
+    def __init__(self) -> None:
+        session = SimpleNamespace(run=lambda work: work(None), vcenter=SimpleNamespace(name="vc", families=("ipv4",)))
+        super().__init__(session, None, 100)  # type: ignore[arg-type]
+        self.rows: Sequence[Any] = ()
+
+    def _listed(self, live: Any) -> list[Any]:
+        return list(self.rows)
+
+
+def test_uuids_of_machines_of_a_vcenter_go_with_them_and_those_that_are_hidden_stay() -> None:
+    inventory = Listings()
+    for generation in range(20):
+        inventory.rows = [virtual_machine(generation * 100 + each) for each in range(100)]
+        inventory.with_reference(f"vm-{generation * 100}")
+        assert len(inventory.all().machines) == 100
+        assert len(inventory._uuids) == 100
+    inventory.rows = [virtual_machine(1900, has_uuid=False)]
+    for _ in range(3):
+        assert [machine.uuid for machine in inventory.all().machines] == ["uuid-1900"]
+    assert len(inventory._uuids) == 1
+
+
+async def test_deleted_servers_are_forgotten_with_their_last_port() -> None:
+    async with running() as (cloud, provider):
+        for _ in range(5):
+            cloud.ports.clear()
+            for number in range(3):
+                cloud.add_port(f"00000000-0000-0000-0000-00000000000{number}", f"10.0.0.{number}")
+            await listed(provider)
+            assert len(provider.instances._deleted) == 3
+        cloud.ports.clear()
+        await listed(provider)
+        assert not provider.instances._deleted
+
+
+async def listed(provider: Any) -> None:
+    page = Page([], "")
+    token = None
+    while page.next is not None:
+        page = await provider.instances.list_page(token)
+        token = page.next
+
+
+class Neutron:
+    async def extensions(self) -> frozenset[str]:
+        return frozenset()
+
+    async def call(self, method: str, service: str, path: str, *, body: Any, **more: Any) -> Any:
+        return {"port": {"id": path, "binding:profile": "x" * 1000, "revision_number": 8, **body["port"]}}
+
+
+async def test_ports_of_nodes_that_are_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(security_groups, "REMEMBERED_PORTS", 50)
+    groups = SecurityGroups(Neutron())  # type: ignore[arg-type]
+    for number in range(500):
+        await groups._change({"id": f"port-{number}", "revision_number": 7, "security_groups": ["a"]}, add="sg")
+    assert len(groups._known) == 50 and "port-499" in groups._known
+    assert groups._known["port-499"] == {"security_groups": ["a", "sg"], "revision_number": 8}
+
+
+class Project:
+    """Hetzner's, with load balancers that anybody may delete."""
+
+    def __init__(self) -> None:
+        self.settings = SimpleNamespace(variables=None)
+        self.present: list[Any] = []
+
+    async def rows(self, path: str, key: str) -> list[Any]:
+        return self.present
+
+    async def call(self, method: str, path: str, **more: Any) -> Any:
+        return {}
+
+
+async def test_load_balancers_of_hetzner_that_are_deleted_are_forgotten() -> None:
+    project = Project()
+    balancers = HetznerLoadBalancers(project)  # type: ignore[arg-type]
+    for number in range(5):
+        project.present = [row(id=number, labels={"hcloud-ccm/service-uid": "1-2-3-4"}, protection={"delete": False})]
+        balancers._failed[number] = balancers._settled[number] = 1
+        balancers._done[number] = (Change("x", {}, "y"), 1)
+        await balancers.delete(spec())
+    assert not balancers._failed and not balancers._settled and not balancers._done
