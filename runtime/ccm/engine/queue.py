@@ -56,6 +56,9 @@ class Priority(enum.IntEnum):
     NORMAL = 1
 
 
+_NORMAL_FIRST, _LOW_FIRST = (Priority.NORMAL, Priority.LOW), (Priority.LOW, Priority.NORMAL)
+
+
 class _Pending(NamedTuple):
     """A delayed key; `due` in monotonic seconds."""
 
@@ -230,8 +233,7 @@ class WorkQueue(Generic[K]):
     def _next(self) -> tuple[str, K, Priority] | None:
         """The ready key whose turn it is, after its namespace; None if there is none that may run now."""
         normal, low = self._ready[Priority.NORMAL], self._ready[Priority.LOW]
-        first = Priority.NORMAL if normal and (not low or self._normal_turns < LOW_TURN - 1) else Priority.LOW
-        for priority in (first, Priority(1 - first)):
+        for priority in _NORMAL_FIRST if normal and (not low or self._normal_turns < LOW_TURN - 1) else _LOW_FIRST:
             if (chosen := self._ready[priority].take(self._may_run)) is not None:
                 self._normal_turns = 0 if priority is Priority.LOW else self._normal_turns + 1
                 return *chosen, self._priorities.pop(chosen[1])
@@ -318,7 +320,7 @@ class WorkQueue(Generic[K]):
                 self._work_duration.observe(self._clock.monotonic() - started)
                 if key in self._added_at:  # added again meanwhile
                     self._make_ready(key)
-                elif self.depth:
+                elif self._idle and self.depth:
                     self._wake()  # one of this namespace may run now
             # Nothing of this waits if thousands of keys are ready and need no request: a restart beside many Services.
             await asyncio.sleep(0)

@@ -13,14 +13,13 @@ capabilities: read it from `Gateway.cloud` for each use.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import datetime
 import itertools
 import logging
 import math
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
@@ -103,24 +102,23 @@ class _Connection:
     def to(cls, cloud: Cloud, clock: Callable[[], float]) -> _Connection:
         return cls(cloud, Turns(cloud.limits, clock), Slots(cloud.limits.concurrency))
 
-    @contextlib.asynccontextmanager
-    async def free_slot(self, group: str, namespace: str) -> AsyncIterator[None]:
-        """Hold one of the slots; calls of this group are not paused then. A call that waits for the end of a pause
+    async def take_slot(self, group: str, namespace: str) -> None:
+        """Take one of the slots; calls of this group are not paused then. A call that waits for the end of a pause
         holds no slot, so that a group that is paused alone leaves all slots to the others."""
         while True:
             while (wait := self.turns.paused_for(group)) > 0:
                 await asyncio.sleep(wait)
+            if self.slots.take(group, namespace):
+                return
             await self.slots.acquire(group, namespace)
             if self.turns.paused_for(group) <= 0:
-                break
+                return
             self.slots.release(group, namespace)  # a 429 arrived while this call waited
-        try:
-            yield
-        finally:
-            self.slots.release(group, namespace)
 
     def breaker(self, group: str) -> Breaker:
-        return self.breakers.setdefault(group, Breaker(group))
+        if (found := self.breakers.get(group)) is None:
+            found = self.breakers[group] = Breaker(group)
+        return found
 
 
 class Gateway:
@@ -164,17 +162,22 @@ class Gateway:
             breaker = connection.breaker(group)
             kind = breaker.check(subject, self._clock())
             try:
-                for reserve in (partial(connection.turns.reserve_in_group, group), connection.turns.reserve):
-                    if (wait := reserve()) > 0:
-                        await asyncio.sleep(wait)
-                async with connection.free_slot(group, namespace):
+                if (wait := connection.turns.reserve_in_group(group)) > 0:
+                    await asyncio.sleep(wait)
+                if (wait := connection.turns.reserve()) > 0:
+                    await asyncio.sleep(wait)
+                await connection.take_slot(group, namespace)
+                try:
                     # During the wait, the cloud may have failed or been replaced.
                     if connection is not self._current:
                         continue
-                    WAITING.observe(self._clock() - asked)
-                    kind = breaker.check(subject, self._clock()) if kind is Pass.FREE else kind
+                    now = self._clock()
+                    WAITING.observe(now - asked)
+                    kind = breaker.check(subject, now) if kind is Pass.FREE else kind
                     judge = partial(self._conclude, connection, breaker, subject, kind)
                     return await self._judged(operation, function, connection, judge)
+                finally:
+                    connection.slots.release(group, namespace)
             finally:
                 breaker.ended(kind)  # also if it was cancelled without a result
 

@@ -37,10 +37,16 @@ class Slots:
         self._held_by: dict[tuple[str, str], int] = defaultdict(int)
         self._waiting: OrderedDict[str, Rounds[asyncio.Future[None]]] = OrderedDict()
 
+    def take(self, group: str, namespace: str) -> bool:
+        """Whether there was a slot for it at once."""
+        if self._waiting.get(group) or not self._may_go(group, namespace):
+            return False
+        self._count(group, namespace, 1)
+        return True
+
     async def acquire(self, group: str, namespace: str) -> None:
         """Wait for a slot. `namespace`: "" if the call is about no object of a namespace."""
-        if not self._waiting.get(group) and self._may_go(group, namespace):
-            self._count(group, namespace, 1)
+        if self.take(group, namespace):
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         waiting = self._waiting.setdefault(group, Rounds())
@@ -57,7 +63,8 @@ class Slots:
 
     def release(self, group: str, namespace: str) -> None:
         self._count(group, namespace, -1)
-        self._wake()
+        if self._waiting:
+            self._wake()
 
     def _may_go(self, group: str, namespace: str) -> bool:
         if self._free <= 0 or (group != INSTANCES and self._others >= self._most_of_others):

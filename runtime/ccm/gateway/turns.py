@@ -28,7 +28,9 @@ class Turns:
 
     def _of(self, group: str) -> TokenBucket:
         """A group without its own rate has a bucket for its pauses."""
-        return self._groups.setdefault(group, TokenBucket(clock=self._clock))
+        if (bucket := self._groups.get(group)) is None:
+            bucket = self._groups[group] = TokenBucket(clock=self._clock)
+        return bucket
 
     def reserve_in_group(self, group: str) -> float:
         """Take a token of the group; returns the seconds to wait before `reserve`. A group that waits for its own turn
