@@ -35,18 +35,39 @@ def outlook(plan: Dict[str, Any], cluster: Dict[str, Any], control_plane: Sequen
         return {"lines": ["The Nodes could not be compared with the cloud: {0}. The run continues, and adopts them at its end".format(
             cluster["compared"]["reason"])], "hosts": {}, "problems": [], "stop": False, "adopted": list(plan["adopt"])}
     known = {node["name"]: node for node in cluster["nodes"]}
-    apart = {}
-    for host, name in plan["nodes"].items():
-        node = known.get(name)
-        if node is not None and _concerned(plan, host, name, node):
-            apart[host] = "its Node {0} will not be adopted: {1}".format(name, host_facts.readable(node["reason"]))
+    apart = not_adopted(plan, cluster)
     gone = {plan["nodes"][host] for host in apart}
     adopted = [known[name] for name in plan["adopt"] if name in known and name not in gone and known[name]["class"] not in ("foreign", "mismatched")]
     stop = any(host in control_plane for host in apart) or \
         bool(apart) and len({*apart, *plan.get("left_out", {})}) > summary.allowed(limit, workers)
     return {"lines": _lines(adopted) + warnings(plan, cluster), "hosts": apart, "stop": stop,
-            "problems": grouping.few(["{0}: {1}".format(host, why) for host, why in apart.items()], "The hosts are those above"),
+            "problems": grouping.few(problems(apart), "The hosts are those above"),
             "adopted": [node["name"] for node in adopted]}
+
+
+def problems(apart: Dict[str, str]) -> List[str]:
+    return ["{0}: {1}".format(host, why) for host, why in apart.items()]
+
+
+def not_adopted(plan: Dict[str, Any], cluster: Dict[str, Any]) -> Dict[str, str]:
+    """Return the hosts that the run would change although their Nodes will not be adopted, each with the reason."""
+    known = {node["name"]: node for node in cluster["nodes"]}
+    return {host: "its Node {0} will not be adopted: {1}".format(name, host_facts.readable(known[name]["reason"]))
+            for host, name in plan["nodes"].items() if name in known and _concerned(plan, host, name, known[name])}
+
+
+def known_before(plan: Dict[str, Any], cluster: Dict[str, Any]) -> Dict[str, str]:
+    """Return those of C(not_adopted) that are certain before a rollout, which the run would only stop after.
+
+    Without an answer of the cloud, these are hosts whose Nodes have the same providerID. Which of two Nodes is wrong stays open if
+    only one of them is in the inventory.
+    """
+    apart = not_adopted(plan, cluster)
+    if cluster["compared"]["done"]:
+        return apart
+    identities = {node["name"]: node["provider_id"] for node in cluster["nodes"]}
+    ours = [identities[plan["nodes"][host]] for host in apart]
+    return {host: why for host, why in apart.items() if ours.count(identities[plan["nodes"][host]]) > 1}
 
 
 def _concerned(plan: Dict[str, Any], host: str, name: str, node: Dict[str, Any]) -> bool:
@@ -89,9 +110,13 @@ def warnings(plan: Dict[str, Any], cluster: Dict[str, Any]) -> List[str]:
 
 
 def check(plan: Dict[str, Any], known: Dict[str, HostFacts], cluster: Dict[str, Any]) -> None:
-    """Note which kubelets keep their address, and warn of those whose address changes, if the controller runs already."""
+    """Note which kubelets keep their address, and warn of those whose address changes, if the controller runs already.
+
+    A host whose Node will not be adopted is a problem, as far as that is known before the rollout.
+    """
     plan["node_ips"] = with_node_ip(known)
     plan["warnings"] += warnings(plan, cluster)
+    plan["problems"] += problems(plan["apart"])
 
 
 def with_node_ip(hosts: Dict[str, HostFacts]) -> List[str]:
@@ -104,7 +129,7 @@ def with_node_ip(hosts: Dict[str, HostFacts]) -> List[str]:
 
 def without(plan: Dict[str, Any], hosts: Dict[str, str]) -> Dict[str, Any]:
     """Return the plan without these hosts, each with the reason, as other workers that a run leaves out."""
-    names = {plan["nodes"][host] for host in hosts}
+    names = {plan["nodes"][host] for host in hosts if host in plan["nodes"]}
     return dict(plan, left_out=dict(plan.get("left_out", {}), **hosts), adopt=[name for name in plan["adopt"] if name not in names],
                 edits=[edit for edit in plan["edits"] if edit["host"] not in hosts and edit["host"] not in names],
                 hosts=dict(plan["hosts"], **{host: {"control_plane": [], "kubelet": None} for host in hosts}))

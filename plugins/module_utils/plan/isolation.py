@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any, Callable, Dict, List, TypeVar
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import host_facts
-from ansible_collections.outoftree.ccm.plugins.module_utils.plan import summary, unseen_hosts
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan import adoption, summary, unseen_hosts
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.plan import finish
 
 Result = TypeVar("Result")
@@ -59,7 +59,7 @@ def _error(make: Callable[[Dict[str, Any]], Any], host: str, facts: Any) -> str:
 
 
 def leave_out(plan: Dict[str, Any], detected: Dict[str, Any], control_plane: List[str], limit: Any) -> Dict[str, Any]:
-    """Return the plan without the workers that returned something unusable, if no more than C(limit) of the workers did.
+    """Return the plan without the workers that returned something unusable or whose Nodes will not be adopted, up to C(limit).
 
     C(limit) is a number or a share such as V(10%). A host that could not be reached is none of them. Raises ValueError.
     """
@@ -67,14 +67,14 @@ def leave_out(plan: Dict[str, Any], detected: Dict[str, Any], control_plane: Lis
     unseen: Dict[str, str] = plan.get("unseen", {})
     wrong = {host: "could not be inspected: " + why for host, why in unseen.items()
              if host in workers and isinstance(detected[host], dict) and "node_name" in detected[host]}
+    apart = {host: why for host, why in plan.get("apart", {}).items() if host in workers}
+    wrong.update(apart)
     if not wrong or len(wrong) > summary.allowed(limit, len(workers)):
         return plan
     # One problem may be about several hosts.
     reported = unseen_hosts.problems(unseen, control_plane)
     others = unseen_hosts.problems({host: why for host, why in unseen.items() if host not in wrong}, control_plane)
-    plan["problems"] = others + [problem for problem in plan["problems"] if problem not in reported]
+    plan["problems"] = others + [problem for problem in plan["problems"] if problem not in reported + adoption.problems(apart)]
     plan["warnings"] += ["{0}: {1}. The run leaves this worker out, as ccm_install_max_failed_workers allows".format(host, why)
                          for host, why in wrong.items()]
-    plan["left_out"] = wrong
-    plan["hosts"].update({host: {"control_plane": [], "kubelet": None} for host in wrong})
-    return finish(plan)
+    return finish(adoption.without(plan, wrong))

@@ -357,8 +357,7 @@ def _plan_kubelet(plan: Dict[str, Any], steps: HostSteps, host: str, facts: Host
                         "restart": restart, "service": {}}
 
 
-def _plan_rancher(plan: Dict[str, Any], steps: HostSteps, host: str, facts: HostFacts,
-                  cluster_version: Tuple[int, int]) -> None:
+def _plan_rancher(plan: Dict[str, Any], steps: HostSteps, host: str, facts: HostFacts, cluster_version: Tuple[int, int]) -> None:
     """Plan a host of k3s or RKE2: its configuration files, and one restart of its service."""
     service = facts["service"]
     name = service["name"]
@@ -433,11 +432,12 @@ def _plan_kubeadm_config(plan: Dict[str, Any], cluster: Dict[str, Any], version:
 def _plan_nodes(plan: Dict[str, Any], cluster: Dict[str, Any], adopt: bool, again: Dict[str, str], reregister: bool) -> None:
     ours = set(plan["nodes"].values())
     plan["reregister"] = sorted(again) if reregister else []
+    plan["apart"] = adoption.known_before(plan, cluster)
     for node in cluster["nodes"]:
         if reregister and node["name"] in again.values():
             _edit(plan, node["name"], "node", "Node/" + node["name"], "providerID", node["provider_id"], "set by the runtime",
                   _reregister.WHY, _reregister.RISK)
-        elif node["class"] in ("foreign", "mismatched"):
+        elif node["class"] in ("foreign", "mismatched") and node["name"] not in [plan["nodes"][host] for host in plan["apart"]]:
             plan["warnings"].append("Node {0} is not adopted: {1}{2}".format(
                 node["name"], node["reason"], _reregister.remark(node, again.values())))
         elif node["class"] == "unmanaged" and node["name"] in ours and adopt:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleFilterError
 from ansible_collections.outoftree.ccm.plugins.filter.adoption_outlook import adoption_outlook
+from ansible_collections.outoftree.ccm.plugins.filter.migration_plan import migration_plan
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import nodes as _nodes
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import adoption
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.plan import make_plan
@@ -151,3 +152,61 @@ def test_what_is_no_plan_is_refused_in_words() -> None:
         adoption_outlook({}, cluster(w_1="ok"), CP)
     with pytest.raises(AnsibleFilterError, match="ccm_install_max_failed_workers"):
         outlook(plan("cp-1", "w-1"), cluster(cp_1="ok", w_1="mismatched"), workers=1, max_failed="some")
+
+
+# -- what is known before the rollout ----------------------------------------------------------------------------------
+
+
+def preflight(host_facts: Any, told: dict[str, Any], *workers: str, limit: Any = 0, flag: str = "") -> dict[str, Any]:
+    """The plan of workers, for a cluster whose Nodes are as the module would report them."""
+    text = 'KUBELET_KUBEADM_ARGS="--v=2{0}"\n'.format(flag)
+    hosts = {name: host_facts(name, {FLAGS_ENV: text}, [flag.strip()] if flag else []) for name in workers}
+    made: dict[str, Any] = migration_plan(hosts, told, [], max_failed=limit)
+    return made
+
+
+def twins(cluster_facts: Any, done: bool = False, **verdicts: str) -> dict[str, Any]:
+    """A cluster in which w-1 and w-2 have the same providerID."""
+    told: dict[str, Any] = cluster_facts(kubeadm="")
+    ids = {"w-1": "sim://north/1", "w-2": "sim://north/1", "w-3": "sim://north/3"}
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    nodes = [_nodes.summary({"metadata": {"name": name}, "spec": {"providerID": text}, "status": ready}, "sim://") for name, text in ids.items()]
+    matches = [{"name": name.replace("_", "-"), "verdict": verdict, "reason": "its instance has gone"} for name, verdict in verdicts.items()]
+    told["nodes"] += _nodes.judged(nodes, matches)
+    told["compared"] = {"done": done, "reason": "" if done else "the controller does not run"}
+    return told
+
+
+def test_two_hosts_with_one_provider_id_are_a_problem_before_the_rollout(host_facts: Any, cluster_facts: Any) -> None:
+    """The run rolled the controller out first, and stopped then."""
+    made = preflight(host_facts, twins(cluster_facts), "w-1", "w-2", "w-3")
+    assert not made["go"] and len(made["problems"]) == 2
+    assert [problem.partition(" will not be adopted: ")[0] for problem in made["problems"]] == ["w-1: its Node w-1", "w-2: its Node w-2"]
+    assert "has the same providerID sim://north/1" in made["problems"][0]
+    assert not [text for text in made["warnings"] if "is not adopted" in text]
+
+
+def test_a_node_without_a_host_leaves_open_which_one_is_wrong(host_facts: Any, cluster_facts: Any) -> None:
+    made = preflight(host_facts, twins(cluster_facts), "w-1", "w-3")
+    assert made["go"] and len([text for text in made["warnings"] if "is not adopted" in text]) == 2
+
+
+def test_what_a_running_controller_knows_is_a_problem_before_the_rollout(host_facts: Any, cluster_facts: Any) -> None:
+    made = preflight(host_facts, twins(cluster_facts, True, w_1="ok", w_2="ok", w_3="mismatched"), "w-1", "w-2", "w-3")
+    assert made["problems"] == ["w-3: its Node w-3 will not be adopted: its instance has gone"]
+
+
+def test_a_kubelet_that_is_not_restarted_is_no_problem(host_facts: Any, cluster_facts: Any) -> None:
+    made = preflight(host_facts, twins(cluster_facts), "w-1", "w-2", flag=" --cloud-provider=external")
+    assert made["go"] and len([text for text in made["warnings"] if "is not adopted" in text]) == 2
+
+
+@pytest.mark.parametrize(("limit", "go"), [(1, False), (2, True), ("50%", False), ("100%", True)])
+def test_workers_that_are_known_before_are_left_out_within_the_limit(host_facts: Any, cluster_facts: Any, limit: Any, go: bool) -> None:
+    made = preflight(host_facts, twins(cluster_facts), "w-1", "w-2", "w-3", limit=limit)
+    assert made["go"] is go and (made["problems"] == []) is go
+    assert sorted(made.get("left_out", {})) == (["w-1", "w-2"] if go else [])
+    assert {edit["host"] for edit in made["edits"]} == ({"w-3"} if go else {"w-1", "w-2", "w-3"})
+    if go:
+        assert made["hosts"]["w-1"] == {"control_plane": [], "kubelet": None}
+        assert len([text for text in made["warnings"] if "ccm_install_max_failed_workers" in text]) == 2
