@@ -184,12 +184,20 @@ def expanded(argv: list[str], environment: dict[str, str]) -> list[str]:
     return _taken(strings)
 
 
+def _without(environment: dict[str, str], removed: list[str]) -> dict[str, str]:
+    """Remove variables, or assignments, as UnsetEnvironment= does."""
+    shared, _ = library()
+    shared.strv_env_delete.restype = _Strings
+    pairs = _array(f"{name}={value}" for name, value in environment.items())
+    return dict(pair.split("=", 1) for pair in _taken(shared.strv_env_delete(pairs, 1, _array(removed))))
+
+
 def command_line(name: str, units: list[str], environment_files: dict[str, str]) -> list[str]:
     """Return the argument list of a service from the texts of its unit, drop-ins and existing environment files.
 
     A unit may name environment files by a pattern. Raises Refused if systemd would not start the service.
     """
-    command, environment, patterns = "", {}, []
+    command, environment, patterns, removed = "", {}, [], []
     for text in units:
         for section, key, value in unit_settings(text):
             if section != "Service":
@@ -203,6 +211,8 @@ def command_line(name: str, units: list[str], environment_files: dict[str, str])
                 environment |= dict(pair.split("=", 1) for pair in assignments if _valid(pair))
             elif key == "EnvironmentFile":
                 patterns = [*patterns, specified(value, name)] if value else []
+            elif key == "UnsetEnvironment":
+                removed = [*removed, *(specified(word, name) for word in words(value)[0])] if value else []
     for pattern in patterns:
         path = pattern.removeprefix("-")
         matching = sorted(other for other in environment_files if _matches(other, path)) if path.startswith("/") else []
@@ -210,6 +220,7 @@ def command_line(name: str, units: list[str], environment_files: dict[str, str])
             raise Refused(f"EnvironmentFile={pattern} does not exist")
         for other in matching:
             environment |= environment_file(environment_files[other])
+    environment = _without(environment, removed)
     split, whole = words(command, warn=True)
     if not whole or not split:
         raise Refused(f"ExecStart={command} is not a command")

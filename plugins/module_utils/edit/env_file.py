@@ -78,13 +78,13 @@ class _Reader:
         self.path, self.text, self.continued = path, text, continued
         self.state, self.escape, self.comment = _PRE_KEY, False, 0
         self.values: Dict[str, Value] = {}
-        self._begin(0)
+        self.after = 0
+        self._begin()
 
-    def _begin(self, at: int) -> None:
+    def _begin(self) -> None:
         self.key = ""
         self.chars: List[Char] = []
         self.blanks: Optional[int] = None
-        self.after = at
         self.pair: Optional[Tuple[int, str]] = None
 
     def read(self) -> Dict[str, Value]:
@@ -103,7 +103,7 @@ class _Reader:
 
     def _key(self, position: int, char: str) -> None:
         if char in _NEWLINE:
-            self._end(position)
+            self._end()
         elif char == "=":
             self.state, self.after = _PRE_VALUE, position + 1
         else:
@@ -112,7 +112,7 @@ class _Reader:
     def _pre_value(self, position: int, char: str) -> None:
         if char in _NEWLINE:
             self._push()
-            self._end(position)
+            self._end()
         elif char in "\"'":
             self.state = _SINGLE if char == "'" else _DOUBLE
             self.pair = self.pair or (position + 1, char)
@@ -129,7 +129,7 @@ class _Reader:
                 self._add(position - 1, position + 1, char, "")
         elif char in _NEWLINE:
             self._push()
-            self._end(position)
+            self._end()
         elif char == "\\":
             self.escape, self.blanks = True, None
         else:
@@ -166,21 +166,21 @@ class _Reader:
             if char in _NEWLINE:
                 self.comment = self.comment or self.text.count("\n", 0, position) + 1
                 if not self.continued:
-                    self._end(position)
+                    self._end()
         elif char == "\\":
             self.escape = True
         elif char in _NEWLINE:
-            self._end(position)
+            self._end()
 
     def _add(self, start: int, end: int, char: str, quote: str) -> None:
         self.chars.append(Char(start, end, char, quote, self.path, "environment"))
 
-    def _end(self, position: int) -> None:
+    def _end(self) -> None:
         self.state = _PRE_KEY
-        self._begin(position + 1)
+        self._begin()
 
     def _push(self) -> None:
-        chars = self.chars[:self.blanks] if self.state == _VALUE and self.blanks is not None and not self.escape else self.chars
+        chars = self.chars[:self.blanks]
         at, quote = self.pair or (self.after, "")
         if chars:
             at, quote = chars[-1].end, chars[-1].quote

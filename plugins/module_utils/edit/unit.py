@@ -102,12 +102,16 @@ def is_unit_file(path: str) -> bool:
 
 
 class Unit(NamedTuple):
-    """The needed parts of a service unit: ExecStart's words, Environment= and the environment files in order."""
+    """The needed parts of a service unit: ExecStart's words, Environment= and the environment files in order.
+
+    C(removed) are the variables, or assignments, that UnsetEnvironment= removes in the end, whatever sets them.
+    """
 
     exec_words: Tuple[Word, ...]
     exec_path: str
     environment: Dict[str, Value]
     environment_files: Tuple[str, ...]
+    removed: Tuple[str, ...] = ()
 
 
 def logical_lines(path: str, text: str) -> Iterator[List[Char]]:
@@ -168,6 +172,7 @@ def parse_unit(files: Iterable[Tuple[str, str]], specifiers: Optional[Dict[str, 
     exec_path = ""
     environment: Dict[str, Value] = {}
     environment_files: List[str] = []
+    removed: List[str] = []
     for path, text in files:
         if specifiers is None:
             specifiers = words.of_unit(path.rpartition("/")[2])
@@ -191,8 +196,10 @@ def parse_unit(files: Iterable[Tuple[str, str]], specifiers: Optional[Dict[str, 
                     environment_files = []
                 else:
                     environment_files.append(text_of(words.specified(chars, specifiers)))
+            elif key == "UnsetEnvironment":
+                removed = removed + [text_of(words.specified(word.chars, specifiers)) for word in split_words(chars, True)] if chars else []
     names = [name[1:] if name.startswith("-") else name for name in environment_files]
-    return Unit(exec_words, exec_path, environment, tuple(name for name in names if name.startswith("/")))
+    return Unit(exec_words, exec_path, environment, tuple(name for name in names if name.startswith("/")), tuple(removed))
 
 
 def _assignment(word: Word) -> Dict[str, Value]:
@@ -243,6 +250,8 @@ def command_line(unit: Unit, environment_files: Iterable[Tuple[str, str]]) -> Co
     environment = dict(unit.environment)
     for path, text in environment_files:
         environment.update(env_file.parse(path, text))
+    environment = {name: value for name, value in environment.items()
+                   if name not in unit.removed and name + "=" + text_of(value.chars) not in unit.removed}
     arguments: List[Argument] = []
     variables: Dict[str, Value] = {}
     unset = []
@@ -257,7 +266,7 @@ def command_line(unit: Unit, environment_files: Iterable[Tuple[str, str]]) -> Co
             if name in environment:
                 variables[name] = environment[name]
                 arguments += [_argument(part, part.chars, environment[name].path, name) for part in split_words(environment[name].chars)]
-            else:
+            elif name not in unit.removed:
                 unset.append(name)
         else:
             argument, used = _expanded(word, environment, unit.exec_path)

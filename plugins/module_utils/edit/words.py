@@ -167,10 +167,15 @@ def _c_escape(text: str) -> Tuple[str, int]:
     if len(digits) < width or any(digit not in "0123456789abcdefABCDEF"[:8 if base == 8 else 22] for digit in digits):
         return "", 0
     number = int(digits, base)
-    if not number or number > (0xFF if base == 8 else 0x10FFFF) or kind == "U" and 0xD800 <= number < 0xE000:
+    if not number or base == 8 and number > 0xFF or kind == "U" and not _is_character(number):
         return "", 0
     content = bytes([number]) if kind == "x" or base == 8 else chr(number).encode("utf-8", "surrogatepass")
     return content.decode("utf-8", "surrogateescape"), lead + width
+
+
+def _is_character(number: int) -> bool:
+    """Whether Unicode has a character of this number, as systemd asks for C(\\U) alone (C(unichar_is_valid))."""
+    return number < 0x110000 and not 0xD800 <= number < 0xE000 and not 0xFDD0 <= number < 0xFDF0 and number & 0xFFFE != 0xFFFE
 
 
 # -- specifiers ---------------------------------------------------------------------------------------------------------
@@ -258,7 +263,7 @@ def rewritten(chars: Sequence[Char], inside: Place, new: str, split: bool, comma
         until -= len(chars[last - 1].char)
         last -= 1
     place = inside
-    if first < last:
+    if first < last or chars and not first:
         place = Place(chars[first].path, chars[first].start, chars[first].quote, chars[first].layer)
     elif first:
         place = Place(chars[first - 1].path, chars[first - 1].end, chars[first - 1].quote, chars[first - 1].layer)

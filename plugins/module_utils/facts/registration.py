@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from typing import Dict, Tuple
 
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import is_true
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import Registration
 
 HOST_NAME = "the host's name"
@@ -38,10 +39,10 @@ def of_rancher(values: Dict[str, Tuple[str, str]], host: str, node_id: str) -> R
     """Return the name that k3s or RKE2 gives its kubelet. C(values) has the value of each setting and what sets it."""
     name, setting = values.get("node-name", ("", ""))
     provider = values.get("cloud-provider-name", ("", ""))[0]
-    metadata = "{0}: true".format(FROM_METADATA) if values.get(FROM_METADATA, ("", ""))[0] == "true" else \
+    metadata = "{0}: true".format(FROM_METADATA) if is_true(values.get(FROM_METADATA, ("", ""))[0]) else \
         "cloud-provider-name: aws" if provider == "aws" else ""
     text = (name or host.strip()).lower()
-    if values.get("with-node-id", ("", ""))[0] == "true" and node_id:
+    if is_true(values.get("with-node-id", ("", ""))[0]) and node_id:
         text, setting = "{0}-{1}".format(text, node_id), "with-node-id"
     return {"name": text, "setting": setting or HOST_NAME, "metadata": metadata}
 

@@ -302,12 +302,8 @@ def settings_of(kind, arguments, texts, environment):
 
 
 def scalar(texts, key):
-    """Return the last value of a top-level scalar in YAML files. Managed nodes have no YAML library."""
-    found = ""
-    for text in texts:
-        for match in re.finditer(r"^{0}:[ \t]*[\"']?([^\s\"'#]+)".format(re.escape(key)), text, re.MULTILINE):
-            found = match.group(1)
-    return found
+    """Return the last value of a top-level scalar in YAML files, '' without one."""
+    return next((value for value in (settings.scalars(text).get(key) for text in reversed(texts)) if value), "")
 
 
 def detect_control_plane(result):

@@ -26,7 +26,7 @@ KUBELET_FLAGS = {"pod-manifest-path": "static_pod_path", "healthz-port": "health
                  "port": "port", "address": "address", "container-runtime-endpoint": "runtime_endpoint"}
 
 
-_KEY = re.compile(r"([\"']?)(\w+)\1[ \t]*:(?:[ \t]+(.*))?$")
+_KEY = re.compile(r"([\"']?)([\w-]+)\1[ \t]*:(?:[ \t]+(.*))?$")
 
 
 def option(argv: List[str], name: str, default: str = "") -> str:
@@ -71,7 +71,8 @@ def scalars(text: str) -> Dict[str, Optional[str]]:
             data = json.loads("\n".join(lines))
         except ValueError:
             return {}
-        return {name: None if value is None else str(value) for name, value in data.items() if not isinstance(value, (dict, list))}
+        scalar = {name: value for name, value in data.items() if not isinstance(value, (dict, list))}
+        return {name: value if value is None or isinstance(value, str) else json.dumps(value) for name, value in scalar.items()}
     found: Dict[str, Optional[str]] = {}
     for number, line in enumerate(lines):
         match = _KEY.match(line)

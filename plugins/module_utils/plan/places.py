@@ -2,14 +2,26 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Problems of the files that a plan changes: those that cannot be replaced, and those that a reboot removes. Pure, controller side."""
+"""Problems of the files that a plan changes: those that cannot be replaced, and those that a reboot removes. Pure, controller side.
+
+It also warns where only the restart shows whether a component gets what its files say.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Dict, List
+import base64
+import re
+from typing import Any, Dict, List, Tuple, Union
 
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit import unit as _unit, words
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import host_facts
-from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostFacts
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostFacts, KubeletFacts, UnitFacts
+
+#: Settings of a unit whose commands run before the one of ExecStart.
+BEFORE = ("ExecCondition", "ExecStartPre")
+
+#: The restart decides, and the gate compares the new process with the files.
+_GATE = "If so, the run restores the files and stops at this host"
 
 
 def check(plan: Dict[str, Any], host: str, facts: HostFacts, lasting: bool = True) -> None:
@@ -24,6 +36,36 @@ def check(plan: Dict[str, Any], host: str, facts: HostFacts, lasting: bool = Tru
             plan["problems"].append(
                 "{0}: {1} would lose the change at the next start of the host: {2}. Change what creates the file there, or set the flags in a "
                 "file below /etc".format(host, path, host_facts.readable(entry["volatile"])))
+
+
+def check_units(plan: Dict[str, Any], host: str, facts: HostFacts) -> None:
+    """Add warnings about the units whose files the plan changes: who may write the files, and who may pass the flags on."""
+    files = changed(plan["hosts"][host])
+    found: List[Tuple[str, Union[UnitFacts, KubeletFacts]]] = [("kubelet", facts["kubelet"]), *facts["units"].items()]
+    for component, unit in found:
+        sources = unit.get("unit_files", []) + unit.get("environment_files", [])
+        if not set(files).intersection(sources):
+            continue
+        texts = [(path, base64.b64decode(facts["files"][path]["content"]).decode("utf-8", "replace")) for path in unit["unit_files"]]
+        plan["warnings"] += ["{0}: {1}".format(host, why) for why in _writers(texts, files) + _wrappers(component, texts)]
+
+
+def _writers(texts: List[Tuple[str, str]], files: List[str]) -> List[str]:
+    """Return a warning for each command that names a changed file and runs before the component starts."""
+    return ["{0} line {1}: {2} names {3}, and runs before each start. It may write the file again, without the change. {4}".format(
+        path, _unit.line_of(text, chars[0].start), key, file, _GATE)
+        for path, text in texts for key, chars in _unit.settings(path, text) if key in BEFORE
+        for file in files if file in words.text_of(chars)]
+
+
+def _wrappers(component: str, texts: List[Tuple[str, str]]) -> List[str]:
+    """Return a warning if no word of ExecStart names the component's program, which may have a version as an image has."""
+    line = _unit.parse_unit(texts)
+    programs = [re.split("[:@]", word.value.lstrip(_unit.PREFIXES).rpartition("/")[2])[0] for word in line.exec_words]
+    if not programs or component in programs or "hyperkube" in programs:
+        return []
+    return ["{0} starts {1} with {2}, which may ignore the arguments of ExecStart or its environment. {3}".format(
+        line.exec_path, component, line.exec_words[0].value.lstrip(_unit.PREFIXES), _GATE)]
 
 
 def changed(steps: Any) -> List[str]:

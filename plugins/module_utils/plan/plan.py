@@ -98,6 +98,7 @@ def make_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], cont
     for host, facts in known.items():
         baseline.check(plan, host, facts, nodes)
         places.check(plan, host, facts)
+        places.check_units(plan, host, facts)
     inventory.check_claims(plan, cluster, control_plane, names or {})
     _takeover.check(plan, cluster, takeover, cluster_name, port)
     _takeover.check_hosts(plan, known, cluster)
@@ -129,8 +130,7 @@ def finish(plan: Dict[str, Any]) -> Dict[str, Any]:
     return plan
 
 
-def _edit(plan: Dict[str, Any], host: str, component: str, file: str, flag: str, now: Optional[str],
-          then: Optional[str], why: str, risk: str) -> None:
+def _edit(plan: Dict[str, Any], host: str, component: str, file: str, flag: str, now: Optional[str], then: Optional[str], why: str, risk: str) -> None:
     plan["edits"].append({"host": host, "component": component, "file": file, "flag": flag, "now": now, "then": then,
                           "why": why, "risk": risk})
 

@@ -270,6 +270,21 @@ def test_the_reader_agrees_with_systemd_on_any_text() -> None:
         assert found == systemd.environment_file(text), repr(text)
 
 
+def test_each_character_of_an_environment_file_knows_its_place() -> None:
+    """An edit of one place changes this character and no other, and what is inserted at the end of a value comes last."""
+    rand = random.Random(35)
+    letters = ["a", "b", " ", "\t", "\n", "\r", '"', "'", "\\", "\\", "\\\n", "#", "$", "`", "--x", "\nB=", "é"]
+    for _ in range(drawn.number(2000)):
+        text = "A=" + "".join(rand.choice(letters) for _ in range(rand.randrange(14)))
+        found = _unit.env_file.parse("/e", text, systemd.version() < 254)
+        for name, value in found.items():
+            old = _unit.text_of(value.chars)
+            for index, char in enumerate(value.chars):
+                assert systemd.environment_file(text[:char.start] + "Z" + text[char.end:])[name] == old[:index] + "Z" + old[index + 1:], (text, char)
+            at, new = value.insert_at, "Z" if value.chars or value.quoted else '"Z"'
+            assert systemd.environment_file(text[:at] + new + text[at:])[name] == old + "Z", repr(text)
+
+
 def test_units_agree_with_systemd_on_any_text() -> None:
     rand = random.Random(34)
     letters = ["a", " ", "\t", '"', "'", "\\", "\\\n", "\\\r\n", "=", "#", "\n#c\n", "\n;d\\\n",
@@ -291,3 +306,78 @@ def test_units_agree_with_systemd_on_any_text() -> None:
             assert found is None, repr(text)
         else:
             assert found == expected, repr(text)
+
+
+def test_each_character_of_a_unit_knows_its_place() -> None:
+    """Wherever a variable or an argument has a character, an edit of its place changes it there, and nothing else."""
+    rand = random.Random(36)
+    letters = ["a", " ", '"', "'", "\\", "\\\n", "\\\r\n", "$A", "${A}", "$$", "%n", "%%", "%", "%z", "\\x41", "\\s", "\\n", "\\q", "\\101",
+               "\\u00e9", "--x=", "é"]
+    values = ['A=1 "2 3"', '"A=x  y\\\\z"', "A=%n$$", "'A=q \\x41' B=2", "A=\\x2d\\s1", 'A=1 "A=z\\"y"']
+    for _ in range(drawn.number(1000)):
+        command = "/k b " + "".join(rand.choice(letters) for _ in range(rand.randrange(14)))
+        text = f"[Service]\nEnvironment={rand.choice(values)}\nExecStart={command}\n"
+        try:
+            given = _unit.command_line(_unit.parse_unit([("/etc/systemd/system/kubelet@i.service", text)]), []).given
+        except _unit.UnitRefused:
+            continue
+        places = {(char.start, char.end) for argument in given for char in argument.chars}
+        for start, end in places:
+            if "\n" in text[start:end] or text[start:end] == "\\":
+                continue  # with it, the line ends, or a character loses its escape
+            expected = ["".join("Z" if (char.start, char.end) == (start, end) else char.char for char in argument.chars) for argument in given]
+            found = systemd.command_line("kubelet@i.service", [text[:start] + "Z" + text[end:]], {})[1:]
+            assert found == expected, (text, text[start:end])
+
+
+@pytest.mark.parametrize("escape", [
+    "\\x41", "\\x00", "\\x01", "\\xff", "\\xfg", "\\x4", "\\101", "\\000", "\\001", "\\377", "\\400", "\\18", "\\108", "\\0081",
+    "\\u0000", "\\u00e9", "\\ud7ff", "\\ud800", "\\udfff", "\\ue000", "\\u00e", "\\uffff", "\\U0001f600", "\\U0001f60", "\\U00000000",
+    "\\U0000d7ff", "\\U0000d800", "\\U0000dfff", "\\U0000e000", "\\U0000fdcf", "\\U0000fdd0", "\\U0000fdef", "\\U0000fdf0",
+    "\\U0000fffd", "\\U0000fffe", "\\U0001ffff", "\\U0010fffd", "\\U0010ffff", "\\U00110000", "\\U7fffffff", "\\U0001f6009", "\\s", "\\z", "\\", "\\\\",
+])
+@pytest.mark.parametrize("around", ["{}", "a{}b", '"{}"', '"a{} b"', "'{}'", "{} x", "x{}"])
+def test_an_escape_is_that_of_systemd(escape: str, around: str) -> None:
+    text = f"[Service]\nExecStart=/k {around.format(escape)}\n"
+    try:
+        expected: list[str] | None = systemd.command_line("kubelet.service", [text], {})[1:]
+    except systemd.Refused:
+        expected = None
+    try:
+        found: list[str] | None = [argument.value for argument in _unit.command_line(_unit.parse_unit([("/kubelet.service", text)]), []).given]
+    except _unit.UnitRefused:
+        found = None
+    assert found == expected
+
+
+#: A word of ExecStart, and a variable in every kind of quotes, each with two words of which one is rewritten.
+PLACES = ["ExecStart=/k {} z", "ExecStart=/k \"{}\" z", "ExecStart=/k '{}' z", 'Environment="A={} z"', "Environment='A={} z'", "Environment=A={}"]
+FILES = ["A={} z", 'A="{} z"', "A='{} z'", "A=z {}", 'A="z {}"', 'A= "{}"  "  z"']
+
+
+@pytest.mark.parametrize("place", PLACES + FILES)
+def test_systemd_reads_what_is_written_in_place_of_a_word(place: str) -> None:
+    """Whatever characters it has, and whatever it has in common with the old word."""
+    rand = random.Random(place)
+    letters = ["a", "b", "--x=", " ", "\t", '"', "'", "\\", "%", "$", "`", "#", ";", "é", ",", "\n"]
+    unit, written = "/etc/systemd/system/kubelet.service", 0
+    for _ in range(drawn.number(200)):
+        old = "".join(rand.choice(["a", "b", "--x=", ",", "c"]) for _ in range(1 + rand.randrange(4)))
+        new = "".join(rand.choice(letters) for _ in range(1 + rand.randrange(6)))
+        line = place.format(old)
+        start = "" if line.startswith("ExecStart") else "ExecStart=/k $A\n"
+        text = f"[Service]\nEnvironmentFile=/e\n{start}{'' if line.startswith('A=') else line}\n"
+        sources = _unit.Sources((unit,), ("/e",), {unit: text, "/e": line + "\n" if line.startswith("A=") else ""})
+        command = sources.command_line()
+        number, part = next((number, part) for number, part in enumerate(command.given) if part.value == old)
+        try:
+            spans = _unit.words.rewritten(part.chars, part.inside, new, bool(part.variable), not part.variable)
+        except _unit.words.CannotWrite:
+            assert place in ("A='{} z'", "A={} z", "A=z {}") and ("'" in new or "\n" in new)
+            continue
+        expected = [argument.value for argument in command.given]
+        expected[number] = new
+        texts = sources.edited(spans).texts
+        assert systemd.command_line("kubelet.service", [texts[unit] or ""], {"/e": texts["/e"] or ""})[1:] == expected, (sources.texts, new, texts)
+        written += 1
+    assert written > drawn.number(200) / 4

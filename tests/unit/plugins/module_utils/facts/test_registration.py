@@ -91,6 +91,22 @@ def test_the_command_line_counts_more_than_files_and_files_more_than_the_environ
         "cloud-provider-name": ("aws", "RKE2_CLOUD_PROVIDER_NAME"), registration.FROM_METADATA: ("true", variable)}
 
 
+@pytest.mark.parametrize("text", [
+    "node-name: b\nwith-node-id: true\n",
+    '"node-name": b\n\'with-node-id\': True\n',
+    "node-name : 'b'\nwith-node-id:  true  # both\n",
+    "node-name:\n  b\nwith-node-id: true\n---\nnode-name: c\n",
+    '{"node-name": "b", "with-node-id": true, "tls-san": ["x"]}\n',
+    "node-name: &name b\r\nwith-node-id: true\r\n",
+    "node-name: a\nnode-name: >-\n  b\nwith-node-id: TRUE\n",
+])
+def test_a_setting_is_read_in_every_spelling_of_yaml(text: str) -> None:
+    """A name that nobody reads here would be computed as the host's, and the plan would write another one."""
+    found = settings("rke2", ["agent"], ["node-name: a\n", text], {})
+    assert found["node-name"] == ("b", "node-name")
+    assert registration.of_rancher(found, "host", "1f")["name"] == "b-1f"
+
+
 def test_the_environment_of_a_unit_is_its_own_and_then_that_of_its_files() -> None:
     parsed = unit.parse_unit([("/k3s.service", "[Service]\nEnvironment=K3S_NODE_NAME=a K3S_DATA_DIR=/x\nEnvironmentFile=-/k3s.env\nExecStart=/k3s agent\n")])
     read = {"files": {path: {"exists": text is not None, "content": base64.b64encode((text or "").encode()).decode()}

@@ -116,6 +116,20 @@ def test_a_kubelet_with_a_unit_and_a_file_of_its_own(worker: Any, cluster_facts:
     assert check(worker({SYSCONFIG: before}, unit), cluster_facts) == {SYSCONFIG: after}
 
 
+@pytest.mark.parametrize(("unset", "place"), [
+    ("ARGS", OWN),
+    ("OTHER ARGS\nUnsetEnvironment=MORE", OWN),
+    ("'ARGS=--max-pods=200 --cloud-provider=aws'", OWN),
+    ("ARGS\nUnsetEnvironment=", SYSCONFIG),
+    ("ARGS=other", SYSCONFIG),
+])
+def test_a_variable_that_the_unit_removes_has_no_flags(worker: Any, cluster_facts: Any, unset: str, place: str) -> None:
+    """A flag in it reaches no kubelet, and a new one would not either."""
+    unit = f"[Service]\nEnvironmentFile={SYSCONFIG}\nUnsetEnvironment={unset}\nExecStart=/usr/bin/kubelet --v=2 $ARGS\n"
+    texts = check(worker({SYSCONFIG: 'ARGS="--max-pods=200 --cloud-provider=aws"\n'}, unit), cluster_facts)
+    assert list(texts) == [place]
+
+
 @pytest.mark.parametrize(("command", "environment", "after"), [
     ("--cloud-provider=${CLOUD} --v=2", "CLOUD=aws\n", "CLOUD=external\n"),
     ("--cloud-provider=${CLOUD} --v=2", 'CLOUD="aws" # no comment\n', None),

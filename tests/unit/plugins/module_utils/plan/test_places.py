@@ -46,3 +46,56 @@ def test_a_rollback_restores_what_a_reboot_removes_but_not_what_it_cannot_change
     assert plan["problems"] == [f"w-1: cannot change /a: {IMMUTABLE['obstacle']}"]
     places.check(plan, "w-1", {"files": {}})
     assert len(plan["problems"]) == 1
+
+
+# -- what only the restart shows ---------------------------------------------------------------------------------------
+
+OWN, SYSCONFIG = "/etc/systemd/system/kubelet.service", "/etc/sysconfig/kubelet"
+
+
+@pytest.fixture
+def warnings(host_facts: Any, cluster_facts: Any) -> Any:
+    """The warnings about a worker with a unit of its own."""
+
+    def build(unit: str, flags: str = "--v=2") -> list[str]:
+        facts = host_facts("w-1", {OWN: unit, SYSCONFIG: f'KUBELET_EXTRA_ARGS="{flags}"\n'}, [flags] if "cloud" in flags else [])
+        facts["kubelet"].update(unit_files=[OWN], environment_files=[SYSCONFIG])
+        plan = make_plan({"w-1": facts}, cluster_facts(("w-1", "initialized"), kubeadm=""), [])
+        assert plan["go"], plan["problems"]
+        return [text for text in plan["warnings"] if text.startswith("w-1: ")]
+
+    return build
+
+
+RUN = "ExecStart=/usr/bin/kubelet $KUBELET_EXTRA_ARGS\n"
+
+
+@pytest.mark.parametrize("before", [
+    "ExecStartPre=/bin/sh -c 'echo KUBELET_EXTRA_ARGS=--v=2 > /etc/sysconfig/kubelet'\n",
+    "ExecStartPre=-/usr/bin/install -m 0644 \\\n  /usr/share/kubelet.env /etc/sysconfig/kubelet\n",
+    "ExecCondition=/opt/make-env --to=/etc/sysconfig/kubelet\n",
+])
+def test_a_command_that_may_write_a_changed_file_is_named_with_its_line(warnings: Any, before: str) -> None:
+    """The new flag would be gone with the restart that is to bring it."""
+    (warning,) = warnings(f"[Service]\nEnvironmentFile={SYSCONFIG}\n{before}{RUN}")
+    assert warning.startswith(f"w-1: {OWN} line 3: {before.partition('=')[0]} names {SYSCONFIG}, and runs before each start")
+    assert warnings(f"[Service]\nEnvironmentFile={SYSCONFIG}\n{before}{RUN}", "--cloud-provider=external") == []
+
+
+@pytest.mark.parametrize("before", ["ExecStartPre=/bin/mkdir -p /etc/kubernetes/manifests\n", "ExecStopPost=/bin/rm /etc/sysconfig/kubelet\n", ""])
+def test_another_command_writes_nothing_that_counts(warnings: Any, before: str) -> None:
+    assert warnings(f"[Service]\nEnvironmentFile={SYSCONFIG}\n{before}{RUN}") == []
+
+
+@pytest.mark.parametrize(("command", "wrapped"), [
+    ("/usr/local/bin/start-kubelet.sh $KUBELET_EXTRA_ARGS", True),
+    ("-/opt/run $KUBELET_EXTRA_ARGS", True),
+    ("/usr/bin/env GOGC=50 /usr/bin/kubelet $KUBELET_EXTRA_ARGS", False),
+    ("@/usr/bin/hyperkube kubelet $KUBELET_EXTRA_ARGS", False),
+    ("/usr/bin/hyperkube $KUBELET_EXTRA_ARGS", False),
+    ("/usr/bin/podman run --net=host quay.io/own/kubelet:v1.36.3 $KUBELET_EXTRA_ARGS", False),
+    ("-/usr/bin/kubelet $KUBELET_EXTRA_ARGS", False),
+])
+def test_a_program_that_may_ignore_its_arguments_is_named(warnings: Any, command: str, wrapped: bool) -> None:
+    found = warnings(f"[Service]\nEnvironmentFile={SYSCONFIG}\nExecStart={command}\n")
+    assert len(found) == wrapped and all(f"{OWN} starts kubelet with {command.split()[0].lstrip('-')}, which may ignore" in text for text in found)
