@@ -122,7 +122,7 @@ def judged(nodes: List[Dict[str, Any]], matches: List[Dict[str, Any]]) -> List[D
         elif node["provider_id"] and others and match.get("verdict") != "ok":
             kind, reason = "mismatched", "{1} has the same providerID {0}, but one machine cannot be two Nodes. For the wrong one: {2}".format(
                 node["provider_id"], " and ".join(others), way_out(node))
-        answers = {key: match[key] for key in ("instance", "primary", "primary_after") if key in match}
+        answers: Dict[str, Any] = {key: match[key] for key in ("instance", "primary", "primary_after") if key in match}
         result.append(dict(node, **dict(answers, **{"class": kind, "reason": reason})))
     return result
 
