@@ -74,8 +74,8 @@ async def test_the_lease_as_kubectl_shows_it(candidate: Make, kube: KubeClient, 
     leader = candidate("a", annotations=lambda: {"ccm.outoftree.dev/cloud-provider": "sim"})
     await eventually(lambda: leader.working)
     await kube.patch(f"{LEASES}/{name}", {"metadata": {"annotations": {"theirs": "kept"}}})
-    first = await kube.get(f"{LEASES}/{name}", Lease)
-    await asyncio.sleep(0.8)
+    first, renewed = await kube.get(f"{LEASES}/{name}", Lease), leader.elector.renewed_at
+    await eventually(lambda: leader.elector.renewed_at > renewed + 0.3)
     lease = await kube.get(f"{LEASES}/{name}", Lease)
     assert lease.spec.holder_identity == "a" and lease.spec.lease_transitions == 0
     assert lease.spec.lease_duration_seconds == 2
@@ -94,7 +94,7 @@ async def test_handover_waits_for_none_of_the_durations(candidate: Make) -> None
     leader = candidate("a", **LONG)
     await eventually(lambda: leader.working)
     standby = candidate("b", **LONG)
-    await asyncio.sleep(0.5)
+    await eventually(lambda: standby.elector.holder == "a")
     leader.task.cancel()
     await eventually(lambda: standby.working)
     assert not leader.working and leader.ended < standby.began
@@ -131,7 +131,7 @@ async def test_a_leader_without_api_server_stops_before_another_starts(
     leader = candidate("a", through)
     await eventually(lambda: leader.working)
     standby = candidate("b")
-    await asyncio.sleep(0.5)
+    await eventually(lambda: standby.elector.holder == "a")
     proxy.requests.clear()
     if how == "refused":
         await proxy.stop()
@@ -244,7 +244,7 @@ async def test_with_the_rights_of_a_role_on_this_one_lease(
     leader = candidate("a", limited)
     await eventually(lambda: leader.working)
     standby = candidate("b", limited, **LONG)
-    await asyncio.sleep(0.5)
+    await eventually(lambda: standby.elector.holder == "a")
     leader.task.cancel()
     await eventually(lambda: standby.working)  # only the watch can be that fast
     standby.task.cancel()
