@@ -103,6 +103,7 @@ def test_a_cache_that_is_wrong_about_it_deletes_nothing():
     run()
 
 
+@pytest.mark.threat("tenant-own-load-balancers-only")
 @pytest.mark.parametrize("successor", [{}, CLUSTER_IP["spec"]], ids=["load-balancer", "cluster-ip"])
 def test_the_status_of_a_successor_never_has_the_address_of_its_predecessor(successor):
     @in_virtual_time

@@ -107,6 +107,7 @@ def test_a_claim_of_many_blocks_is_respected_and_named():
     assert found.assign("b") == ("10.0.0.128/26",)
 
 
+@pytest.mark.threat("kubelet-routes-inside-cluster-cidr")
 def test_a_node_that_claims_a_whole_range_is_named():
     for claim in ("10.0.0.0/24", "10.0.0.0/8", "0.0.0.0/0"):
         found = allocator("10.0.0.0/24")

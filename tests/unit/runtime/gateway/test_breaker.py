@@ -246,6 +246,7 @@ async def test_a_new_object_of_another_namespace_is_served_at_once(count, namesp
     assert sorted(waits)[5] <= 1.0 and max(waits) <= 10.0
 
 
+@pytest.mark.threat("tenant-cannot-stop-the-controller")
 @in_virtual_time
 @pytest.mark.parametrize("error", [Transient("own", scope="object"), Unauthorized("own", scope="object")])
 async def test_what_the_cloud_says_of_one_object_proves_that_it_works(error):
@@ -290,6 +291,7 @@ def test_only_the_latest_failing_objects_are_remembered():
     assert breaker._owners == {"ns": REMEMBERED_FAILURES - 1}
 
 
+@pytest.mark.threat("tenant-cannot-stop-the-controller")
 def test_objects_that_come_and_go_in_an_outage_do_not_pile_up():
     breaker = Breaker("x")
     for kind in (*[Pass.FREE] * 5, *[Pass.EARLY] * 2):

@@ -12,6 +12,8 @@ from ccm.providers.aws.aws_errors import translated
 from ccm.providers.cloudstack import signed_api
 from ccm.providers.openstack.service_errors import error_of
 
+pytestmark = pytest.mark.threat("tenant-cannot-stop-the-controller")
+
 
 class AwsError(Exception):
     def __init__(self, operation: str, code: str, status: int) -> None:
