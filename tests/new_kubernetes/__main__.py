@@ -33,9 +33,10 @@ def compare(old: Minor, new: Minor, progress: Progress) -> tuple[list[str], list
     """The differences, and lines that say what was compared. Raises BedError."""
     known = listed(modules_of(components()), progress)
     sides = []
-    for minor in (old, new):
+    # The new one first: if neither exists, the message is about the one that somebody asked for.
+    for minor in (new, old):
         with progress.step(f"Sources of Kubernetes {show(minor)}"):
-            sides.append((minor, *fetch(minor, known, progress)))
+            sides.insert(0, (minor, *fetch(minor, known, progress)))
     # What only one side has would be new, or gone, as a whole.
     both = [module for module in known if all(module in chosen for _, chosen, _, _ in sides)]
     old_side, new_side = (

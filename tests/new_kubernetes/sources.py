@@ -80,7 +80,7 @@ def choose(minor: Minor, known: Mapping[str, Sequence[str]]) -> dict[str, str]:
     chosen = {module: newest(minor, versions) for module, versions in known.items()}
     if not any(chosen.values()):
         last = max((version for versions in known.values() for version in versions), key=rank, default="none")
-        raise NoSuchMinor(f"there is no Kubernetes {show(minor)} yet: the newest module is of {last}")
+        raise NoSuchMinor(f"the module proxy has no Kubernetes {show(minor)}: its newest module is of {last}")
     return chosen
 
 

@@ -150,7 +150,7 @@ def test_the_newest_version_of_a_minor_is_a_release_before_all_others():
 
 
 def test_a_minor_that_does_not_exist():
-    with pytest.raises(NoSuchMinor, match=r"there is no Kubernetes 1\.99 yet: the newest module is of v0\.37\.2"):
+    with pytest.raises(NoSuchMinor, match=r"has no Kubernetes 1\.99: its newest module is of v0\.37\.2"):
         choose((1, 99), {"k8s.io/api": ["v0.36.1", "v0.37.2"]})
 
 
@@ -291,6 +291,12 @@ def test_the_report_has_each_difference_with_its_decision():
     assert "kubelet --a: gone  [ignored]" in text
     assert "kubelet --b: new  [open]" in text
     assert text.endswith("2 differences: 1 ignored, 1 open")
+
+
+def test_a_minor_that_does_not_exist_is_named_and_not_the_one_before_it(monkeypatch, capsys):
+    monkeypatch.setattr(command, "listed", lambda modules, progress: {"k8s.io/api": ["v0.37.2"]})
+    assert command.main(["1.99"]) == 1
+    assert "the module proxy has no Kubernetes 1.99: " in capsys.readouterr().err
 
 
 def looked(monkeypatch, ids, versions):
