@@ -122,9 +122,6 @@ def _word(chars: Sequence[Char], first: int, c_escapes: bool) -> Tuple[Word, int
         else:
             decoded.append(_within(char, quote))
         position += width
-    if escaped and c_escapes:
-        decoded.append(_within(chars[position - 1], quote))
-        escaped, strange = False, True
     inside = _inside(decoded, pair, chars[first])
     return Word(tuple(decoded), tuple(chars[first:position]), inside, bool(quote) or escaped, strange), position
 

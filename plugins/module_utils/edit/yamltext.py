@@ -66,7 +66,8 @@ class YamlText:
     """The first document of a text and the edits to make in it. Paths are tuples of keys and indexes of the *original* text."""
 
     def __init__(self, text: str) -> None:
-        self.text = text
+        self._mark = "\ufeff" if text.startswith("\ufeff") else ""  # it is part of no line, and libyaml counts positions without it
+        self.text = text = text[len(self._mark):]
         self._root, self._end = compose(text)
         self.data = data_of(self._root)
         self._removed: List[Tuple] = []
@@ -74,7 +75,7 @@ class YamlText:
         self._raw: Dict[Tuple, str] = {}
         self._added: Dict[Tuple, List[Tuple[Optional[str], Any]]] = {}
         self._newline = "\r\n" if "\r\n" in text else "\n"
-        self._json = re.match("\ufeff?\\s*\\{\\s*\"", text) is not None
+        self._json = re.match(r"\s*\{\s*\"", text) is not None
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -166,7 +167,7 @@ class YamlText:
         if pruned(actual) != pruned(expected):
             raise EditRefused("the edit would not change {0} as intended: its text may be shared (an anchor with aliases, a merge key)".format(
                 difference(pruned(actual), pruned(expected))))
-        return result
+        return self._mark + result
 
     # -- what goes -----------------------------------------------------------------------------------------------
 

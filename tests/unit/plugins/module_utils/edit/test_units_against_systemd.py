@@ -352,17 +352,18 @@ def test_an_escape_is_that_of_systemd(escape: str, around: str) -> None:
 
 #: A word of ExecStart, and a variable in every kind of quotes, each with two words of which one is rewritten.
 PLACES = ["ExecStart=/k {} z", "ExecStart=/k \"{}\" z", "ExecStart=/k '{}' z", 'Environment="A={} z"', "Environment='A={} z'", "Environment=A={}"]
+EMPTY = ['ExecStart=/k "{}" z', "ExecStart=/k '{}' z", "Environment='A=\"{}\" z'", "Environment=\"A='{}' z\"", 'A=z "{}"', "A='\"{}\" z'", "A=\"'{}' z\""]
 FILES = ["A={} z", 'A="{} z"', "A='{} z'", "A=z {}", 'A="z {}"', 'A= "{}"  "  z"']
 
 
-@pytest.mark.parametrize("place", PLACES + FILES)
-def test_systemd_reads_what_is_written_in_place_of_a_word(place: str) -> None:
+@pytest.mark.parametrize(("place", "empty"), [(place, False) for place in PLACES + FILES] + [(place, True) for place in EMPTY])
+def test_systemd_reads_what_is_written_in_place_of_a_word(place: str, empty: bool) -> None:
     """Whatever characters it has, and whatever it has in common with the old word."""
     rand = random.Random(place)
     letters = ["a", "b", "--x=", " ", "\t", '"', "'", "\\", "%", "$", "`", "#", ";", "é", ",", "\n"]
     unit, written = "/etc/systemd/system/kubelet.service", 0
     for _ in range(drawn.number(200)):
-        old = "".join(rand.choice(["a", "b", "--x=", ",", "c"]) for _ in range(1 + rand.randrange(4)))
+        old = "" if empty else "".join(rand.choice(["a", "b", "--x=", ",", "c"]) for _ in range(1 + rand.randrange(4)))
         new = "".join(rand.choice(letters) for _ in range(1 + rand.randrange(6)))
         line = place.format(old)
         start = "" if line.startswith("ExecStart") else "ExecStart=/k $A\n"
@@ -373,7 +374,7 @@ def test_systemd_reads_what_is_written_in_place_of_a_word(place: str) -> None:
         try:
             spans = _unit.words.rewritten(part.chars, part.inside, new, bool(part.variable), not part.variable)
         except _unit.words.CannotWrite:
-            assert place in ("A='{} z'", "A={} z", "A=z {}") and ("'" in new or "\n" in new)
+            assert place in ("A='{} z'", "A={} z", "A=z {}", "A='\"{}\" z'", 'A=z "{}"') and ("'" in new or "\n" in new)
             continue
         expected = [argument.value for argument in command.given]
         expected[number] = new

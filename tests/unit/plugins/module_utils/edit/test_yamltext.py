@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.outoftree.ccm.plugins.module_utils.edit import yamltext
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit import kubeadm, manifest, patches, rancher, yamltext
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit.kubernetes_yaml import load
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit.yamltext import EditRefused, NotYaml, YamlText
 
 
@@ -228,3 +230,28 @@ def test_the_line_of_a_value(text: str, path: tuple[Any, ...], line: int) -> Non
 ])
 def test_what_says_nothing_is_left_out_of_a_comparison(data: Any, expected: Any) -> None:
     assert yamltext.pruned(data) == expected
+
+
+BOM = "\ufeff"
+POD = "spec: {containers: [{name: kube-apiserver, image: 'x:v1.33.4', command: [kube-apiserver, --cloud-provider=aws, --v=2]}]}\n"
+BLOCK = "spec:\n  containers:\n  - name: kube-apiserver\n    image: x:v1.33.4\n    command:\n    - kube-apiserver\n    - --cloud-provider=aws\n    - --v=2\n"
+CONFIG = "apiVersion: kubeadm.k8s.io/v1beta3\nkind: ClusterConfiguration\n"
+OPERATION = "- {op: add, path: /spec/containers/0/command/-, value: --cloud-provider=aws}\n- {op: add, path: /spec/containers/0/command/-, value: --v=2}\n"
+
+
+@pytest.mark.parametrize(("edit", "text"), [
+    (lambda text: manifest.edit(text, "kube-apiserver", (1, 33))[0], POD),
+    (lambda text: manifest.edit(text, "kube-apiserver", (1, 33))[0], json.dumps(load(POD))),
+    (lambda text: manifest.edit(text, "kube-apiserver", (1, 33))[0], BLOCK),
+    (lambda text: kubeadm.edit(text, (1, 33))[0], CONFIG + "apiServer: {extraArgs: {cloud-provider: aws, v: '2'}}\n"),
+    (lambda text: kubeadm.edit(text, (1, 33))[0], CONFIG + "apiServer:\n  extraArgs:\n    cloud-provider: aws\n    v: '2'\n"),
+    (lambda text: patches.edit("/p/kube-apiserver.yaml", text, (1, 33))[0], POD),
+    (lambda text: patches.edit("/p/kube-apiserver+json.yaml", text, (1, 33))[0], OPERATION),
+    (lambda text: patches.edit("/p/kube-apiserver+json.yaml", text, (1, 33))[0], OPERATION.splitlines(keepends=True)[0]),
+    (lambda text: rancher.plan("k3s", True, [("/f", text)], [], (1, 33)).texts["/f"], "disable: [traefik]\nkubelet-arg: [v=2]\n"),
+    (lambda text: rancher.plan("rke2", False, [("/f", text)], [], (1, 33)).texts["/f"], "kubelet-arg: cloud-provider=aws\n"),
+])
+def test_a_byte_order_mark_stays_and_moves_no_edit(edit: Any, text: str) -> None:
+    """libyaml counts positions without it, so each edit of a line in flow style was one character too early."""
+    after = edit(text)
+    assert after != text and edit(BOM + text) == BOM + after
