@@ -74,11 +74,12 @@ def valid(name: str) -> bool:
 
 
 class _Reader:
+    after: int  # where the value begins
+
     def __init__(self, path: str, text: str, continued: bool) -> None:
         self.path, self.text, self.continued = path, text, continued
         self.state, self.escape, self.comment = _PRE_KEY, False, 0
         self.values: Dict[str, Value] = {}
-        self.after = 0
         self._begin()
 
     def _begin(self) -> None:

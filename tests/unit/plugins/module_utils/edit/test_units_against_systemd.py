@@ -274,8 +274,9 @@ def test_each_character_of_an_environment_file_knows_its_place() -> None:
     """An edit of one place changes this character and no other, and what is inserted at the end of a value comes last."""
     rand = random.Random(35)
     letters = ["a", "b", " ", "\t", "\n", "\r", '"', "'", "\\", "\\", "\\\n", "#", "$", "`", "--x", "\nB=", "é"]
-    for _ in range(drawn.number(2000)):
-        text = "A=" + "".join(rand.choice(letters) for _ in range(rand.randrange(14)))
+    texts = ['A="ab\\"cd"', 'A="ab\\$cd" ', "A='ab\"cd'", 'A="ab\\xcd"', "A=ab\\cd", "A=ab\\\ncd", "A= \\abc", 'A=a b "c" ', "A= 'a' \"b\" c"]
+    texts += ["A=" + "".join(rand.choice(letters) for _ in range(rand.randrange(14))) for _ in range(drawn.number(2000))]
+    for text in texts:
         found = _unit.env_file.parse("/e", text, systemd.version() < 254)
         for name, value in found.items():
             old = _unit.text_of(value.chars)

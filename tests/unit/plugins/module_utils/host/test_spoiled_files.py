@@ -176,6 +176,22 @@ def test_a_configuration_of_k3s_that_vanishes_while_it_is_read_ends_no_detection
     assert found["service"]["name"] == "k3s" and not found["service"]["stale"] and found["files"][host.path("config.yaml")]["exists"]
 
 
+@pytest.mark.parametrize(("kind", "line", "named"), [
+    ("k3s", "K3S_KUBELET_EXTRA_ARGS='--cloud-provider=external'", "k3s reads no K3S_KUBELET_EXTRA_ARGS, which its unit's environment has"),
+    ("k3s", "K3S_ARGS=\"--v=2\\\n --cloud-config=/c\"", "k3s reads no K3S_ARGS, which its unit's environment has"),
+    ("rke2", "RKE2_KUBELET_ARG=--cloud-provider=aws", "rke2 reads no RKE2_KUBELET_ARG, which its unit's environment has"),
+    ("k3s", "K3S_NODE_NAME=w-1", ""), ("k3s", "KUBELET_EXTRA_ARGS=--cloud-provider=aws", ""), ("rke2", "K3S_ARGS=--cloud-provider=aws", ""),
+])
+def test_flags_in_variables_that_nobody_reads_are_reported(host: Host, monkeypatch: pytest.MonkeyPatch, kind: str, line: str, named: str) -> None:
+    """People set them for the kubelet, which never gets them."""
+    (host.root / "agent.env").write_text(line + "\n")
+    (host.root / "agent.service").write_text(f"[Service]\nEnvironmentFile=-{host.root}/agent.env\nExecStart=/usr/local/bin/{kind} agent\n")
+    unit = {"LoadState": "loaded", "ActiveState": "active", "FragmentPath": host.path("agent.service"), "DropInPaths": ""}
+    monkeypatch.setattr(systemd, "unit_properties", lambda name, names: unit if name == kind + "-agent" else {})
+    found = host.detect()
+    assert found["service"]["name"] == kind and [text for text in found["notices"] if "reads no" in text] == ([named] if named else [])
+
+
 def test_what_the_system_refuses_during_detection_is_a_problem_of_the_host(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(result: Any, directory: str) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO), "/etc/kubernetes")
