@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ccm.providers.aws.annotation_forms import PREFIX
+from ccm.providers.aws.annotations import PREFIX
 
 from ..comparison.differences import Difference
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from ccm.cloud import Backend, LoadBalancerSpec, NotFound, Port, RetryAfter, Transient
 from ccm.providers.aws import AwsCloud
-from ccm.providers.aws.annotation_forms import PREFIX
+from ccm.providers.aws.annotations import PREFIX
 
 UID = "0b2a3c4d-1111-2222-3333-444455556666"
 PORT = Port("http", "TCP", 80, 30080)

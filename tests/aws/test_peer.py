@@ -17,7 +17,7 @@ import pytest
 from ccm.controllers.nodes.node_rules import PROVIDED_NODE_IP
 from ccm.engine.client import KubeClient
 from ccm.providers.aws import LAG
-from ccm.providers.aws.annotation_forms import PREFIX
+from ccm.providers.aws.annotations import PREFIX
 
 from ..comparison import confirm, confirm_calls
 from ..comparison.peer_process import PeerProcess

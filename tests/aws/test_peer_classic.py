@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ccm.engine.client import KubeClient
-from ccm.providers.aws.annotation_forms import PREFIX
+from ccm.providers.aws.annotations import PREFIX
 
 from ..integration.runtime.support import (
     NODES,

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ccm.engine.client import KubeClient, NotFoundError
-from ccm.providers.aws.annotation_forms import PREFIX
+from ccm.providers.aws.annotations import PREFIX
 from tests.ports import free_port
 
 from ..integration.cluster import ApiServer

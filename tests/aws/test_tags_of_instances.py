@@ -8,7 +8,7 @@ import asyncio
 import pytest
 
 from ccm.cloud import Conflict, Invalid, NotFound, QuotaExceeded, RateLimited
-from ccm.providers.aws.ec2_tags import CHUNK
+from ccm.providers.aws.instance_tags import CHUNK
 
 from .account import REGION
 from .proxy import Fault

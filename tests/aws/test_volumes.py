@@ -8,8 +8,8 @@ import asyncio
 import pytest
 
 from ccm.cloud import Invalid, NotFound, RateLimited, VolumeRef
-from ccm.providers.aws.ebs_volume_rules import DRIVERS, REGION, ZONE
-from ccm.providers.aws.ebs_volumes import CHUNK
+from ccm.providers.aws.volume_rules import DRIVERS, REGION, ZONE
+from ccm.providers.aws.volumes import CHUNK
 
 from . import account as accounts
 from .proxy import Fault

@@ -27,13 +27,13 @@ from typing import Any
 import msgspec
 
 from ccm.cloud import NotFound, ProviderConfig
-from ccm.providers import sim_api
-from ccm.providers.aws.cloud_conf import Settings as AwsSettings
-from ccm.providers.aws.network_load_balancers import NetworkLoadBalancers
-from ccm.providers.hetzner.balancer_calls import HetznerLoadBalancers
+from ccm.providers.aws.load_balancers.network.load_balancers import NetworkLoadBalancers
+from ccm.providers.aws.settings import Settings as AwsSettings
+from ccm.providers.hetzner.load_balancers import HetznerLoadBalancers
 from ccm.providers.hetzner.settings import Variables
-from ccm.providers.openstack.octavia_load_balancers import OctaviaLoadBalancers
+from ccm.providers.openstack.load_balancers.load_balancers import OctaviaLoadBalancers
 from ccm.providers.sim import SimLoadBalancers
+from ccm.providers.sim import api as sim_api
 from ccm.providers.static import StaticLoadBalancers
 from tests.unit.runtime.controllers.services_harness import Cluster
 from tests.unit.runtime.gateway.virtual import VirtualLoop
@@ -239,10 +239,10 @@ def openstack() -> OctaviaLoadBalancers:
 
 
 def aws() -> NetworkLoadBalancers:
-    from ccm.providers.aws.ec2_instances import Ec2Instances
-    from ccm.providers.aws.node_groups import NodeGroups
-    from ccm.providers.aws.vpc_security_groups import SecurityGroups
-    from ccm.providers.aws.vpc_subnets import VpcSubnets
+    from ccm.providers.aws.instances import Ec2Instances
+    from ccm.providers.aws.load_balancers.network.node_groups import NodeGroups
+    from ccm.providers.aws.load_balancers.security_groups import SecurityGroups
+    from ccm.providers.aws.load_balancers.subnets import VpcSubnets
 
     api = Aws()
     instances = Ec2Instances(api)  # type: ignore[arg-type]
@@ -261,7 +261,7 @@ def example() -> Any:
 
 
 def static() -> StaticLoadBalancers:
-    from ccm.providers.static_config import Settings
+    from ccm.providers.static.settings import Settings
 
     machines = "machines: [{id: m-1, name: node-1, addresses: [10.0.0.1]}]"
     text = f"cluster: c\n{machines}\nload_balancer_addresses: [10.9.0.0/20]\n"

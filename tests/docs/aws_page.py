@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from ccm.cloud.toolkit.annotation_reader import Annotation
-from ccm.providers.aws import annotation_forms as forms
-from ccm.providers.aws import classic_annotations as classic
-from ccm.providers.aws import cloud_conf_sections as conf
-from ccm.providers.aws import nlb_annotations as network
+from ccm.providers.aws import annotations as forms
+from ccm.providers.aws import settings_sections as conf
+from ccm.providers.aws.load_balancers.classic import annotations as classic
+from ccm.providers.aws.load_balancers.network import annotations as network
 
 INTRO = """# Configuration of the provider `aws`
 

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from ccm.providers.azure import azure_json as conf
+from ccm.providers.azure import settings as conf
 
 INTRO = """# Configuration of the provider `azure`
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from ccm.cloud.toolkit.setting_kinds import duration
-from ccm.providers.cloudstack import cloudstack_annotations
-from ccm.providers.cloudstack.cloud_config import IGNORED, KINDS, SECTIONS
+from ccm.providers.cloudstack import annotations as cloudstack_annotations
+from ccm.providers.cloudstack.settings import IGNORED, KINDS, SECTIONS
 
 INTRO = """# Configuration of the provider `cloudstack`
 

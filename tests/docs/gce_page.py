@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from ccm.providers.gce import gce_conf as conf
+from ccm.providers.gce import settings as conf
 
 INTRO = """# Configuration of the provider `gce`
 

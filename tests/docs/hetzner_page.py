@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from ccm.providers.hetzner import service_annotations
+from ccm.providers.hetzner import annotations as hetzner_annotations
 from ccm.providers.hetzner.settings import IGNORED, KINDS, ROBOT_REFUSED, Variables
 
 INTRO = """# Configuration of the provider `hetzner`
@@ -28,7 +28,7 @@ A warning in the log names them. `ROBOT_ENABLED=true` is refused: {ROBOT_REFUSED
 """
 ANNOTATIONS = f"""## Annotations of Services
 
-All have the prefix `{service_annotations.PREFIX}`. An Event of the Service reports an invalid value and an unknown name
+All have the prefix `{hetzner_annotations.PREFIX}`. An Event of the Service reports an invalid value and an unknown name
 with this prefix; nothing of such a Service is written.
 """
 
@@ -46,7 +46,7 @@ def page(head: str, table: Any) -> Iterator[str]:
     yield ANNOTATIONS
     rows = [
         (f"`{each.name}`", each.kind, each.default, each.effect + (" Only for a new one." if each.for_new else ""))
-        for each in service_annotations.TABLE.by_key.values()
+        for each in hetzner_annotations.TABLE.by_key.values()
     ]
     yield table(("Annotation", "Kind", "Default", "Effect"), rows)
 

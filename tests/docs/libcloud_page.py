@@ -11,8 +11,8 @@ from typing import Any
 
 from ccm.cloud import Instance
 from ccm.cloud.toolkit.setting_kinds import KINDS
-from ccm.providers.libcloud.driver_table import DRIVERS, Driver
-from ccm.providers.libcloud.libcloud_settings import KEYS
+from ccm.providers.libcloud.drivers import DRIVERS, Driver
+from ccm.providers.libcloud.settings import KEYS
 
 sys.path.append(str(Path(__file__).parents[2]))
 

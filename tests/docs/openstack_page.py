@@ -9,7 +9,7 @@ from typing import Any
 
 from ccm.cloud.toolkit.setting_kinds import duration
 from ccm.providers.openstack import annotations
-from ccm.providers.openstack import config_sections as config
+from ccm.providers.openstack import settings_sections as config
 
 INTRO = """# Configuration of the provider `openstack`
 

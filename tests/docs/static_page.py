@@ -7,12 +7,12 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from ccm.providers import static_config
+from ccm.providers.static import settings
 
 PAGE = Path(__file__).parents[2] / "docs/providers/static.md"
 KEYS = {
-    "Key": static_config.KEYS,
-    "Key of a machine": static_config.MACHINE_KEYS,
+    "Key": settings.KEYS,
+    "Key of a machine": settings.MACHINE_KEYS,
 }
 
 
@@ -20,7 +20,7 @@ def filled(text: str, table: Callable[[tuple[str, ...], list[tuple[str, ...]]], 
     """The page with its tables written anew; they begin after a comment that says where they are from."""
     for title, keys in KEYS.items():
         rows = [(f"`{key}`", without, meaning) for key, (without, meaning) in keys.items()]
-        mark = f"<!-- {title}: written by `make docs` from static_config.py -->\n"
+        mark = f"<!-- {title}: written by `make docs` from settings.py -->\n"
         if mark not in text:
             raise ValueError(f"{PAGE}: there is no place for the table {title!r}: a line {mark!r}")
         made = table((title, "Without it", "Meaning"), rows)

@@ -38,7 +38,7 @@ def files() -> dict[str, bytes]:
 
 def test_there_is_a_controller_and_no_simulated_cloud(files: dict[str, bytes]) -> None:
     packages = {path.split("/site-packages/")[1] for path in files if "/site-packages/" in path}
-    assert {"ccm/cli.py", "ccm/providers/sim.py"} <= packages
+    assert {"ccm/cli.py", "ccm/providers/sim/__init__.py"} <= packages
     assert not [path for path in packages if "simcloud" in path or path.startswith("pyroute2/")]
 
 

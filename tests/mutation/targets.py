@@ -40,12 +40,12 @@ EXCLUDED = {
 #: Modules that only other modules use, or that have a test of another name. One of another room has its path from
 #: tests/unit/runtime.
 _TESTED_BY = {
-    "conf_yaml": ("test_conf_file.py",),
+    "settings_yaml": ("test_settings.py",),
     "digests": ("providers/test_fingerprints.py",),
-    "config_checks": ("test_config.py",),
-    "gcfg": ("providers/openstack/test_config.py",),
-    "gcfg_sections": ("providers/openstack/test_config.py",),
-    "located_yaml": ("providers/test_static.py",),
+    "settings_rules": ("test_settings.py",),
+    "gcfg": ("providers/openstack/test_settings.py",),
+    "gcfg_sections": ("providers/openstack/test_settings.py",),
+    "located_yaml": ("providers/static/test_static.py",),
     "remedies": ("test_repair.py",),
     "env_file": ("test_unit.py", "test_command_lines.py", "test_units_against_systemd.py"),
     "kubeadm": ("test_generated_kubeadm.py",),

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ccm.providers.openstack.annotations import PREFIX
-from ccm.providers.openstack.marks import load_balancer_name
+from ccm.providers.openstack.load_balancers.load_balancer_owners import load_balancer_name
 
 from ..comparison.belongings import Belongings, Replacements, Row
 from .customer import Site

@@ -15,10 +15,11 @@ import pytest
 from ccm.cloud import LoadBalancerSpec, ProviderConfig, VolumeRef
 from ccm.conformance import CASES, Case, Listener, Outcome, Subject, Trouble, World, check
 from ccm.conformance.cases import load_balancers
-from ccm.providers.openstack import OpenStackCloud, balancer_parts, balancer_removal, security_groups, service_errors
-from ccm.providers.openstack import octavia_load_balancers as octavia
+from ccm.providers.openstack import OpenStackCloud, errors
 from ccm.providers.openstack.annotations import PREFIX
-from ccm.providers.openstack.cinder_volumes import DRIVERS
+from ccm.providers.openstack.load_balancers import load_balancers as octavia
+from ccm.providers.openstack.load_balancers import parts, removal, security_groups
+from ccm.providers.openstack.volumes import DRIVERS
 
 from ..comparison import confirm
 from .customer import Site
@@ -150,9 +151,9 @@ async def test_openstack_passes(
     case: Case, site: Site, survived: dict[str, bool | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(load_balancers, "AT_ONCE", AT_ONCE)
-    for module in (octavia, balancer_parts, balancer_removal, security_groups):
+    for module in (octavia, parts, removal, security_groups):
         monkeypatch.setattr(module, "SOON", SOON)
-    monkeypatch.setattr(service_errors, "BUSY", SOON)
+    monkeypatch.setattr(errors, "BUSY", SOON)
     # Patience with a busy machine, except where nothing is waited for but the end of patience.
     seconds = UNANSWERED.get(case.name, 60)
     page_size = RigWorld.load_balancers_in_a_page if case.name.startswith("later_pages.") else 1000

@@ -16,7 +16,7 @@ from ccm.controllers.services import service_rules
 from ccm.engine.client import KubeClient, NotFoundError
 from ccm.engine.objects import Node, Service
 from ccm.providers.openstack import OpenStackCloud
-from ccm.providers.openstack.marks import Mark
+from ccm.providers.openstack.load_balancers.load_balancer_owners import Mark
 
 from ..integration.cluster import ApiServer
 from ..integration.runtime.support import (

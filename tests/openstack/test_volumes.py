@@ -7,7 +7,7 @@ import asyncio
 from typing import Any
 
 from ccm.engine.client import KubeClient
-from ccm.providers.openstack.cinder_volumes import DRIVERS, REGION, ZONE
+from ccm.providers.openstack.volumes import DRIVERS, REGION, ZONE
 
 from ..integration.runtime.support import VOLUMES, event_messages, eventually
 from .conftest import StartCcm

@@ -45,7 +45,7 @@ def test_the_controller_is_all_that_its_wheel_contains(controller: Path) -> None
         names = made.namelist()
         texts = {name: made.read(name) for name in names}
     assert {name.split("/")[0] for name in names} == {"ccm", "outoftree_ccm-0.1.0.dist-info"}
-    assert "ccm/providers/sim.py" in names  # it talks to a simulated cloud, and is none
+    assert "ccm/providers/sim/__init__.py" in names  # it talks to a simulated cloud, and is none
     assert not [name for name in names if "simcloud" in name]
     assert not [name for name, text in texts.items() if b"/admin/" in text]
 

@@ -23,10 +23,10 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from ccm.cloud import Instance, ProviderConfig
-from ccm.providers.libcloud import machine_shapes
-from ccm.providers.libcloud.driver_calls import DriverCalls, library_class
-from ccm.providers.libcloud.libcloud_settings import Settings
-from ccm.providers.libcloud.machine_shapes import Listing
+from ccm.providers.libcloud import instance_rules
+from ccm.providers.libcloud.api import DriverCalls, library_class
+from ccm.providers.libcloud.instance_rules import Listing
+from ccm.providers.libcloud.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def listing(name: str, change: Callable[[Any], Any] = lambda response: response)
 def instances(name: str) -> list[Instance]:
     """The instances of the recorded answers."""
     found, listed = listing(name)
-    return machine_shapes.instances(found.driver, listed, found.given, ())
+    return instance_rules.instances(found.driver, listed, found.given, ())
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ccm.controllers.nodes.node_rules import PROVIDED_NODE_IP
-from ccm.providers.vsphere.machine_rules import other_byte_order
+from ccm.providers.vsphere.instance_rules import other_byte_order
 from tests.integration.runtime.support import TAINT
 
 from .vcenter import VCenter, done, machines, nic, rows, tag

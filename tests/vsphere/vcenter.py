@@ -12,10 +12,10 @@ from typing import Any
 
 from bed import go_programs
 from bed.progress import Progress
-from ccm.providers.vsphere.conf_file import VCenter as Settings
-from ccm.providers.vsphere.inventory import Inventory
-from ccm.providers.vsphere.machine_rules import Machine
-from ccm.providers.vsphere.vcenter_session import Live, Session
+from ccm.providers.vsphere.api import Inventory
+from ccm.providers.vsphere.instance_rules import Machine
+from ccm.providers.vsphere.session import Live, Session
+from ccm.providers.vsphere.settings import VCenter as Settings
 from tests.ports import free_port
 
 USER, PASSWORD = "ccm@vsphere.local", "correct-horse-battery"

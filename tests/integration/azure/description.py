@@ -22,7 +22,7 @@ from azure.mgmt.network import models as network_models
 from azure.mgmt.network import types as network
 from azure.mgmt.network.operations import _operations as network_requests
 
-from ccm.providers.azure.arm_api import COMPUTE, NETWORK
+from ccm.providers.azure.api import COMPUTE, NETWORK
 
 MODELS = {compute.__name__: vars(compute_models), network.__name__: vars(network_models)}
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from ccm.cloud import Backend, Backends, LoadBalancer, LoadBalancerSpec, NotFound, Port, RetryAfter
 from ccm.providers.cloudstack import CloudStackCloud
-from ccm.providers.cloudstack.cloudstack_annotations import PREFIX
+from ccm.providers.cloudstack.annotations import PREFIX
 
 T = TypeVar("T")
 #: About as long as a job of the stand-in takes, in seconds.

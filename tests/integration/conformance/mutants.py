@@ -30,7 +30,7 @@ from ccm.cloud import (
     Unauthorized,
     VolumeRef,
 )
-from ccm.providers import sim, sim_api
+from ccm.providers import sim
 from ccm.providers.sim import (
     SimCloud,
     SimInstances,
@@ -40,7 +40,8 @@ from ccm.providers.sim import (
     SimRoutes,
     SimVolumes,
 )
-from ccm.providers.sim_api import Api
+from ccm.providers.sim import api as sim_api
+from ccm.providers.sim.api import Api
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from ccm import cloud
 from ccm.cloud import CloudError, LoadBalancerSpec, Page, ProviderConfig
 from ccm.providers import sim
 from ccm.providers.sim import SimCloud, SimInstances, SimLoadBalancers
-from ccm.providers.sim_api import Api
+from ccm.providers.sim.api import Api
 
 from .mutants import mutant
 

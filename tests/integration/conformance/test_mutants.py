@@ -14,7 +14,7 @@ import pytest
 from ccm.cloud import InstanceRef, Page, Transient
 from ccm.conformance import CASES, Case, Outcome, Result, check
 from ccm.providers.sim import SimInstances
-from ccm.providers.sim_api import Api
+from ccm.providers.sim.api import Api
 
 from . import mutants_of_services  # noqa: F401  (adds its own to MUTANTS)
 from .mutants import MUTANTS, Mutant, with_part

@@ -17,7 +17,7 @@ from googleapiclient import discovery
 from googleapiclient.errors import HttpError
 
 from ccm.cloud import CloudError, InstanceRef, NotFound
-from ccm.providers.gce.google_credentials import SCOPE
+from ccm.providers.gce.credentials import SCOPE
 
 from .description import Exchange, method_of, problems
 from .face import Face

@@ -18,18 +18,13 @@ from ccm.cloud import (
     ProviderConfig,
 )
 from ccm.cloud.errors import CloudError
-from ccm.providers.aws import (
-    aws_api,
-    balancer_targets,
-    balancer_types,
-    classic_rules,
-    instance_rules,
-    nlb_rules,
-    subnet_rules,
-)
-from ccm.providers.aws.annotation_forms import PREFIX, SUBNET, list_of, tags
-from ccm.providers.aws.cloud_conf import Settings
-from ccm.providers.aws.cloud_conf_sections import Global
+from ccm.providers.aws import api, instance_rules
+from ccm.providers.aws.annotations import PREFIX, SUBNET, list_of, tags
+from ccm.providers.aws.load_balancers import subnet_rules, target_rules, type_rules
+from ccm.providers.aws.load_balancers.classic import load_balancer_rules as classic_rules
+from ccm.providers.aws.load_balancers.network import load_balancer_rules as network_rules
+from ccm.providers.aws.settings import Settings
+from ccm.providers.aws.settings_sections import Global
 
 from ..suite import ERROR, Row, Suite, outcome
 
@@ -53,10 +48,10 @@ def wanted(service: LoadBalancerSpec, common: Global | None = None) -> Any:
     """The load balancer of the type that the Service asks for, or ERROR. A Service keeps the type that it has."""
 
     def make() -> Any:
-        kind = balancer_types.type_of(service, balancer_types.CLASSIC)
-        if balancer_types.had(service) not in ("", kind):
-            raise Invalid(balancer_types.never_changes("lb", balancer_types.had(service), kind))
-        rules = nlb_rules if kind == balancer_types.NETWORK else classic_rules
+        kind = type_rules.type_of(service, type_rules.CLASSIC)
+        if type_rules.had(service) not in ("", kind):
+            raise Invalid(type_rules.never_changes("lb", type_rules.had(service), kind))
+        rules = network_rules if kind == type_rules.NETWORK else classic_rules
         return rules.wanted(service, common or Global(), CLUSTER)
 
     return outcome(make, CloudError)
@@ -74,21 +69,21 @@ def group_name(row: Row) -> tuple[Any, Any]:
     service = spec(namespace=arguments["serviceName"]["Namespace"], name=arguments["serviceName"]["Name"])
     port = Port("", "TCP", arguments["servicePort"], arguments["nodePort"])
     conf = arguments.at("nlbConfig", "HealthCheckConfig", default={})
-    check = nlb_rules.Check(conf.get("Protocol", ""), interval=conf.get("Interval", 0))
+    check = network_rules.Check(conf.get("Protocol", ""), interval=conf.get("Interval", 0))
     if arguments["targetType"] != "instance":
         return row["want"], "a group of instances"
-    return row["want"], nlb_rules.group_name(row["clusterID"], service, port, arguments["targetProtocol"], check)
+    return row["want"], network_rules.group_name(row["clusterID"], service, port, arguments["targetProtocol"], check)
 
 
 @SUITE.table("aws_loadbalancer_test.go::TestIsNLB", rows=3)
 def is_network(row: Row) -> tuple[Any, Any]:
     service = spec(row.get("annotations"))
-    return row["want"], balancer_types.type_of(service, balancer_types.CLASSIC) == balancer_types.NETWORK
+    return row["want"], type_rules.type_of(service, type_rules.CLASSIC) == type_rules.NETWORK
 
 
 @SUITE.table("aws_loadbalancer_test.go::TestIsLBExternal", rows=4)
 def is_external(row: Row) -> tuple[Any, Any]:
-    found = outcome(lambda: balancer_types.type_of(spec(row["annotations"]), balancer_types.CLASSIC), CloudError)
+    found = outcome(lambda: type_rules.type_of(spec(row["annotations"]), type_rules.CLASSIC), CloudError)
     return row["want"], found == ERROR
 
 
@@ -189,7 +184,7 @@ def network_check(row: Row) -> tuple[Any, Any]:
 
 @SUITE.table("tags_test.go::TestHasClusterTag", rows=7, variable="grid")
 def cluster_tag(row: Row) -> tuple[Any, Any]:
-    return row.get("Expected", False), aws_api.is_of_cluster(row["Tags"].plain(), CLUSTER)
+    return row.get("Expected", False), api.is_of_cluster(row["Tags"].plain(), CLUSTER)
 
 
 @SUITE.table("aws_loadbalancer_test.go::TestFilterTargetNodes", rows=5)
@@ -197,7 +192,7 @@ def target_nodes(row: Row) -> tuple[Any, Any]:
     found = wanted(spec({f"{PREFIX}type": "nlb"} | dict(row.get("annotations") or {})))
     address = Address(AddressType.INTERNAL_IP, "10.0.0.1")
     node = Backend("n", "aws:///us-east-1a/i-12345678", (address,), labels=dict(row["nodeLabels"]))
-    return row["nodeTargeted"], bool(balancer_targets.ids(found, [node]))
+    return row["nodeTargeted"], bool(target_rules.ids(found, [node]))
 
 
 @SUITE.table("aws_validations_test.go::TestValidateServiceAnnotations", rows=24)

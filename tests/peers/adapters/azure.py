@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from ccm.cloud import InstanceState
-from ccm.providers.azure import machine_description_rules, resource_ids
+from ccm.providers.azure import instance_rules, resource_ids
 
 from ..suite import ERROR, Row, Suite, outcome
 
@@ -37,7 +37,7 @@ def zone(row: Row) -> tuple[Any, Any]:
 
 def _zone(row: Row, location: str, zones: Any, domain: Any) -> tuple[Any, Any]:
     machine = {"location": location, "zones": zones, "properties": {"instanceView": {"platformFaultDomain": domain}}}
-    ours = outcome(lambda: machine_description_rules._zone(machine, False))
+    ours = outcome(lambda: instance_rules._zone(machine, False))
     return ERROR if row.get("expectedErr") else row["expected"], ours
 
 
@@ -60,4 +60,4 @@ def shutdown(row: Row) -> tuple[Any, Any]:
         "instanceView": {"statuses": [{"code": power}]},
         "provisioningState": row.get("provisioningState", "Succeeded"),
     }
-    return row["expected"], machine_description_rules._state(properties) is InstanceState.SHUTDOWN
+    return row["expected"], instance_rules._state(properties) is InstanceState.SHUTDOWN

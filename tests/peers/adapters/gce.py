@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ccm.providers.gce import compute_rules
+from ccm.providers.gce import instance_rules
 
 from ..suite import Row, Suite
 
@@ -15,14 +15,14 @@ SUITE = Suite("gce", "gce")
 @SUITE.table("gce_test.go::TestSplitProviderID", rows=8, variable="providers")
 def place(row: Row) -> tuple[Any, Any]:
     expected = None if row["fail"] else (row["project"], row["zone"], row["instance"])
-    return expected, compute_rules.place(row["providerID"])
+    return expected, instance_rules.place(row["providerID"])
 
 
 @SUITE.table("gce_test.go::TestGetZoneByProviderID", rows=4)
 def zone(row: Row) -> tuple[Any, Any]:
-    found = compute_rules.place(row["providerID"])
+    found = instance_rules.place(row["providerID"])
     expected = None if row["fail"] else (row["expectedZone"]["FailureDomain"], row["expectedZone"]["Region"])
-    return expected, found and (found.zone, compute_rules.region_of(found.zone))
+    return expected, found and (found.zone, instance_rules.region_of(found.zone))
 
 
 def _instance(tables: Row, name: str) -> Any:
@@ -39,7 +39,7 @@ def _instance(tables: Row, name: str) -> Any:
             "machineType": "machineTypes/n1-standard-1",
             "networkInterfaces": interfaces,
         }
-        return compute_rules.instance(answer, compute_rules.Scope("p1"), False)
+        return instance_rules.instance(answer, instance_rules.Scope("p1"), False)
     return None
 
 

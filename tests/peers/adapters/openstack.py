@@ -13,9 +13,15 @@ from ccm.cloud import Address, AddressType, Backend, Invalid, LoadBalancerSpec, 
 from ccm.cloud.toolkit import backend_addresses
 from ccm.cloud.toolkit.annotation_reader import selector
 from ccm.cloud.toolkit.setting_kinds import networks
-from ccm.providers.openstack import listener_rules, load_balancer_rules, marks, security_groups, server_rules
+from ccm.providers.openstack import instance_rules
 from ccm.providers.openstack.annotations import PREFIX, Annotations
-from ccm.providers.openstack.config_sections import EVERY, LoadBalancerClass, LoadBalancerSection, Networking
+from ccm.providers.openstack.load_balancers import (
+    listener_rules,
+    load_balancer_owners,
+    load_balancer_rules,
+    security_groups,
+)
+from ccm.providers.openstack.settings_sections import EVERY, LoadBalancerClass, LoadBalancerSection, Networking
 
 from ..suite import ERROR, Row, Suite, outcome
 
@@ -87,13 +93,13 @@ def provider_id_with_region(row: Row) -> tuple[Any, Any]:
     """The peer's test has IDs that nova does not have."""
     spelt = row["args"]["providerID"].replace("testInstanceID", identity("testInstanceID"))
     expected = None if row["wantErr"] else identity(row["wantInstanceID"])
-    return expected, server_rules.server_id(spelt, row["wantRegion"] or "us-east-1")
+    return expected, instance_rules.server_id(spelt, row["wantRegion"] or "us-east-1")
 
 
 @SUITE.table("openstack_test.go::TestInstanceIDFromProviderID", rows=6, variable="testCases")
 def provider_id(row: Row) -> tuple[Any, Any]:
     expected = None if row.get("fail") else row["instanceID"]
-    return expected, server_rules.server_id(row["providerID"], row["region"])
+    return expected, instance_rules.server_id(row["providerID"], row["region"])
 
 
 @SUITE.table("loadbalancer_test.go::TestLbaasV2_GetLoadBalancerName", rows=3)
@@ -101,7 +107,7 @@ def load_balancer_name(row: Row) -> tuple[Any, Any]:
     arguments = row["testArgs"]
     meta = (arguments.get("service") or {}).get("ObjectMeta") or {}
     names = arguments.get("clusterName", ""), meta.get("Namespace", ""), meta.get("Name", "")
-    return row["expected"], marks.load_balancer_name(*names)
+    return row["expected"], load_balancer_owners.load_balancer_name(*names)
 
 
 @SUITE.table("loadbalancer_test.go::Test_getSecurityGroupName", rows=3)
@@ -333,7 +339,7 @@ def _node_addresses(row: Row) -> tuple[Any, Any]:
         "metadata": dict(server.get("Metadata") or {}),
         "addresses": {name: [dict(entry) for entry in server["Addresses"][name]] for name in server["Addresses"]},
     }
-    ours = server_rules.addresses(nova, ports, {}, networking)
+    ours = instance_rules.addresses(nova, ports, {}, networking)
     return [(address["Type"], address["Address"]) for address in row["want"]], [text_of(address) for address in ours]
 
 
@@ -352,5 +358,5 @@ def sort_priority(row: Row) -> tuple[Any, Any]:
         address = Address(AddressType.INTERNAL_IP, str(ipaddress.ip_address(row["key"])))
     except ValueError:
         address = Address(AddressType.HOSTNAME, row["key"])
-    rank = server_rules._rank(address, Networking(address_sort_order=order))[0]
+    rank = instance_rules._rank(address, Networking(address_sort_order=order))[0]
     return row["value"], len(order) - rank

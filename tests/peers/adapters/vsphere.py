@@ -11,8 +11,8 @@ from typing import Any
 from ccm.cloud import ConfigError, ProviderConfig
 from ccm.cloud.toolkit.setting_kinds import networks
 from ccm.providers.vsphere import address_rules
-from ccm.providers.vsphere.conf_file import Settings
-from ccm.providers.vsphere.conf_sections import Nodes
+from ccm.providers.vsphere.settings import Settings
+from ccm.providers.vsphere.settings_sections import Nodes
 
 from ..suite import ERROR, Row, Suite, outcome
 

@@ -17,15 +17,15 @@ import pytest
 from ccm.cloud import ConfigError, ProviderConfig
 from ccm.cloud.toolkit import gcfg
 from ccm.cloud.toolkit.located_yaml import Problems, read
-from ccm.providers.aws.cloud_conf import Settings as Aws
-from ccm.providers.azure.azure_json import Settings as Azure
-from ccm.providers.cloudstack.cloud_config import Settings as CloudStack
-from ccm.providers.gce.gce_conf import Settings as Gce
+from ccm.providers.aws.settings import Settings as Aws
+from ccm.providers.azure.settings import Settings as Azure
+from ccm.providers.cloudstack.settings import Settings as CloudStack
+from ccm.providers.gce.settings import Settings as Gce
 from ccm.providers.hetzner.settings import Settings as Hetzner
-from ccm.providers.libcloud.libcloud_settings import Settings as Libcloud
-from ccm.providers.openstack.config import Settings as OpenStack
-from ccm.providers.static_config import Settings as Static
-from ccm.providers.vsphere.conf_file import Settings as VSphere
+from ccm.providers.libcloud.settings import Settings as Libcloud
+from ccm.providers.openstack.settings import Settings as OpenStack
+from ccm.providers.static.settings import Settings as Static
+from ccm.providers.vsphere.settings import Settings as VSphere
 
 # The bed is no installed package.
 sys.path.append(str(Path(__file__).resolve().parents[2] / "bed"))

@@ -27,7 +27,7 @@ from ccm.controllers.shared.rule_error import RuleError
 from ccm.engine.objects import UNREADABLE, Service, decoder
 from ccm.manager.logs import MESSAGE_LIMIT
 from ccm.providers import sim, static
-from ccm.providers.static_config import Settings
+from ccm.providers.static.settings import Settings
 
 from . import loop_watch
 from .controllers.services_harness import Balancers, Cluster, until

@@ -1,26 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """The provider of AWS (docs/providers/aws.md): what cloud-provider-aws is in Go.
 
-`cloud_conf` reads its cloud.conf, `aws_session` has the clients of botocore, `aws_api` makes a call in a thread, and
-each capability is a file of its own. botocore is imported at the start only: only those who choose this provider need
+`settings` reads its cloud.conf, `session` has the clients of botocore, `api` makes a call in a thread, and each
+capability is a file of its own. botocore is imported at the start only: only those who choose this provider need
 it.
 """
-
-from __future__ import annotations
 
 from typing import ClassVar
 
 from ccm.cloud import ConfigError, Limits, ProviderConfig
 from ccm.cloud.toolkit.connected_cloud import ConnectedCloud
 
-from .aws_api import LAG, Api
-from .aws_load_balancers import AwsLoadBalancers
-from .aws_session import sdk_problem
-from .cloud_conf import Settings
-from .ebs_volumes import EbsVolumes
-from .ec2_instances import Ec2Instances
-from .ec2_tags import Ec2Tags
-from .vpc_routes import VpcRoutes
+from .api import LAG, Api
+from .instance_tags import Ec2Tags
+from .instances import Ec2Instances
+from .load_balancers.load_balancers import AwsLoadBalancers
+from .routes import VpcRoutes
+from .session import sdk_problem
+from .settings import Settings
+from .volumes import EbsVolumes
 
 #: Requests in one call of the contract, one after the other, at most: that of a large load balancer.
 REQUESTS = 16

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The provider of Azure (docs/providers/azure.md): Nodes, as cloud-provider-azure describes them.
 
-`azure_json` reads its azure.json, `entra_credentials` and `entra_tokens` prove who asks, `arm_api` makes a call to
-Azure Resource Manager, `arm_machines` lists, and the `*_rules` convert. Load balancers, routes and disks are left to
+`settings` reads its azure.json, `credentials` and `tokens` prove who asks, `api` makes a call to Azure Resource
+Manager, `instances` lists, and `instance_rules` converts. Load balancers, routes and disks are left to
 cloud-provider-azure.
 """
 
@@ -14,9 +14,9 @@ from typing import ClassVar
 from ccm.cloud import Limits, ProviderConfig
 from ccm.cloud.toolkit.connected_cloud import ConnectedCloud
 
-from .arm_api import Api
-from .arm_machines import ArmMachines
-from .azure_json import Settings
+from .api import Api
+from .instances import ArmMachines
+from .settings import Settings
 
 #: Requests in one call of the contract, one after the other, at most: pages of machines, then of what belongs to them.
 REQUESTS = 12

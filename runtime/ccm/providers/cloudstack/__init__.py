@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The provider of Apache CloudStack (docs/providers/cloudstack.md): what cloudstack-kubernetes-provider is in Go.
 
-`cloud_config` reads its configuration, `signed_api` makes a call, and each capability is a file of its own.
+`settings` reads its configuration, `api` makes a call, and each capability is a file of its own.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -12,10 +10,10 @@ from typing import ClassVar
 from ccm.cloud import Limits, ProviderConfig
 from ccm.cloud.toolkit.connected_cloud import ConnectedCloud
 
-from .cloud_config import Settings
-from .rule_load_balancers import CloudStackLoadBalancers
-from .signed_api import Api
-from .virtual_machines import CloudStackInstances
+from .api import Api
+from .instances import CloudStackInstances
+from .load_balancers import CloudStackLoadBalancers
+from .settings import Settings
 
 
 class CloudStackCloud(ConnectedCloud):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The provider of Google Compute Engine (docs/providers/gce.md): Nodes, as cloud-provider-gcp describes them.
 
-`gce_conf` reads its gce.conf, `google_credentials` and `google_tokens` prove who asks, `compute_api` makes a call, and
-`compute_rules` converts. Load balancers and routes are left to cloud-provider-gcp.
+`settings` reads its gce.conf, `credentials` and `tokens` prove who asks, `api` makes a call, and `instance_rules`
+converts. Load balancers and routes are left to cloud-provider-gcp.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import ClassVar
 from ccm.cloud import Limits, ProviderConfig
 from ccm.cloud.toolkit.connected_cloud import ConnectedCloud
 
-from .compute_api import Api
-from .compute_instances import ComputeInstances
-from .gce_conf import Settings
+from .api import Api
+from .instances import ComputeInstances
+from .settings import Settings
 
 #: Requests in one call of the contract, one after the other, at most: a token, and a lookup of a name with a domain.
 REQUESTS = 6

@@ -5,8 +5,6 @@
 alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -14,9 +12,9 @@ from ccm.cloud import Limits, ProviderConfig
 from ccm.cloud.toolkit.connected_cloud import ConnectedCloud
 
 from .api import Api
-from .balancer_calls import HetznerLoadBalancers
-from .network_routes import HetznerRoutes
-from .servers import HetznerInstances
+from .instances import HetznerInstances
+from .load_balancers import HetznerLoadBalancers
+from .routes import HetznerRoutes
 from .settings import Settings
 
 

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The provider of the long tail (docs/providers/libcloud.md): Nodes of every cloud that has a row in `driver_table`.
+"""The provider of the long tail (docs/providers/libcloud.md): Nodes of every cloud that has a row in `drivers`.
 
-`libcloud_settings` reads the configuration, `driver_calls` runs a driver of Apache Libcloud and notes the cloud's own
-answers, and `machine_shapes` judges and converts them. Load balancers are left to others: no driver can mark whose one
-is.
+`settings` reads the configuration, `api` runs a driver of Apache Libcloud and notes the cloud's own answers, and
+`instance_rules` judges and converts them. Load balancers are left to others: no driver can mark whose one is.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ from typing import ClassVar
 from ccm import cloud
 from ccm.cloud import ConfigError, Limits, ProviderConfig
 
-from .driver_calls import library_problem
-from .libcloud_settings import Settings
-from .listed_instances import LibcloudInstances
+from .api import library_problem
+from .instances import LibcloudInstances
+from .settings import Settings
 
 
 class LibcloudCloud(cloud.Cloud):

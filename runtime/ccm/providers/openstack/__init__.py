@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The provider of OpenStack (docs/providers/openstack.md): what cloud-provider-openstack is in Go.
 
-`config` reads its cloud.conf, `credentials` says who we are, `session` makes a call, and each capability is a file of
-its own. openstacksdk is imported at the start only, so only users of this provider need it.
+`settings` reads its cloud.conf, `credentials` says who we are, `api` makes a call, and each capability is a file or a
+folder of its own. openstacksdk is imported at the start only, so only users of this provider need it.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -13,14 +11,14 @@ from typing import ClassVar
 from ccm.cloud import ConfigError, Limits, ProviderConfig
 from ccm.cloud.toolkit.connected_cloud import ConnectedCloud
 
-from .cinder_volumes import OpenStackVolumes
-from .config import Settings
+from .api import Api
 from .credentials import named_files, sdk_problem
-from .nodes import OpenStackInstances
-from .octavia_load_balancers import OctaviaLoadBalancers
-from .project_quotas import OpenStackQuotas
-from .router_routes import OpenStackRoutes
-from .session import Api
+from .instances import OpenStackInstances
+from .load_balancers.load_balancers import OctaviaLoadBalancers
+from .quotas import OpenStackQuotas
+from .routes import OpenStackRoutes
+from .settings import Settings
+from .volumes import OpenStackVolumes
 
 
 class OpenStackCloud(ConnectedCloud):

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from ccm.cloud import CloudError, ConfigError
 
-from .config import Settings
-from .config_sections import Global
+from .errors import plain
 from .name_patterns import engine_problem
-from .service_errors import plain
+from .settings import Settings
+from .settings_sections import Global
 
 if TYPE_CHECKING:
     from openstack.config.cloud_region import CloudRegion

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The provider of vSphere (docs/providers/vsphere.md): Nodes, as cloud-provider-vsphere describes them.
 
-`conf_file` reads its vsphere.conf, `vcenter_session` keeps a session with a vCenter, `inventory` reads it, and the
-`*_rules` convert. pyvmomi is imported by the first login only: only those who choose this provider need it.
+`settings` reads its vsphere.conf, `session` keeps a session with a vCenter, `api` reads it, and the `*_rules` convert.
+pyvmomi is imported by the first login only: only those who choose this provider need it.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from ccm import cloud
 from ccm.cloud import ConfigError, Limits, ProviderConfig
 from ccm.cloud.toolkit.untrusted_text import printable
 
-from .conf_file import Settings, named_files
-from .vcenter_instances import VSphereInstances
-from .vcenter_session import sdk_problem
+from .instances import VSphereInstances
+from .session import sdk_problem
+from .settings import Settings, named_files
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from ccm.cloud import Address, AddressType
 from ccm.cloud.toolkit.located_yaml import Document
 from ccm.cloud.toolkit.setting_kinds import IPNetwork
 
-from .conf_sections import Nodes
+from .settings_sections import Nodes
 
 IP = ipaddress.IPv4Address | ipaddress.IPv6Address
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from .conf_sections import Labels
+from .settings_sections import Labels
 
 #: No inventory is nested deeper; a loop would never end.
 DEEPEST = 100

@@ -9,7 +9,7 @@ import pytest
 
 from ccm.cloud import Address, AddressType, Backend, Backends, LoadBalancerSpec, Port
 from ccm.cloud.backends import RECENT
-from ccm.providers.openstack.octavia_load_balancers import OctaviaLoadBalancers
+from ccm.providers.openstack.load_balancers.load_balancers import OctaviaLoadBalancers
 from ccm.providers.sim import SimLoadBalancers
 from ccm.providers.static import StaticLoadBalancers
 

@@ -8,9 +8,9 @@ import json
 import pytest
 
 from ccm.cloud import Invalid, RetryAfter, Transient, Unauthorized
-from ccm.providers.aws.aws_errors import translated
-from ccm.providers.cloudstack import signed_api
-from ccm.providers.openstack.service_errors import error_of
+from ccm.providers.aws.errors import translated
+from ccm.providers.cloudstack import api as cloudstack_api
+from ccm.providers.openstack.errors import error_of
 
 pytestmark = pytest.mark.threat("tenant-cannot-stop-the-controller")
 
@@ -63,20 +63,20 @@ def test_octavia(what: str, status: int, content: bytes, scope: str) -> None:
 
 @pytest.mark.parametrize("code", [530, 534, 599, "?"])
 def test_a_failed_job_of_cloudstack(code: object) -> None:
-    found = signed_api.failed("the creation", {"errorcode": code, "errortext": "no"}, 1.0)
+    found = cloudstack_api.failed("the creation", {"errorcode": code, "errortext": "no"}, 1.0)
     assert isinstance(found, Transient) and found.scope == "object"
-    assert isinstance(signed_api.failed("the creation", {"errorcode": 431}, 1.0), Invalid)
-    assert isinstance(signed_api.failed("the creation", {"errorcode": 536}, 1.0), RetryAfter)
+    assert isinstance(cloudstack_api.failed("the creation", {"errorcode": 431}, 1.0), Invalid)
+    assert isinstance(cloudstack_api.failed("the creation", {"errorcode": 536}, 1.0), RetryAfter)
 
 
 @pytest.mark.parametrize(("command", "scope"), [("createLoadBalancerRule", "object"), ("listLoadBalancerRules", "all")])
 async def test_a_write_that_cloudstack_fails(command: str, scope: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Failing(signed_api.Api):
+    class Failing(cloudstack_api.Api):
         async def call(self, *args: object, **more: object) -> object:
             raise Transient(f"{command}: 530 530 Internal error executing command")
 
     api = object.__new__(Failing)
-    monkeypatch.setattr(signed_api, "signed", lambda *args: {})
+    monkeypatch.setattr(cloudstack_api, "signed", lambda *args: {})
     api.settings = type("S", (), {"common": type("C", (), {"api_key": "k"})})()
     api._secret = "s"
     with pytest.raises(Transient) as error:

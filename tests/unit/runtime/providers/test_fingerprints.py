@@ -18,17 +18,21 @@ from ccm.cloud.toolkit import digests
 from ccm.cloud.toolkit.digests import NOT_COUNTED, counted, desired_digest, subjects
 from ccm.cloud.toolkit.ownership_marks import Mark
 from ccm.providers import sim
-from ccm.providers.aws import balancer_targets, classic_rules, nlb_rules
-from ccm.providers.aws.annotation_forms import PREFIX as AWS
-from ccm.providers.aws.cloud_conf_sections import Global
-from ccm.providers.cloudstack import port_rules
-from ccm.providers.cloudstack.cloudstack_annotations import PREFIX as CLOUDSTACK
-from ccm.providers.hetzner import balancer_rules, label_selectors
-from ccm.providers.hetzner.service_annotations import PREFIX as HETZNER
+from ccm.providers.aws.annotations import PREFIX as AWS
+from ccm.providers.aws.load_balancers import target_rules
+from ccm.providers.aws.load_balancers.classic import load_balancer_rules as classic_rules
+from ccm.providers.aws.load_balancers.network import load_balancer_rules as network_rules
+from ccm.providers.aws.settings_sections import Global
+from ccm.providers.cloudstack import load_balancer_rules as cloudstack_rules
+from ccm.providers.cloudstack.annotations import PREFIX as CLOUDSTACK
+from ccm.providers.hetzner import label_selectors
+from ccm.providers.hetzner import load_balancer_rules as hetzner_rules
+from ccm.providers.hetzner.annotations import PREFIX as HETZNER
 from ccm.providers.hetzner.settings import Variables
-from ccm.providers.openstack import floating_ips, load_balancer_rules
 from ccm.providers.openstack.annotations import PREFIX as OPENSTACK
-from ccm.providers.openstack.config_sections import EVERY, LoadBalancerSection
+from ccm.providers.openstack.load_balancers import floating_ips
+from ccm.providers.openstack.load_balancers import load_balancer_rules as openstack_rules
+from ccm.providers.openstack.settings_sections import EVERY, LoadBalancerSection
 
 UUID = "0000000{}-0000-4000-8000-000000000000"
 ARN = "arn:aws:acm:eu-central-1:123456789012:certificate/0a1"
@@ -46,12 +50,12 @@ def always(names: str) -> dict[str, Any]:
 
 
 def on_hetzner(**more: Any) -> str:
-    return balancer_rules.wanted(service(HETZNER, **more), Variables(hcloud_network="kube")).digest
+    return hetzner_rules.wanted(service(HETZNER, **more), Variables(hcloud_network="kube")).digest
 
 
 def with_nlb(**more: Any) -> str:
     annotations = {"type": "nlb", **more.pop("annotations", {})}
-    return nlb_rules.wanted(service(AWS, annotations, **more), Global(), "prod").digest
+    return network_rules.wanted(service(AWS, annotations, **more), Global(), "prod").digest
 
 
 def with_classic(**more: Any) -> str:
@@ -59,12 +63,12 @@ def with_classic(**more: Any) -> str:
 
 
 def on_cloudstack(**more: Any) -> str:
-    return port_rules.wanted(service(CLOUDSTACK, **more)).digest
+    return cloudstack_rules.wanted(service(CLOUDSTACK, **more)).digest
 
 
 def on_openstack(**more: Any) -> str:
     section = LoadBalancerSection(allowed_annotations=(EVERY,), floating_network_id=UUID.format(1))
-    return load_balancer_rules.fingerprint(service(OPENSTACK, **more), section, {})
+    return openstack_rules.fingerprint(service(OPENSTACK, **more), section, {})
 
 
 def on_sim(**more: Any) -> str:
@@ -229,10 +233,10 @@ def test_the_fingerprint_of_a_service_stays(fingerprint: Any, more: dict[str, An
 @pytest.mark.parametrize(
     ("digest", "pinned"),
     [
-        (balancer_rules.digest_of_targets([2, 1], True, ""), "99974fea6f2b857812e7bf3a"),
-        (balancer_rules.digest_of_targets([], False, "role=web"), "3524770df90f37de04b4a567"),
-        (balancer_targets.desired_digest(("i-0a1", "i-0b2")), "78f84bd3c4d37e543571f101"),
-        (load_balancer_rules.members_fingerprint([("worker-1", "10.0.0.1")]), "115059961fc9"),
+        (hetzner_rules.digest_of_targets([2, 1], True, ""), "99974fea6f2b857812e7bf3a"),
+        (hetzner_rules.digest_of_targets([], False, "role=web"), "3524770df90f37de04b4a567"),
+        (target_rules.desired_digest(("i-0a1", "i-0b2")), "78f84bd3c4d37e543571f101"),
+        (openstack_rules.members_fingerprint([("worker-1", "10.0.0.1")]), "115059961fc9"),
     ],
 )
 def test_the_fingerprint_of_targets_stays(digest: str, pinned: str) -> None:
@@ -246,7 +250,7 @@ KEYS: dict[type, dict[str, Any]] = {
         **always("name protocol port node_port"),
         "app_protocol": None,
     },
-    balancer_rules.Wanted: {
+    hetzner_rules.Wanted: {
         **always("name named network"),
         "type": "",
         "location": "",
@@ -269,7 +273,7 @@ KEYS: dict[type, dict[str, Any]] = {
         "address": "",
         "warnings": (),
     },
-    balancer_rules.Certificate: {
+    hetzner_rules.Certificate: {
         **always("name domains"),
         "staging": False,
     },
@@ -280,7 +284,7 @@ KEYS: dict[type, dict[str, Any]] = {
         **always("key values"),
         "negated": False,
     },
-    nlb_rules.Wanted: {
+    network_rules.Wanted: {
         **always("name internal listeners tags attributes clients"),
         "group_attributes": {},
         "nodes": {},
@@ -289,12 +293,12 @@ KEYS: dict[type, dict[str, Any]] = {
         "addresses": (),
         "warnings": (),
     },
-    nlb_rules.Listener: {
+    network_rules.Listener: {
         **always("port protocol node_port group_protocol group check"),
         "certificate": "",
         "policy": "",
     },
-    nlb_rules.Check: {
+    network_rules.Check: {
         "protocol": "TCP",
         "port": "traffic-port",
         "path": "",
@@ -324,7 +328,7 @@ KEYS: dict[type, dict[str, Any]] = {
         "healthy": 2,
         "unhealthy": 6,
     },
-    port_rules.Wanted: {
+    cloudstack_rules.Wanted: {
         **always("name algorithm rules"),
         "cidrs": (),
         "ranges": (),
@@ -334,10 +338,10 @@ KEYS: dict[type, dict[str, Any]] = {
         "released": False,
         "warnings": (),
     },
-    port_rules.Rule: {
+    cloudstack_rules.Rule: {
         **always("name protocol port node_port"),
     },
-    load_balancer_rules.DesiredLoadBalancer: {
+    openstack_rules.DesiredLoadBalancer: {
         **always(
             "name description family internal load_balancer_id provider flavor_id availability_zone "
             "network_id subnet_id port_id vip_address member_subnet_id floating floating_description "

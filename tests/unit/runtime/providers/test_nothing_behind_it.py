@@ -11,13 +11,14 @@ import pytest
 
 from ccm.cloud import Invalid, LoadBalancerSpec, NotImplementedByCloud, Port
 from ccm.providers import sim
-from ccm.providers.aws import classic_rules, nlb_rules
-from ccm.providers.aws.cloud_conf_sections import Global
-from ccm.providers.cloudstack import port_rules
-from ccm.providers.hetzner import balancer_rules
+from ccm.providers.aws.load_balancers.classic import load_balancer_rules as classic_rules
+from ccm.providers.aws.load_balancers.network import load_balancer_rules as network_rules
+from ccm.providers.aws.settings_sections import Global
+from ccm.providers.cloudstack import load_balancer_rules as cloudstack_rules
+from ccm.providers.hetzner import load_balancer_rules as hetzner_rules
 from ccm.providers.hetzner.settings import Variables
-from ccm.providers.openstack import load_balancer_rules as octavia
-from ccm.providers.openstack.config_sections import LoadBalancerSection
+from ccm.providers.openstack.load_balancers import load_balancer_rules as octavia
+from ccm.providers.openstack.settings_sections import LoadBalancerSection
 
 SERVICE = LoadBalancerSpec("kube", "1-2-3-4", "default", "web", (Port("p", "TCP", 80, 30080),))
 
@@ -38,10 +39,10 @@ def with_sim(spec: LoadBalancerSpec) -> list[str]:
 
 #: Provider -> the warnings about a Service. Raises what `ensure` raises.
 WARNINGS: dict[str, Callable[[LoadBalancerSpec], Any]] = {
-    "hetzner": lambda spec: balancer_rules.wanted(spec, Variables()).warnings,
-    "aws nlb": lambda spec: nlb_rules.wanted(spec, Global(), "kube").warnings,
+    "hetzner": lambda spec: hetzner_rules.wanted(spec, Variables()).warnings,
+    "aws nlb": lambda spec: network_rules.wanted(spec, Global(), "kube").warnings,
     "aws classic": lambda spec: classic_rules.wanted(spec, Global(), "kube").warnings,
-    "cloudstack": lambda spec: port_rules.wanted(spec).warnings,
+    "cloudstack": lambda spec: cloudstack_rules.wanted(spec).warnings,
     "openstack": with_octavia,
     "sim": with_sim,
 }
@@ -75,7 +76,7 @@ def test_ranges_of_ipv6_never_open_ipv4(provider: str, ranges: tuple[str, ...]) 
         WARNINGS[provider](dataclasses.replace(SERVICE, source_ranges=ranges))
 
 
-@pytest.mark.parametrize("rules", [nlb_rules, classic_rules], ids=["nlb", "classic"])
+@pytest.mark.parametrize("rules", [network_rules, classic_rules], ids=["nlb", "classic"])
 def test_nodes_follow_without_opening_ipv4(rules: Any) -> None:
     closed = dataclasses.replace(SERVICE, source_ranges=("::/0",))
     assert rules.wanted(closed, Global(), "kube", nodes_only=True).clients == ()
@@ -91,23 +92,25 @@ def test_annotations_that_the_shared_probe_overrules_are_reported() -> None:
     given = {prefix + "port": "8080", prefix + "path": "/x", prefix + "protocol": "http", prefix + "interval": "20"}
     spec = dataclasses.replace(SERVICE, annotations=given)
     shared = Global(clusterserviceloadbalancerhealthprobemode="Shared")
-    [sentence] = nlb_rules.wanted(spec, shared, "kube").warnings
+    [sentence] = network_rules.wanted(spec, shared, "kube").warnings
     assert all(prefix + name in sentence for name in ("port", "path", "protocol")) and "interval" not in sentence
-    assert nlb_rules.wanted(spec, Global(), "kube").warnings == ()
+    assert network_rules.wanted(spec, Global(), "kube").warnings == ()
     local = dataclasses.replace(spec, external_traffic_policy="Local", health_check_node_port=31000)
-    assert nlb_rules.wanted(local, shared, "kube").warnings == ()
+    assert network_rules.wanted(local, shared, "kube").warnings == ()
 
 
 def test_what_only_a_new_nlb_gets_is_reported_when_it_changes() -> None:
     prefix = "service.beta.kubernetes.io/aws-load-balancer-"
     given = {"subnets": "one", "eip-allocations": "eipalloc-2", "private-ipv4-addresses": "10.0.0.9"}
-    want = nlb_rules.wanted(
+    want = network_rules.wanted(
         dataclasses.replace(SERVICE, annotations={prefix + key: text for key, text in given.items()}), Global(), "kube"
     )
     addresses = [{"AllocationId": "eipalloc-1", "PrivateIPv4Address": "10.0.0.8"}]
     row = {"AvailabilityZones": [{"SubnetId": "subnet-1", "LoadBalancerAddresses": addresses}]}
-    [sentence] = nlb_rules.kept(row, want, ["subnet-2"])
+    [sentence] = network_rules.kept(row, want, ["subnet-2"])
     for part in ("subnets subnet-2 (it has subnet-1)", "eipalloc-2 (it has eipalloc-1)", "10.0.0.9 (it has 10.0.0.8)"):
         assert part in sentence
     same = dataclasses.replace(want, allocations=("eipalloc-1",), addresses=("10.0.0.8",))
-    assert nlb_rules.kept(row, same, ["subnet-1"]) == nlb_rules.kept(row, dataclasses.replace(same, addresses=()), ())
+    assert network_rules.kept(row, same, ["subnet-1"]) == network_rules.kept(
+        row, dataclasses.replace(same, addresses=()), ()
+    )

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from ccm.cloud import Page
-from ccm.providers.hetzner.balancer_calls import HetznerLoadBalancers
-from ccm.providers.hetzner.balancer_steps import Change
-from ccm.providers.openstack import security_groups
-from ccm.providers.openstack.security_groups import SecurityGroups
-from ccm.providers.vsphere.inventory import Inventory
+from ccm.providers.hetzner.load_balancer_steps import Change
+from ccm.providers.hetzner.load_balancers import HetznerLoadBalancers
+from ccm.providers.openstack.load_balancers import security_groups
+from ccm.providers.openstack.load_balancers.security_groups import SecurityGroups
+from ccm.providers.vsphere.api import Inventory
 
 from .hetzner.wants import row, spec
 from .openstack.fake_cloud import running

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ccm.cloud import NotFound
-from ccm.providers.aws.ingress_rules import CLIENT, MTU
+from ccm.providers.aws.load_balancers.network.node_group_rules import CLIENT, MTU
 
 from .rows import NAME, tags
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 from typing import Any
 
 from ccm.cloud import LoadBalancerSpec, Port
-from ccm.providers.aws import classic_rules as rules
-from ccm.providers.aws.classic_steps import Place
-from ccm.providers.aws.cloud_conf_sections import Global
+from ccm.providers.aws.load_balancers.classic import load_balancer_rules as rules
+from ccm.providers.aws.load_balancers.classic.load_balancer_steps import Place
+from ccm.providers.aws.settings_sections import Global
 
 from .rows import spec as network
 

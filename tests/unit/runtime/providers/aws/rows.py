@@ -7,9 +7,9 @@ import dataclasses
 from typing import Any
 
 from ccm.cloud import Address, AddressType, Backend, LoadBalancerSpec, Port
-from ccm.providers.aws import nlb_rules as rules
-from ccm.providers.aws.annotation_forms import PREFIX
-from ccm.providers.aws.cloud_conf_sections import Global
+from ccm.providers.aws.annotations import PREFIX
+from ccm.providers.aws.load_balancers.network import load_balancer_rules as rules
+from ccm.providers.aws.settings_sections import Global
 
 UID = "0b2a3c4d-1111-2222-3333-444455556666"
 NAME = "a0b2a3c4d11112222333344445555666"

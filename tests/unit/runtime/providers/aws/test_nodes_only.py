@@ -6,13 +6,14 @@ from __future__ import annotations
 import pytest
 
 from ccm.cloud import Invalid
-from ccm.providers.aws import classic_rules, nlb_rules
-from ccm.providers.aws.cloud_conf_sections import Global
+from ccm.providers.aws.load_balancers.classic import load_balancer_rules as classic_rules
+from ccm.providers.aws.load_balancers.network import load_balancer_rules as network_rules
+from ccm.providers.aws.settings_sections import Global
 
 from . import classic, rows
 
 KINDS = pytest.mark.parametrize(
-    ("rules", "spec"), [(classic_rules, classic.spec), (nlb_rules, rows.spec)], ids=["classic", "nlb"]
+    ("rules", "spec"), [(classic_rules, classic.spec), (network_rules, rows.spec)], ids=["classic", "nlb"]
 )
 
 

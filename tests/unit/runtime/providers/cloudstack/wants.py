@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from ccm.cloud import LoadBalancerSpec, Port
-from ccm.providers.cloudstack.cloudstack_annotations import PREFIX
+from ccm.providers.cloudstack.annotations import PREFIX
 
 UID = "0f1e2d3c-1111-4222-8333-444455556666"
 BASE = "a0f1e2d3c11114222833344445555666"

@@ -7,7 +7,7 @@ import copy
 from typing import Any
 
 from ccm.cloud import Address, AddressType, Backend, LoadBalancerSpec, Port
-from ccm.providers.hetzner import balancer_rules as rules
+from ccm.providers.hetzner import load_balancer_rules as rules
 from ccm.providers.hetzner.settings import Variables
 
 PREFIX = "load-balancer.hetzner.cloud/"

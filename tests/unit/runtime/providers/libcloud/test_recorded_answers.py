@@ -10,9 +10,9 @@ import pytest
 
 from ccm.cloud import CloudError, NotFound, RateLimited, Transient, Unauthorized
 from ccm.gateway.instance_snapshot import instance_problem
-from ccm.providers.libcloud import driver_table, machine_shapes
-from ccm.providers.libcloud.driver_table import DRIVERS
-from ccm.providers.libcloud.machine_shapes import kind
+from ccm.providers.libcloud import drivers, instance_rules
+from ccm.providers.libcloud.drivers import DRIVERS
+from ccm.providers.libcloud.instance_rules import kind
 from tests.recorded import clouds
 
 #: Driver -> the machines that its recorded answers have: providerID, type, zone, region, and how many IP addresses.
@@ -65,8 +65,8 @@ EXPECTED = {
 def read(name, change=lambda response: response):
     """The instances of a listing whose answers went through `change`, and what was unreachable."""
     settings, listing = clouds.listing(name, change)
-    found = machine_shapes.instances(settings.driver, listing, settings.given, ())
-    return found, machine_shapes.unreachable(settings.driver, listing.answers)
+    found = instance_rules.instances(settings.driver, listing, settings.given, ())
+    return found, instance_rules.unreachable(settings.driver, listing.answers)
 
 
 def changed(status=200, text="", **headers):
@@ -110,9 +110,9 @@ def test_instances_fit_the_contract_and_are_the_drivers_own(name):
     driver = DRIVERS[name]
     for each in clouds.instances(name):
         assert instance_problem(each) == ""
-        assert driver_table.owned(driver, each.provider_id)
+        assert drivers.owned(driver, each.provider_id)
         assert driver.canonical(each.provider_id) == each.provider_id
-        others = [other for other, facts in DRIVERS.items() if driver_table.owned(facts, each.provider_id)]
+        others = [other for other, facts in DRIVERS.items() if drivers.owned(facts, each.provider_id)]
         assert others == [name]
 
 
@@ -149,20 +149,20 @@ def test_no_broken_answer_makes_a_machine_look_gone(name, fault):
 @pytest.mark.parametrize("name", DRIVERS)
 def test_a_listing_that_lost_a_row_after_the_driver_read_it_is_refused(name):
     settings, listing = clouds.listing(name)
-    shorter = machine_shapes.Listing(listing.zone, listing.machines[1:], listing.answers)
+    shorter = instance_rules.Listing(listing.zone, listing.machines[1:], listing.answers)
     with pytest.raises(Transient, match=r"the listing has \d+ of \d+ machines"):
-        machine_shapes.instances(settings.driver, shorter, settings.given, ())
+        instance_rules.instances(settings.driver, shorter, settings.given, ())
 
 
 @pytest.mark.parametrize("name", DRIVERS)
 def test_a_state_that_nobody_knows_is_a_machine_that_exists(name):
     settings, listing = clouds.listing(name)
     odd = tuple(
-        machine_shapes.Machine(each.id, each.name, "no such state", each.public, each.private)
+        instance_rules.Machine(each.id, each.name, "no such state", each.public, each.private)
         for each in listing.machines
     )
-    found = machine_shapes.instances(
-        settings.driver, machine_shapes.Listing(listing.zone, odd, listing.answers), settings.given, ()
+    found = instance_rules.instances(
+        settings.driver, instance_rules.Listing(listing.zone, odd, listing.answers), settings.given, ()
     )
     assert len(found) == len(odd)
 

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from ccm.cloud import Conflict, Forbidden, Invalid, NotFound, RetryAfter, Transient
-from ccm.providers.openstack.config_sections import LoadBalancerClass, LoadBalancerSection
+from ccm.providers.openstack.settings_sections import LoadBalancerClass, LoadBalancerSection
 
 from .neutron_in_memory import Neutron, the
 

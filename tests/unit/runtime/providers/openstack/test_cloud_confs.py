@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from ccm.cloud import ProviderConfig
-from ccm.providers.openstack.config import Settings
 from ccm.providers.openstack.credentials import sdk_options
+from ccm.providers.openstack.settings import Settings
 
 FILES = Path(__file__).parent / "cloud_confs"
 KEYSTONE = "https://keystone.example.com:5000/v3"

@@ -11,10 +11,10 @@ import pytest
 
 from ccm.cloud import Port, RetryAfter
 from ccm.cloud.toolkit.steps import Step
-from ccm.providers.openstack import load_balancer_diff as diff
-from ccm.providers.openstack.balancer_parts import Parts
-from ccm.providers.openstack.config_sections import LoadBalancerSection
-from ccm.providers.openstack.octavia_load_balancers import OctaviaLoadBalancers
+from ccm.providers.openstack.load_balancers import load_balancer_steps as diff
+from ccm.providers.openstack.load_balancers.load_balancers import OctaviaLoadBalancers
+from ccm.providers.openstack.load_balancers.parts import Parts
+from ccm.providers.openstack.settings_sections import LoadBalancerSection
 
 from .octavia_in_memory import FakeOpenStack, the
 from .test_shared_balancers import ensured, nodes, only, patiently, provider, service

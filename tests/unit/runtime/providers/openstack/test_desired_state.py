@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from ccm.cloud import Ingress, Invalid, LoadBalancerSpec, Port
-from ccm.providers.openstack import load_balancer_rules as rules
 from ccm.providers.openstack.annotations import INTERNAL, PREFIX
-from ccm.providers.openstack.config_sections import EVERY, LoadBalancerClass, LoadBalancerSection
-from ccm.providers.openstack.load_balancer_rules import DesiredLoadBalancer, Features
+from ccm.providers.openstack.load_balancers import load_balancer_rules as rules
+from ccm.providers.openstack.load_balancers.load_balancer_rules import DesiredLoadBalancer, Features
+from ccm.providers.openstack.settings_sections import EVERY, LoadBalancerClass, LoadBalancerSection
 
 PORTS = (Port("", "TCP", 80, 30080),)
 #: No address is longer.

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from ccm.cloud import Ingress, Invalid, LoadBalancerSpec, Port
-from ccm.providers.openstack import load_balancer_rules as rules
 from ccm.providers.openstack.annotations import PREFIX
-from ccm.providers.openstack.config_sections import LoadBalancerSection
-from ccm.providers.openstack.desired_states import DesiredStates
+from ccm.providers.openstack.load_balancers import load_balancer_rules as rules
+from ccm.providers.openstack.load_balancers.desired_states import DesiredStates
+from ccm.providers.openstack.settings_sections import LoadBalancerSection
 
 SECTION = LoadBalancerSection()
 SPEC = LoadBalancerSpec("kubernetes", "u-1", "shop", "web", (Port("", "TCP", 80, 30080),))

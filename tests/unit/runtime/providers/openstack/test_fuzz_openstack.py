@@ -24,21 +24,19 @@ from ccm.cloud import Address, AddressType, Backend, CloudError, Ingress, LoadBa
 from ccm.cloud.toolkit import annotation_reader
 from ccm.controllers.services import service_rules
 from ccm.engine.objects import Service
-from ccm.providers.openstack import (
-    annotations,
+from ccm.providers.openstack import annotations, instance_rules, routes
+from ccm.providers.openstack.annotations import PREFIX, TABLE
+from ccm.providers.openstack.load_balancers import (
     floating_ips,
     listener_rules,
-    marks,
+    load_balancer_owners,
     permissions,
-    router_routes,
     security_groups,
-    server_rules,
     sharing_rules,
 )
-from ccm.providers.openstack import load_balancer_rules as rules
-from ccm.providers.openstack.annotations import PREFIX, TABLE
-from ccm.providers.openstack.config_sections import LoadBalancerClass, LoadBalancerSection
-from ccm.providers.openstack.octavia_load_balancers import OctaviaLoadBalancers
+from ccm.providers.openstack.load_balancers import load_balancer_rules as rules
+from ccm.providers.openstack.load_balancers.load_balancers import OctaviaLoadBalancers
+from ccm.providers.openstack.settings_sections import LoadBalancerClass, LoadBalancerSection
 
 from ... import loop_watch
 from ...fuzzing import bounded
@@ -173,10 +171,10 @@ def test_desired_state_and_requests(spec: LoadBalancerSpec, section: LoadBalance
         quick(lambda features=features: rules.refused(want, features))
         quick(lambda features=features: rules.left_out(spec, want, features, section, CLASSES))
         made = quick(lambda features=features: listener_rules.listeners(want, backends, "", features))
-        mark = marks.Mark.of(spec, "f")
+        mark = load_balancer_owners.Mark.of(spec, "f")
         body = listener_rules.create_body(want, made, mark, "", want.vip_address, features)
         assert json.dumps(body)
-        assert marks.Mark.parse(str(mark)) == mark and len(str(mark)) <= marks.LONGEST
+        assert load_balancer_owners.Mark.parse(str(mark)) == mark and len(str(mark)) <= load_balancer_owners.LONGEST
         assert body["vip_address"] == str(ipaddress.ip_address(want.vip_address)) if "vip_address" in body else True
     quick(lambda: listener_rules.served_at(want, backends, ""))
     quick(lambda: rules.kept(want, {"id": "x"}, rules.Features()))
@@ -243,7 +241,7 @@ def test_no_port_but_a_nodes_own_gets_a_group(backends: tuple[Backend, ...], gro
         for address in ("10.0.0.1", "10.0.0.66", "203.0.113.200")
     ]
     on, off = quick(lambda: security_groups.port_changes(ports, "g", members, "s", {}))
-    nodes = {server_rules.server_id(each.provider_id, "") for each in backends} - {None}
+    nodes = {instance_rules.server_id(each.provider_id, "") for each in backends} - {None}
     kept = [port for port in ports if port in on or (group and port not in off)]
     assert all(port["device_id"] in nodes for port in kept)
 
@@ -256,8 +254,8 @@ def test_destinations_of_routes(destination: str) -> None:
     port = {"id": "p", "network_id": "n", "fixed_ips": [{"ip_address": "10.0.0.1", "subnet_id": "s"}]}
 
     def decide() -> bool:
-        router_routes.next_hop(Route(destination, "x"), [port], {"n"})
-        router_routes.check_destination(destination, [router, port], ["10.0.0.0/24"])
+        routes.next_hop(Route(destination, "x"), [port], {"n"})
+        routes.check_destination(destination, [router, port], ["10.0.0.0/24"])
         return True
 
     if quick(decide):

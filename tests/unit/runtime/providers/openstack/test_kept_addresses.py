@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ccm.cloud import LoadBalancerSpec
-from ccm.providers.openstack.config_sections import EVERYWHERE, LoadBalancerSection
+from ccm.providers.openstack.settings_sections import EVERYWHERE, LoadBalancerSection
 
 from .octavia_in_memory import FakeOpenStack, the
 from .test_shared_balancers import TLS, deleted, ensured, only, provider, service

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from ccm.cloud import Address, AddressType, Backend, Ingress, Invalid, LoadBalancerSpec, Port
 from ccm.cloud.toolkit.backend_addresses import node_address
-from ccm.providers.openstack import floating_ips, listener_rules, marks, security_groups
-from ccm.providers.openstack import load_balancer_diff as diff
-from ccm.providers.openstack import load_balancer_rules as rules
 from ccm.providers.openstack.annotations import INTERNAL, PREFIX, TABLE, unknown
-from ccm.providers.openstack.config_sections import LoadBalancerSection
-from ccm.providers.openstack.listener_rules import Listener, Member, Monitor, Pool
-from ccm.providers.openstack.load_balancer_rules import Features
-from ccm.providers.openstack.marks import Mark
+from ccm.providers.openstack.load_balancers import floating_ips, listener_rules, load_balancer_owners, security_groups
+from ccm.providers.openstack.load_balancers import load_balancer_rules as rules
+from ccm.providers.openstack.load_balancers import load_balancer_steps as diff
+from ccm.providers.openstack.load_balancers.listener_rules import Listener, Member, Monitor, Pool
+from ccm.providers.openstack.load_balancers.load_balancer_owners import Mark
+from ccm.providers.openstack.load_balancers.load_balancer_rules import Features
+from ccm.providers.openstack.settings_sections import LoadBalancerSection
 
 from .octavia_in_memory import BALANCER, FakeOpenStack
 
@@ -167,7 +167,7 @@ def spec(**more: Any) -> LoadBalancerSpec:
 
 
 def test_names_are_cut_as_upstream_cuts_them():
-    name = marks.load_balancer_name("c" * 300, "shop", "web")
+    name = load_balancer_owners.load_balancer_name("c" * 300, "shop", "web")
     assert name == "kube_service_" + "c" * 242 and len(name) == 255
     assert listener_rules.part_name("listener", 2, name) == ("listener_2_" + name)[:255]
     desired = rules.desired_load_balancer(spec(cluster="c" * 300), LoadBalancerSection(), {})
@@ -180,16 +180,20 @@ def test_a_mark_is_read_back_and_fits(cluster, uid):
     mark = Mark.of(spec(cluster=cluster, uid=uid), "a" * 12 + "-" + "b" * 12, "fkph")
     assert Mark.parse(str(mark)) == mark and mark.is_of(cluster, uid) and len(str(mark)) <= 255
     assert not mark.is_of(cluster + "x", uid)
-    assert not str(mark).startswith(marks.SERVICE_PREFIX) and "," not in str(mark)  # upstream counts; Octavia splits
+    assert not str(mark).startswith(load_balancer_owners.SERVICE_PREFIX) and "," not in str(
+        mark
+    )  # upstream counts; Octavia splits
 
 
 def test_tags_of_one_service_are_replaced_and_those_of_others_stay():
     ours, other = spec(), spec(uid="u-2", name="other")
     row = {"tags": ["team:a", "kube_service_prod_shop_other", str(Mark.of(other, "x"))]}
-    name = marks.load_balancer_name("prod", "shop", "web")
-    tags = marks.tags_with({"tags": marks.tags_with(row, name, Mark.of(ours, "1"))}, name, Mark.of(ours, "2"))
+    name = load_balancer_owners.load_balancer_name("prod", "shop", "web")
+    tags = load_balancer_owners.tags_with(
+        {"tags": load_balancer_owners.tags_with(row, name, Mark.of(ours, "1"))}, name, Mark.of(ours, "2")
+    )
     assert tags == [*row["tags"], name, str(Mark.of(ours, "2"))]
-    assert marks.tags_without({"tags": tags}, Mark.of(ours, "2"), "") == row["tags"]
+    assert load_balancer_owners.tags_without({"tags": tags}, Mark.of(ours, "2"), "") == row["tags"]
 
 
 def test_the_fingerprint_is_of_what_is_written():

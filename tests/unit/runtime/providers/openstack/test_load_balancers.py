@@ -29,9 +29,9 @@ from ccm.cloud import (
     Transient,
 )
 from ccm.providers.openstack.annotations import INTERNAL, PREFIX, UUID
-from ccm.providers.openstack.config_sections import EVERYWHERE, LoadBalancerClass, LoadBalancerSection
-from ccm.providers.openstack.marks import Mark
-from ccm.providers.openstack.octavia_load_balancers import OctaviaLoadBalancers
+from ccm.providers.openstack.load_balancers.load_balancer_owners import Mark
+from ccm.providers.openstack.load_balancers.load_balancers import OctaviaLoadBalancers
+from ccm.providers.openstack.settings_sections import EVERYWHERE, LoadBalancerClass, LoadBalancerSection
 
 from .octavia_in_memory import FakeOpenStack, the
 

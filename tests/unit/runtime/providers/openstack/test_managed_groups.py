@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from ccm.cloud import Ingress, NotFound, RetryAfter
-from ccm.providers.openstack import security_groups
-from ccm.providers.openstack.config_sections import LoadBalancerSection
+from ccm.providers.openstack.load_balancers import security_groups
+from ccm.providers.openstack.settings_sections import LoadBalancerSection
 
 from .octavia_in_memory import FakeOpenStack, the
 from .test_shared_balancers import ensured, nodes, only, patiently, provider, service

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from ccm.cloud import Invalid
-from ccm.providers.openstack import permissions
 from ccm.providers.openstack.annotations import BY_KEY, PREFIX, TABLE
-from ccm.providers.openstack.config_sections import DEFAULT, EVERY, EVERYWHERE, LoadBalancerSection
+from ccm.providers.openstack.load_balancers import permissions
+from ccm.providers.openstack.settings_sections import DEFAULT, EVERY, EVERYWHERE, LoadBalancerSection
 
 ID = "7f8a2b1c-0000-4000-8000-000000000001"
 BALANCER, FLAVOR, TLS = f"{PREFIX}load-balancer-id", f"{PREFIX}flavor-id", permissions.TLS

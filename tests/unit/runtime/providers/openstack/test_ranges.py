@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from ccm.cloud import Invalid, LoadBalancerSpec, Port
 from ccm.controllers.services import service_rules
 from ccm.engine.objects import Service, decoder
-from ccm.providers.openstack import listener_rules, security_groups
-from ccm.providers.openstack import load_balancer_diff as diff
-from ccm.providers.openstack import load_balancer_rules as rules
-from ccm.providers.openstack.config_sections import LoadBalancerSection
+from ccm.providers.openstack.load_balancers import listener_rules, security_groups
+from ccm.providers.openstack.load_balancers import load_balancer_rules as rules
+from ccm.providers.openstack.load_balancers import load_balancer_steps as diff
+from ccm.providers.openstack.settings_sections import LoadBalancerSection
 
 from .octavia_in_memory import BALANCER, FakeOpenStack
 

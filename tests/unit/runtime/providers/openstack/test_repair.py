@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ccm.cloud import ComparesLoadBalancers, Conflict, Ingress, RetryAfter
-from ccm.providers.openstack.config_sections import LoadBalancerSection
+from ccm.providers.openstack.settings_sections import LoadBalancerSection
 
 from .octavia_in_memory import FakeOpenStack, the
 from .test_shared_balancers import TLS, WEB, ensured, nodes, only, patiently, provider, service

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from ccm.cloud import Conflict, Invalid, RetryAfter, Route
 from ccm.providers.openstack import OpenStackCloud
-from ccm.providers.openstack.router_routes import check_destination, next_hop
+from ccm.providers.openstack.routes import check_destination, next_hop
 
 from .fake_cloud import NETWORK, ROUTER, FakeCloud, running
 

@@ -13,9 +13,9 @@ import pytest
 
 from ccm.cloud import Address, AddressType, Backend, Conflict, Ingress, LoadBalancerSpec, NotFound, Port, RetryAfter
 from ccm.providers.openstack.annotations import PREFIX
-from ccm.providers.openstack.config_sections import LoadBalancerSection
-from ccm.providers.openstack.marks import Mark, marks, service_tags
-from ccm.providers.openstack.octavia_load_balancers import OctaviaLoadBalancers
+from ccm.providers.openstack.load_balancers.load_balancer_owners import Mark, marks, service_tags
+from ccm.providers.openstack.load_balancers.load_balancers import OctaviaLoadBalancers
+from ccm.providers.openstack.settings_sections import LoadBalancerSection
 
 from .octavia_in_memory import FakeOpenStack, the
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from ccm.cloud import Conflict, Ingress, Invalid, LoadBalancerSpec
-from ccm.providers.openstack import sharing_rules as rules
 from ccm.providers.openstack.annotations import PREFIX
-from ccm.providers.openstack.marks import Mark, default_name, load_balancer_name
-from ccm.providers.openstack.sharing_rules import Choice, Claim
+from ccm.providers.openstack.load_balancers import sharing_rules as rules
+from ccm.providers.openstack.load_balancers.load_balancer_owners import Mark, default_name, load_balancer_name
+from ccm.providers.openstack.load_balancers.sharing_rules import Choice, Claim
 
 NAME = load_balancer_name("prod", "shop", "web")
 OTHER = load_balancer_name("prod", "shop", "other")

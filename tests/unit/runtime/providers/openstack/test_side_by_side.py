@@ -19,12 +19,12 @@ from ccm.cloud import Cloud, Limits, LoadBalancerSpec, ProviderConfig, Transient
 from ccm.conformance import Outcome, Subject, World, check
 from ccm.conformance import trial as trial_module
 from ccm.conformance.cases import side_by_side
-from ccm.providers.openstack import marks
 from ccm.providers.openstack.annotations import PREFIX
-from ccm.providers.openstack.config_sections import LoadBalancerSection
-from ccm.providers.openstack.job import Job
-from ccm.providers.openstack.marks import Mark
-from ccm.providers.openstack.octavia_load_balancers import OctaviaLoadBalancers
+from ccm.providers.openstack.load_balancers import load_balancer_owners
+from ccm.providers.openstack.load_balancers.job import Job
+from ccm.providers.openstack.load_balancers.load_balancer_owners import Mark
+from ccm.providers.openstack.load_balancers.load_balancers import OctaviaLoadBalancers
+from ccm.providers.openstack.settings_sections import LoadBalancerSection
 
 from ...gateway.virtual import in_virtual_time, now
 from .octavia_in_memory import FakeOpenStack, the
@@ -125,7 +125,7 @@ async def test_the_case_notices_when_tags_are_written_from_an_old_read(monkeypat
     """As before there was a lock and a read of its own."""
 
     async def sign(self: OctaviaLoadBalancers, job: Job, mark: Mark, **_: Any) -> Job:
-        tags = marks.tags_with(job.row, job.want.name, mark)
+        tags = load_balancer_owners.tags_with(job.row, job.want.name, mark)
         await self._octavia("PUT", f"/loadbalancers/{job.id}", {"loadbalancer": {"tags": tags}})
         return dataclasses.replace(job, row={**job.row, "tags": tags})
 

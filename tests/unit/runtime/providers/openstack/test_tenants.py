@@ -24,10 +24,10 @@ from ccm.cloud import (
     Port,
     RetryAfter,
 )
-from ccm.providers.openstack import floating_ips, security_groups
 from ccm.providers.openstack.annotations import INTERNAL, PREFIX
-from ccm.providers.openstack.config_sections import LoadBalancerClass, LoadBalancerSection
-from ccm.providers.openstack.octavia_load_balancers import OctaviaLoadBalancers
+from ccm.providers.openstack.load_balancers import floating_ips, security_groups
+from ccm.providers.openstack.load_balancers.load_balancers import OctaviaLoadBalancers
+from ccm.providers.openstack.settings_sections import LoadBalancerClass, LoadBalancerSection
 
 from ...loop_watch import quick
 from .octavia_in_memory import FakeOpenStack, the
@@ -346,8 +346,8 @@ async def test_names_of_clusters_with_underscores_are_not_mistaken_for_namespace
 
 
 def test_a_mark_says_its_namespace_and_one_of_before_says_none() -> None:
-    from ccm.providers.openstack.marks import Mark
-    from ccm.providers.openstack.sharing_rules import may_share
+    from ccm.providers.openstack.load_balancers.load_balancer_owners import Mark
+    from ccm.providers.openstack.load_balancers.sharing_rules import may_share
 
     mark = Mark.of(service("u-1", "web"), "f")
     assert Mark.parse(str(mark)) == mark and mark.namespace == "shop"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ccm.cloud import Conflict, Ingress, Invalid
-from ccm.providers.openstack.config_sections import EVERYWHERE, LoadBalancerSection
+from ccm.providers.openstack.settings_sections import EVERYWHERE, LoadBalancerSection
 
 from .octavia_in_memory import FakeOpenStack, the
 from .test_shared_balancers import TLS, WEB, deleted, ensured, nodes, only, patiently, provider, service

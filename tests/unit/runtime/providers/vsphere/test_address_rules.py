@@ -10,7 +10,7 @@ import ipaddress
 import pytest
 
 from ccm.providers.vsphere.address_rules import LARGEST_METADATA, Nic, choose, static_addresses, usable
-from ccm.providers.vsphere.conf_sections import Nodes
+from ccm.providers.vsphere.settings_sections import Nodes
 
 TWO = (Nic("inside", 4000, ("10.0.0.5", "fd00::5", "fe80::5")), Nic("outside", 4001, ("203.0.113.5", "2001:db8::5")))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from ccm.providers.vsphere.conf_sections import Labels
+from ccm.providers.vsphere.settings_sections import Labels
 from ccm.providers.vsphere.zone_rules import DEEPEST, Place, Tag, ancestors, place_labels
 
 LABELS = Labels("zone", "region")

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls to AWS, in threads: one call is one request, and nothing retries."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ccm.cloud import BlockingCalls, CloudError, ConfigError, Transient
+
+from .errors import is_missing, not_found, translated
+from .instance_rules import Row
+from .session import CONNECTIONS, Session
+from .settings import Settings
+
+log = logging.getLogger(__name__)
+
+CLUSTER_TAG = "kubernetes.io/cluster/"
+LEGACY_TAG = "KubernetesCluster"
+#: How long AWS may show what was before a write, in seconds.
+LAG = 5.0
+#: Pages of one listing, so that a service that repeats itself ends.
+MOST_PAGES = 1000
+
+
+class Api:
+    """`vpc`, `subnet`, `cluster` and `zone_ids` are known after `open`; `cluster` may stay empty. `zone_types`: zone ->
+    `availability-zone`, `local-zone` and so on."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.session = Session(settings)
+        self.vpc, self.subnet, self.cluster = settings.common.vpc, settings.common.subnetid, settings.cluster
+        self.zone_ids: dict[str, str] = {}
+        self.zone_types: dict[str, str] = {}
+        self._calls = BlockingCalls(
+            "aws", threads=CONNECTIONS, deadline=settings.runtime.requesttimeout + 1, translate=translated
+        )
+
+    @property
+    def region(self) -> str:
+        return self.session.region
+
+    async def open(self) -> None:
+        """Prove the credentials by one call, and find the network of the cluster. Raises Unauthorized, Transient,
+        ConfigError."""
+        await self._calls.run(self.session.open)
+        await self.read_zones()
+        if not self.vpc or not self.cluster:
+            await self._read_own_instance()
+        if not self.vpc:
+            raise ConfigError(
+                [f"{self.settings.source}: the VPC is unknown, because this is no instance of EC2: set VPC in [Global]"]
+            )
+
+    async def close(self) -> None:
+        with contextlib.suppress(CloudError):
+            await self._calls.run(self.session.close)
+        self._calls.close()
+
+    async def call(
+        self, service: str, operation: str, *, missing: Sequence[str] = (), what: str = "", **arguments: Any
+    ) -> Mapping[str, Any]:
+        """One request. `missing`: the codes that say that `what` does not exist; then NotFound is raised."""
+
+        def run() -> Mapping[str, Any]:
+            try:
+                answer: Mapping[str, Any] = self.session.call(service, operation, arguments)
+            except Exception as error:
+                if missing and is_missing(error, *missing):
+                    raise not_found(error, what or operation) from None
+                raise
+            return answer
+
+        return await self._calls.run(run)
+
+    async def ec2(self, operation: str, **arguments: Any) -> Mapping[str, Any]:
+        return await self.call("ec2", operation, **arguments)
+
+    async def elb(self, operation: str, **arguments: Any) -> Mapping[str, Any]:
+        return await self.call("elbv2", operation, **arguments)
+
+    async def classic(self, operation: str, **arguments: Any) -> Mapping[str, Any]:
+        """One request to the API of Classic Load Balancers."""
+        return await self.call("elb", operation, **arguments)
+
+    async def ec2_rows(self, operation: str, rows: str, **arguments: Any) -> list[Row]:
+        """All pages of a listing of EC2."""
+        return await self._rows("ec2", operation, rows, "NextToken", "NextToken", arguments)
+
+    async def elb_rows(self, operation: str, rows: str, **arguments: Any) -> list[Row]:
+        """All pages of a listing of Elastic Load Balancing."""
+        return await self._rows("elbv2", operation, rows, "NextMarker", "Marker", arguments)
+
+    async def classic_rows(self, operation: str, rows: str, **arguments: Any) -> list[Row]:
+        """All pages of a listing of Classic Load Balancers."""
+        return await self._rows("elb", operation, rows, "NextMarker", "Marker", arguments)
+
+    async def read_zones(self) -> None:
+        """The zones of the region and their IDs, which never change. Also those that the account has not enabled."""
+        answer = await self.ec2("describe_availability_zones", AllAvailabilityZones=True)
+        rows = answer.get("AvailabilityZones") or []
+        self.zone_ids = {str(row["ZoneName"]): str(row["ZoneId"]) for row in rows if row.get("ZoneId")}
+        self.zone_types = {str(row["ZoneName"]): str(row.get("ZoneType") or "availability-zone") for row in rows}
+
+    async def _read_own_instance(self) -> None:
+        """The VPC, the subnet and the cluster's tag of the instance on which this process runs, if it is one."""
+        own = await self._calls.run(self.session.metadata.instance_id)
+        if not own:
+            if not self.cluster:
+                log.warning(
+                    "%s: the instance metadata service did not answer, so the name of the cluster is that of "
+                    "--cluster-name and not that of this instance's tag; KubernetesClusterID in [Global] sets it",
+                    self.settings.source,
+                )
+            return
+        found = await self.ec2_rows("describe_instances", "Reservations", InstanceIds=[own])
+        row: Row = next((each for group in found for each in group["Instances"]), {})
+        self.vpc = self.vpc or str(row.get("VpcId") or "")
+        self.subnet = self.subnet or str(row.get("SubnetId") or "")
+        self.cluster = self.cluster or cluster_of(tags_of(row))
+
+    async def _rows(
+        self, service: str, operation: str, rows: str, next_: str, token: str, arguments: Mapping[str, Any]
+    ) -> list[Row]:
+        found: list[Row] = []
+        more: dict[str, Any] = {}
+        for _ in range(MOST_PAGES):
+            answer = await self.call(service, operation, **arguments, **more)
+            found += answer.get(rows) or []
+            if not (value := answer.get(next_)):
+                return found
+            more = {token: value}
+        raise Transient(f"{operation}: the listing does not end")
+
+
+def tags_of(row: Row) -> dict[str, str]:
+    return {str(each.get("Key")): str(each.get("Value") or "") for each in row.get("Tags") or ()}
+
+
+def pairs(tags: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"Key": key, "Value": value} for key, value in tags.items()]
+
+
+def cluster_of(tags: Mapping[str, str]) -> str:
+    """The name of the cluster that a resource belongs to, "" without exactly one."""
+    names = [key.removeprefix(CLUSTER_TAG) for key in tags if key.startswith(CLUSTER_TAG)]
+    return names[0] if len(names) == 1 else tags.get(LEGACY_TAG, "")
+
+
+def is_of_cluster(tags: Mapping[str, str], cluster: str) -> bool:
+    return f"{CLUSTER_TAG}{cluster}" in tags or tags.get(LEGACY_TAG) == cluster
+
+
+def filters(**values: str | Sequence[str]) -> list[dict[str, Any]]:
+    """Filters of EC2; `vpc_id="vpc-1"` is the filter `vpc-id`."""
+    return [
+        {"Name": name.replace("_", "-"), "Values": [given] if isinstance(given, str) else list(given)}
+        for name, given in values.items()
+    ]

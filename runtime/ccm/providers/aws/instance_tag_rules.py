@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which tags of EC2 instances may be added, and to which instances. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ccm.cloud import CloudError, Conflict, Invalid, NotFound
+from ccm.cloud.toolkit.untrusted_text import quoted
+
+from . import instance_rules
+from .api import tags_of
+from .instance_rules import Row
+
+#: Characters of a key and of a value of a tag, at most.
+KEY_LENGTH, VALUE_LENGTH = 128, 256
+#: Keys that begin with it, in upper or lower case, belong to AWS.
+RESERVED = "aws:"
+
+
+def check(tags: Mapping[str, str]) -> None:
+    """Raises Invalid for tags that EC2 does not allow."""
+    for key, value in tags.items():
+        if not 0 < len(key) <= KEY_LENGTH or len(value) > VALUE_LENGTH:
+            raise Invalid(
+                f"tag {quoted(key)}: a key has 1 to {KEY_LENGTH} characters, and a value at most {VALUE_LENGTH}"
+            )
+        if key.lower().startswith(RESERVED):
+            raise Invalid(f"tag {quoted(key)}: keys that begin with {RESERVED} belong to AWS")
+
+
+def tags_by_provider_id(rows: Iterable[Row]) -> dict[str, dict[str, str]]:
+    """The tags of all instances that exist."""
+    return {_provider_id(row): tags_of(row) for row in rows if instance_rules.exists(row)}
+
+
+def verdicts(
+    provider_ids: Iterable[str], rows: Mapping[str, Row], tags: Mapping[str, str]
+) -> dict[str, CloudError | str]:
+    """The result for each providerID: the ID of the instance that is missing some of the tags, "" if it has all of
+    them, or the error. `rows`: ID -> the instance as EC2 has it now."""
+    found: dict[str, CloudError | str] = {}
+    for each in provider_ids:
+        id = instance_rules.instance_id(each)
+        row = rows.get(id or "")
+        if id is None:
+            found[each] = Conflict(f"providerID {quoted(each)} is not of the form aws:///ZONE/i-...")
+        elif row is None or not instance_rules.exists(row) or each not in (_provider_id(row), f"aws:////{id}"):
+            found[each] = NotFound(f"there is no instance {each}")
+        else:
+            found[each] = _verdict(id, tags_of(row), tags)
+    return found
+
+
+def _verdict(id: str, has: Mapping[str, str], tags: Mapping[str, str]) -> CloudError | str:
+    if other := sorted(key for key, value in tags.items() if has.get(key, value) != value):
+        return Conflict(f"instance {id} has another value for the tags {', '.join(map(quoted, other))}")
+    return "" if tags.items() <= has.items() else id
+
+
+def _provider_id(row: Row) -> str:
+    return instance_rules.provider_id(str(row["Placement"]["AvailabilityZone"]), str(row["InstanceId"]))

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Instances: those of the VPC, a thousand on a page for all Nodes."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ccm.cloud import Conflict, Instance, InstanceRef, NotFound, Page, Transient
+
+from . import instance_rules
+from .api import Api, filters
+from .instance_rules import Row
+
+MISSING = ("InvalidInstanceID.NotFound",)
+#: States of instances that a Node can have.
+LIVE = ("pending", "running", "shutting-down", "stopping", "stopped")
+
+#: How many listings may be in progress.
+LISTINGS = 8
+
+
+class Ec2Instances:
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        #: Instance -> what load balancers and routes need of its row as last read. A listing that ends replaces it.
+        self._known: dict[str, Row] = {}
+        #: Token of the next page of a listing in progress -> the instances on its pages so far.
+        self._listed: OrderedDict[str, set[str]] = OrderedDict()
+        #: Instances that were read since the last listing ended.
+        self._recent: set[str] = set()
+        #: Changes with every read.
+        self.reads = 0
+
+    async def list_page(self, token: str | None) -> Page:
+        """Filtered by the VPC alone: an instance never changes its VPC. `terminated` is final."""
+        more = {"NextToken": token} if token else {}
+        answer = await self._api.ec2(
+            "describe_instances",
+            Filters=filters(vpc_id=self._api.vpc),
+            MaxResults=self._api.settings.runtime.pagesize,
+            **more,
+        )
+        following = answer.get("NextToken") or None
+        if following is not None and following == token:
+            raise Transient("DescribeInstances: the listing repeats a page")
+        rows = _rows(answer)
+        found = await self._instances(rows)
+        self._replace(token, following, {str(row["InstanceId"]) for row in rows if instance_rules.exists(row)})
+        return Page(found, following)
+
+    async def get(self, ref: InstanceRef) -> Instance:
+        """By ID, or by the private DNS name. An ID that EC2 does not know makes no other question fail."""
+        if ref.provider_id:
+            id = instance_rules.instance_id(ref.provider_id)
+            if id is None:
+                raise Conflict(f"providerID {ref.provider_id!r} is not of the form aws:///ZONE/i-...")
+            found = await self._by_id(id)
+            listed = [each for each in found if ref.provider_id in (each.provider_id, f"aws:////{id}")]
+            if found and not listed:
+                # It exists, so this must not delete its Node.
+                raise Conflict(f"instance {id} is in zone {found[0].zone}, not as {ref.provider_id} says")
+        elif id := instance_rules.named_id(ref.node_name):
+            listed = [each for each in await self._by_id(id) if each.is_named(ref.node_name)]
+        else:
+            answer = await self._api.ec2_rows(
+                "describe_instances",
+                "Reservations",
+                Filters=filters(
+                    vpc_id=self._api.vpc, private_dns_name=_literal(ref.node_name), instance_state_name=LIVE
+                ),
+            )
+            # A filter has wildcards, and ignores case for some of its values.
+            found = await self._instances(_rows({"Reservations": answer}))
+            listed = [each for each in found if each.is_named(ref.node_name)]
+            if not listed:
+                listed = await self._by_address(ref.node_name)
+        if len(listed) > 1:
+            ids = ", ".join(sorted(each.provider_id for each in listed))
+            raise Conflict(f"{len(listed)} instances are named {ref.node_name!r} ({ids})")
+        if not listed:
+            raise NotFound(f"VPC {self._api.vpc} has no instance for {ref.provider_id or ref.node_name!r}")
+        return listed[0]
+
+    def owns(self, provider_id: str) -> bool:
+        return instance_rules.instance_id(provider_id) is not None
+
+    def canonical(self, provider_id: str) -> str | None:
+        id = instance_rules.instance_id(provider_id)
+        if id is None:
+            return None
+        if id in self._known:
+            return instance_rules.provider_id(_zone(self._known[id]), id)
+        return instance_rules.canonical(provider_id)
+
+    async def rows(self, ids: Iterable[str]) -> Mapping[str, Row]:
+        """The instances with these IDs, as far as they exist; only those that were never read are asked for. Their
+        interfaces and their security groups may be those of an earlier read."""
+        wanted = list(dict.fromkeys(ids))
+        if unknown := [each for each in wanted if each not in self._known]:
+            await self.fresh(unknown)
+        return {each: self._known[each] for each in wanted if each in self._known}
+
+    async def fresh(self, ids: Sequence[str]) -> Mapping[str, Row]:
+        """The instances with these IDs, read now. A filter and not a list of IDs: one that is gone is left out."""
+        found: dict[str, Row] = {}
+        for start in range(0, len(ids), 200):
+            answer = await self._api.ec2_rows(
+                "describe_instances", "Reservations", Filters=filters(instance_id=ids[start : start + 200])
+            )
+            found |= {str(each["InstanceId"]): each for each in _rows({"Reservations": answer})}
+        self._remember(found.values())
+        return found
+
+    async def running(self, ids: Sequence[str]) -> frozenset[str]:
+        """Those of these instances that run now."""
+        rows = await self.fresh(ids)
+        return frozenset(id for id, row in rows.items() if (row.get("State") or {}).get("Name") == "running")
+
+    async def _by_id(self, id: str) -> list[Instance]:
+        answer = await self._api.ec2("describe_instances", missing=MISSING, what=f"instance {id}", InstanceIds=[id])
+        return await self._instances(_rows(answer))
+
+    async def _by_address(self, name: str) -> list[Instance]:
+        """For a Node with the name of IP-based naming whose instance has that of resource-based naming."""
+        address = instance_rules.named_address(name)
+        if not address:
+            return []
+        rows = await self._api.ec2_rows(
+            "describe_instances", "Reservations", Filters=filters(vpc_id=self._api.vpc, private_ip_address=address)
+        )
+        found = await self._instances(_rows({"Reservations": rows}))
+        return [each for each in found if each.is_named(name)]
+
+    async def _instances(self, rows: Sequence[Row]) -> list[Instance]:
+        live = [row for row in rows if instance_rules.exists(row)]
+        try:
+            zones = {_zone(row) for row in live}
+            self._remember(live)
+        except (LookupError, TypeError):
+            raise Transient("an instance in the answer has not the form that EC2's API describes") from None
+        if zones - self._api.zone_ids.keys():
+            await self._api.read_zones()
+        common = self._api.settings
+        return [instance_rules.instance(row, self._api.region, common.families, self._api.zone_ids) for row in live]
+
+    def _remember(self, rows: Iterable[Row]) -> None:
+        kept = {str(row["InstanceId"]): _slim(row) for row in rows}
+        self._known |= kept
+        self._recent |= kept.keys()
+        self.reads += 1
+
+    def _replace(self, token: str | None, following: str | None, ids: set[str]) -> None:
+        """Forget the instances that a listing no longer has, at its last page. Otherwise every instance that ever lived
+        stays in memory."""
+        seen = set[str]() if token is None else self._listed.pop(token, None)
+        if seen is None:  # one that was given up long ago, or of another process
+            return
+        seen |= ids
+        if following is not None:
+            self._listed[following] = seen
+            if len(self._listed) > LISTINGS:
+                self._listed.popitem(last=False)
+            return
+        self._known = {id: row for id, row in self._known.items() if id in seen or id in self._recent}
+        self._recent = set()
+
+
+def _slim(row: Row) -> Row:
+    """What is needed between two reads. A whole row has tens of kilobytes if it has many addresses."""
+    groups = [{"GroupId": str(each["GroupId"])} for each in row.get("SecurityGroups") or ()]
+    return {
+        "InstanceId": str(row["InstanceId"]),
+        "Placement": {"AvailabilityZone": _zone(row)},
+        "SecurityGroups": groups,
+    }
+
+
+def _zone(row: Row) -> str:
+    return str(row["Placement"]["AvailabilityZone"])
+
+
+def _rows(answer: Mapping[str, Any]) -> list[Row]:
+    groups = answer.get("Reservations")
+    if not isinstance(groups, list):
+        raise Transient("DescribeInstances: the answer has no reservations")
+    return [row for group in groups for row in group.get("Instances") or ()]
+
+
+def _literal(name: str) -> str:
+    """Escapes wildcards in a name for a filter of EC2."""
+    return "".join(f"\\{each}" if each in "*?\\" else each for each in name)

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Load balancers of AWS, of both types, and what the types share."""

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The security groups of Classic Load Balancers: rules of a load balancer's own group, and rules in the groups of Nodes
+that admit what comes from a load balancer's group. Pure.
+
+As in cloud-provider-aws, the name of a load balancer's own group has the name of the load balancer, and a rule in a
+Nodes' group admits everything from one group. So neither needs a description.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ccm.cloud import Conflict, Invalid
+
+from ...api import is_of_cluster, tags_of
+from ...instance_rules import Row
+from .load_balancer_rules import Wanted
+
+#: The lists in a rule of a group -> the key of an entry's value.
+KINDS = {
+    "IpRanges": "CidrIp",
+    "Ipv6Ranges": "CidrIpv6",
+    "PrefixListIds": "PrefixListId",
+    "UserIdGroupPairs": "GroupId",
+}
+EVERYTHING = "-1"
+
+
+@dataclass(frozen=True, order=True)
+class Entry:
+    """One source of one rule. `kind`: a key of KINDS. Ports are 0 for all protocols together."""
+
+    protocol: str
+    first: int
+    last: int
+    kind: str
+    value: str
+
+
+@dataclass(frozen=True)
+class Change:
+    """What to do in one group."""
+
+    group: str
+    add: tuple[Entry, ...] = ()
+    remove: tuple[Entry, ...] = ()
+
+
+def entries(group: Row) -> set[Entry]:
+    """The rules of a group, each source on its own, as EC2 puts them together."""
+    return {
+        Entry(*_ports(rule), kind, str(each[key]))
+        for rule in group.get("IpPermissions") or ()
+        for kind, key in KINDS.items()
+        for each in rule.get(kind) or ()
+        if each.get(key)
+    }
+
+
+def permissions(given: Iterable[Entry]) -> list[dict[str, Any]]:
+    """Rules in the form of EC2's API, together by protocol and ports."""
+    found: dict[tuple[str, int, int], dict[str, Any]] = {}
+    for each in given:
+        rule = found.setdefault((each.protocol, each.first, each.last), {"IpProtocol": each.protocol})
+        if each.protocol != EVERYTHING:
+            rule |= {"FromPort": each.first, "ToPort": each.last}
+        rule.setdefault(each.kind, []).append({KINDS[each.kind]: each.value})
+    return list(found.values())
+
+
+def own_group(groups: Sequence[Row], name: str, cluster: str) -> Row | None:
+    """The group that exists for one load balancer, found by its name. Raises Conflict if somebody else has the name."""
+    found = next((each for each in groups if each.get("GroupName") == name), None)
+    if found is not None and not is_of_cluster(tags_of(found), cluster):
+        raise Conflict(
+            f"security group {name} exists without the tag of cluster {cluster}: delete it, or give it the tag"
+        )
+    return found
+
+
+def own_change(group: Row, want: Wanted) -> Change:
+    """What makes exactly the rules of the Service: its ports, and ICMP that reports a smaller MTU."""
+    ports = [("tcp", each.port, each.port) for each in want.listeners]
+    wanted = {Entry(*rule, "IpRanges", cidr) for rule in (*ports, ("icmp", 3, 4)) for cidr in want.clients}
+    there = entries(group)
+    return Change(str(group["GroupId"]), tuple(sorted(wanted - there)), tuple(sorted(there - wanted)))
+
+
+def check_asked(groups: Sequence[Row], asked: Iterable[str]) -> None:
+    """Raises Invalid if a group that the Service asks for is not in the VPC."""
+    if missing := sorted(set(asked) - {str(each["GroupId"]) for each in groups}):
+        raise Invalid(f"the VPC has no security group {', '.join(missing)}")
+
+
+def node_changes(
+    groups: Sequence[Row], lead: str, opened: Iterable[str], cluster: str, *, untouched: str = ""
+) -> list[Change]:
+    """What admits traffic from the group `lead` to the groups `opened`, and to no other group of the cluster.
+    `untouched`: a group whose rules stay as they are."""
+    entry, opened = admission(lead), set(opened)
+    found = []
+    for row in groups:
+        id, has = str(row["GroupId"]), entry in entries(row)
+        if id == untouched:
+            continue
+        if id in opened and not has:
+            found.append(Change(id, add=(entry,)))
+        elif has and id not in opened and is_of_cluster(tags_of(row), cluster):
+            found.append(Change(id, remove=(entry,)))
+    return found
+
+
+def references(groups: Sequence[Row], id: str) -> list[Change]:
+    """What removes every rule that names a group, which can be deleted only then."""
+    found = []
+    for row in groups:
+        named = sorted(each for each in entries(row) if each.kind == "UserIdGroupPairs" and each.value == id)
+        if named:
+            found.append(Change(str(row["GroupId"]), remove=tuple(named)))
+    return found
+
+
+def admission(lead: str) -> Entry:
+    return Entry(EVERYTHING, 0, 0, "UserIdGroupPairs", lead)
+
+
+def lead_of(present: Sequence[str], noted: str, own: str) -> str:
+    """The group of a load balancer from which its traffic comes. `noted`: that of the last write, "" for none; `own`:
+    the ID of its own group, "" without one. cloud-provider-aws notes none and uses the first one."""
+    if noted:
+        return noted
+    return own if own in present else next(iter(present), "")
+
+
+def _ports(rule: Mapping[str, Any]) -> tuple[str, int, int]:
+    protocol = str(rule["IpProtocol"])
+    if protocol == EVERYTHING:
+        return protocol, 0, 0
+    return protocol, int(rule.get("FromPort", -1)), int(rule.get("ToPort", -1))

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The security groups of Classic Load Balancers: created, opened towards the Nodes, and removed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ccm.cloud import Conflict, LoadBalancerSpec, RetryAfter
+
+from ...api import Api, pairs
+from ...instance_rules import Row
+from ...instances import Ec2Instances
+from ..network import node_group_rules
+from ..network.load_balancer_rules import SERVICE_TAG
+from ..security_groups import SecurityGroups
+from . import group_rules as rules
+from .group_rules import Change
+from .load_balancer_rules import Wanted
+
+NO_GROUP = ("InvalidGroup.NotFound",)
+#: When to look again for a group that exists and was not listed yet, in seconds.
+SOON = 5.0
+
+
+class ClassicGroups:
+    def __init__(self, api: Api, instances: Ec2Instances, groups: SecurityGroups) -> None:
+        self._api, self._instances, self._groups = api, instances, groups
+
+    async def all(self) -> list[Row]:
+        return await self._groups.all()
+
+    async def prepared(
+        self, groups: Sequence[Row], spec: LoadBalancerSpec, want: Wanted, cluster: str
+    ) -> Sequence[str]:
+        """The IDs of the groups that a load balancer gets, the one from which its traffic comes first. Its own group is
+        created, and gets its rules."""
+        rules.check_asked(groups, (*want.groups, *want.extra))
+        if want.groups:
+            return list(dict.fromkeys((*want.groups, *want.extra)))
+        own = rules.own_group(groups, want.own_group, cluster)
+        if own is None:
+            own = await self._create(spec, want)
+        await self._apply(rules.own_change(own, want))
+        return list(dict.fromkeys((str(own["GroupId"]), *want.extra)))
+
+    async def node_changes(self, groups: Sequence[Row], lead: str, ids: Sequence[str], cluster: str) -> list[Change]:
+        """What is left to do in the groups of Nodes. `ids`: of the targets."""
+        common = self._api.settings.common
+        if common.disablesecuritygroupingress:
+            return []
+        by_id = {str(each["GroupId"]): each for each in groups}
+        rows = await self._instances.rows(ids)
+        opened = {node_group_rules.group_of(row, by_id, cluster) for row in rows.values()} - {""}
+        return rules.node_changes(groups, lead, opened, cluster, untouched=common.elbsecuritygroup)
+
+    async def open(self, groups: Sequence[Row], lead: str, ids: Sequence[str], cluster: str) -> None:
+        for each in await self.node_changes(groups, lead, ids, cluster):
+            await self._apply(each)
+
+    async def close(self, groups: Sequence[Row], lead: str, cluster: str) -> None:
+        """Admit nothing from a group of others any more."""
+        await self.open(groups, lead, (), cluster)
+
+    async def remove(self, groups: Sequence[Row], own: Row) -> None:
+        """Delete a load balancer's own group, with every rule that names it. Raises RetryAfter while the load balancer
+        still uses it."""
+        id = str(own["GroupId"])
+        for each in rules.references(groups, id):
+            await self._apply(each)
+        await self._api.ec2("delete_security_group", missing=NO_GROUP, what=f"security group {id}", GroupId=id)
+
+    async def _create(self, spec: LoadBalancerSpec, want: Wanted) -> Row:
+        try:
+            answer = await self._api.ec2(
+                "create_security_group",
+                GroupName=want.own_group,
+                Description=f"Security group for Kubernetes ELB {want.name} ({spec.namespace}/{spec.name})",
+                VpcId=self._api.vpc,
+                TagSpecifications=[{"ResourceType": "security-group", "Tags": pairs(_group_tags(want))}],
+            )
+        except Conflict:
+            raise RetryAfter(f"security group {want.own_group} exists, and EC2 does not list it yet", SOON) from None
+        return {"GroupId": str(answer["GroupId"]), "GroupName": want.own_group}
+
+    async def _apply(self, change: Change) -> None:
+        await self._groups.change(change.group, rules.permissions(change.add), rules.permissions(change.remove))
+
+
+def _group_tags(want: Wanted) -> Mapping[str, str]:
+    """As cloud-provider-aws: without the Service's name, which is in the description."""
+    return {key: value for key, value in want.tags.items() if key != SERVICE_TAG}

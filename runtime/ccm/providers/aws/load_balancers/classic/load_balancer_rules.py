@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a Service asks of its Classic Load Balancer, by its annotations and cloud.conf. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ccm.cloud import Invalid, LoadBalancerSpec, Port
+from ccm.cloud.toolkit.annotation_reader import ServiceAnnotations
+from ccm.cloud.toolkit.digests import counted, desired_digest, subjects
+from ccm.cloud.toolkit.service_checks import EVERYONE, ipv4_only, limits_clients, require_ipv4, require_node_ports
+
+from ...annotations import PREFIX, TRAFFIC_PORT
+from ...settings_sections import SHARED, Global
+from .. import type_rules
+from ..network.load_balancer_rules import clients, has_tls, tags_of_cluster
+from . import annotations as notes
+
+#: Prefix of the name of a load balancer's own security group.
+OWN_GROUP = "k8s-elb-"
+#: Protocols of instances -> those of clients, of listeners with a certificate.
+WITH_CERTIFICATE = {"HTTPS": "HTTPS", "HTTP": "HTTPS", "SSL": "SSL", "TCP": "SSL"}
+
+
+@dataclass(frozen=True)
+class Listener:
+    """One port. `protocol`: what clients speak; `node_protocol`: what instances get."""
+
+    port: int
+    protocol: str
+    node_port: int
+    node_protocol: str
+    certificate: str = ""
+
+    @property
+    def has_tls(self) -> bool:
+        return self.protocol in ("SSL", "HTTPS")
+
+
+@dataclass(frozen=True)
+class Check:
+    """The only health check, of the instances. `target`: PROTOCOL:PORT, with a path for HTTP."""
+
+    target: str
+    interval: int = 10
+    timeout: int = 5
+    healthy: int = 2
+    unhealthy: int = 6
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The desired state. `attributes`: in the form of the API; `clients`: CIDRs that may connect. `groups`: security
+    groups of others, () for one of its own; `extra`: further ones. `subnets`: IDs or names, () to choose them."""
+
+    name: str
+    internal: bool
+    listeners: tuple[Listener, ...]
+    tags: Mapping[str, str]
+    attributes: Mapping[str, Mapping[str, Any]]
+    check: Check
+    clients: tuple[str, ...] = (EVERYONE,)
+    proxy_protocol: bool = False
+    policy: str = ""
+    groups: tuple[str, ...] = ()
+    extra: tuple[str, ...] = ()
+    nodes: Mapping[str, str | None] = field(default_factory=dict)
+    subnets: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = field(default=(), metadata=counted("warnings", subjects))
+
+    @property
+    def digest(self) -> str:
+        """Covers everything that is asked for."""
+        return desired_digest(self)
+
+    @property
+    def own_group(self) -> str:
+        """The name of the security group that exists for this load balancer alone."""
+        return f"{OWN_GROUP}{self.name}"
+
+
+def wanted(spec: LoadBalancerSpec, common: Global, cluster: str, *, nodes_only: bool = False) -> Wanted:
+    """`cluster`: its name in tags. `nodes_only`: only targets change, so that it does not matter whether the rest is
+    possible. Raises Invalid with what is wrong with the Service."""
+    given = notes.parse(spec.annotations, nodes_only=nodes_only)
+    groups = given.get("security-groups", ()) or ((common.elbsecuritygroup,) if common.elbsecuritygroup else ())
+    if not nodes_only:
+        _check(spec, given, groups)
+    return Wanted(
+        name=spec.default_name,
+        internal=given.get("internal", False),
+        listeners=tuple(_listener(port, given) for port in spec.ports),
+        tags=tags_of_cluster(spec, given, common, cluster),
+        attributes=_attributes(given),
+        check=health_check(spec, given, common),
+        clients=clients(spec, nodes_only=nodes_only),
+        proxy_protocol=given.get("proxy-protocol", False),
+        policy=given.get("ssl-negotiation-policy", ""),
+        groups=groups,
+        extra=given.get("extra-security-groups", ()),
+        nodes=given.get("target-node-labels", {}),
+        subnets=given.get("subnets", ()),
+        warnings=(*type_rules.warnings(spec), *notes.warnings(spec.annotations), *ipv4_only(spec)),
+    )
+
+
+def _check(spec: LoadBalancerSpec, given: ServiceAnnotations, groups: tuple[str, ...]) -> None:
+    if other := sorted({port.protocol for port in spec.ports} - {"TCP"}):
+        raise Invalid(
+            f"spec.ports: a Classic Load Balancer forwards TCP, not {', '.join(other)}: a Network Load Balancer also "
+            f"forwards UDP (annotation {PREFIX}type: nlb)"
+        )
+    require_node_ports(spec)
+    require_ipv4(spec)
+    if spec.session_affinity != "None":
+        raise Invalid("spec.sessionAffinity: cloud-provider-aws and this provider have none: set it to None")
+    if spec.load_balancer_ip:
+        raise Invalid("spec.loadBalancerIP: AWS chooses the addresses of a Classic Load Balancer")
+    interval, timeout = given.get("healthcheck-interval", Check.interval), given.get("healthcheck-timeout", 5)
+    if timeout >= interval:
+        raise Invalid(f"annotation {PREFIX}healthcheck-timeout: {timeout} s is not less than the interval {interval} s")
+    if given.get("access-log-enabled") and not given.get("access-log-s3-bucket-name"):
+        raise Invalid(f"annotation {PREFIX}access-log-enabled: {PREFIX}access-log-s3-bucket-name is missing")
+    if limits_clients(spec) and groups:
+        raise Invalid(
+            f"spec.loadBalancerSourceRanges: the rules of the security groups {', '.join(groups)} are not changed, so "
+            "nothing would apply the ranges"
+        )
+
+
+def _attributes(given: ServiceAnnotations) -> dict[str, dict[str, Any]]:
+    """Those that an annotation may change, and of these only what has a value."""
+    log = {
+        "Enabled": given.get("access-log-enabled", False),
+        "EmitInterval": given.get("access-log-emit-interval"),
+        "S3BucketName": given.get("access-log-s3-bucket-name"),
+        "S3BucketPrefix": given.get("access-log-s3-bucket-prefix"),
+    }
+    draining = {
+        "Enabled": given.get("connection-draining-enabled", False),
+        "Timeout": given.get("connection-draining-timeout"),
+    }
+    return {
+        "AccessLog": {key: value for key, value in log.items() if value not in (None, "")},
+        "ConnectionDraining": {key: value for key, value in draining.items() if value is not None},
+        "ConnectionSettings": {"IdleTimeout": given.get("connection-idle-timeout", 60)},
+        "CrossZoneLoadBalancing": {"Enabled": given.get("cross-zone-load-balancing-enabled", False)},
+    }
+
+
+def _listener(port: Port, given: ServiceAnnotations) -> Listener:
+    backend = given.get("backend-protocol", "").upper()
+    if has_tls(port, given):
+        node_protocol = backend or "TCP"
+        return Listener(
+            port.port, WITH_CERTIFICATE[node_protocol], port.node_port, node_protocol, given.get("ssl-cert")
+        )
+    protocol = "HTTP" if backend == "HTTP" else "TCP"
+    return Listener(port.port, protocol, port.node_port, protocol)
+
+
+def health_check(spec: LoadBalancerSpec, given: ServiceAnnotations, common: Global) -> Check:
+    """As cloud-provider-aws: what kube-proxy says about this Service or about the Node, or the first node port; then
+    annotations."""
+    first = spec.ports[0].node_port if spec.ports else 0
+    protocol, port, path = "TCP", first, "/"
+    if spec.external_traffic_policy == "Local":
+        protocol, port, path = "HTTP", spec.health_check_node_port, "/healthz"
+    elif common.clusterserviceloadbalancerhealthprobemode == SHARED:
+        protocol, path = "HTTP", common.clusterservicesharedloadbalancerhealthprobepath
+        port = common.clusterservicesharedloadbalancerhealthprobeport
+    elif given.get("backend-protocol") in ("https", "ssl"):
+        protocol = "SSL"
+    protocol = given.get("healthcheck-protocol", protocol).upper()
+    asked = given.get("healthcheck-port", "")
+    if asked == TRAFFIC_PORT and spec.external_traffic_policy == "Local":
+        port = first
+    elif asked and asked != TRAFFIC_PORT:
+        port = int(asked)
+    path = given.get("healthcheck-path", path) if protocol in ("HTTP", "HTTPS") else ""
+    return Check(
+        f"{protocol}:{port}{path}",
+        given.get("healthcheck-interval", Check.interval),
+        given.get("healthcheck-timeout", Check.timeout),
+        given.get("healthcheck-healthy-threshold", Check.healthy),
+        given.get("healthcheck-unhealthy-threshold", Check.unhealthy),
+    )

@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What separates a Classic Load Balancer from its desired state, as calls in their order. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...instance_rules import Row
+from .load_balancer_rules import Check, Listener, Wanted
+
+#: Names of policies, as in cloud-provider-aws.
+PROXY_POLICY = "k8s-proxyprotocol-enabled"
+TLS_POLICY = "k8s-SSLNegotiationPolicy-"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a load balancer is to be. `subnets`, `groups`: IDs; `zones`: subnet -> its zone, of all of the VPC."""
+
+    subnets: Sequence[str]
+    groups: Sequence[str]
+    zones: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Present:
+    """What a load balancer has: its description, its attributes, its tags."""
+
+    balancer: Row
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One call, to which the load balancer's name is added. `what`: the difference, one sentence."""
+
+    operation: str
+    arguments: Mapping[str, Any]
+    what: str
+
+
+#: Attributes of a new load balancer; AWS does not always name those that are off.
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "AccessLog": {"Enabled": False, "EmitInterval": 60, "S3BucketPrefix": ""},
+    "ConnectionDraining": {"Enabled": False, "Timeout": 300},
+    "ConnectionSettings": {"IdleTimeout": 60},
+    "CrossZoneLoadBalancing": {"Enabled": False},
+}
+
+
+def creation(want: Wanted, place: Place) -> dict[str, Any]:
+    """The arguments of the call that creates it, without tags."""
+    found = {
+        "LoadBalancerName": want.name,
+        "Listeners": [_listener(each) for each in want.listeners],
+        "Subnets": list(place.subnets),
+        "SecurityGroups": list(place.groups),
+    }
+    return found | ({"Scheme": "internal"} if want.internal else {})
+
+
+def created(want: Wanted, place: Place, dns: str) -> Row:
+    """A new load balancer in the form of an answer, so that nothing is read again."""
+    return {
+        "LoadBalancerName": want.name,
+        "DNSName": dns,
+        "Scheme": "internal" if want.internal else "internet-facing",
+        "Subnets": list(place.subnets),
+        "SecurityGroups": list(place.groups),
+        "ListenerDescriptions": [{"Listener": _listener(each)} for each in want.listeners],
+    }
+
+
+def steps(present: Present, want: Wanted, place: Place, instances: Sequence[str]) -> list[Step]:
+    """All calls that are left, in order."""
+    return [
+        *_subnets(present.balancer, place),
+        *_groups(present.balancer, place),
+        *_listeners(present.balancer, want),
+        *_proxy_protocol(present.balancer, want),
+        *_tls_policy(present.balancer, want),
+        *_attributes(present, want),
+        *_check(present.balancer, want.check),
+        *target_steps(registered(present.balancer), instances),
+    ]
+
+
+def registered(balancer: Row) -> frozenset[str]:
+    return frozenset(str(each["InstanceId"]) for each in balancer.get("Instances") or ())
+
+
+def target_steps(present: frozenset[str], instances: Sequence[str]) -> Iterator[Step]:
+    """The calls that leave exactly these instances. New ones come first."""
+    wanted = set(instances)
+    for operation, ids, said in (
+        ("register_instances_with_load_balancer", wanted - present, "are missing"),
+        ("deregister_instances_from_load_balancer", present - wanted, "are superfluous"),
+    ):
+        if ids:
+            rows = [{"InstanceId": each} for each in sorted(ids)]
+            yield Step(operation, {"Instances": rows}, f"{len(rows)} instances {said}")
+
+
+def _subnets(balancer: Row, place: Place) -> Iterator[Step]:
+    """A zone has one subnet at most, so another one of the same zone comes after the former one has gone."""
+    present = [str(each) for each in balancer.get("Subnets") or ()]
+    missing = [each for each in place.subnets if each not in present]
+    superfluous = [each for each in present if each not in place.subnets]
+    taken = {place.zones.get(each) for each in present}
+    at_once = [each for each in missing if place.zones.get(each) not in taken]
+    later = [each for each in missing if each not in at_once]
+    for operation, ids, said in (
+        ("attach_load_balancer_to_subnets", at_once, "missing"),
+        ("detach_load_balancer_from_subnets", superfluous, "superfluous"),
+        ("attach_load_balancer_to_subnets", later, "missing"),
+    ):
+        if ids:
+            yield Step(operation, {"Subnets": ids}, f"subnets are {said}: {', '.join(ids)}")
+
+
+def _groups(balancer: Row, place: Place) -> Iterator[Step]:
+    present = sorted(map(str, balancer.get("SecurityGroups") or ()))
+    if present != sorted(place.groups):
+        arguments = {"SecurityGroups": list(place.groups)}
+        yield Step("apply_security_groups_to_load_balancer", arguments, f"its groups are {', '.join(present)}")
+
+
+def _listener(listener: Listener) -> dict[str, Any]:
+    found = {
+        "Protocol": listener.protocol,
+        "LoadBalancerPort": listener.port,
+        "InstanceProtocol": listener.node_protocol,
+        "InstancePort": listener.node_port,
+    }
+    return found | ({"SSLCertificateId": listener.certificate} if listener.certificate else {})
+
+
+def _descriptions(balancer: Row) -> dict[int, Row]:
+    return {int(each["Listener"]["LoadBalancerPort"]): each for each in balancer.get("ListenerDescriptions") or ()}
+
+
+def _differs(row: Row, listener: Listener) -> bool:
+    """In more than the certificate."""
+    return any(
+        str(row.get(key, "")).upper() != str(value).upper()
+        for key, value in _listener(listener).items()
+        if key != "SSLCertificateId"
+    )
+
+
+def _listeners(balancer: Row, want: Wanted) -> Iterator[Step]:
+    """A certificate changes in place; any other change is another listener."""
+    present = {port: each["Listener"] for port, each in _descriptions(balancer).items()}
+    wanted = {each.port: each for each in want.listeners}
+    gone = [port for port, row in present.items() if port not in wanted or _differs(row, wanted[port])]
+    new = [each for each in want.listeners if each.port not in present or each.port in gone]
+    if gone:
+        said = f"ports are others or superfluous: {', '.join(map(str, gone))}"
+        yield Step("delete_load_balancer_listeners", {"LoadBalancerPorts": gone}, said)
+    if new:
+        said = f"ports are missing: {', '.join(str(each.port) for each in new)}"
+        yield Step("create_load_balancer_listeners", {"Listeners": [_listener(each) for each in new]}, said)
+    for each in want.listeners:
+        if each not in new and str(present[each.port].get("SSLCertificateId") or "") != each.certificate:
+            arguments = {"LoadBalancerPort": each.port, "SSLCertificateId": each.certificate}
+            said = f"port {each.port} has another certificate"
+            yield Step("set_load_balancer_listener_ssl_certificate", arguments, said)
+
+
+def _policy(balancer: Row, name: str, kind: str, attribute: str, value: str) -> Iterator[Step]:
+    """Create a policy unless there is one of this name."""
+    if name not in (balancer.get("Policies") or {}).get("OtherPolicies", ()):
+        arguments = {
+            "PolicyName": name,
+            "PolicyTypeName": kind,
+            "PolicyAttributes": [{"AttributeName": attribute, "AttributeValue": value}],
+        }
+        yield Step("create_load_balancer_policy", arguments, f"policy {name} is missing")
+
+
+def _proxy_protocol(balancer: Row, want: Wanted) -> Iterator[Step]:
+    """A policy of a node port stays when its listener goes, so those without a listener lose it, too."""
+    policies = {
+        int(each["InstancePort"]): list(map(str, each.get("PolicyNames") or ()))
+        for each in balancer.get("BackendServerDescriptions") or ()
+    }
+    wanted = {each.node_port for each in want.listeners} if want.proxy_protocol else set()
+    has = {port for port, names in policies.items() if PROXY_POLICY in names}
+    if wanted - has:
+        yield from _policy(balancer, PROXY_POLICY, "ProxyProtocolPolicyType", "ProxyProtocol", "true")
+    for port in sorted(wanted ^ has):
+        names = [each for each in policies.get(port, ()) if each != PROXY_POLICY]
+        names += [PROXY_POLICY] if port in wanted else []
+        said = f"node port {port}: the PROXY protocol is {'off' if port in wanted else 'on'}"
+        arguments = {"InstancePort": port, "PolicyNames": names}
+        yield Step("set_load_balancer_policies_for_backend_server", arguments, said)
+
+
+def _tls_policy(balancer: Row, want: Wanted) -> Iterator[Step]:
+    """Without an annotation, listeners keep the policy that they have."""
+    if not want.policy:
+        return
+    name, there = f"{TLS_POLICY}{want.policy}", _descriptions(balancer)
+    ports = [
+        each.port
+        for each in want.listeners
+        if each.has_tls
+        and (
+            each.port not in there
+            or _differs(there[each.port]["Listener"], each)
+            or list(there[each.port].get("PolicyNames") or ()) != [name]
+        )
+    ]
+    if ports:
+        yield from _policy(balancer, name, "SSLNegotiationPolicyType", "Reference-Security-Policy", want.policy)
+    for port in ports:
+        arguments = {"LoadBalancerPort": port, "PolicyNames": [name]}
+        yield Step("set_load_balancer_policies_of_listener", arguments, f"port {port} has another policy")
+
+
+def _attributes(present: Present, want: Wanted) -> Iterator[Step]:
+    """Of what is off, nothing else counts. A value that no annotation asks for any more becomes the default again."""
+    wrong, values = [], {}
+    for name, given in want.attributes.items():
+        there = {**DEFAULTS[name], **(present.attributes.get(name) or {})}
+        wanted = {**DEFAULTS[name], **given}
+        keys = wanted if wanted.get("Enabled", True) else ["Enabled"]
+        if any(there.get(key) != wanted[key] for key in keys):
+            wrong.append(name)
+        values[name] = {
+            key: value for key, value in wanted.items() if key in given or (value and there.get(key) != value)
+        }
+    if wrong:
+        arguments = {"LoadBalancerAttributes": values}
+        yield Step("modify_load_balancer_attributes", arguments, f"attributes differ: {', '.join(wrong)}")
+
+
+def _check(balancer: Row, check: Check) -> Iterator[Step]:
+    wanted = {
+        "Target": check.target,
+        "Interval": check.interval,
+        "Timeout": check.timeout,
+        "HealthyThreshold": check.healthy,
+        "UnhealthyThreshold": check.unhealthy,
+    }
+    there = balancer.get("HealthCheck") or {}
+    if any(there.get(key) != value for key, value in wanted.items()):
+        yield Step("configure_health_check", {"HealthCheck": wanted}, "the health check is another one")

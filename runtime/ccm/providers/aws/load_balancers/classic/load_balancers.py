@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Classic Load Balancers: found by name, compared with the desired state, and written part by part.
+
+The fingerprint is written last, so a write that ends in between is looked at again. A change of Nodes needs no look at
+anything but instances, because the last write is remembered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ccm import cloud
+from ccm.cloud import Backend, Conflict, Ingress, Invalid, LoadBalancerSpec, NotFound
+
+from ...api import Api, pairs
+from ...errors import UnfitInstance
+from ...instance_rules import Row
+from ...settings_sections import CLASSIC
+from .. import target_rules as targets
+from ..deletions import Deletion
+from ..network import load_balancer_owners as owners
+from ..network.node_groups import NodeGroups
+from ..network.reads import NO_BALANCER
+from ..security_groups import OneListing
+from ..subnets import VpcSubnets
+from . import group_rules, load_balancer_steps
+from . import load_balancer_rules as rules
+from .groups import ClassicGroups
+from .load_balancer_rules import Wanted
+from .load_balancer_steps import Place, Present
+from .reads import ClassicReads
+
+#: The tag that notes from which security group the traffic comes, unless it is the load balancer's own one.
+LEAD = f"{owners.PREFIX}group"
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is remembered of a load balancer. `opened`: the sets of security groups of Nodes for which rules were
+    checked. `targets`: those of the last write, None if it did not succeed; an equal tuple of several Services is one
+    object."""
+
+    dns: str
+    fingerprint: str
+    opened: frozenset[frozenset[str]] = frozenset()
+    targets: tuple[str, ...] | None = None
+
+
+class ClassicLoadBalancers:
+    def __init__(self, api: Api, groups: ClassicGroups, nodes: NodeGroups, subnets: VpcSubnets) -> None:
+        self._api, self._groups, self._nodes, self._subnets = api, groups, nodes, subnets
+        self._reads = ClassicReads(api)
+        self._known: dict[tuple[str, str], Known] = {}
+        #: One at a time opens or closes the groups of Nodes for a group that several load balancers may have.
+        self._borrowing = asyncio.Lock()
+
+    async def list(self, cluster: str) -> Sequence[cloud.LoadBalancer]:
+        every = {str(row["LoadBalancerName"]): row for row in await self._reads.all()}
+        rows = {name: row for name, row in every.items() if owners.NAME.fullmatch(name)}
+        found = []
+        for name, tags in (await self._reads.tags(list(rows))).items():
+            mark = owners.mark_of(tags)
+            if mark is not None and mark.is_of(cluster, mark.uid):
+                found.append(_answer(mark.uid, name, str(rows[name]["DNSName"]), mark.fingerprint))
+        return found
+
+    async def exists(self, spec: LoadBalancerSpec) -> bool:
+        return await self._reads.named(spec.default_name) is not None
+
+    def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
+        """Two halves: everything but the targets, and the targets."""
+        try:
+            want = self._wanted(spec)
+        except Invalid as error:
+            return f"not served: {error}"
+        return f"{want.digest}-{targets.digest_of(want, backends)}"
+
+    async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:
+        row = await self._reads.named(spec.default_name)
+        if row is None:
+            self._known.pop((spec.cluster, spec.uid), None)
+            self._wanted(spec)  # `ccm plan` asks why a Service gets none
+            raise _absent(spec)
+        known = self._known.get((spec.cluster, spec.uid))
+        tags = await self._own_tags(spec) if known is None else {owners.FINGERPRINT: known.fingerprint}
+        return _answer(spec.uid, spec.default_name, str(row["DNSName"]), tags.get(owners.FINGERPRINT, ""))
+
+    async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
+        want, cluster = self._wanted(spec), self._cluster(spec)
+        self._known.pop((spec.cluster, spec.uid), None)
+        row = await self._reads.named(want.name)
+        tags = await self._own_tags(spec) if row is not None else {}
+        subnets, zones, groups = await self._surroundings(want, cluster)
+        place = Place(subnets, await self._groups.prepared(groups, spec, want, cluster), zones)
+        marks = {**want.tags, **owners.mark_tags(spec)}
+        if want.groups or LEAD in tags:
+            marks[LEAD] = place.groups[0]
+        if row is None:
+            answer = await self._classic(
+                "create_load_balancer", **load_balancer_steps.creation(want, place), Tags=pairs(marks)
+            )
+            present = Present(load_balancer_steps.created(want, place, str(answer["DNSName"])), {}, marks)
+        else:
+            present = Present(row, await self._reads.attributes(want.name), tags)
+        ids = targets.ids(want, backends)
+        opened = await self._open(spec, want, place.groups[0], ids, groups)
+        for step in load_balancer_steps.steps(present, want, place, ids):
+            await self._classic(step.operation, LoadBalancerName=want.name, **step.arguments)
+        await self._leave(spec, want, present, place, groups)
+        fingerprint = f"{want.digest}-{targets.digest_of(want, backends)}"
+        marks = {**marks, **owners.mark_tags(spec, fingerprint)}
+        if changed := {key: value for key, value in marks.items() if present.tags.get(key) != value}:
+            await self._classic("add_tags", LoadBalancerNames=[want.name], Tags=pairs(changed))
+        dns = str(present.balancer["DNSName"])
+        self._known[spec.cluster, spec.uid] = Known(dns, fingerprint, opened, ids)
+        found = (*want.warnings, *_unchangeable(present.balancer, want), *targets.nobody(want, backends))
+        return _answer(spec.uid, want.name, dns, fingerprint, found)
+
+    async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
+        want, row, tags = self._wanted(spec, nodes_only=True), None, None
+        known = self._known.get((spec.cluster, spec.uid))
+        if known is None:
+            row = await self._named(spec)
+            tags = await self._own_tags(spec)
+            known = Known(str(row["DNSName"]), tags.get(owners.FINGERPRINT, ""))
+        ids = targets.ids(want, backends)
+        self._known[spec.cluster, spec.uid] = dataclasses.replace(known, targets=None)
+        try:
+            if known.targets is None:
+                row = row or await self._named(spec)
+                there, wanted = load_balancer_steps.registered(row), ids
+            else:  # of thousands, only those that change; what somebody else changed is found by the comparison
+                gone, wanted = targets.changed(known.targets, ids, backends)
+                there = frozenset(gone)
+            opened = known.opened
+            if self._nodes.is_on and not await self._nodes.memberships(ids) <= opened:
+                row = row or await self._named(spec)
+                tags = tags if tags is not None else await self._own_tags(spec)
+                groups = await self._groups.all()
+                opened = await self._open(spec, want, self._lead(spec, row, tags, groups), ids, groups)
+            try:
+                await self._register(want.name, there, wanted)
+            except UnfitInstance:  # AWS takes a terminated instance out by itself
+                if known.targets is None:
+                    raise
+                await self._register(want.name, load_balancer_steps.registered(await self._named(spec)), ids)
+            fingerprint = f"{owners.settings_of(known.fingerprint)}-{targets.digest_of(want, backends)}"
+            await self._classic(
+                "add_tags", LoadBalancerNames=[want.name], Tags=pairs({owners.FINGERPRINT: fingerprint})
+            )
+        except NotFound:
+            self._known.pop((spec.cluster, spec.uid), None)
+            raise
+        self._known[spec.cluster, spec.uid] = Known(known.dns, fingerprint, opened, ids)
+        return _answer(spec.uid, want.name, known.dns, fingerprint, targets.nobody(want, backends))
+
+    async def _register(self, name: str, there: frozenset[str], wanted: Sequence[str]) -> None:
+        for step in load_balancer_steps.target_steps(there, wanted):
+            await self._classic(step.operation, LoadBalancerName=name, **step.arguments)
+
+    async def deviations(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> Sequence[str]:
+        want, cluster = self._wanted(spec), self._cluster(spec)
+        row = await self._named(spec)
+        tags = await self._own_tags(spec)
+        ids = targets.ids(want, backends)
+        subnets, zones, groups = await self._surroundings(want, cluster)
+        group_rules.check_asked(groups, (*want.groups, *want.extra))
+        own = None if want.groups else group_rules.own_group(groups, want.own_group, cluster)
+        lead = want.groups[0] if want.groups else str(own["GroupId"]) if own is not None else "none"
+        asked = tuple(dict.fromkeys((*(want.groups or (lead,)), *want.extra)))
+        present = Present(row, await self._reads.attributes(want.name), tags)
+        place = Place(subnets, asked, zones)
+        found = [step.what for step in load_balancer_steps.steps(present, want, place, ids)]
+        changes = [group_rules.own_change(own, want)] if own is not None else []
+        for change in (*changes, *await self._groups.node_changes(groups, lead, ids, cluster)):
+            if change.add or change.remove:
+                missing, superfluous = len(change.add), len(change.remove)
+                found.append(f"security group {change.group}: {missing} rules are missing, {superfluous} superfluous")
+        return [f"load balancer {want.name}: {what}" for what in found]
+
+    async def delete(self, spec: LoadBalancerSpec, deletion: Deletion, listing: OneListing) -> None:
+        """The load balancer, its own security group, also that of a write that failed, and its rules in the groups of
+        Nodes."""
+        self._known.pop((spec.cluster, spec.uid), None)
+        cluster, name = self._cluster(spec), spec.default_name
+        row = None if CLASSIC in deletion.deleted else await self._reads.named(name)
+        tags: Mapping[str, str] = {}
+        if row is not None:
+            tags = (await self._reads.tags([name])).get(name, {})
+            if not owners.is_own(tags, spec, cluster):
+                raise _absent(spec)
+        groups = await listing.get()
+        own = _own_if_any(groups, name, cluster)
+        if row is not None:
+            lead = self._lead(spec, row, tags, groups)
+            if lead and (own is None or lead != own["GroupId"]):
+                await self._close(spec, lead)
+            with contextlib.suppress(NotFound):
+                await self._classic("delete_load_balancer", LoadBalancerName=name)
+            deletion.deleted.add(CLASSIC)
+        if own is not None:
+            await self._groups.remove(groups, own)
+        if row is None and own is None:
+            raise _absent(spec)
+
+    # Calls
+
+    async def _open(
+        self, spec: LoadBalancerSpec, want: Wanted, lead: str, ids: Sequence[str], groups: Sequence[Row]
+    ) -> frozenset[frozenset[str]]:
+        """Let the traffic reach the targets. Returns the sets of groups that the targets have."""
+        if not self._nodes.is_on:
+            return frozenset()
+        if want.groups:
+            async with self._borrowing:
+                await self._groups.open(await self._groups.all(), lead, ids, self._cluster(spec))
+        else:
+            await self._groups.open(groups, lead, ids, self._cluster(spec))
+        return await self._nodes.memberships(ids)
+
+    async def _close(self, spec: LoadBalancerSpec, lead: str) -> None:
+        """Let nothing from a group of others reach the Nodes any more, unless another load balancer has the group."""
+        async with self._borrowing:
+            others = [
+                row
+                for row in await self._reads.all()
+                if lead in (row.get("SecurityGroups") or ()) and row["LoadBalancerName"] != spec.default_name
+            ]
+            if not others:
+                await self._groups.close(await self._groups.all(), lead, self._cluster(spec))
+
+    async def _leave(
+        self, spec: LoadBalancerSpec, want: Wanted, present: Present, place: Place, groups: Sequence[Row]
+    ) -> None:
+        """Remove what belongs to security groups that the load balancer had before."""
+        own = _own_if_any(groups, want.name, self._cluster(spec))
+        lead = self._lead(spec, present.balancer, present.tags, groups)
+        if lead and lead not in place.groups and (own is None or lead != own["GroupId"]):
+            await self._close(spec, lead)
+        if own is not None and want.groups and own["GroupId"] not in place.groups:
+            await self._groups.remove(groups, own)
+
+    async def _named(self, spec: LoadBalancerSpec) -> Row:
+        row = await self._reads.named(spec.default_name)
+        if row is None:
+            raise _absent(spec)
+        return row
+
+    async def _own_tags(self, spec: LoadBalancerSpec) -> Mapping[str, str]:
+        """Raises Conflict if the load balancer belongs to somebody else, NotFound if it is gone."""
+        tags = (await self._reads.tags([spec.default_name])).get(spec.default_name)
+        if tags is None:
+            raise _absent(spec)
+        owners.check(tags, spec, self._cluster(spec))
+        return tags
+
+    async def _surroundings(self, want: Wanted, cluster: str) -> tuple[Sequence[str], Mapping[str, str], Sequence[Row]]:
+        """The subnets to be in, the zone of each subnet of the VPC, and its security groups."""
+        subnets, rows, groups = await asyncio.gather(
+            self._subnets.chosen(want.subnets, cluster, internal=want.internal),
+            self._subnets.rows(),
+            self._groups.all(),
+        )
+        return subnets, {str(each["SubnetId"]): str(each["AvailabilityZone"]) for each in rows}, groups
+
+    async def _classic(self, operation: str, **arguments: Any) -> Mapping[str, Any]:
+        missing = () if operation == "create_load_balancer" else (*NO_BALANCER, "ListenerNotFound")
+        return await self._api.classic(operation, missing=missing, **arguments)
+
+    # No I/O
+
+    def _lead(self, spec: LoadBalancerSpec, row: Row, tags: Mapping[str, str], groups: Sequence[Row]) -> str:
+        own = _own_if_any(groups, spec.default_name, self._cluster(spec))
+        present = [str(each) for each in row.get("SecurityGroups") or ()]
+        return group_rules.lead_of(present, tags.get(LEAD, ""), str(own["GroupId"]) if own is not None else "")
+
+    def _cluster(self, spec: LoadBalancerSpec) -> str:
+        return self._api.cluster or spec.cluster
+
+    def _wanted(self, spec: LoadBalancerSpec, *, nodes_only: bool = False) -> Wanted:
+        return rules.wanted(spec, self._api.settings.common, self._cluster(spec), nodes_only=nodes_only)
+
+
+def _own_if_any(groups: Sequence[Row], name: str, cluster: str) -> Row | None:
+    """The load balancer's own group, None also if somebody else has the name."""
+    try:
+        return group_rules.own_group(groups, f"{rules.OWN_GROUP}{name}", cluster)
+    except Conflict:
+        return None
+
+
+def _absent(spec: LoadBalancerSpec) -> NotFound:
+    return NotFound(f"the account has no Classic Load Balancer {spec.default_name} for Service {spec.uid}")
+
+
+def _answer(uid: str, name: str, dns: str, fingerprint: str, warnings: tuple[str, ...] = ()) -> cloud.LoadBalancer:
+    return cloud.LoadBalancer(uid, name, (Ingress(hostname=dns),), fingerprint, warnings=warnings)
+
+
+def _unchangeable(row: Row, want: Wanted) -> list[str]:
+    if (row.get("Scheme") == "internal") != want.internal:
+        return [
+            f"load balancer {want.name} is {row.get('Scheme')}, which never changes: delete the Service to change it"
+        ]
+    return []

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Load balancers of both types: each Service is served by the type that it asks for, and never changes it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+from ccm import cloud
+from ccm.cloud import Backend, ImplementedElsewhere, Invalid, LoadBalancerSpec, NotFound
+
+from ..api import Api
+from ..instances import Ec2Instances
+from ..settings_sections import CLASSIC, NETWORK
+from . import type_rules as types
+from .classic.groups import ClassicGroups
+from .classic.load_balancers import ClassicLoadBalancers
+from .deletions import Deletions
+from .network.load_balancers import NetworkLoadBalancers
+from .network.node_groups import NodeGroups
+from .security_groups import OneListing, SecurityGroups
+from .subnets import VpcSubnets
+
+
+class AwsLoadBalancers:
+    def __init__(self, api: Api, instances: Ec2Instances) -> None:
+        groups, subnets = SecurityGroups(api), VpcSubnets(api)
+        nodes = NodeGroups(api, instances, groups)
+        self.deletions = Deletions()
+        self._groups, self._default = groups, api.settings.runtime.loadbalancertype
+        self._by_type: dict[str, NetworkLoadBalancers | ClassicLoadBalancers] = {
+            NETWORK: NetworkLoadBalancers(api, instances, nodes, subnets),
+            CLASSIC: ClassicLoadBalancers(api, ClassicGroups(api, instances, groups), nodes, subnets),
+        }
+
+    async def list(self, cluster: str) -> Sequence[cloud.LoadBalancer]:
+        self.deletions.lists()
+        return [found for each in self._by_type.values() for found in await each.list(cluster)]
+
+    def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
+        try:
+            return self._of(spec).fingerprint(spec, backends)
+        except ImplementedElsewhere as error:
+            return f"not served: {error}"
+
+    async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:
+        await self._refuse_change(spec)
+        return await self._of(spec).get(spec)
+
+    async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
+        await self._refuse_change(spec)
+        with self._writing(spec) as each:
+            return await each.ensure(spec, backends)
+
+    async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
+        with self._writing(spec, types.had(spec)) as each:  # what exists, whatever the Service asks for by now
+            return await each.update_backends(spec, backends)
+
+    async def deviations(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> Sequence[str]:
+        return await self._of(spec).deviations(spec, backends)
+
+    async def delete(self, spec: LoadBalancerSpec) -> None:
+        """Of both types: the annotations may be others than at the last write. Of a type whose listings were certain
+        once, nothing is left. If nothing is found at all, the next request looks at everything again."""
+        deletion, listing, found = self.deletions.of(spec), OneListing(self._groups), False
+        for type_, each in self._by_type.items():  # NETWORK first: it reads groups in turn, CLASSIC at any time
+            if type_ in deletion.certain:
+                continue
+            is_certain = self.deletions.is_certain(spec, type_)
+            with contextlib.suppress(NotFound):
+                await each.delete(spec, deletion, listing)
+                found = True
+            if is_certain:
+                deletion.certain.add(type_)
+        if not found:
+            self.deletions.forget(spec)
+            raise NotFound(f"the account has no load balancer {spec.default_name} for Service {spec.uid}")
+
+    async def _refuse_change(self, spec: LoadBalancerSpec) -> None:
+        """Raises Invalid if the Service has a load balancer of another type: its clients know that one. Costs no call
+        unless its address is of the other type."""
+        has, wants = types.had(spec), types.type_of(spec, self._default)
+        if has and has != wants and await self._by_type[has].exists(spec):
+            raise Invalid(types.never_changes(spec.default_name, has, wants))
+
+    @contextlib.contextmanager
+    def _writing(
+        self, spec: LoadBalancerSpec, type_: str = ""
+    ) -> Iterator[NetworkLoadBalancers | ClassicLoadBalancers]:
+        """The type that the Service asks for, or `type_`. A write may have an effect although it fails."""
+        asked = types.type_of(spec, self._default)
+        type_ = type_ or asked
+        try:
+            yield self._by_type[type_]
+        finally:
+            self.deletions.wrote(spec, type_)
+
+    def _of(self, spec: LoadBalancerSpec) -> NetworkLoadBalancers | ClassicLoadBalancers:
+        """Raises ImplementedElsewhere."""
+        return self._by_type[types.type_of(spec, self._default)]

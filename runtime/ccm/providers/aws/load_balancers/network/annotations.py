@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The annotations of Services with a Network Load Balancer, the same as in cloud-provider-aws. Pure.
+
+An invalid value is reported on the Service.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping
+
+from ccm.cloud import Invalid
+from ccm.cloud.toolkit.annotation_reader import AnnotationTable, ServiceAnnotations, number
+
+from ... import annotations as forms
+from ...annotations import ELSEWHERE, PREFIX, SECONDS
+
+ALLOCATION = re.compile(r"eipalloc-[0-9a-f]{1,32}", re.ASCII)
+PRESERVE_CLIENT, PROXY_PROTOCOL = "preserve_client_ip.enabled", "proxy_protocol_v2.enabled"
+
+#: Annotations that have an effect on Classic Load Balancers only -> what to do instead.
+CLASSIC_ONLY = {
+    "proxy-protocol": f"set target-group-attributes to {PROXY_PROTOCOL}=true",
+    "connection-draining-enabled": "a Network Load Balancer always drains",
+    "connection-draining-timeout": "a Network Load Balancer drains for 300 s",
+    "connection-idle-timeout": "a Network Load Balancer keeps idle connections for 350 s",
+    "access-log-emit-interval": "a Network Load Balancer writes its log every 5 minutes",
+}
+
+
+def _addresses(text: str) -> tuple[str, ...]:
+    try:
+        found = tuple(str(ipaddress.IPv4Address(part.strip())) for part in text[:512].split(","))
+    except ValueError:
+        raise ValueError("IPv4 addresses, comma-separated") from None
+    return found
+
+
+def _group_attributes(text: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, _, value = (piece.strip() for piece in part.partition("="))
+        if name not in (PRESERVE_CLIENT, PROXY_PROTOCOL) or value not in ("true", "false") or name in found:
+            raise ValueError(f"{PRESERVE_CLIENT} and {PROXY_PROTOCOL}, each once with =true or =false")
+        found[name] = value
+    return found
+
+
+_a = forms.annotation
+TABLE = AnnotationTable(
+    PREFIX,
+    (
+        *forms.COMMON,
+        _a("subnets", "IDs or Name tags", "The subnets, one for each zone.",
+           forms.list_of(forms.SUBNET, "IDs or names of subnets"), "see below", for_new=True),
+        _a("backend-protocol", "`ssl`, `tcp`, `http` or `https`", "`ssl`: targets get TLS, too.",
+           forms.one_of("ssl", "tcp", "http", "https")),
+        _a("healthcheck-protocol", "`tcp`, `http` or `https`", "How targets are checked.",
+           forms.one_of("tcp", "http", "https"), "`tcp`; `http` with externalTrafficPolicy Local"),
+        _a("healthcheck-port", "port or `traffic-port`", "Where targets are checked.", forms.check_port,
+           "`traffic-port`; healthCheckNodePort with externalTrafficPolicy Local"),
+        _a("healthcheck-path", "path", "The path of a check by HTTP.",
+           forms.matching(forms.PATH, "a path that begins with /"),
+           "`/`; `/healthz` with externalTrafficPolicy Local"),
+        _a("healthcheck-interval", SECONDS, "The time between two checks.", number(5, 300), "30; 10 with Local"),
+        _a("healthcheck-timeout", SECONDS, "Has no effect on Network Load Balancers.", number(2, 120)),
+        _a("healthcheck-healthy-threshold", "number", "How many checks must pass.", number(2, 10), "3; 2 with Local"),
+        _a("healthcheck-unhealthy-threshold", "number", "How many checks must fail.", number(2, 10), "3; 2 with Local"),
+        _a("eip-allocations", "IDs", "Elastic IPs, one for each subnet.",
+           forms.list_of(ALLOCATION, "IDs eipalloc-..."), for_new=True, names_another=True),
+        _a("private-ipv4-addresses", "IPv4 addresses", "Private addresses, one for each subnet.", _addresses,
+           for_new=True),
+        _a("target-group-attributes", "attributes name=value", f"`{PRESERVE_CLIENT}` and `{PROXY_PROTOCOL}`.",
+           _group_attributes),
+    ),
+)  # fmt: skip
+
+
+def parse(given: Mapping[str, str], *, nodes_only: bool = False) -> ServiceAnnotations:
+    """Raises Invalid with all values that cannot be used, and all annotations that are probably misspelled.
+
+    `nodes_only`: with those that choose nodes; nothing else keeps targets from following.
+    """
+    found = ServiceAnnotations(given, TABLE)
+    if nodes_only:
+        if unreadable := found.problems_of("target-node-labels"):
+            raise Invalid("; ".join(unreadable))
+        return found
+    known = {PREFIX + name for name in (*CLASSIC_ONLY, *ELSEWHERE)}
+    problems = list(found.problems)
+    for name in ("security-groups", "extra-security-groups"):
+        if PREFIX + name in given:
+            problems.append(f"annotation {PREFIX}{name}: a Network Load Balancer of this provider has no groups")
+            known.add(PREFIX + name)
+    problems += [f"annotation {key}: unknown" for key in TABLE.unknown(given) if key not in known]
+    if problems:
+        raise Invalid("; ".join(problems))
+    return found
+
+
+def warnings(given: Mapping[str, str]) -> list[str]:
+    """Annotations without effect here."""
+    found = [
+        f"annotation {PREFIX}{name}: no effect on a Network Load Balancer: {instead}"
+        for name, instead in CLASSIC_ONLY.items()
+        if PREFIX + name in given
+    ]
+    return found + forms.oddities(given)

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whose a load balancer is, by its tags: those of cloud-provider-aws, and a mark of our own. Pure.
+
+The original finds a load balancer by its name, which has the Service's UID, so it keeps finding what this provider
+made. The mark adds the cluster and a fingerprint. Only members of the account write tags.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from ccm.cloud import Conflict, LoadBalancerSpec
+from ccm.cloud.toolkit.digests import digest
+from ccm.cloud.toolkit.ownership_marks import Mark
+
+from ...api import is_of_cluster
+from .load_balancer_rules import SERVICE_TAG
+
+PREFIX = "ccm-outoftree/"
+FINGERPRINT = f"{PREFIX}fingerprint"
+#: Names that cloud-provider-aws and this provider give.
+NAME = re.compile(r"a[0-9a-f]{31}")
+
+
+def mark_of(tags: Mapping[str, str]) -> Mark | None:
+    return Mark.from_labels(tags, PREFIX)
+
+
+def mark_tags(spec: LoadBalancerSpec, fingerprint: str = "") -> dict[str, str]:
+    return Mark.made_for(spec, spec.default_name, fingerprint).labels(PREFIX)
+
+
+def is_own(tags: Mapping[str, str], spec: LoadBalancerSpec, cluster: str) -> bool:
+    """Whether what has these tags, and the name of the Service's load balancer, is the Service's: by our mark, or by
+    the original's tags if there is no mark. `cluster`: its name in tags."""
+    if (mark := mark_of(tags)) is not None:
+        return mark.is_of(spec.cluster, spec.uid)
+    return is_of_cluster(tags, cluster) and SERVICE_TAG in tags
+
+
+def check(tags: Mapping[str, str], spec: LoadBalancerSpec, cluster: str) -> None:
+    """Raises Conflict unless it is the Service's."""
+    if is_own(tags, spec, cluster):
+        return
+    mark = mark_of(tags)
+    whose = f"cluster {mark.cluster}" if mark is not None else "nobody's by its tags"
+    raise Conflict(
+        f"load balancer {spec.default_name} exists and is {whose}, not of cluster {spec.cluster}: names are unique in "
+        "a region. Delete it, or give it the tags of this cluster"
+    )
+
+
+def other_name(group: str, uid: str) -> str:
+    """Another name for a target group. Names are unique in a region and do not have the Service's UID: a Service that
+    is created again finds the name taken while the former one is deleted."""
+    return f"{group[:-10]}{digest(f'{group} {uid}', 10)}"
+
+
+def settings_of(fingerprint: str) -> str:
+    """The half of a fingerprint that covers everything but the targets."""
+    return fingerprint.partition("-")[0]

@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a Service asks of its Network Load Balancer, by its annotations and cloud.conf. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ccm.cloud import Invalid, LoadBalancerSpec, Port
+from ccm.cloud.toolkit.annotation_reader import ServiceAnnotations
+from ccm.cloud.toolkit.digests import counted, desired_digest, subjects
+from ccm.cloud.toolkit.kept_settings import Setting, differences, only_for_new, without_effect
+from ccm.cloud.toolkit.service_checks import (
+    EVERYONE,
+    ipv4_only,
+    ipv4_ranges,
+    limits_clients,
+    require_ipv4,
+    require_node_ports,
+)
+
+from ...annotations import PREFIX, TRAFFIC_PORT
+from ...api import CLUSTER_TAG, LEGACY_TAG
+from ...settings_sections import SHARED, Global
+from . import annotations as notes
+
+SERVICE_TAG = "kubernetes.io/service-name"
+CROSS_ZONE, LOGS = "load_balancing.cross_zone.enabled", "access_logs.s3.enabled"
+BUCKET, BUCKET_PREFIX = "access_logs.s3.bucket", "access_logs.s3.prefix"
+
+
+@dataclass(frozen=True)
+class Check:
+    """The health check of targets. `port`: `traffic-port`, or a number. `path`: "" for TCP."""
+
+    protocol: str = "TCP"
+    port: str = TRAFFIC_PORT
+    path: str = ""
+    interval: int = 30
+    healthy: int = 3
+    unhealthy: int = 3
+
+
+@dataclass(frozen=True)
+class Listener:
+    """One port with its target group. `group`: the group's name, which changes with what cannot be changed in place."""
+
+    port: int
+    protocol: str
+    node_port: int
+    group_protocol: str
+    group: str
+    check: Check
+    certificate: str = ""
+    policy: str = ""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The desired state. `subnets`: IDs or names, () to choose them. `clients`: CIDRs that may connect."""
+
+    name: str
+    internal: bool
+    listeners: tuple[Listener, ...]
+    tags: Mapping[str, str]
+    attributes: Mapping[str, str]
+    clients: tuple[str, ...]
+    group_attributes: Mapping[str, str] = field(default_factory=dict)
+    nodes: Mapping[str, str | None] = field(default_factory=dict)
+    subnets: tuple[str, ...] = ()
+    allocations: tuple[str, ...] = ()
+    addresses: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = field(default=(), metadata=counted("warnings", subjects))
+
+    @property
+    def digest(self) -> str:
+        """Covers everything that is asked for, also what only a new one gets: a later change of that is reported."""
+        return desired_digest(self)
+
+    @property
+    def client_protocol(self) -> str:
+        return "udp" if any(each.group_protocol == "UDP" for each in self.listeners) else "tcp"
+
+    @property
+    def traffic_ports(self) -> frozenset[int]:
+        return frozenset(each.node_port for each in self.listeners)
+
+    @property
+    def check_ports(self) -> frozenset[int]:
+        return frozenset(
+            each.node_port if each.check.port == TRAFFIC_PORT else int(each.check.port) for each in self.listeners
+        )
+
+
+def wanted(spec: LoadBalancerSpec, common: Global, cluster: str, *, nodes_only: bool = False) -> Wanted:
+    """`cluster`: its name in tags. `nodes_only`: only targets change, so that it does not matter whether the rest is
+    possible. Raises Invalid with what is wrong with the Service."""
+    given = notes.parse(spec.annotations, nodes_only=nodes_only)
+    if not nodes_only:
+        _check(spec, given, common)
+    return Wanted(
+        name=spec.default_name,
+        internal=given.get("internal", False),
+        listeners=tuple(_listener(port, spec, given, common, cluster) for port in spec.ports),
+        tags=tags_of_cluster(spec, given, common, cluster),
+        attributes=_attributes(given),
+        clients=(EVERYONE,) if EVERYONE in (admitted := clients(spec, nodes_only=nodes_only)) else admitted,
+        group_attributes=given.get("target-group-attributes", {}),
+        nodes=given.get("target-node-labels", {}),
+        subnets=given.get("subnets", ()),
+        allocations=given.get("eip-allocations", ()),
+        addresses=given.get("private-ipv4-addresses", ()),
+        warnings=(*notes.warnings(spec.annotations), *ipv4_only(spec), *_overruled(spec, given, common)),
+    )
+
+
+def clients(spec: LoadBalancerSpec, *, nodes_only: bool) -> tuple[str, ...]:
+    """CIDRs that may connect. If only targets change, no IPv4 range admits nobody instead of being refused."""
+    try:
+        return ipv4_ranges(spec) or (EVERYONE,)
+    except Invalid:
+        if nodes_only:
+            return ()
+        raise
+
+
+def _overruled(spec: LoadBalancerSpec, given: ServiceAnnotations, common: Global) -> tuple[str, ...]:
+    """The warning about annotations that the shared health check of all Services overrules."""
+    if common.clusterserviceloadbalancerhealthprobemode != SHARED or spec.external_traffic_policy == "Local":
+        return ()
+    names = ("healthcheck-protocol", "healthcheck-path", "healthcheck-port")
+    keys = [f"{PREFIX}{name}" for name in names if given.given(name)]
+    return without_effect(keys, f"ClusterServiceLoadBalancerHealthProbeMode in cloud.conf is {SHARED}")
+
+
+def tags_of_cluster(spec: LoadBalancerSpec, given: ServiceAnnotations, common: Global, cluster: str) -> dict[str, str]:
+    """Those that cloud-provider-aws gives, too, for either type of load balancer."""
+    return {
+        **given.get("additional-resource-tags", {}),
+        SERVICE_TAG: f"{spec.namespace}/{spec.name}",
+        **({LEGACY_TAG: cluster} if common.kubernetesclustertag else {}),
+        f"{CLUSTER_TAG}{cluster}": "owned",
+    }
+
+
+def _check(spec: LoadBalancerSpec, given: ServiceAnnotations, common: Global) -> None:
+    protocols = {port.protocol for port in spec.ports}
+    if other := sorted(protocols - {"TCP", "UDP"}):
+        raise Invalid(f"spec.ports: a Network Load Balancer forwards TCP and UDP, not {', '.join(other)}")
+    if len(protocols) > 1:
+        raise Invalid("spec.ports: a Network Load Balancer of one Service forwards TCP or UDP, not both")
+    require_node_ports(spec)
+    require_ipv4(spec)
+    if spec.session_affinity != "None":
+        raise Invalid("spec.sessionAffinity: cloud-provider-aws and this provider have none: set it to None")
+    if spec.load_balancer_ip:
+        raise Invalid("spec.loadBalancerIP: AWS chooses the addresses; there is the annotation ...eip-allocations")
+    attributes = given.get("target-group-attributes", {})
+    keeps_clients = attributes.get(notes.PRESERVE_CLIENT, "true") == "true"
+    if not keeps_clients and "UDP" in protocols:
+        raise Invalid(f"annotation {PREFIX}target-group-attributes: {notes.PRESERVE_CLIENT} is always on for UDP")
+    if limits_clients(spec):
+        if common.disablesecuritygroupingress:
+            raise Invalid("spec.loadBalancerSourceRanges: with DisableSecurityGroupIngress nothing would apply them")
+        if not keeps_clients or any(has_tls(port, given) for port in spec.ports):
+            what = "TLS" if keeps_clients else f"{notes.PRESERVE_CLIENT}=false"
+            raise Invalid(f"spec.loadBalancerSourceRanges: with {what}, Nodes do not see the addresses of clients")
+
+
+def _attributes(given: ServiceAnnotations) -> dict[str, str]:
+    """Of the load balancer. A bucket counts only with a log, as AWS accepts no empty one."""
+    found = {
+        CROSS_ZONE: str(given.get("cross-zone-load-balancing-enabled", False)).lower(),
+        LOGS: str(given.get("access-log-enabled", False)).lower(),
+    }
+    if given.get("access-log-enabled"):
+        found[BUCKET] = given.get("access-log-s3-bucket-name", "")
+        found[BUCKET_PREFIX] = given.get("access-log-s3-bucket-prefix", "")
+    return found
+
+
+def kept(row: Mapping[str, Any], want: Wanted, subnets: Sequence[str]) -> tuple[str, ...]:
+    """The warning about annotations that a load balancer was not created with. `subnets`: IDs, () if none are asked."""
+    zones = row.get("AvailabilityZones") or ()
+    addresses = [each for zone in zones for each in zone.get("LoadBalancerAddresses") or ()]
+    settings = {
+        "subnets": (subnets, [zone.get("SubnetId") for zone in zones]),
+        "eip-allocations": (want.allocations, [each.get("AllocationId") for each in addresses]),
+        "private-ipv4-addresses": (want.addresses, [each.get("PrivateIPv4Address") for each in addresses]),
+    }
+    return only_for_new(
+        differences({f"{PREFIX}{key}": Setting(_sorted(asked), _sorted(has)) for key, (asked, has) in settings.items()})
+    )
+
+
+def _sorted(every: Iterable[object]) -> str:
+    return ", ".join(sorted(str(each) for each in every if each))
+
+
+def has_tls(port: Port, given: ServiceAnnotations) -> bool:
+    chosen = given.get("ssl-ports", ())
+    return (
+        port.protocol == "TCP"
+        and bool(given.get("ssl-cert"))
+        and (not chosen or str(port.port) in chosen or (bool(port.name) and port.name in chosen))
+    )
+
+
+def _listener(port: Port, spec: LoadBalancerSpec, given: ServiceAnnotations, common: Global, cluster: str) -> Listener:
+    check = health_check(spec, given, common)
+    protocol, group_protocol, certificate, policy = port.protocol, port.protocol, "", ""
+    if has_tls(port, given):
+        protocol, certificate = "TLS", given.get("ssl-cert")
+        policy = given.get("ssl-negotiation-policy", "")
+        group_protocol = "TLS" if given.get("backend-protocol") == "ssl" else "TCP"
+    name = group_name(cluster, spec, port, group_protocol, check)
+    return Listener(port.port, protocol, port.node_port, group_protocol, name, check, certificate, policy)
+
+
+def health_check(spec: LoadBalancerSpec, given: ServiceAnnotations, common: Global) -> Check:
+    """As cloud-provider-aws: defaults, then annotations about what is asked, then `Shared`, then the rest."""
+    is_local = spec.external_traffic_policy == "Local"
+    found = Check("HTTP", str(spec.health_check_node_port), "/healthz", 10, 2, 2) if is_local else Check()
+    protocol = str(given.get("healthcheck-protocol", found.protocol)).upper()
+    path = given.get("healthcheck-path", found.path or "/")
+    port = given.get("healthcheck-port", found.port)
+    if common.clusterserviceloadbalancerhealthprobemode == SHARED and not is_local:
+        protocol, path = "HTTP", common.clusterservicesharedloadbalancerhealthprobepath
+        port = str(common.clusterservicesharedloadbalancerhealthprobeport)
+    return Check(
+        protocol,
+        port,
+        "" if protocol == "TCP" else path,
+        given.get("healthcheck-interval", found.interval),
+        given.get("healthcheck-healthy-threshold", found.healthy),
+        given.get("healthcheck-unhealthy-threshold", found.unhealthy),
+    )
+
+
+def group_name(cluster: str, spec: LoadBalancerSpec, port: Port, protocol: str, check: Check) -> str:
+    """The name of a target group: that of cloud-provider-aws, so that each controller finds the other's."""
+    parts = (cluster, spec.namespace, spec.name, port.port, port.node_port, protocol, "instance")
+    text = "".join(map(str, (*parts, check.protocol, check.interval)))
+    digest = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+    namespace, name = (re.sub(r"[^A-Za-z0-9]", "", each)[:8] for each in (spec.namespace, spec.name))
+    return f"k8s-{namespace}-{name}-{digest[:10]}"

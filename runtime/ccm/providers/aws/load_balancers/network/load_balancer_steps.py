@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What separates a load balancer from its desired state, as calls of Elastic Load Balancing in their order. Pure.
+
+New targets come before the listener that needs them, and a target group goes after its listener has another one, so
+that traffic flows all the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...api import pairs
+from ...instance_rules import Row
+from . import load_balancer_rules as rules
+from .load_balancer_rules import Check, Listener, Wanted
+
+#: Targets in one call.
+CHUNK = 100
+#: Operations of `target_steps`.
+TARGETS = ("register_targets", "deregister_targets")
+
+
+@dataclass(frozen=True)
+class Present:
+    """What a load balancer has. `groups`: name -> its row. `targets`: name of a group -> pairs of instance and port.
+    `group_attributes`: by name of a group, only of groups whose attributes somebody asks for."""
+
+    balancer: Row
+    listeners: Sequence[Row] = ()
+    groups: Mapping[str, Row] = field(default_factory=dict)
+    targets: Mapping[str, frozenset[tuple[str, int]]] = field(default_factory=dict)
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    group_attributes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One call. `group`: the name of the target group whose ARN is missing in `arguments`; `in_action`: whether it
+    belongs into the listener's action. `what`: the difference, one sentence."""
+
+    operation: str
+    arguments: Mapping[str, Any]
+    what: str
+    group: str = ""
+    in_action: bool = False
+
+
+#: The policy that AWS gives a new TLS listener. A listener that gets TLS later must be given one.
+FIRST_POLICY = "ELBSecurityPolicy-2016-08"
+#: Attributes of a new load balancer, which AWS does not always name.
+DEFAULTS = {rules.CROSS_ZONE: "false", rules.LOGS: "false"}
+
+
+def steps(present: Present, want: Wanted, instances: Sequence[str], tags: Mapping[str, str]) -> list[Step]:
+    """All calls that are left, in order. `tags`: those of new target groups and listeners."""
+    return [
+        *_groups(present, want, instances, tags),
+        *_listeners(present, want, tags),
+        *_superfluous(present, want),
+        *_attributes(present, want),
+    ]
+
+
+def target_steps(
+    group: str, port: int, present: frozenset[tuple[str, int]], instances: Sequence[str]
+) -> Iterator[Step]:
+    """The calls that leave exactly these targets in a group. New ones come first."""
+    wanted = {(id, port) for id in instances}
+    for operation, targets in (("register_targets", wanted - present), ("deregister_targets", present - wanted)):
+        each = sorted(targets)
+        for start in range(0, len(each), CHUNK):
+            rows = [{"Id": id, "Port": number} for id, number in each[start : start + CHUNK]]
+            said = "are no targets" if operation == "register_targets" else "are superfluous targets"
+            yield Step(operation, {"Targets": rows}, f"{len(rows)} instances {said} of {group}", group)
+
+
+def _groups(present: Present, want: Wanted, instances: Sequence[str], tags: Mapping[str, str]) -> Iterator[Step]:
+    vpc = present.balancer["VpcId"]
+    for each in want.listeners:
+        row = present.groups.get(each.group)
+        if row is None:
+            arguments = {
+                "Name": each.group,
+                "Protocol": each.group_protocol,
+                "Port": each.node_port,
+                "VpcId": vpc,
+                "TargetType": "instance",
+                "Tags": pairs(tags),
+                **_check(each.check),
+            }
+            yield Step("create_target_group", arguments, f"target group {each.group} is missing")
+        elif changed := _changed_check(row, each.check):
+            yield Step("modify_target_group", changed, f"the health check of {each.group} is another one", each.group)
+        yield from target_steps(each.group, each.node_port, present.targets.get(each.group, frozenset()), instances)
+        there = present.group_attributes.get(each.group, {})
+        if wrong := {key: value for key, value in want.group_attributes.items() if there.get(key) != value}:
+            attributes = {"Attributes": pairs(wrong)}
+            yield Step("modify_target_group_attributes", attributes, f"attributes of {each.group} differ", each.group)
+
+
+def _check(check: Check) -> dict[str, Any]:
+    found = {
+        "HealthCheckProtocol": check.protocol,
+        "HealthCheckPort": check.port,
+        "HealthCheckIntervalSeconds": check.interval,
+        "HealthyThresholdCount": check.healthy,
+        "UnhealthyThresholdCount": check.unhealthy,
+    }
+    return found | ({"HealthCheckPath": check.path} if check.path else {})
+
+
+def _changed_check(row: Row, check: Check) -> dict[str, Any]:
+    """What differs; the name of a group has its protocol and interval, so these never do."""
+    return {
+        key: value
+        for key, value in _check(check).items()
+        if key not in ("HealthCheckProtocol", "HealthCheckIntervalSeconds") and str(row.get(key)) != str(value)
+    }
+
+
+def _listeners(present: Present, want: Wanted, tags: Mapping[str, str]) -> Iterator[Step]:
+    """TCP and TLS change in place; UDP and the others are different listeners."""
+    there = {int(row["Port"]): row for row in present.listeners}
+    for each in want.listeners:
+        row = there.get(each.port)
+        if row is not None and (row["Protocol"] == "UDP") != (each.protocol == "UDP"):
+            yield Step("delete_listener", {"ListenerArn": row["ListenerArn"]}, f"port {each.port} is {row['Protocol']}")
+            row = None
+        body: dict[str, Any] = {"Port": each.port, "Protocol": each.protocol}
+        if each.protocol == "TLS":
+            body["Certificates"] = [{"CertificateArn": each.certificate}]
+            body |= {"SslPolicy": each.policy} if each.policy else {}
+        if row is None:
+            new = {"LoadBalancerArn": present.balancer["LoadBalancerArn"], **body, "Tags": pairs(tags)}
+            yield Step("create_listener", new, f"port {each.port} is missing", each.group, in_action=True)
+        elif difference := _listener_difference(row, each, present.groups):
+            arguments = {"ListenerArn": row["ListenerArn"], **body}
+            if each.protocol == "TLS" and row["Protocol"] != "TLS":
+                arguments.setdefault("SslPolicy", FIRST_POLICY)
+            yield Step("modify_listener", arguments, f"port {each.port}: {difference}", each.group, in_action=True)
+    for port in sorted(there.keys() - {each.port for each in want.listeners}):
+        yield Step("delete_listener", {"ListenerArn": there[port]["ListenerArn"]}, f"port {port} is superfluous")
+
+
+def _listener_difference(row: Row, each: Listener, groups: Mapping[str, Row]) -> str:
+    if row["Protocol"] != each.protocol:
+        return f"its protocol is {row['Protocol']}"
+    arns = [action.get("TargetGroupArn") for action in row.get("DefaultActions") or ()]
+    group = groups.get(each.group)
+    if group is None or arns != [group["TargetGroupArn"]]:
+        return "it sends to another target group"
+    if each.protocol != "TLS":
+        return ""
+    certificates = [str(one.get("CertificateArn")) for one in row.get("Certificates") or ()]
+    if certificates[:1] != [each.certificate]:
+        return "it has another certificate"
+    return "it has another policy" if each.policy and row.get("SslPolicy") != each.policy else ""
+
+
+def _superfluous(present: Present, want: Wanted) -> Iterator[Step]:
+    for name in sorted(present.groups.keys() - {each.group for each in want.listeners}):
+        yield Step("delete_target_group", {}, f"target group {name} is superfluous", name)
+
+
+def _attributes(present: Present, want: Wanted) -> Iterator[Step]:
+    there = {**DEFAULTS, **present.attributes}
+    wrong = {key: value for key, value in want.attributes.items() if there.get(key, "") != value}
+    if wrong:
+        arguments = {"LoadBalancerArn": present.balancer["LoadBalancerArn"], "Attributes": pairs(wrong)}
+        yield Step("modify_load_balancer_attributes", arguments, f"attributes differ: {', '.join(sorted(wrong))}")

@@ -1,0 +1,445 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Network Load Balancers: found by name, compared with the desired state, and written part by part.
+
+The fingerprint is written last, so a write that ends in between is looked at again. What never changes of a load
+balancer is remembered: a change of Nodes then needs no look at anything but its targets.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import Any
+
+from ccm import cloud
+from ccm.cloud import (
+    Backend,
+    Conflict,
+    Ingress,
+    Invalid,
+    LoadBalancerSpec,
+    NotFound,
+    RetryAfter,
+)
+
+from ...api import Api, pairs
+from ...instance_rules import Row
+from ...instances import Ec2Instances
+from ...settings_sections import NETWORK
+from .. import target_rules as targets
+from ..deletions import Deletion
+from ..security_groups import OneListing
+from ..subnets import VpcSubnets
+from . import load_balancer_owners as owners
+from . import load_balancer_rules as rules
+from . import load_balancer_steps, node_group_rules
+from .load_balancer_rules import Wanted
+from .load_balancer_steps import Present, Step
+from .node_groups import NodeGroups
+from .reads import NO_BALANCER, NO_GROUP, BalancerReads
+from .targets import TargetWrites, warnings
+
+#: When to look again at a load balancer that was deleted because it failed, in seconds.
+SOON = 2.0
+#: Prefix of the names of target groups.
+GROUPS = "k8s-"
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is remembered of a load balancer. `groups`: ARN of a target group -> its port. `opened`: the sets of
+    security groups of Nodes for which rules were checked. `targets`: those that all groups have since the last write,
+    None if it did not succeed; an equal tuple of several Services is one object."""
+
+    arn: str
+    dns: str
+    ready: bool
+    fingerprint: str
+    groups: Mapping[str, int]
+    opened: frozenset[frozenset[str]] = frozenset()
+    targets: tuple[str, ...] | None = None
+
+
+class NetworkLoadBalancers:
+    def __init__(self, api: Api, instances: Ec2Instances, groups: NodeGroups, subnets: VpcSubnets) -> None:
+        self._api, self._groups, self._subnets = api, groups, subnets
+        self._reads = BalancerReads(api)
+        self._targets = TargetWrites(api, instances)
+        self._known: dict[tuple[str, str], Known] = {}
+        #: Target groups that no listener uses any more, until they are deleted: a load balancer does not list them.
+        self._left: dict[tuple[str, str], set[str]] = {}
+
+    async def list(self, cluster: str) -> Sequence[cloud.LoadBalancer]:
+        rows = {
+            str(row["LoadBalancerArn"]): row
+            for row in await self._reads.all()
+            if row.get("Type") == "network" and owners.NAME.fullmatch(str(row["LoadBalancerName"]))
+        }
+        found = []
+        for arn, tags in (await self._reads.tags(list(rows))).items():
+            mark = owners.mark_of(tags)
+            if mark is not None and mark.is_of(cluster, mark.uid):
+                found.append(_answer(mark.uid, rows[arn], mark.fingerprint))
+        return found
+
+    async def exists(self, spec: LoadBalancerSpec) -> bool:
+        return await self._reads.named(spec.default_name) is not None
+
+    def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
+        """Two halves: everything but the targets, and the targets."""
+        try:
+            want = self._wanted(spec)
+        except Invalid as error:
+            return f"not served: {error}"
+        return f"{want.digest}-{targets.digest_of(want, backends)}"
+
+    async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:
+        row = await self._reads.named(spec.default_name)
+        known = self._known.get((spec.cluster, spec.uid))
+        if row is None:
+            self._known.pop((spec.cluster, spec.uid), None)
+            self._wanted(spec)  # `ccm plan` asks why a Service gets none
+            raise _absent(spec)
+        if known is None or known.arn != row["LoadBalancerArn"]:
+            fingerprint = (await self._own_tags(row, spec)).get(owners.FINGERPRINT, "")
+        else:
+            fingerprint = known.fingerprint
+            self._known[spec.cluster, spec.uid] = dataclasses.replace(known, ready=_is_ready(row))
+        if _state(row) == "failed":
+            raise Conflict(f"load balancer {row['LoadBalancerName']} failed in the cloud: {_reason(row)}")
+        return _answer(spec.uid, row, fingerprint)
+
+    async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
+        want = self._wanted(spec)
+        self._known.pop((spec.cluster, spec.uid), None)
+        marks = owners.mark_tags(spec)
+        row = await self._reads.named(spec.default_name)
+        if row is None:
+            row = await self._create(spec, want, marks)
+            present = Present(row)
+        else:
+            tags = await self._own_tags(row, spec)
+            if _state(row) == "failed":
+                await self._delete_balancer(row)
+                raise RetryAfter(f"load balancer {want.name} had failed and was deleted; a new one is next", SOON)
+            if row.get("Type") != "network":
+                raise Conflict(f"load balancer {want.name} is of type {row.get('Type')}: delete it")
+            present = await self._reads.present(row, want, tags, spec.uid)
+        ids = targets.ids(want, backends)
+        groups, stopped = await self._do(
+            load_balancer_steps.steps(present, want, ids, {**want.tags, **marks}), present, spec
+        )
+        used = {groups[each.group] for each in want.listeners}
+        await self._delete_left(spec, used)
+        opened = await self._open(spec, row, want, ids)
+        fingerprint = f"{want.digest}-{targets.digest_of(want, backends)}"
+        if present.tags and owners.mark_of(present.tags) is None:  # taken over: its parts get the mark, too
+            for arn in sorted(used):  # AWS tags one resource in a call
+                await self._elb("add_tags", ResourceArns=[arn], Tags=pairs(marks))
+        await self._tag(row, {**want.tags, **owners.mark_tags(spec, fingerprint)}, present.tags)
+        kept = {groups[each.group]: each.node_port for each in want.listeners}
+        self._known[spec.cluster, spec.uid] = Known(
+            str(row["LoadBalancerArn"]),
+            str(row["DNSName"]),
+            _is_ready(row),
+            fingerprint,
+            kept,
+            opened,
+            targets.without(ids, stopped),
+        )
+        unchangeable = [*_unchangeable(row, want), *await self._only_for_new(row, want, spec)]
+        found = (*want.warnings, *unchangeable, *warnings(stopped), *targets.nobody(want, backends))
+        return _answer(spec.uid, row, fingerprint, found)
+
+    async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
+        want = self._wanted(spec, nodes_only=True)
+        known, row = self._known.get((spec.cluster, spec.uid)), None
+        if known is None:
+            row = await self._named(spec)
+            known = await self._learn(spec, row)
+        ids = targets.ids(want, backends)
+        self._known[spec.cluster, spec.uid] = dataclasses.replace(known, targets=None)
+        stopped: frozenset[str] = frozenset()
+        try:
+            for arn, port in known.groups.items():
+                if known.targets is None:
+                    there, servers = await self._reads.targets(arn), ids
+                else:  # of thousands, only those that change; what somebody else changed is found by the comparison
+                    gone, servers = targets.changed(known.targets, ids, backends)
+                    there = frozenset((each, port) for each in gone)
+                for step in load_balancer_steps.target_steps(arn, port, there, servers):
+                    stopped |= await self._targets.do(step, arn)
+            memberships = await self._groups.memberships(ids) if self._groups.is_on else frozenset()
+            opened = known.opened
+            if not memberships <= opened:
+                opened = await self._open(spec, row or await self._named(spec), want, ids)
+            fingerprint = f"{owners.settings_of(known.fingerprint)}-{targets.digest_of(want, backends)}"
+            await self._elb(
+                "add_tags",
+                ResourceArns=[known.arn],
+                Tags=pairs({owners.FINGERPRINT: fingerprint}),
+            )
+        except NotFound:
+            self._known.pop((spec.cluster, spec.uid), None)
+            raise
+        self._known[spec.cluster, spec.uid] = Known(
+            known.arn, known.dns, known.ready, fingerprint, known.groups, opened, targets.without(ids, stopped)
+        )
+        found = (*warnings(stopped), *targets.nobody(want, backends))
+        ingress = (Ingress(hostname=known.dns),)
+        return cloud.LoadBalancer(spec.uid, spec.default_name, ingress, fingerprint, known.ready, found)
+
+    async def deviations(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> Sequence[str]:
+        want = self._wanted(spec)
+        row = await self._named(spec)
+        tags = await self._own_tags(row, spec)
+        if not _is_ready(row):
+            return ()
+        ids = targets.ids(want, backends)
+        present = await self._reads.present(row, want, tags, spec.uid)
+        found = [
+            step.what
+            for step in load_balancer_steps.steps(present, want, ids, {})
+            if step.operation != "register_targets" or await self._targets.can(step)
+        ]
+        cidrs = await self._cidrs(row, want)
+        for change in await self._groups.changes(want.name, self._cluster(spec), ids, want, cidrs):
+            found.append(
+                f"security group {change.group}: {len(change.add)} rules are missing, {len(change.remove)} superfluous"
+            )
+        return [f"load balancer {want.name}: {what}" for what in found]
+
+    async def delete(self, spec: LoadBalancerSpec, deletion: Deletion, listing: OneListing) -> None:
+        """The load balancer, its target groups, also those of writes that failed, and its rules in security groups."""
+        known = self._known.pop((spec.cluster, spec.uid), None)
+        self._left.pop((spec.cluster, spec.uid), None)  # the listing has them
+        arn = "" if NETWORK in deletion.deleted else await self._own_arn(spec, known)
+        every = [each for each in await self._reads.all_groups() if str(each["TargetGroupName"]).startswith(GROUPS)]
+        groups = [str(each["TargetGroupArn"]) for each in every if arn and arn in (each.get("LoadBalancerArns") or ())]
+        # A group may name a load balancer that was deleted just now.
+        loose = [
+            str(each["TargetGroupArn"])
+            for each in every
+            if str(each["TargetGroupArn"]) not in groups
+            and all(f"/{spec.default_name}/" in one for one in each.get("LoadBalancerArns") or ())
+        ]
+        for group, tags in (await self._reads.tags(loose)).items():
+            mark = owners.mark_of(tags)
+            if mark is not None and mark.is_of(spec.cluster, spec.uid):
+                groups.append(group)
+        if arn:
+            with contextlib.suppress(NotFound):
+                await self._elb("delete_load_balancer", LoadBalancerArn=arn)
+        for group in groups:
+            with contextlib.suppress(NotFound):  # a late listing
+                await self._elb("delete_target_group", TargetGroupArn=group)
+        if arn:  # not before: a group that is in use shows that another one has the name
+            deletion.deleted.add(NETWORK)
+        had_rules = await self._groups.close(spec.default_name, listing.read)
+        if not arn and not groups and not had_rules:
+            raise _absent(spec)
+
+    # Calls
+
+    async def _create(self, spec: LoadBalancerSpec, want: Wanted, marks: Mapping[str, str]) -> Row:
+        subnets = await self._subnets.chosen(want.subnets, self._cluster(spec), internal=want.internal)
+        for what, given in (("eip-allocations", want.allocations), ("private-ipv4-addresses", want.addresses)):
+            if given and len(given) != len(subnets):
+                raise Invalid(
+                    f"annotation ...{what}: it has {len(given)} entries, and there are {len(subnets)} subnets"
+                )
+        mappings: list[dict[str, str]] = [{"SubnetId": each} for each in subnets]
+        for mapping, allocation in zip(mappings, want.allocations, strict=False):
+            mapping["AllocationId"] = allocation
+        for mapping, address in zip(mappings, want.addresses, strict=False):
+            mapping["PrivateIPv4Address"] = address
+        scheme = {"Scheme": "internal"} if want.internal else {}
+        answer = await self._elb(
+            "create_load_balancer",
+            Name=want.name,
+            Type="network",
+            SubnetMappings=mappings,
+            Tags=pairs({**want.tags, **marks}),
+            **scheme,
+        )
+        return dict(answer["LoadBalancers"][0])
+
+    async def _do(
+        self, steps: Sequence[Step], present: Present, spec: LoadBalancerSpec
+    ) -> tuple[dict[str, str], frozenset[str]]:
+        """Do all steps but the deletion of target groups, which are put aside. Returns the target groups, name -> ARN,
+        and the instances that cannot be targets because they do not run."""
+        groups = {name: str(row["TargetGroupArn"]) for name, row in present.groups.items()}
+        stopped: frozenset[str] = frozenset()
+        if left := {groups[step.group] for step in steps if step.operation == "delete_target_group"}:
+            self._left.setdefault((spec.cluster, spec.uid), set()).update(left)
+        for step in steps:
+            arguments = dict(step.arguments)
+            if step.operation == "delete_target_group":
+                continue
+            if step.operation == "create_target_group":
+                groups[arguments["Name"]] = await self._create_group(arguments, spec, present.balancer)
+                continue
+            if step.operation in load_balancer_steps.TARGETS:
+                stopped |= await self._targets.do(step, groups[step.group])
+                continue
+            if step.in_action:
+                arguments["DefaultActions"] = [{"Type": "forward", "TargetGroupArn": groups[step.group]}]
+            elif step.group:
+                arguments["TargetGroupArn"] = groups[step.group]
+            await self._elb(step.operation, **arguments)
+        return groups, stopped
+
+    async def _delete_left(self, spec: LoadBalancerSpec, used: Set[str]) -> None:
+        """Delete the target groups that are no longer used, also those of earlier writes that failed here."""
+        key = (spec.cluster, spec.uid)
+        left = self._left.get(key, set())
+        left -= used  # a port came back
+        for arn in sorted(left):
+            with contextlib.suppress(NotFound):
+                await self._elb("delete_target_group", TargetGroupArn=arn)
+            left.discard(arn)
+        self._left.pop(key, None)
+
+    async def _create_group(self, arguments: Mapping[str, Any], spec: LoadBalancerSpec, balancer: Row) -> str:
+        """Create a target group, or use the one of an earlier write whose answer was lost. If the name is somebody
+        else's, the group gets another one. AWS reports that a name is taken only if the settings differ; otherwise
+        it returns the group that has the name."""
+        names = (arguments["Name"], owners.other_name(arguments["Name"], spec.uid))
+        for name in names:
+            try:
+                answer = await self._elb("create_target_group", **{**arguments, "Name": name})
+            except Conflict:
+                row = await self._reads.group_named(name)
+                arn = str(row["TargetGroupArn"]) if row is not None else ""
+                tags = (await self._reads.tags([arn])).get(arn, {}) if arn else {}
+                mark = owners.mark_of(tags)
+                if mark is not None and mark.is_of(spec.cluster, spec.uid):
+                    return arn
+                continue
+            row = answer["TargetGroups"][0]
+            if set(row.get("LoadBalancerArns") or ()) <= {balancer["LoadBalancerArn"]}:
+                return str(row["TargetGroupArn"])
+        raise Conflict(f"the names {' and '.join(names)} for a target group belong to somebody else")
+
+    async def _open(
+        self, spec: LoadBalancerSpec, row: Row, want: Wanted, ids: Sequence[str]
+    ) -> frozenset[frozenset[str]]:
+        """Let the traffic reach the targets. Returns the sets of groups that the targets have."""
+        if not self._groups.is_on:
+            return frozenset()
+        cidrs = await self._cidrs(row, want)
+        await self._groups.change(want.name, self._cluster(spec), ids, want, cidrs)
+        return await self._groups.memberships(ids)
+
+    async def _only_for_new(self, row: Row, want: Wanted, spec: LoadBalancerSpec) -> tuple[str, ...]:
+        """The warning about annotations that the load balancer was not created with."""
+        subnets: Sequence[str] = want.subnets
+        if subnets:
+            with contextlib.suppress(Invalid):  # compared as they are
+                subnets = await self._subnets.chosen(subnets, self._cluster(spec), internal=want.internal)
+        return rules.kept(row, want, subnets)
+
+    async def _cidrs(self, row: Row, want: Wanted) -> Sequence[str]:
+        """Of the subnets of a load balancer, if rules need them."""
+        if not self._groups.is_on or node_group_rules.is_covered(want):
+            return ()
+        own = {str(each["SubnetId"]) for each in row.get("AvailabilityZones") or ()}
+        return [str(each["CidrBlock"]) for each in await self._subnets.rows() if each["SubnetId"] in own]
+
+    async def _tag(self, row: Row, wanted: Mapping[str, str], there: Mapping[str, str]) -> None:
+        changed = {key: value for key, value in wanted.items() if there.get(key) != value}
+        if changed:
+            tags = pairs(changed)
+            await self._elb("add_tags", ResourceArns=[row["LoadBalancerArn"]], Tags=tags)
+
+    async def _named(self, spec: LoadBalancerSpec) -> Row:
+        row = await self._reads.named(spec.default_name)
+        if row is None:
+            raise _absent(spec)
+        return row
+
+    async def _learn(self, spec: LoadBalancerSpec, row: Row) -> Known:
+        tags = await self._own_tags(row, spec)
+        groups = await self._reads.groups_of(str(row["LoadBalancerArn"]))
+        return Known(
+            str(row["LoadBalancerArn"]),
+            str(row["DNSName"]),
+            _is_ready(row),
+            tags.get(owners.FINGERPRINT, ""),
+            {str(each["TargetGroupArn"]): int(each["Port"]) for each in groups},
+        )
+
+    async def _delete_balancer(self, row: Row) -> None:
+        groups = await self._reads.groups_of(str(row["LoadBalancerArn"]))
+        await self._elb("delete_load_balancer", LoadBalancerArn=row["LoadBalancerArn"])
+        for each in groups:
+            await self._elb("delete_target_group", TargetGroupArn=each["TargetGroupArn"])
+
+    async def _own_tags(self, row: Row, spec: LoadBalancerSpec) -> Mapping[str, str]:
+        """Raises Conflict if the load balancer belongs to somebody else, NotFound if it is gone."""
+        arn = str(row["LoadBalancerArn"])
+        tags = (await self._reads.tags([arn])).get(arn)
+        if tags is None:
+            raise _absent(spec)
+        owners.check(tags, spec, self._cluster(spec))
+        return tags
+
+    async def _own_arn(self, spec: LoadBalancerSpec, known: Known | None) -> str:
+        """The ARN of the Service's load balancer, "" if there is none. Raises NotFound if it is somebody else's. One
+        that is known is asked for its tags only."""
+        if known is not None and await self._is_own(known.arn, spec):
+            return known.arn
+        row = await self._reads.named(spec.default_name)
+        if row is None:
+            return ""
+        if not await self._is_own(arn := str(row["LoadBalancerArn"]), spec):
+            raise _absent(spec)
+        return arn
+
+    async def _is_own(self, arn: str, spec: LoadBalancerSpec) -> bool:
+        tags = (await self._reads.tags([arn])).get(arn)
+        return tags is not None and owners.is_own(tags, spec, self._cluster(spec))
+
+    async def _elb(self, operation: str, **arguments: Any) -> Mapping[str, Any]:
+        missing = () if operation.startswith("create") else (*NO_BALANCER, *NO_GROUP, "ListenerNotFound")
+        return await self._api.elb(operation, missing=missing, **arguments)
+
+    # No I/O
+
+    def _cluster(self, spec: LoadBalancerSpec) -> str:
+        return self._api.cluster or spec.cluster
+
+    def _wanted(self, spec: LoadBalancerSpec, *, nodes_only: bool = False) -> Wanted:
+        return rules.wanted(spec, self._api.settings.common, self._cluster(spec), nodes_only=nodes_only)
+
+
+def _absent(spec: LoadBalancerSpec) -> NotFound:
+    return NotFound(f"the account has no load balancer {spec.default_name} for Service {spec.uid}")
+
+
+def _state(row: Row) -> str:
+    return str((row.get("State") or {}).get("Code") or "")
+
+
+def _is_ready(row: Row) -> bool:
+    return _state(row) != "provisioning"
+
+
+def _reason(row: Row) -> str:
+    return str((row.get("State") or {}).get("Reason") or "AWS says no reason")
+
+
+def _answer(uid: str, row: Row, fingerprint: str, warnings: tuple[str, ...] = ()) -> cloud.LoadBalancer:
+    ingress = (Ingress(hostname=str(row["DNSName"])),)
+    return cloud.LoadBalancer(uid, str(row["LoadBalancerName"]), ingress, fingerprint, _is_ready(row), warnings)
+
+
+def _unchangeable(row: Row, want: Wanted) -> list[str]:
+    if (row.get("Scheme") == "internal") != want.internal:
+        return [
+            f"load balancer {want.name} is {row.get('Scheme')}, which never changes: delete the Service to change it"
+        ]
+    return []

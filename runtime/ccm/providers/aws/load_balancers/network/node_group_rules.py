@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which rules of the Nodes' security groups belong to a load balancer, and what to add and to remove. Pure.
+
+The description of a rule says whose it is, as in cloud-provider-aws. Rules of others are never removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ccm.cloud import Invalid
+from ccm.cloud.toolkit.service_checks import EVERYONE
+
+from ...api import is_of_cluster, tags_of
+from ...instance_rules import Row
+from .load_balancer_rules import Wanted
+
+CLIENT = "kubernetes.io/rule/nlb/client"
+HEALTH = "kubernetes.io/rule/nlb/health"
+#: Of all load balancers together: ICMP that reports a smaller MTU.
+MTU = "kubernetes.io/rule/nlb/mtu"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """`said` is its description, which does not make another rule of it."""
+
+    protocol: str
+    first: int
+    last: int
+    cidr: str
+    said: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True)
+class Change:
+    group: str
+    add: tuple[Rule, ...] = ()
+    remove: tuple[Rule, ...] = ()
+
+
+def group_of(instance: Row, groups: Mapping[str, Row], cluster: str) -> str:
+    """The group of an instance whose rules change: the only one with the cluster's tag, or the only one. "" if it has
+    none. Raises Invalid if that is ambiguous."""
+    own = [str(each["GroupId"]) for each in instance.get("SecurityGroups") or ()]
+    tagged = [each for each in own if each in groups and is_of_cluster(tags_of(groups[each]), cluster)]
+    if len(tagged or own) > 1:
+        raise Invalid(
+            f"instance {instance['InstanceId']} has the security groups {', '.join(sorted(tagged or own))}: exactly "
+            f"one of its groups must have the tag of cluster {cluster}"
+        )
+    return next(iter(tagged or own), "")
+
+
+def wanted_rules(name: str, want: Wanted, subnets: Iterable[str]) -> list[Rule]:
+    """The rules in each group of Nodes. `subnets`: CIDRs from which targets are checked."""
+    rules = [Rule(want.client_protocol, port, port, cidr, f"{CLIENT}={name}")
+             for port in sorted(want.traffic_ports) for cidr in want.clients]  # fmt: skip
+    if not is_covered(want):
+        rules += [Rule("tcp", port, port, cidr, f"{HEALTH}={name}")
+                  for port in sorted(want.check_ports) for cidr in sorted(subnets)]  # fmt: skip
+    return rules
+
+
+def is_covered(want: Wanted) -> bool:
+    """Whether the rule for clients admits the health checks, too."""
+    is_open = want.clients == (EVERYONE,) and want.client_protocol == "tcp"
+    return is_open and want.check_ports == want.traffic_ports
+
+
+def changes(name: str, groups: Sequence[Row], opened: Iterable[str], wanted: Sequence[Rule]) -> list[Change]:
+    """What to add and to remove, so that exactly the groups `opened` have the rules of load balancer `name`."""
+    found, opened = [], set(opened)
+    for group in groups:
+        id = str(group["GroupId"])
+        present = rules_of(group)
+        asked = list(wanted) if id in opened else []
+        mine = [each for each in present if each.said in (f"{CLIENT}={name}", f"{HEALTH}={name}")]
+        add = [each for each in dict.fromkeys(asked) if each not in present]
+        remove = [each for each in mine if each not in asked]
+        kept = [each for each in present if each not in remove] + add
+        if add or remove:
+            mtu = {Rule("icmp", 3, 4, each.cidr, MTU): None for each in kept if each.said.startswith(CLIENT)}
+            add += [each for each in mtu if each not in kept]
+            remove += [each for each in present if each.said == MTU and each not in mtu]
+            found.append(Change(id, tuple(add), tuple(remove)))
+    return found
+
+
+def rules_of(group: Row) -> list[Rule]:
+    """The rules for ranges of IPv4. Others are nobody's of these load balancers."""
+    return [
+        Rule(str(each["IpProtocol"]), int(each["FromPort"]), int(each["ToPort"]), str(range_["CidrIp"]),
+             str(range_.get("Description") or ""))
+        for each in group.get("IpPermissions") or ()
+        if each.get("FromPort") is not None
+        for range_ in each.get("IpRanges") or ()
+    ]  # fmt: skip
+
+
+def permissions(rules: Iterable[Rule]) -> list[dict[str, Any]]:
+    """The rules in the form of EC2's API, together by protocol and ports."""
+    found: dict[tuple[str, int, int], list[dict[str, str]]] = {}
+    for each in rules:
+        ranges = found.setdefault((each.protocol, each.first, each.last), [])
+        ranges.append({"CidrIp": each.cidr, "Description": each.said})
+    return [
+        {"IpProtocol": protocol, "FromPort": first, "ToPort": last, "IpRanges": ranges}
+        for (protocol, first, last), ranges in found.items()
+    ]

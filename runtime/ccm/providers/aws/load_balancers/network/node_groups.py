@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Nodes' security groups: the rules of a load balancer are added where its targets are, and removed elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from ...api import Api
+from ...instances import Ec2Instances
+from ..security_groups import Read, SecurityGroups
+from . import node_group_rules
+from .load_balancer_rules import Wanted
+from .node_group_rules import Change
+
+
+class NodeGroups:
+    def __init__(self, api: Api, instances: Ec2Instances, groups: SecurityGroups) -> None:
+        self._api, self._instances, self._groups = api, instances, groups
+        self._seen: tuple[int, Sequence[str], frozenset[frozenset[str]]] = (-1, (), frozenset())
+        self._changing = asyncio.Lock()
+
+    @property
+    def is_on(self) -> bool:
+        return not self._api.settings.common.disablesecuritygroupingress
+
+    async def memberships(self, ids: Sequence[str]) -> frozenset[frozenset[str]]:
+        """The sets of security groups that these instances have; usually one for all. Hundreds of Services have the
+        same thousands of instances, so the last answer is kept until instances are read again."""
+        reads, asked, found = self._seen
+        if reads != self._instances.reads or asked != ids:
+            rows = await self._instances.rows(ids)
+            found = frozenset(
+                frozenset(str(each["GroupId"]) for each in row.get("SecurityGroups") or ()) for row in rows.values()
+            )
+            self._seen = (self._instances.reads, ids, found)
+        return found
+
+    async def changes(
+        self, name: str, cluster: str, ids: Sequence[str], want: Wanted, subnets: Sequence[str]
+    ) -> list[Change]:
+        """What is left to do for the load balancer `name`. `subnets`: CIDRs of the load balancer. Reads all groups of
+        the VPC, so that none keeps a rule of a former target."""
+        if not self.is_on:
+            return []
+        groups = await self._groups.read()
+        by_id = {str(each["GroupId"]): each for each in groups}
+        rows = await self._instances.rows(ids)
+        opened = {node_group_rules.group_of(row, by_id, cluster) for row in rows.values()} - {""}
+        return node_group_rules.changes(name, groups, opened, node_group_rules.wanted_rules(name, want, subnets))
+
+    async def change(self, name: str, cluster: str, ids: Sequence[str], want: Wanted, subnets: Sequence[str]) -> None:
+        """Do it. One load balancer at a time: all of them share a rule, which goes with the last one."""
+        async with self._changing:
+            await self._apply(await self.changes(name, cluster, ids, want, subnets))
+
+    async def close(self, name: str, read: Read) -> bool:
+        """Remove a deleted load balancer's rules from the groups that `read` returns. Returns whether it had any."""
+        if not self.is_on:
+            return False
+        async with self._changing:
+            changes = node_group_rules.changes(name, await read(), set(), [])
+            await self._apply(changes)
+            return bool(changes)
+
+    async def _apply(self, changes: Sequence[Change]) -> None:
+        for each in changes:
+            add, remove = node_group_rules.permissions(each.add), node_group_rules.permissions(each.remove)
+            await self._groups.change(each.group, add, remove)

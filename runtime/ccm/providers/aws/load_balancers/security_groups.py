@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The security groups of the VPC: how they are read, and how their rules change. Whose rules those are, it does not
+know."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from ccm.cloud.toolkit.shared_reads import Shared
+
+from ..api import Api, filters
+from ..instance_rules import Row
+
+Permissions = Sequence[Mapping[str, Any]]
+Read = Callable[[], Awaitable[list[Row]]]
+
+
+class SecurityGroups:
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._listing: Shared[list[Row]] = Shared(self.read)
+
+    async def all(self) -> list[Row]:
+        """All groups of the VPC, by one read for Services that come together."""
+        return await self._listing.get()
+
+    async def read(self) -> list[Row]:
+        """All groups of the VPC, by a read that begins now."""
+        return await self._api.ec2_rows(
+            "describe_security_groups", "SecurityGroups", Filters=filters(vpc_id=self._api.vpc)
+        )
+
+    async def change(self, id: str, add: Permissions, remove: Permissions) -> None:
+        """Add rules to a group and remove others, both in the form of EC2's API."""
+        for operation, permissions in (
+            ("authorize_security_group_ingress", add),
+            ("revoke_security_group_ingress", remove),
+        ):
+            if permissions:
+                await self._api.ec2(operation, GroupId=id, IpPermissions=permissions)
+
+
+class OneListing:
+    """The groups for one deletion: what one type of load balancers has read is enough for the other one."""
+
+    def __init__(self, groups: SecurityGroups) -> None:
+        self._groups = groups
+        self._rows: list[Row] | None = None
+
+    async def read(self) -> list[Row]:
+        self._rows = await self._groups.read()
+        return self._rows
+
+    async def get(self) -> list[Row]:
+        """What was read, or a listing that is shared with other Services."""
+        return self._rows if self._rows is not None else await self._groups.all()

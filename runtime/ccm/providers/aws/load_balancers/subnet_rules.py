@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which subnets a load balancer gets: one for each zone, in cloud-provider-aws's order of preference. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from ccm.cloud import Invalid
+
+from ..api import CLUSTER_TAG, is_of_cluster, tags_of
+from ..instance_rules import Row
+
+INTERNAL_ROLE, PUBLIC_ROLE = "kubernetes.io/role/internal-elb", "kubernetes.io/role/elb"
+REGULAR = "availability-zone"
+
+
+def chosen(
+    subnets: Sequence[Row],
+    tables: Sequence[Row],
+    *,
+    cluster: str,
+    internal: bool,
+    zone_types: Mapping[str, str],
+    fallback: str,
+) -> list[str]:
+    """IDs, sorted by zone. Those with a tag of another cluster are left out, and private ones unless `internal`.
+    Without any, the subnet `fallback` is the only candidate. Raises Invalid if none fits."""
+    candidates = [each for each in subnets if _is_usable(each, cluster)]
+    candidates = candidates or [each for each in subnets if each["SubnetId"] == fallback]
+    role = INTERNAL_ROLE if internal else PUBLIC_ROLE
+    best: dict[str, Row] = {}
+    for row in candidates:
+        zone = str(row["AvailabilityZone"])
+        if not internal and not is_public(tables, str(row["SubnetId"])):
+            continue
+        if zone_types.get(zone, REGULAR) != REGULAR:
+            continue  # load balancers of this kind exist in zones of the region only
+        if zone not in best or _rank(row, role, cluster) < _rank(best[zone], role, cluster):
+            best[zone] = row
+    if not best:
+        kind = "subnet" if internal else "subnet with a route to an internet gateway"
+        raise Invalid(f"no {kind} of the VPC fits the load balancer: tag subnets with {CLUSTER_TAG}{cluster}")
+    return [str(best[zone]["SubnetId"]) for zone in sorted(best)]
+
+
+def named(subnets: Sequence[Row], asked: Sequence[str]) -> list[str]:
+    """The IDs of the subnets that an annotation names by ID or by Name tag. Raises Invalid if one is missing."""
+    found = []
+    for each in asked:
+        matching = [row for row in subnets if each in (row["SubnetId"], tags_of(row).get("Name"))]
+        if len(matching) != 1:
+            raise Invalid(f"annotation ...subnets: the VPC has {len(matching)} subnets {each!r}, expected one")
+        found.append(str(matching[0]["SubnetId"]))
+    return found
+
+
+def is_public(tables: Sequence[Row], subnet: str) -> bool:
+    """Whether the subnet's own route table, or the main one, has a route to an internet gateway."""
+    own = next((each for each in tables if any(_is_of(link, subnet) for link in each.get("Associations") or ())), None)
+    main = next((each for each in tables if any(link.get("Main") for link in each.get("Associations") or ())), None)
+    routes: Iterable[Row] = (own or main or {}).get("Routes") or ()
+    return any(str(each.get("GatewayId") or "").startswith("igw") for each in routes)
+
+
+def _is_of(link: Row, subnet: str) -> bool:
+    return bool(link.get("SubnetId") == subnet)
+
+
+def _is_usable(row: Row, cluster: str) -> bool:
+    tags = tags_of(row)
+    return is_of_cluster(tags, cluster) or not any(key.startswith(CLUSTER_TAG) for key in tags)
+
+
+def _rank(row: Row, role: str, cluster: str) -> tuple[bool, bool, str]:
+    tags = tags_of(row)
+    return role not in tags, not is_of_cluster(tags, cluster), str(row["SubnetId"])

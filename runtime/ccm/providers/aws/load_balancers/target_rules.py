@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which instances are the targets of a load balancer of either type. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from typing import Protocol
+
+from ccm.cloud import Backend, Backends
+from ccm.cloud.toolkit.digests import desired_digest
+from ccm.cloud.toolkit.service_checks import nobody_serves
+
+from ..annotations import PREFIX
+from ..instance_rules import instance_id
+
+
+class Selecting(Protocol):
+    """A desired state. `nodes`: the labels that a Node must have, None for any value."""
+
+    @property
+    def nodes(self) -> Mapping[str, str | None]: ...
+
+
+def ids(found: Selecting, backends: Sequence[Backend]) -> tuple[str, ...]:
+    """IDs of the instances that are targets, sorted. Nodes of other clouds, and those whose instance confirms no
+    address, are left out. Computed once for Services that select the same Nodes."""
+    selector = tuple(sorted(found.nodes.items()))
+    return Backends.of(backends).recent(("aws instances", selector), lambda every: _instances(selector, every))
+
+
+def _instances(selector: Sequence[tuple[str, str | None]], backends: Sequence[Backend]) -> tuple[str, ...]:
+    ids = (
+        instance_id(each.provider_id)
+        for each in backends
+        if each.addresses and all(key in each.labels and value in (None, each.labels[key]) for key, value in selector)
+    )
+    return tuple(sorted({each for each in ids if each is not None}))
+
+
+def nobody(found: Selecting, backends: Sequence[Backend]) -> tuple[str, ...]:
+    """The warning if there are no targets although there are Nodes."""
+    selector = f"annotation {PREFIX}target-node-labels" if found.nodes else ""
+    return nobody_serves(backends, ids(found, backends), selector)
+
+
+def without(ids: tuple[str, ...], stopped: Set[str]) -> tuple[str, ...]:
+    """Those that could be registered. Without any other, the tuple itself, which Services share."""
+    return tuple(each for each in ids if each not in stopped) if stopped else ids
+
+
+def changed(
+    before: tuple[str, ...], after: tuple[str, ...], backends: Sequence[Backend]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The targets that go and those that come. Computed once for all Services that have the same ones."""
+
+    def difference(_: Backends) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        old, new = set(before), set(after)
+        return tuple(sorted(old - new)), tuple(sorted(new - old))
+
+    return Backends.of(backends).recent(("aws changed", before, after), difference)
+
+
+def digest_of(found: Selecting, backends: Sequence[Backend]) -> str:
+    """Computed once for all Services that select the same Nodes."""
+    key = ("aws targets", tuple(sorted(found.nodes.items())))
+    return Backends.of(backends).once(key, lambda each: desired_digest(ids(found, each)))

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which type of load balancer a Service asks for, and what happens when that changes. Pure."""
+
+from __future__ import annotations
+
+from ccm.cloud import ImplementedElsewhere, LoadBalancerSpec
+from ccm.cloud.toolkit.untrusted_text import quoted
+
+from ..annotations import PREFIX
+from ..settings_sections import CLASSIC, NETWORK
+
+TITLES = {CLASSIC: "Classic Load Balancer", NETWORK: "Network Load Balancer"}
+#: Ends of the host names of Classic Load Balancers; those of the others have the region behind `elb`.
+CLASSIC_HOSTS = (".elb.amazonaws.com", ".elb.amazonaws.com.cn")
+
+
+def type_of(spec: LoadBalancerSpec, default: str) -> str:
+    """CLASSIC or NETWORK. As with cloud-provider-aws, any other text is a Classic Load Balancer. Raises
+    ImplementedElsewhere. `default`: for Services that name none."""
+    type_ = spec.annotations.get(f"{PREFIX}type", default)
+    if type_ in ("external", "nlb-ip"):
+        raise ImplementedElsewhere(f"annotation {PREFIX}type is {type_}: the AWS Load Balancer Controller serves it")
+    return NETWORK if type_ == NETWORK else CLASSIC
+
+
+def other(type_: str) -> str:
+    return CLASSIC if type_ == NETWORK else NETWORK
+
+
+def had(spec: LoadBalancerSpec) -> str:
+    """The type of the load balancer in the status of the Service, "" without one."""
+    hosts = [each.hostname for each in spec.ingress if each.hostname]
+    if not hosts:
+        return ""
+    return CLASSIC if hosts[0].endswith(CLASSIC_HOSTS) else NETWORK
+
+
+def never_changes(name: str, has: str, wants: str) -> str:
+    """What to do about a Service whose load balancer is of another type: its clients know the host name of that one."""
+    return (
+        f"the Service has the {TITLES[has]} {name}, and asks for a {TITLES[wants]}: the type never changes. Set the "
+        f"annotation {PREFIX}type to {has}, or create another Service, move the clients, and delete this one"
+    )
+
+
+def warnings(spec: LoadBalancerSpec) -> list[str]:
+    """About a type that only looks like one."""
+    given = spec.annotations.get(f"{PREFIX}type", "")
+    if given in ("", CLASSIC, NETWORK):
+        return []
+    return [f"annotation {PREFIX}type: {quoted(given)} is no type, so the Service has a Classic Load Balancer"]

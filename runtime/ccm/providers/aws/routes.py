@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Routes of the VPC: in the table of cloud.conf, or in every table with the cluster's tag."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from typing import Any
+
+from ccm import cloud
+from ccm.cloud import Conflict, NotFound
+from ccm.cloud.toolkit.shared_reads import Shared
+
+from . import instance_rules, route_rules
+from .api import CLUSTER_TAG, LEGACY_TAG, Api, filters, is_of_cluster, tags_of
+from .instance_rules import Row
+from .instances import Ec2Instances
+
+Tables = list[Row]
+
+
+class VpcRoutes:
+    concurrency = 5
+
+    def __init__(self, api: Api, instances: Ec2Instances) -> None:
+        self._api, self._instances = api, instances
+        self._tables: Shared[Tables] = Shared(self._read)
+
+    async def list(self, cluster: str) -> Sequence[cloud.Route]:
+        """Routes to instances. A table records no owner: the framework changes only routes inside the cluster's CIDR,
+        and others, such as those to gateways, are not even shown to it."""
+        tables = await self._own(cluster)
+        found = route_rules.entries(tables)
+        interfaces = sorted({each.interface for each in found if not each.instance and each.interface})
+        attached = await self._attached(interfaces) if interfaces else {}
+        ids = {each.instance or attached.get(each.interface, "") for each in found} - {""}
+        rows = await self._instances.rows(sorted(ids))
+        zones = {id: str(row["Placement"]["AvailabilityZone"]) for id, row in rows.items()}
+        return route_rules.routes(found, len(tables), zones, attached)
+
+    async def create(self, cluster: str, route: cloud.Route) -> None:
+        """Also switches off the check of source and destination addresses, because the traffic is that of Pods."""
+        id = instance_rules.instance_id(route.provider_id)
+        if id is None:
+            raise Conflict(f"providerID {route.provider_id!r} is not of the form aws:///ZONE/i-...")
+        row = (await self._instances.fresh([id])).get(id)
+        if row is None or not instance_rules.exists(row):
+            raise NotFound(f"instance {id} does not exist")
+        interface = route_rules.interface_of(row, route.target_addresses)
+        if interface is None:
+            raise Conflict(f"no interface of instance {id} has an address of its Node, so no route can lead to it")
+        tables = await self._own(cluster)
+        target = {**interface, "InstanceId": id}
+        names = [str(each["RouteTableId"]) for each in tables]
+        missing, others = route_rules.missing_from(names, route_rules.entries(tables), route.destination, target)
+        if alive := [each for each in others if not each.blackhole]:
+            where = ", ".join(f"{each.table} to {each.instance or each.interface}" for each in alive)
+            raise Conflict(f"there is another route to {route.destination}: {where}")
+        single = len(row.get("NetworkInterfaces") or ()) == 1
+        to = {"InstanceId": id} if single else {"NetworkInterfaceId": str(interface["NetworkInterfaceId"])}
+        if (row if single else interface).get("SourceDestCheck", True):
+            # EC2 refuses the attribute of an instance that has several interfaces.
+            what = "modify_instance_attribute" if single else "modify_network_interface_attribute"
+            await self._api.ec2(what, SourceDestCheck={"Value": False}, **to)
+        for each in others:
+            await self._delete(each.table, route.destination)
+        for table in missing:
+            await self._api.ec2("create_route", RouteTableId=table, **_destination(route.destination), **to)
+
+    async def delete(self, cluster: str, route: cloud.Route) -> None:
+        """From the tables in which it was listed, if it still leads where it led."""
+        wanted = instance_rules.instance_id(route.provider_id) if route.provider_id else ""
+        for each in route_rules.entries(await self._own(cluster)):
+            is_same = not wanted or not each.instance or each.instance == wanted
+            if each.destination == route.destination and each.table in route.id.split(",") and is_same:
+                await self._delete(each.table, route.destination)
+
+    async def _delete(self, table: str, destination: str) -> None:
+        try:
+            await self._api.ec2(
+                "delete_route",
+                missing=("InvalidRoute.NotFound",),
+                RouteTableId=table,
+                **_destination(destination),
+            )
+        except NotFound:
+            return  # somebody else was faster
+
+    async def _own(self, cluster: str) -> Tables:
+        """The cluster's tables. Raises Conflict without one: then no route is known to be missing."""
+        name = self._api.cluster or cluster
+        tables = await self._tables.get()
+        if only := self._api.settings.common.routetableid:
+            found = [each for each in tables if each["RouteTableId"] == only]
+            wanted = f"the route table {only}"
+        else:
+            found = [each for each in tables if is_of_cluster(tags_of(each), name)]
+            wanted = f"a route table with the tag {CLUSTER_TAG}{name} (or {LEGACY_TAG})"
+        if not found:
+            raise Conflict(f"VPC {self._api.vpc} has not {wanted}: set RouteTableID, or give a table the tag")
+        return found
+
+    async def _read(self) -> Tables:
+        return await self._api.ec2_rows("describe_route_tables", "RouteTables", Filters=filters(vpc_id=self._api.vpc))
+
+    async def _attached(self, interfaces: Sequence[str]) -> dict[str, str]:
+        rows = await self._api.ec2_rows(
+            "describe_network_interfaces", "NetworkInterfaces", Filters=filters(network_interface_id=interfaces)
+        )
+        return {
+            str(row["NetworkInterfaceId"]): str((row.get("Attachment") or {}).get("InstanceId") or "") for row in rows
+        }
+
+
+def _destination(cidr: str) -> dict[str, Any]:
+    version = ipaddress.ip_network(cidr).version
+    return {"DestinationCidrBlock" if version == 4 else "DestinationIpv6CidrBlock": cidr}

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A session of botocore: credentials, endpoints and clients. Blocking; botocore is imported by the first use only."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from ccm.cloud import ConfigError
+
+from .instance_metadata import InstanceMetadata
+from .settings import Settings
+
+#: Connections for each service, and threads of the provider.
+CONNECTIONS = 10
+#: A session's name in CloudTrail.
+SESSION_NAME = "outoftree-ccm"
+
+
+def sdk_problem() -> str:
+    """Why botocore cannot be used, "" if it can. No import."""
+    if importlib.util.find_spec("botocore") is None:
+        return "the provider aws needs botocore: install 'outoftree-ccm[aws]'"
+    return ""
+
+
+class Session:
+    """Clients of one region, created once: creating one takes long, and all threads may share it."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.metadata = InstanceMetadata(settings.runtime.requesttimeout, settings.metadata_endpoint)
+        self.region = settings.region
+        self._lock = threading.Lock()
+        self._session: Any = None
+        self._clients: dict[str, Any] = {}
+
+    def open(self) -> None:
+        """Find the region and the credentials, and create the clients. Raises ConfigError, errors of botocore."""
+        import botocore.session
+
+        # At --v=4 and more they would log requests, with signatures and the session's token.
+        for library in ("botocore", "urllib3"):
+            logging.getLogger(library).setLevel(logging.INFO)
+        with self._lock:
+            self.region = self.region or self.metadata.region()
+            if not self.region:
+                raise ConfigError(
+                    [f"{self._settings.source}: the region is unknown: set Region in [Global], or AWS_REGION"]
+                )
+            session = botocore.session.Session()
+            if (keys := self._settings.keys) is not None:
+                session.set_credentials(keys.access_key, keys.secret_key, keys.token or None)
+            self._session = session
+            if self._settings.common.rolearn:
+                self._assume(session)
+            self._clients = {name: self._client(name) for name in ("ec2", "elbv2", "elb")}
+
+    def call(self, service: str, operation: str, arguments: Mapping[str, Any]) -> Any:
+        """One request. `operation`: botocore's name of the method, such as `describe_instances`."""
+        return getattr(self._clients[service], operation)(**arguments)
+
+    def close(self) -> None:
+        for client in self._clients.values():
+            client.close()
+
+    def _client(self, service: str) -> Any:
+        from botocore.config import Config
+
+        timeout = self._settings.runtime.requesttimeout
+        endpoint = self._settings.endpoint(service, self.region)
+        config = Config(
+            connect_timeout=timeout,
+            read_timeout=timeout,
+            max_pool_connections=CONNECTIONS,
+            retries={"total_max_attempts": 1, "mode": "standard"},  # the framework retries
+            user_agent_extra=SESSION_NAME,
+        )
+        region = (endpoint.signing_region if endpoint else "") or self.region
+        return self._session.create_client(
+            service, region, endpoint_url=endpoint.url if endpoint else None, config=config
+        )
+
+    def _assume(self, session: Any) -> None:
+        """Let all clients use the role of cloud.conf; botocore renews its credentials before they expire."""
+        from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
+
+        source = self._settings.common.sourcearn
+        if source:
+            # Against the confused deputy, as IAM's user guide describes.
+            account = source.split(":")[4]
+
+            def add_headers(request: Any, **_: Any) -> None:
+                request.headers["x-amz-source-arn"] = source
+                request.headers["x-amz-source-account"] = account
+
+            session.register("before-sign.sts.AssumeRole", add_headers)
+        fetcher = AssumeRoleCredentialFetcher(
+            client_creator=lambda name, **more: self._sts(session, **more),
+            source_credentials=session.get_credentials(),
+            role_arn=self._settings.common.rolearn,
+            extra_args={"RoleSessionName": SESSION_NAME},
+        )
+        session._credentials = DeferredRefreshableCredentials(
+            refresh_using=fetcher.fetch_credentials, method="assume-role"
+        )
+
+    def _sts(self, session: Any, **keys: Any) -> Any:
+        """A client that asks for the role with the credentials that the process has itself."""
+        from botocore.config import Config
+
+        timeout, endpoint = self._settings.runtime.requesttimeout, self._settings.endpoint("sts", self.region)
+        config = Config(connect_timeout=timeout, read_timeout=timeout)
+        url = endpoint.url if endpoint else None
+        allowed = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
+        given = {name: value for name, value in keys.items() if name in allowed}
+        return session.create_client("sts", self.region, endpoint_url=url, config=config, **given)

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Volumes of EBS: one request for all that are asked for at about the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ccm.cloud import Transient, VolumeRef
+from ccm.cloud.toolkit.shared_reads import Shared
+
+from . import volume_rules as rules
+from .api import Api, filters
+from .instance_rules import Row
+
+#: Values that a filter of EC2 may have.
+CHUNK = 200
+
+
+class EbsVolumes:
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._asked: set[str] = set()
+        self._rows: Shared[Mapping[str, Row]] = Shared(self._read)
+
+    async def labels(self, ref: VolumeRef) -> Mapping[str, str]:
+        id = rules.volume_id(ref)
+        self._asked.add(id)
+        return rules.labels(id, await self._rows.get(), self._api.region)
+
+    async def _read(self) -> Mapping[str, Row]:
+        """The volumes that were asked for since the last read. A filter and not a list of IDs, so that one that does
+        not exist is left out and makes no other question fail."""
+        ids, self._asked = sorted(self._asked), set()
+        found: dict[str, Row] = {}
+        for start in range(0, len(ids), CHUNK):
+            rows = await self._api.ec2_rows(
+                "describe_volumes", "Volumes", Filters=filters(volume_id=ids[start : start + CHUNK])
+            )
+            try:
+                found |= {str(row["VolumeId"]): row for row in rows}
+            except (LookupError, TypeError):
+                raise Transient("a volume in the answer has not the form that EC2's API describes") from None
+        return found

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls to Azure Resource Manager: credentials, errors, and pages that the answers name by a URL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from ccm.cloud import QuotaExceeded, RateLimited, Transient, Unauthorized
+from ccm.cloud.toolkit.access_tokens import AccessTokens
+from ccm.cloud.toolkit.json_api import Dialect, Failure, JsonApi, Query
+
+from . import resource_ids
+from .settings import Settings
+from .tokens import EntraTokens
+
+#: Versions of the APIs: of compute, of network, and of network for scale sets, which has this one only.
+COMPUTE, NETWORK, SCALE_SET_NETWORK = "2024-07-01", "2024-05-01", "2018-10-01"
+#: The code of a 404 about the resource itself; those about the group or the subscription are others.
+MISSING = "ResourceNotFound"
+#: The codes about a scale set, its machines, and what belongs to them: several services answer.
+MISSING_IN_SET = frozenset({MISSING, "NotFound", "InstanceNotFound", "ParentResourceNotFound"})
+CODES = {
+    "TooManyRequests": RateLimited,
+    "SubscriptionRequestsThrottled": RateLimited,
+    "ResourceRequestsThrottled": RateLimited,
+    "AuthorizationFailed": Unauthorized,
+    "ExpiredAuthenticationToken": Unauthorized,
+    "InvalidAuthenticationToken": Unauthorized,
+    "InvalidAuthenticationTokenTenant": Unauthorized,
+    "QuotaExceeded": QuotaExceeded,
+}
+#: No listing has so many pages.
+PAGES = 1000
+
+
+def failure(answer: Any) -> Failure:
+    error = answer["error"]
+    return Failure(str(error["code"]), str(error["message"]))
+
+
+DIALECT = Dialect(failure=failure, codes=CODES)
+
+
+class Api(JsonApi):
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._entra = EntraTokens(settings)
+        self._tokens = AccessTokens(self._entra.fetch)
+        self._manager = settings.endpoints.manager
+        super().__init__(
+            self._manager,
+            DIALECT,
+            self._headers,
+            source=self._entra.source,
+            timeout=settings.runtime.request_timeout,
+        )
+        common = settings.common
+        #: Of the resource group, before the name of a provider of resources.
+        self.group = resource_ids.group_path(common.subscription_id, common.resource_group)
+
+    async def _headers(self, renew: bool) -> Mapping[str, str]:
+        return {"Authorization": f"Bearer {await self._tokens.get(renew)}", "User-Agent": "outoftree-ccm"}
+
+    async def open(self) -> None:
+        """Prove by one call that machines may be listed. Raises Unauthorized, Transient, ConfigError."""
+        await super().open()
+        await self._entra.open()
+        await self.call("GET", f"{self.group}/Microsoft.Compute/virtualMachines", query=version(COMPUTE))
+
+    async def close(self) -> None:
+        await super().close()
+        await self._entra.close()
+
+    async def rows_of(self, path: str, query: Query, missing: str | Set[str] = "") -> list[Any]:
+        """All pages of a listing. Raises CloudError; NotFound only as `call` does."""
+        found: list[Any] = []
+        seen: set[str] = set()
+        at, asked = path, query
+        while len(seen) < PAGES:
+            answer = await self.call("GET", at, query=asked, missing=missing)
+            rows = answer.get("value") if isinstance(answer, dict) else None
+            if not isinstance(rows, list):
+                raise Transient(f"GET {path}: the answer has no list of values")
+            found += rows
+            following = answer.get("nextLink")
+            if not following:
+                return found
+            if not isinstance(following, str) or following in seen:
+                raise Transient(f"GET {path}: the listing repeats a page")
+            seen.add(following)
+            at, asked = self._place(path, following)
+        raise Transient(f"GET {path}: the listing has more than {PAGES} pages")
+
+    def _place(self, path: str, link: str) -> tuple[str, Query]:
+        """Path and query of the next page. Raises Transient for a page elsewhere: the token would go there, too."""
+        parts = urlsplit(link)
+        if _origin(link) != _origin(self._manager):
+            raise Transient(f"GET {path}: the next page is on another host")
+        return parts.path, parse_qsl(parts.query, keep_blank_values=True)
+
+
+def _origin(url: str) -> tuple[str, str, int | None] | None:
+    """Scheme, host and port; Azure names the port 443 in its links. None for what is no URL."""
+    parts = urlsplit(url)
+    try:
+        port = parts.port
+    except ValueError:
+        return None
+    return parts.scheme, parts.hostname or "", port or {"https": 443, "http": 80}.get(parts.scheme)
+
+
+def version(api: str, **more: str) -> Query:
+    return [("api-version", api), *((f"${name}", value) for name, value in more.items())]

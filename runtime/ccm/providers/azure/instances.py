@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Instances: the virtual machines of the resource group, and those of its uniform scale sets, one page for each set.
+
+A page costs a request for machines, one for their network interfaces, and one for public addresses, whatever the number
+of Nodes, as long as Azure puts them on one page. For machines of their own, another one says which of them run: their
+list takes `$expand=instanceView` only with a filter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
+
+from ccm.cloud import CloudError, Conflict, Instance, InstanceRef, Invalid, NotFound, Page, Transient, Unauthorized
+from ccm.cloud.toolkit.json_api import Query
+
+from . import instance_rules as rules
+from . import resource_ids
+from .api import COMPUTE, MISSING, MISSING_IN_SET, NETWORK, SCALE_SET_NETWORK, Api, version
+from .instance_rules import Row
+from .resource_ids import MachineId
+from .settings import VMSS
+
+#: Between names of scale sets in the token of a page; no name contains it.
+SEPARATOR = ","
+#: Spellings that are remembered at most.
+SPELLINGS = 100_000
+#: Resources that are read one by one, at a time.
+TURNS = 10
+T = TypeVar("T")
+
+
+class ArmMachines:
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        #: Key of an ID -> the spelling that was listed first: Azure may spell an ID in several ways.
+        self._spellings: dict[str, str] = {}
+        self._turns = asyncio.Semaphore(TURNS)
+
+    async def list_page(self, token: str | None) -> Page:
+        """Machines of their own first, then each scale set; `token` names the sets that are left."""
+        if token is None:
+            left = await self._scale_sets()
+            found = await self._own_machines()
+        else:
+            first, *left = token.split(SEPARATOR)
+            found = await self._set_machines(first)
+        return Page(found, SEPARATOR.join(left) or None)
+
+    async def get(self, ref: InstanceRef) -> Instance:
+        if ref.provider_id:
+            return await self._by_id(ref.provider_id)
+        name, group = ref.node_name, self._api.settings.common.resource_group
+        found: list[Instance] = []
+        token: str | None = None
+        while True:  # a machine's name is none of Azure's filters
+            page = await self.list_page(token)
+            found += [each for each in page.instances if each.is_named(name)]
+            if (token := page.next) is None:
+                break
+        if len(found) > 1:
+            ids = ", ".join(sorted(each.provider_id for each in found))
+            raise Conflict(f"{len(found)} virtual machines are named {name!r} ({ids}): rename all but one")
+        if not found:
+            raise NotFound(f"resource group {group} has no virtual machine with the computer name {name!r}")
+        return found[0]
+
+    def owns(self, provider_id: str) -> bool:
+        return self._own(provider_id) is not None
+
+    def canonical(self, provider_id: str) -> str | None:
+        found = self._own(provider_id)
+        return None if found is None else self._spellings.get(found.key, found.provider_id)
+
+    def _own(self, provider_id: str) -> MachineId | None:
+        """The parts of a providerID of this resource group, None for others."""
+        found, common = resource_ids.of_provider_id(provider_id), self._api.settings.common
+        if found is None or (found.subscription, found.group) != (
+            common.subscription_id,
+            common.resource_group.lower(),
+        ):
+            return None
+        return found
+
+    # Listings
+
+    async def _own_machines(self) -> list[Instance]:
+        """Machines that are in no set, and those of flexible sets."""
+        compute, network = f"{self._api.group}/Microsoft.Compute", f"{self._api.group}/Microsoft.Network"
+        machines, interfaces, public = await together(
+            self._api.rows_of(f"{compute}/virtualMachines", version(COMPUTE)),
+            self._api.rows_of(f"{network}/networkInterfaces", version(NETWORK)),
+            self._api.rows_of(f"{network}/publicIPAddresses", version(NETWORK)),
+        )
+        machines = await self._with_views(machines)
+        return await self._described(machines, rules.by_id(interfaces), rules.by_id(public))
+
+    async def _with_views(self, machines: Sequence[Row]) -> list[Row]:
+        """The machines with their run-time views: by one list for the whole subscription, and one by one where it does
+        not have them, or may not be read."""
+        if not machines:
+            return []
+        path = f"/subscriptions/{self._api.settings.common.subscription_id}/providers/Microsoft.Compute/virtualMachines"
+        try:
+            statuses = rules.by_id(await self._api.rows_of(path, [*version(COMPUTE), ("statusOnly", "true")]))
+        except Unauthorized:  # a role on the resource group is enough for everything else
+            statuses = {}
+        known = {id: rules.view_of(row, statuses.get(id)) for id, row in rules.by_id(machines).items()}
+        unknown = [str(row["id"]) for row in machines if known[str(row["id"]).lower()] is None]
+        query = version(COMPUTE, expand="instanceView")
+        single = await together(*(self._resource(id, query) for id in unknown))
+        found = {id.lower(): row for id, row in zip(unknown, single, strict=True)}
+        rows: list[Row] = []
+        for row in machines:
+            if (view := known[id := str(row["id"]).lower()]) is not None:
+                rows.append(rules.with_view(row, view))
+            elif (read := found[id]) is not None:  # otherwise Azure says that it is gone meanwhile
+                rows.append(read)
+        return rows
+
+    async def _scale_sets(self) -> list[str]:
+        if self._api.settings.common.vm_type != VMSS:
+            return []
+        path = f"{self._api.group}/Microsoft.Compute/virtualMachineScaleSets"
+        return rules.uniform_sets(await self._api.rows_of(path, version(COMPUTE)))
+
+    async def _set_machines(self, name: str) -> list[Instance]:
+        path = f"{self._api.group}/Microsoft.Compute/virtualMachineScaleSets/{name}"
+        machines = await self._api.rows_of(f"{path}/virtualMachines", version(COMPUTE, expand="instanceView"))
+        if not machines:
+            return []
+        interfaces, public = await together(
+            self._parts(f"{path}/networkInterfaces"), self._parts(f"{path}/publicipaddresses")
+        )
+        return await self._described(machines, interfaces, public, in_set=True)
+
+    async def _parts(self, path: str) -> dict[str, Row]:
+        """What belongs to machines of a set. Azure answers 404 as long as there is none."""
+        try:
+            return rules.by_id(await self._api.rows_of(path, version(SCALE_SET_NETWORK), missing=MISSING_IN_SET))
+        except NotFound:
+            return {}
+
+    async def _described(
+        self, machines: Sequence[Row], interfaces: Mapping[str, Row], public: Mapping[str, Row], *, in_set: bool = False
+    ) -> list[Instance]:
+        """`in_set`: then nothing is read that the set's listings do not have."""
+        primary = [rules.primary_interface(row) for row in machines]
+        if not in_set:
+            interfaces = {**interfaces, **await self._elsewhere(primary, interfaces)}
+            used = [interfaces[each.lower()] for each in primary if each.lower() in interfaces]
+            wanted = [each for interface in used for each in rules.public_addresses(interface)]
+            public = {**public, **await self._elsewhere(wanted, public)}
+        found = [
+            rules.instance(row, interfaces.get(each.lower()), public)
+            for row, each in zip(machines, primary, strict=True)
+        ]
+        return [self._spelt(each) for each in found]
+
+    async def _elsewhere(self, ids: Sequence[str], known: Mapping[str, Row]) -> dict[str, Row]:
+        """What is not in a listing: resources of other resource groups, and those that were created after it."""
+        wanted = list(dict.fromkeys(each for each in ids if each and each.lower() not in known))
+        rows = await together(*(self._resource(each, version(NETWORK)) for each in wanted))
+        return {id.lower(): row for id, row in zip(wanted, rows, strict=True) if row is not None}
+
+    async def _resource(self, id: str, query: Query) -> Row | None:
+        if not id.startswith("/subscriptions/"):  # it follows the host's name in a URL
+            raise Transient("an ID in the answer is none of Azure's resources")
+        try:
+            async with self._turns:
+                found = await self._api.call("GET", id, query=query, missing=MISSING)
+        except NotFound:
+            return None
+        if not isinstance(found, dict):
+            raise Transient(f"GET {id}: the answer is no resource")
+        return found
+
+    # One machine
+
+    async def _by_id(self, provider_id: str) -> Instance:
+        if (id := self._own(provider_id)) is None:
+            raise Conflict(f"providerID {provider_id!r} is not of the form azure://{self._api.group}/...")
+        query = version(COMPUTE, expand="instanceView")
+        if not id.scale_set:
+            row = await self._api.call("GET", id.path, query=query, missing=MISSING)
+            (found,) = await self._described([_row(row)], {}, {})
+        else:
+            try:
+                row = await self._api.call("GET", id.path, query=query, missing=MISSING_IN_SET)
+            except (NotFound, Invalid) as error:
+                # What Azure answers about a number that is not used any more is not documented.
+                return await self._in_set(id, error)
+            machine = _row(row)
+            interfaces, public = await together(
+                self._parts(f"{id.path}/networkInterfaces"), self._public_of(id, machine)
+            )
+            (found,) = await self._described([machine], interfaces, public, in_set=True)
+        if found.provider_id.lower() != id.key:
+            raise Transient(f"GET {id.path}: the answer is about {found.provider_id}")
+        return found
+
+    async def _public_of(self, id: MachineId, row: Row) -> dict[str, Row]:
+        """The public addresses of a machine in a set."""
+        interface = rules.primary_interface(row)
+        if not interface:
+            return {}
+        path = id.path.rpartition("/virtualMachines/")[0]
+        within = f"/virtualmachines/{id.name}/".lower()
+        found = await self._parts(f"{path}/publicipaddresses")
+        return {each: row for each, row in found.items() if within in each}
+
+    async def _in_set(self, id: MachineId, error: CloudError) -> Instance:
+        """The machine by a listing of its set. Raises NotFound if the complete listing has none, or there is no set."""
+        path = id.path.rpartition("/virtualMachines/")[0]
+        query = version(COMPUTE, expand="instanceView")
+        rows = await self._api.rows_of(f"{path}/virtualMachines", query, missing=MISSING_IN_SET)
+        if id.key.removeprefix(resource_ids.PREFIX) in rules.by_id(rows):
+            raise Transient(f"scale set {id.scale_set} lists machine {id.name}, but: {error}")
+        raise NotFound(f"scale set {id.scale_set} has no machine {id.name}")
+
+    def _spelt(self, instance: Instance) -> Instance:
+        """The instance with the first spelling of its ID."""
+        if len(self._spellings) >= SPELLINGS:
+            self._spellings.clear()
+        spelling = self._spellings.setdefault(instance.provider_id.lower(), instance.provider_id)
+        if spelling == instance.provider_id:
+            return instance
+        return dataclasses.replace(instance, provider_id=spelling)
+
+
+async def together(*steps: Coroutine[Any, Any, T]) -> list[T]:
+    """The results of concurrent steps. If one fails, none of the others goes on."""
+    tasks = [asyncio.create_task(step) for step in steps]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _row(answer: object) -> Row:
+    if not isinstance(answer, dict):
+        raise Transient("the answer is no virtual machine")
+    return answer

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Access tokens of Microsoft Entra ID: for a secret, a certificate or a federated token of an application, or for a
+managed identity of the machine."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from pathlib import Path
+
+from ccm.cloud import ConfigError, Unauthorized
+from ccm.cloud.toolkit.access_tokens import AccessToken, TokenRequests, is_token, token_in
+
+from . import credentials
+from .credentials import BY_ASSERTION, Certificate
+from .settings import Settings
+
+#: The version of the instance metadata service's API for tokens.
+METADATA_VERSION = "2018-02-01"
+#: A file with credentials has at most so many bytes.
+LARGEST = 1 << 20
+
+
+class EntraTokens:
+    """`fetch` gets a token by the credentials that `open` read."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.source = settings.federated_file or ("the managed identity" if settings.uses_identity else settings.source)
+        self._requests = TokenRequests(self.source, settings.runtime.request_timeout)
+        self._certificate: Certificate | None = None
+
+    async def open(self) -> None:
+        """Reads the certificate, and sends nothing. Raises ConfigError."""
+        found = self._settings
+        if path := found.certificate_file:
+            content = await _content(path)
+            self._certificate = credentials.parse(content, found.common.aad_client_cert_password, path)
+        await self._requests.open()
+
+    async def close(self) -> None:
+        await self._requests.close()
+
+    async def fetch(self) -> AccessToken:
+        """Raises Unauthorized, RateLimited, Transient."""
+        found = self._settings
+        if found.uses_identity:
+            return await self._of_machine()
+        url = f"{found.endpoints.authority}/{found.tenant}/oauth2/v2.0/token"
+        form = {
+            "grant_type": "client_credentials",
+            "client_id": found.client,
+            "scope": f"{found.endpoints.audience}/.default",
+            **await self._proof(url),
+        }
+        return token_in(await self._requests.ask("POST", url, form=form), f"POST {url}")
+
+    async def _proof(self, url: str) -> dict[str, str]:
+        """What shows that we are the application. The order is that of cloud-provider-azure."""
+        found = self._settings
+        if path := found.federated_file:
+            try:
+                assertion = (await _content(path)).decode("ascii", errors="replace").strip()
+            except ConfigError as error:  # the file is there later, or never was: both are known only now
+                raise Unauthorized(str(error)) from None
+            if not is_token(assertion):
+                raise Unauthorized(f"{path}: it contains no token")
+        elif found.secret:
+            return {"client_secret": found.secret}
+        elif self._certificate is not None:
+            assertion = self._certificate.assertion(url, found.client, str(uuid.uuid4()), time.time())
+        else:
+            raise Unauthorized("the provider was not started")
+        return {"client_assertion_type": BY_ASSERTION, "client_assertion": assertion}
+
+    async def _of_machine(self) -> AccessToken:
+        identity = self._settings.common.user_assigned_identity_i_d
+        query = {"api-version": METADATA_VERSION, "resource": self._settings.endpoints.audience}
+        if identity:
+            query["msi_res_id" if "/" in identity else "client_id"] = identity
+        url = f"{self._settings.metadata}/metadata/identity/oauth2/token"
+        answer = await self._requests.ask("GET", url, query=query, headers={"Metadata": "true"})
+        return token_in(answer, f"GET {url}")
+
+
+async def _content(path: str) -> bytes:
+    return await asyncio.to_thread(_read, path)
+
+
+def _read(path: str) -> bytes:
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(LARGEST)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is no path"
+        raise ConfigError([f"cannot read {path}: {reason}"]) from None

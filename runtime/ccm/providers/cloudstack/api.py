@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls of the CloudStack API: one signed form each, and its errors, pages and jobs. Nothing here waits."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ccm.cloud import (
+    CloudError,
+    ConfigError,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+    QuotaExceeded,
+    RateLimited,
+    RetryAfter,
+    Transient,
+    Unauthorized,
+)
+from ccm.cloud.toolkit.json_api import Dialect, Failure, JsonApi, JsonPage
+from ccm.cloud.toolkit.untrusted_text import quoted
+
+from .settings import Settings
+from .signatures import signed
+
+#: Listings of the parts of one object.
+WITHOUT_SCOPE = frozenset({"listLoadBalancerRuleInstances"})
+QUOTED = 200
+#: Codes of ApiErrorCode that do not mean what their status usually means.
+CODES: Mapping[str, type[CloudError]] = {
+    "430": Invalid,
+    "431": Invalid,
+    "432": Unauthorized,  # the role does not contain the command
+    "530": Transient,
+    "531": Forbidden,
+    "532": QuotaExceeded,
+    "533": QuotaExceeded,
+    "534": Transient,
+    "535": QuotaExceeded,
+    "536": RetryAfter,
+    "537": Conflict,
+}
+#: A status of the API, and in its answer the same code: not an outage of what is in between.
+OWN_FAILURE = re.compile(r": (5\d\d) \1\b")
+PAUSE = re.compile(r"retry after (\d{1,9}) ms")
+
+
+class Job(NamedTuple):
+    """A job that the cloud was asked to do. `id`: the object that it creates, "" if it creates none. `job`: its ID, ""
+    if there is nothing to wait for."""
+
+    id: str
+    job: str
+
+
+def failure(answer: Any) -> Failure | None:
+    """The API's own error: the only field of the answer has a code and a text."""
+    (content,) = answer.values()
+    return Failure(str(int(content["errorcode"])), str(content["errortext"]))
+
+
+DIALECT = Dialect(failure=failure, codes=CODES, secret_fields=frozenset({"apiKey", "signature"}))
+
+
+class Api(JsonApi):
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._secret = settings.common.secret_key
+        super().__init__(
+            settings.common.api_url,
+            DIALECT,
+            self._headers,
+            source=settings.source,
+            timeout=settings.runtime.request_timeout,
+            ca_file=settings.common.ca_file,
+            verify=not settings.common.ssl_no_verify,
+        )
+
+    async def _headers(self, renew: bool) -> Mapping[str, str]:
+        return {"User-Agent": "outoftree-ccm"}
+
+    async def open(self) -> None:
+        """Prove the keys by one call. Raises Unauthorized, Transient, ConfigError."""
+        if path := self.settings.common.secret_key_file:
+            self._secret = await asyncio.to_thread(_read_secret, path)
+        await super().open()
+        await self.ask("listCapabilities")
+
+    async def ask(self, command: str, /, **fields: str) -> Mapping[str, Any]:
+        """What the API answers to a command. Raises CloudError."""
+        form = signed(command, fields, self.settings.common.api_key, self._secret, time.time())
+        try:
+            answer = await self.call("POST", "", form=form, name=command)
+        except RateLimited as error:
+            if error.retry_after is None and (said := PAUSE.search(str(error))):
+                error.retry_after = int(said[1]) / 1000
+            raise
+        except Transient as error:
+            if OWN_FAILURE.search(str(error)) and not command.startswith(("list", "query")):
+                error.scope = "object"  # a write depends on one object, a read is the same for all
+            raise
+        found = answer.get(f"{command.lower()}response") if isinstance(answer, dict) else None
+        if not isinstance(found, dict):
+            raise Transient(f"{command}: the answer is not one to this command; is a proxy in between?")
+        return found
+
+    async def rows_page(self, command: str, rows_of: str, token: str | None, /, **fields: str) -> JsonPage:
+        """One page of a listing of the user or the project. `rows_of`: the key of its rows. `token`: the number of
+        the page, None for the first. Raises CloudError."""
+        number, size = int(token or "1"), self.settings.runtime.page_size
+        scope = {} if command in WITHOUT_SCOPE else self.scope
+        found = await self.ask(command, **scope, **fields, page=str(number), pagesize=str(size))
+        rows = found.get(rows_of, [])
+        try:
+            # Without rows, the API also leaves out their number.
+            total = int(found["count"]) if rows or "count" in found else 0
+        except (LookupError, TypeError, ValueError):
+            raise Transient(f"{command}: the answer does not say how many there are") from None
+        if not isinstance(rows, list) or not all(isinstance(each, dict) for each in rows):
+            raise Transient(f"{command}: the answer has no list of {rows_of}")
+        return JsonPage(rows, str(number + 1) if rows and number * size < total else None, total)
+
+    async def every_row(self, command: str, rows_of: str, /, **fields: str) -> list[Any]:
+        """All pages of a listing. Raises Transient if they do not match the number that the cloud reports."""
+        found: list[Any] = []
+        token: str | None = None
+        while True:
+            page = await self.rows_page(command, rows_of, token, **fields)
+            found += page.rows
+            if (token := page.next) is None:
+                break
+        if page.total is None or len(found) < page.total:
+            raise Transient(f"{command}: incomplete listing: got {len(found)} of {page.total}")
+        return found
+
+    async def one(self, command: str, rows_of: str, id_: str, /, **fields: str) -> Mapping[str, Any]:
+        """The object with this ID. Raises NotFound if the API says that there is none: by an empty listing, or by the
+        sentence with which it refuses this very ID."""
+        try:
+            page = await self.rows_page(command, rows_of, None, id=id_, **fields)
+        except Invalid as error:
+            if is_missing(str(error), id_):
+                raise NotFound(f"{command}: there is no object with the ID {id_}") from None
+            raise
+        if page.total == 0 and not page.rows:
+            raise NotFound(f"{command}: there is no object with the ID {id_}")
+        if [row.get("id") for row in page.rows] != [id_]:
+            raise Transient(f"{command}: the answer is about something else than {id_}")
+        return dict(page.rows[0])
+
+    async def start(self, command: str, /, **fields: str) -> Job:
+        """Ask for a job. Raises CloudError."""
+        found = await self.ask(command, **fields)
+        job = found.get("jobid")
+        if not isinstance(job, str) or not job:
+            raise Transient(f"{command}: the answer names no job")
+        return Job(str(found.get("id") or ""), job)
+
+    async def outcome(self, job: str, what: str) -> bool | CloudError:
+        """Whether a job is done, or the error with which it failed. Raises CloudError if the cloud does not say."""
+        try:
+            found = await self.ask("queryAsyncJobResult", jobid=job)
+        except Invalid as error:
+            if is_missing(str(error), job):
+                return True  # the cloud forgets old jobs
+            raise
+        match found.get("jobstatus"):
+            case 0:
+                return False
+            case 1:
+                return True
+            case 2:
+                return failed(what, found.get("jobresult"), self.soon)
+        raise Transient(f"queryAsyncJobResult: the answer does not say how far the job is ({what})")
+
+    @property
+    def soon(self) -> float:
+        """How long until the next question about a job, in seconds."""
+        return self.settings.runtime.job_interval
+
+    @property
+    def project(self) -> dict[str, str]:
+        """The field that names the project."""
+        return {"projectid": found} if (found := self.settings.common.project_id) else {}
+
+    @property
+    def scope(self) -> dict[str, str]:
+        """What a listing covers: all that the user or the project may use."""
+        return {"listall": "true", **self.project}
+
+
+def is_missing(message: str, id_: str) -> bool:
+    """Whether the API refuses an ID because nothing has it. It has no code for that; its own clients read the sentence,
+    too."""
+    return f"value={id_} " in message and "entity does not exist" in message
+
+
+def failed(what: str, result: Any, soon: float) -> CloudError:
+    """The error of a job. `soon`: when to try again, in seconds, if the cloud was only busy."""
+    code, text = "", ""
+    if isinstance(result, dict):
+        code, text = str(result.get("errorcode", "")), str(result.get("errortext", ""))
+    said = f"{what} failed: {code or 'without a code'} {quoted(text[:QUOTED])}"
+    kind = CODES.get(code, Transient)
+    if issubclass(kind, RetryAfter):
+        return kind(said, soon)
+    # Only a request can lack a permission: the job was accepted.
+    if kind in (Unauthorized, Forbidden):
+        return Conflict(said)
+    return Transient(said, scope="object") if kind is Transient else kind(said)
+
+
+def _read_secret(path: str) -> str:
+    try:
+        found = Path(path).read_text().strip()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise ConfigError([f"secret-key-file: cannot read {path}: {reason}"]) from None
+    if not re.fullmatch(r"[!-~]+", found):
+        raise ConfigError([f"secret-key-file: {path} contains no secret key"])
+    return found

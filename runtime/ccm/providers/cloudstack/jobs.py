@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs of load balancers that the cloud has accepted: how far they are, by Service. A restart forgets them."""
+
+from __future__ import annotations
+
+from ccm.cloud import CloudError, RetryAfter
+
+from .api import Api
+
+
+class Jobs:
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        #: UID of a Service -> its jobs, each with what it does.
+        self._running: dict[str, dict[str, str]] = {}
+
+    async def start(self, uid: str, command: str, fields: dict[str, str], what: str) -> str:
+        """Ask for a job; returns the ID of the object that it creates. Raises CloudError."""
+        job = await self._api.start(command, **fields)
+        self._running.setdefault(uid, {})[job.job] = what
+        return job.id
+
+    async def are_done(self, uid: str) -> bool:
+        """Whether all jobs of the Service have ended. Raises the error of one that failed, once."""
+        running = self._running.get(uid, {})
+        for job, what in list(running.items()):
+            outcome = await self._api.outcome(job, what)
+            if outcome is False:
+                return False
+            running.pop(job, None)
+            if isinstance(outcome, CloudError):
+                raise outcome
+        self._running.pop(uid, None)
+        return True
+
+    async def require_done(self, uid: str, what: str = "the load balancer is being changed") -> None:
+        """Raises RetryAfter while a job runs, and the error of one that failed, once."""
+        if not await self.are_done(uid):
+            raise RetryAfter(what, self._api.soon)

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whose a rule is, by its description; and which address a Service is about to get, by a tag of the network. Pure.
+
+A rule gets its mark by the call that creates it: a tag would come in a later call, which may fail. Rules of
+cloudstack-kubernetes-provider have no mark; their names contain the Service's UID. An address has no text of its own,
+and is associated before the first rule. So a tag of the network names it until that rule exists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from ccm.cloud import LoadBalancerSpec
+from ccm.cloud.toolkit.digests import digest
+from ccm.cloud.toolkit.ownership_marks import Mark, cluster_tag
+
+from .load_balancer_rules import Row, Wanted
+
+#: Flags of a mark: the address was associated for the Service; the status has a name; the PROXY protocol is used.
+ASSOCIATED, NAMED, PROXY = "i", "h", "p"
+
+
+def mark_of(row: Row) -> Mark | None:
+    return Mark.parse(str(row.get("description") or ""))
+
+
+def base(row: Row) -> str:
+    """The load balancer's name, with which the names of its rules begin."""
+    return str(row["name"]).partition("-")[0]
+
+
+def is_own(row: Row, spec: LoadBalancerSpec) -> bool:
+    """Whether the rule is the Service's, by its mark, or by its name if it has no mark."""
+    if (mark := mark_of(row)) is not None:
+        return mark.is_of(spec.cluster, spec.uid)
+    return base(row) == spec.default_name and base(row) != row["name"]
+
+
+class Rules(list[Row]):
+    """All rules of one read, which answers for many Services."""
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        super().__init__(rows)
+        self._named: dict[str, list[Row]] = {}
+        for row in self:
+            self._named.setdefault(base(row), []).append(row)
+
+    def of(self, spec: LoadBalancerSpec) -> list[Row]:
+        """The Service's rules, sorted by port."""
+        found = [row for row in self._named.get(spec.default_name, ()) if is_own(row, spec)]
+        return sorted(found, key=lambda row: (int(row["publicport"]), str(row["protocol"])))
+
+    def balancers(self, cluster: str) -> Mapping[str, list[Row]]:
+        """UID -> rules, of all Services of a cluster that have a mark."""
+        found: dict[str, list[Row]] = {}
+        for row in self:
+            mark = mark_of(row)
+            if mark is not None and mark.is_of(cluster, mark.uid):
+                found.setdefault(mark.uid, []).append(row)
+        return found
+
+    def others_on(self, address_id: str, own: Sequence[Row]) -> list[Row]:
+        """Rules of others on an address."""
+        ids = {row["id"] for row in own}
+        return [row for row in self if row["publicipid"] == address_id and row["id"] not in ids]
+
+
+def is_associated(rows: Sequence[Row], desired: Wanted | None) -> bool:
+    """Whether the address was associated for the Service, so that it goes with it. `desired`: for rules without a mark;
+    without it, such a rule's address stays."""
+    marks = [mark for mark in map(mark_of, rows) if mark is not None]
+    if marks:
+        return any(ASSOCIATED in mark.flags for mark in marks)
+    if desired is None:
+        return False
+    return desired.released or any(row["publicip"] != desired.address for row in rows)
+
+
+def flags(desired: Wanted, associated: bool) -> str:
+    on = ((ASSOCIATED, associated), (NAMED, bool(desired.hostname)), (PROXY, desired.proxy))
+    return "".join(letter for letter, set_ in on if set_)
+
+
+def description(spec: LoadBalancerSpec, desired: Wanted, associated: bool, fingerprint: str = "") -> str:
+    """A rule's mark. Only the first rule has the fingerprint."""
+    return str(Mark.made_for(spec, desired.name, fingerprint, flags(desired, associated)))
+
+
+def fingerprint(rows: Iterable[Row]) -> str:
+    """What was last written; "" if no rule has it, or if several have. The name of a status is known only with the
+    Service, so a load balancer with one counts as not written."""
+    marks = [mark for mark in map(mark_of, rows) if mark is not None and mark.fingerprint]
+    return marks[0].fingerprint if len(marks) == 1 and NAMED not in marks[0].flags else ""
+
+
+def intent_key(spec: LoadBalancerSpec) -> str:
+    """The key of the tag that names the address which the Service is about to get."""
+    return f"ccm-outoftree/{digest(cluster_tag(spec.cluster), 16)}/{spec.uid}"

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a Service asks of its load balancer: an address, and a rule for each port. Pure."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ccm.cloud import Backend, Backends, Ingress, Invalid, LoadBalancerSpec, Port
+from ccm.cloud.toolkit.digests import counted, desired_digest, subjects
+from ccm.cloud.toolkit.service_checks import EVERYONE, ipv4_only, ipv4_ranges, require_ipv4, require_node_ports
+
+from . import annotations as notes
+from .instance_rules import machine_id
+
+Row = Mapping[str, Any]
+
+#: Of cloudstack-kubernetes-provider: session affinity -> how a rule chooses a machine.
+ALGORITHMS = {"None": "roundrobin", "ClientIP": "source"}
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One port. `protocol`: CloudStack's, tcp, udp or tcp-proxy. The name contains it, because one port may serve TCP
+    and UDP."""
+
+    name: str
+    protocol: str
+    port: int
+    node_port: int
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """What no two rules of an address share."""
+        return ip_protocol(self.protocol), self.port
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The desired state. `name`: with it the names of all rules begin. `cidrs`: of the annotation, which the rules
+    admit. `ranges`: of the Service, which the firewall admits. Both are sorted, and () admits everyone. `address`: as
+    the Service requests it, "" for any. `released`: whether a Service that is taken over releases a requested address.
+    """
+
+    name: str
+    algorithm: str
+    rules: tuple[Rule, ...]
+    cidrs: tuple[str, ...] = ()
+    ranges: tuple[str, ...] = ()
+    address: str = ""
+    hostname: str = ""
+    proxy: bool = False
+    released: bool = False
+    warnings: tuple[str, ...] = field(default=(), metadata=counted("warnings", subjects))
+
+    @property
+    def digest(self) -> str:
+        """Covers everything that is asked for."""
+        return desired_digest(self)
+
+
+def wanted(spec: LoadBalancerSpec) -> Wanted:
+    """Raises Invalid with what is wrong with the Service."""
+    given = notes.parse(spec.annotations)
+    if other := sorted({f"{port.protocol} {port.port}" for port in spec.ports if port.protocol not in ("TCP", "UDP")}):
+        raise Invalid(f"spec.ports: load balancers of this cloud forward TCP and UDP, not {', '.join(other)}")
+    require_node_ports(spec)
+    require_ipv4(spec)
+    proxy = given.get("proxy-protocol", False)
+    return Wanted(
+        name=spec.default_name,
+        algorithm=ALGORITHMS[spec.session_affinity],
+        rules=tuple(sorted((_rule(spec, port, proxy) for port in spec.ports), key=lambda each: each.key)),
+        cidrs=_not_everyone(given.get("source-cidrs", ())),
+        ranges=_not_everyone(ipv4_ranges(spec)),
+        address=_address(spec.load_balancer_ip),
+        hostname=given.get("hostname", ""),
+        proxy=proxy,
+        released=given.get("ip-associated-by-controller", False),
+        warnings=tuple(_warnings(spec)),
+    )
+
+
+def _rule(spec: LoadBalancerSpec, port: Port, proxy: bool) -> Rule:
+    protocol = "tcp-proxy" if proxy and port.protocol == "TCP" else port.protocol.lower()
+    return Rule(f"{spec.default_name}-{protocol}-{port.port}", protocol, port.port, port.node_port)
+
+
+def _address(text: str) -> str:
+    try:
+        return str(ipaddress.IPv4Address(text)) if text else ""
+    except ValueError:
+        raise Invalid("spec.loadBalancerIP: expected an IPv4 address") from None
+
+
+def _not_everyone(ranges: Iterable[str]) -> tuple[str, ...]:
+    every = tuple(ranges)
+    return () if EVERYONE in every else every
+
+
+def _warnings(spec: LoadBalancerSpec) -> Iterator[str]:
+    if spec.health_check_node_port:
+        yield (
+            "spec.externalTrafficPolicy: the cloud does not check healthCheckNodePort, so nodes without Pods of the "
+            "Service receive connections, too, and drop them"
+        )
+    yield from ipv4_only(spec)
+
+
+def admitted(desired: Wanted, has_firewall: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """CIDRs of the rules, and CIDRs of the firewall. Raises Invalid if only one of two lists could have an effect."""
+    if has_firewall:
+        return desired.cidrs, desired.ranges
+    if desired.cidrs and desired.ranges and desired.cidrs != desired.ranges:
+        raise Invalid(
+            f"spec.loadBalancerSourceRanges and the annotation {notes.PREFIX}source-cidrs differ, and the network has "
+            "no firewall: remove one of them"
+        )
+    return desired.cidrs or desired.ranges, ()
+
+
+def ip_protocol(protocol: str) -> str:
+    return protocol.removesuffix("-proxy")
+
+
+# Targets.
+
+
+def targets(backends: Sequence[Backend]) -> tuple[str, ...]:
+    """IDs of the machines, sorted. Nodes of other clouds, and those whose instance confirms no address, are left out.
+    Computed once for all Services."""
+    return Backends.of(backends).recent("cloudstack machines", _machines)
+
+
+def _machines(backends: Sequence[Backend]) -> tuple[str, ...]:
+    ids = (machine_id(each.provider_id) for each in backends if each.addresses)
+    return tuple(sorted({each for each in ids if each is not None}))
+
+
+def network(backends: Sequence[Backend], networks: Mapping[str, Sequence[str]]) -> str:
+    """The network in which most machines have their first interface; of equals, that with the lowest ID. Empty if no
+    machine has one. `networks`: of each machine, by its ID, in the order of its interfaces."""
+    found = Counter(networks[each][0] for each in targets(backends) if networks.get(each))
+    return min(found, key=lambda each: (-found[each], each), default="")
+
+
+def targets_digest(backends: Sequence[Backend]) -> str:
+    return Backends.of(backends).once("cloudstack targets", lambda each: desired_digest(targets(each)))
+
+
+def ingress(address: str, hostname: str, proxy: bool) -> tuple[Ingress, ...]:
+    """The Service's status."""
+    if hostname:
+        return (Ingress(hostname=hostname),)
+    return (Ingress(ip=address, ip_mode="Proxy" if proxy else "VIP"),) if address else ()

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What separates a load balancer from its desired state, as commands in stages. Pure.
+
+Commands of one stage do not depend on one another, so their jobs run at the same time. Those of the next stage need
+them to be done. Rules that nobody wants go last, unless a new rule needs their port.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+
+from ccm.cloud.toolkit.service_checks import EVERYONE
+
+from .load_balancer_rules import Row, Rule, Wanted, ip_protocol
+
+
+class Stage(enum.IntEnum):
+    #: A tag names the address before its last rule goes: otherwise nobody would know whose it is.
+    INTENT = 0
+    MAKE_ROOM = 1
+    CREATE = 2
+    CHANGE = 3
+    CLEAN_UP = 4
+    MARK = 5
+
+
+@dataclass(frozen=True)
+class Step:
+    """One command. `what`: the difference, one sentence."""
+
+    stage: Stage
+    command: str
+    fields: Mapping[str, str]
+    what: str
+
+
+@dataclass(frozen=True)
+class Present:
+    """What there is. `address`: the row of the public address, or of a rule's part about it: its ID and text.
+    `assigned`: rule -> machines. `firewall`: rules of the address, None if the network has no firewall."""
+
+    address_id: str
+    address: str
+    network_id: str
+    associated: bool
+    rules: Sequence[Row] = ()
+    assigned: Mapping[str, Set[str]] = field(default_factory=dict)
+    firewall: Sequence[Row] | None = None
+    intent: bool = False
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Texts to write. `first`, `others`: descriptions of the first rule and of the others. `intent_key`: the key of the
+    tag that records a creation in progress."""
+
+    first: str
+    others: str
+    intent_key: str
+
+
+def steps(
+    present: Present, desired: Wanted, cidrs: tuple[Sequence[str], Sequence[str]], machines: Sequence[str], texts: Texts
+) -> list[Step]:
+    """All commands that are left, sorted by stage. `cidrs`: those of the rules, and those of the firewall. `machines`:
+    the targets."""
+    by_name = {str(row["name"]): row for row in present.rules}
+    kept = {
+        rule.name: row
+        for rule in desired.rules
+        if (row := by_name.get(rule.name)) is not None and _is_right(row, rule, present, cidrs[0])
+    }
+    missing = [rule for rule in desired.rules if rule.name not in kept]
+    found = [
+        *_removals(present, kept, missing, texts),
+        *_creations(present, desired, missing, cidrs[0], texts),
+        *_firewall(present, desired, cidrs[1]),
+        *_changes(present, desired, kept, machines),
+        *_marks(present, desired, kept, missing, texts),
+    ]
+    return sorted(found, key=lambda each: each.stage)
+
+
+def target_steps(present: Present, rows: Sequence[Row], machines: Sequence[str]) -> Iterator[Step]:
+    """The commands that leave exactly these machines behind the rules."""
+    for row in rows:
+        there, wanted = present.assigned.get(row["id"], frozenset()), set(machines)
+        for command, ids, said in (
+            ("assignToLoadBalancerRule", wanted - there, "are missing behind"),
+            ("removeFromLoadBalancerRule", there - wanted, "are superfluous behind"),
+        ):
+            if ids:
+                fields = {"id": row["id"], "virtualmachineids": ",".join(sorted(ids))}
+                yield Step(Stage.CHANGE, command, fields, f"{len(ids)} machines {said} {row['name']}")
+
+
+def _is_right(row: Row, rule: Rule, present: Present, cidrs: Sequence[str]) -> bool:
+    """Whether a rule can stay. The API changes only algorithm and protocol; CIDRs since 4.22."""
+    return (
+        row["state"] == "Active"
+        and row["publicipid"] == present.address_id
+        and (int(row["publicport"]), int(row["privateport"])) == (rule.port, rule.node_port)
+        and cidrs_of(row) == set(cidrs)
+    )
+
+
+def cidrs_of(row: Row) -> set[str]:
+    """The CIDRs that a rule admits; the empty set for everyone. The API separates them by spaces or commas."""
+    found = set(str(row.get("cidrlist") or "").replace(",", " ").split())
+    return set() if EVERYONE in found else found
+
+
+def _key(row: Row) -> tuple[str, int]:
+    return ip_protocol(str(row["protocol"])), int(row["publicport"])
+
+
+def _removals(present: Present, kept: Mapping[str, Row], missing: Sequence[Rule], texts: Texts) -> Iterator[Step]:
+    needed = {rule.key for rule in missing}
+    going = [row for row in present.rules if kept.get(str(row["name"])) is not row]
+    early = [row for row in going if _key(row) in needed or row["state"] != "Active"]
+    if early and len(early) == len(present.rules) and present.associated and not present.intent:
+        yield intent(present.network_id, texts.intent_key, present.address)
+    for row in going:
+        stage = Stage.MAKE_ROOM if row in early else Stage.CLEAN_UP
+        why = "has other values" if row in early else "is superfluous"
+        yield Step(stage, "deleteLoadBalancerRule", {"id": row["id"]}, f"rule {row['name']} {why}")
+
+
+def intent(network_id: str, key: str, address: str) -> Step:
+    fields = {"resourcetype": "Network", "resourceids": network_id, "tags[0].key": key, "tags[0].value": address}
+    return Step(Stage.INTENT, "createTags", fields, f"no tag names the address {address}")
+
+
+def no_intent(network_id: str, key: str) -> Step:
+    fields = {"resourcetype": "Network", "resourceids": network_id, "tags[0].key": key}
+    return Step(Stage.MARK, "deleteTags", fields, "the tag that names the address is superfluous")
+
+
+def _creations(
+    present: Present, desired: Wanted, missing: Sequence[Rule], cidrs: Sequence[str], texts: Texts
+) -> Iterator[Step]:
+    for rule in missing:
+        fields = {
+            "name": rule.name,
+            "description": texts.others,
+            "algorithm": desired.algorithm,
+            "protocol": rule.protocol,
+            "publicport": str(rule.port),
+            "privateport": str(rule.node_port),
+            "publicipid": present.address_id,
+            "networkid": present.network_id,
+            "cidrlist": ",".join(cidrs) or EVERYONE,
+            # The firewall gets rules of its own, with the Service's ranges.
+            "openfirewall": "false",
+        }
+        yield Step(Stage.CREATE, "createLoadBalancerRule", fields, f"rule {rule.name} is missing")
+
+
+def _firewall(present: Present, desired: Wanted, cidrs: Sequence[str]) -> Iterator[Step]:
+    """The rules for exactly the ports of the Service. What else the address admits stays."""
+    if present.firewall is None:
+        return
+    wanted = set(cidrs) or {EVERYONE}
+    ports = {rule.key for rule in desired.rules}
+    going = {_key(row) for row in present.rules} - ports
+    open_: set[tuple[str, int]] = set()
+    for row in present.firewall:
+        key = firewall_port(row)
+        if key in going:
+            yield _closed(row, Stage.CLEAN_UP, "is superfluous")
+        elif key in ports and key not in open_ and set(str(row.get("cidrlist") or "").split(",")) == wanted:
+            open_.add(key)
+        elif key in ports:
+            yield _closed(row, Stage.MAKE_ROOM, "admits others")
+    for protocol, port in sorted(ports - open_):
+        fields = {
+            "ipaddressid": present.address_id,
+            "protocol": protocol,
+            "startport": str(port),
+            "endport": str(port),
+            "cidrlist": ",".join(sorted(wanted)),
+        }
+        yield Step(Stage.CREATE, "createFirewallRule", fields, f"the firewall does not admit {protocol} {port}")
+
+
+def firewall_port(row: Row) -> tuple[str, int] | None:
+    """Protocol and port of a rule for exactly one port, None for any other."""
+    start, end = row.get("startport"), row.get("endport")
+    return None if start is None or start != end else (str(row["protocol"]).lower(), int(start))
+
+
+def _closed(row: Row, stage: Stage, why: str) -> Step:
+    return Step(stage, "deleteFirewallRule", {"id": row["id"]}, f"firewall rule {row['id']} {why}")
+
+
+def _changes(present: Present, desired: Wanted, kept: Mapping[str, Row], machines: Sequence[str]) -> Iterator[Step]:
+    for row in kept.values():
+        if row["algorithm"] != desired.algorithm:
+            fields = {"id": row["id"], "algorithm": desired.algorithm}
+            yield Step(Stage.CHANGE, "updateLoadBalancerRule", fields, f"rule {row['name']} is not {desired.algorithm}")
+    yield from target_steps(present, list(kept.values()), machines)
+
+
+def _marks(
+    present: Present, desired: Wanted, kept: Mapping[str, Row], missing: Sequence[Rule], texts: Texts
+) -> Iterator[Step]:
+    for number, rule in enumerate(desired.rules):
+        text = texts.others if number else texts.first
+        if (row := kept.get(rule.name)) is not None and str(row.get("description") or "") != text:
+            yield described(row, text)
+    if present.intent and not missing:
+        yield no_intent(present.network_id, texts.intent_key)
+
+
+def described(row: Row, text: str) -> Step:
+    fields = {"id": row["id"], "description": text}
+    return Step(Stage.MARK, "updateLoadBalancerRule", fields, f"rule {row['name']} has another mark")
+
+
+def deletions(own: Sequence[Row], firewall: Sequence[Row]) -> Iterator[Step]:
+    """The rules of a load balancer, and those of the firewall for the same ports."""
+    ports = {_key(row) for row in own}
+    for row in firewall:
+        if firewall_port(row) in ports:
+            yield _closed(row, Stage.CLEAN_UP, "is superfluous")
+    for row in own:
+        yield Step(Stage.CLEAN_UP, "deleteLoadBalancerRule", {"id": row["id"]}, f"rule {row['name']} is superfluous")

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Certificates of load balancers: looked up by name, or managed ones, which the controller creates and deletes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ccm.cloud import Invalid, LoadBalancerSpec, Transient
+from ccm.cloud.toolkit.ownership_marks import Mark
+
+from .api import Api
+from .load_balancer_owners import PREFIX, UID
+from .load_balancer_rules import Certificate, Wanted
+
+
+class Certificates:
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    async def ids(self, spec: LoadBalancerSpec, want: Wanted) -> list[int] | None:
+        """The IDs of the certificates of the Service's ports, None if it sets none. Creates a managed one."""
+        if want.managed is not None:
+            return [await self._managed(spec, want.managed)]
+        if want.certificates is None:
+            return None
+        if all(each.isdigit() for each in want.certificates):
+            return [int(each) for each in want.certificates]
+        rows = await self._api.rows("/certificates", "certificates")
+        by_name = {str(row.get("name")): int(row["id"]) for row in rows}
+        if missing := [each for each in want.certificates if not each.isdigit() and each not in by_name]:
+            raise Invalid(f"the project has no certificate named {', '.join(missing)}")
+        return [by_name[each] if each in by_name else int(each) for each in want.certificates]
+
+    async def delete(self, spec: LoadBalancerSpec) -> bool:
+        """Delete the Service's managed certificate, if this provider made it. Whether there was one."""
+        own = [row for row in await self._of(spec.uid) if _is_own(row, spec)]
+        for row in own:
+            await self._api.call("DELETE", f"/certificates/{int(row['id'])}")
+        return bool(own)
+
+    async def _managed(self, spec: LoadBalancerSpec, wanted: Certificate) -> int:
+        if found := await self._of(spec.uid):
+            return int(found[0]["id"])
+        labels = {UID: spec.uid} | Mark.made_for(spec, wanted.name, "").labels(PREFIX)
+        if wanted.staging:
+            labels["HC-Use-Staging-CA"] = "true"
+        body = {"name": wanted.name, "type": "managed", "domain_names": list(wanted.domains), "labels": labels}
+        answer = await self._api.call("POST", "/certificates", body=body)
+        try:
+            return int(answer["certificate"]["id"])
+        except (LookupError, TypeError, ValueError):
+            raise Transient("POST /certificates: the answer has no certificate") from None
+
+    async def _of(self, uid: str) -> Sequence[Any]:
+        return await self._api.rows("/certificates", "certificates", query=[("label_selector", f"{UID}={uid}")])
+
+
+def _is_own(row: Any, spec: LoadBalancerSpec) -> bool:
+    mark = Mark.from_labels(row.get("labels") or {}, PREFIX)
+    return mark is not None and mark.is_of(spec.cluster, spec.uid)

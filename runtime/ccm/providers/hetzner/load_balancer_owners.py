@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whose a load balancer is, by its labels: those of hcloud-cloud-controller-manager, and a mark of our own. Pure.
+
+The original's label has the Service's UID only, so it keeps finding what this provider made. The mark adds the cluster
+and a fingerprint. Only members of the project write labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ccm.cloud import Conflict, LoadBalancerSpec
+from ccm.cloud.toolkit.ownership_marks import Mark, choose, is_known, label_text
+
+from . import load_balancer_rules as rules
+from .load_balancer_rules import Row, Wanted
+
+#: hcloud-cloud-controller-manager finds a load balancer by this label.
+UID = "hcloud-ccm/service-uid"
+PREFIX = "ccm-outoftree/"
+#: The digest of targets that were asked for, if the cloud cannot have them all.
+TARGETS = f"{PREFIX}targets"
+
+
+def mark_of(row: Row) -> Mark | None:
+    return Mark.from_labels(row["labels"], PREFIX)
+
+
+def is_own(row: Row, spec: LoadBalancerSpec) -> bool:
+    """Whether the load balancer is the Service's, by our mark, or by the original's label if there is no mark."""
+    if (mark := mark_of(row)) is not None:
+        return mark.is_of(spec.cluster, spec.uid)
+    return bool(row["labels"].get(UID) == spec.uid)
+
+
+class Rows(list[Row]):
+    """All load balancers of one read, which answers for many Services. Raises ValueError if one has no labels."""
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        super().__init__(rows)
+        self._labelled: dict[str, list[Row]] = {}
+        for number, row in enumerate(self):
+            if not isinstance(row, Mapping) or not isinstance(row.get("labels"), Mapping):
+                raise ValueError(f"load balancer {number} has no labels")
+            for text in row["labels"].values():
+                self._labelled.setdefault(str(text), []).append(row)
+
+    def labelled(self, uid: str) -> Sequence[Row]:
+        """Those of which some label has this UID: only these may be the Service's."""
+        texts = {uid, label_text(uid)}
+        found = {id(row): row for text in texts for row in self._labelled.get(text, ())}  # it may be in two labels
+        return tuple(found.values())
+
+
+def own(rows: Iterable[Row], spec: LoadBalancerSpec) -> list[Row]:
+    """The Service's load balancers, the oldest first."""
+    first, others = choose(rows, lambda row: is_own(row, spec), lambda row: int(row["id"]))
+    return [] if first is None else [first, *others]
+
+
+def adoptable(rows: Iterable[Row], spec: LoadBalancerSpec, want: Wanted, by_name: bool) -> Row | None:
+    """One with the Service's name that nothing marks, as a person made it. Raises Conflict if it is somebody else's."""
+    named = next((row for row in rows if row["name"] == want.name), None)
+    if named is None:
+        return None
+    what = f"load balancer {named['name']!r} ({named['id']})"
+    mark = mark_of(named)
+    if mark is not None or named["labels"].get(UID):
+        whose = f"cluster {mark.cluster}" if mark is not None else "another Service"
+        raise Conflict(f"{what} belongs to {whose}, and names are unique in a project: choose another name")
+    if not by_name and not is_known(spec, addresses(named)):
+        raise Conflict(
+            f"{what} exists and has no mark. To take it over, set HCLOUD_LOAD_BALANCERS_ADOPT_BY_NAME=true, or its "
+            f"label {UID} to {spec.uid}"
+        )
+    return named
+
+
+def addresses(row: Row) -> list[str]:
+    public = row["public_net"]
+    found = [public["ipv4"]["ip"], public["ipv6"]["ip"], *(each["ip"] for each in row["private_net"])]
+    return [str(each) for each in found if each]
+
+
+def labels(
+    row: Row | None, spec: LoadBalancerSpec, want: Wanted, too_many: str, *, whole: bool = True
+) -> dict[str, str]:
+    """All labels of the load balancer with those of the Service. `too_many`: the digest of desired targets if not all
+    fit, otherwise "". `whole`: whether everything is written; until then there is no fingerprint."""
+    mark = Mark.made_for(spec, want.name, want.digest if whole else "", want.flags)
+    found = without_marks(row) | {UID: spec.uid} | mark.labels(PREFIX)
+    return found | ({TARGETS: too_many} if too_many else {})
+
+
+def without_marks(row: Row | None) -> dict[str, str]:
+    """The labels that others set."""
+    present: Mapping[str, Any] = row["labels"] if row is not None else {}
+    return {key: str(value) for key, value in present.items() if key != UID and not key.startswith(PREFIX)}
+
+
+def fingerprint(row: Row) -> str:
+    """What was last written, from the labels, and the targets that there really are. "" without a mark."""
+    mark = mark_of(row)
+    if mark is None or not mark.fingerprint:
+        return ""
+    return f"{mark.fingerprint}-{row['labels'].get(TARGETS) or rules.digest_of_row(row)}"

@@ -1,0 +1,323 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a Service asks of its load balancer, by its annotations and the configuration. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ccm.cloud import Backend, Backends, Ingress, Invalid, LoadBalancerSpec, Port
+from ccm.cloud.toolkit.annotation_reader import ServiceAnnotations
+from ccm.cloud.toolkit.digests import NOT_COUNTED, counted, desired_digest, subjects
+from ccm.cloud.toolkit.kept_settings import Setting, differences, only_for_new
+from ccm.cloud.toolkit.service_checks import EVERYONE, limits_clients, require_ipv4, require_node_ports
+
+from . import annotations as notes
+from .instance_rules import server_id
+from .label_selectors import Selector
+from .settings import Variables
+
+Row = Mapping[str, Any]
+
+#: The type of a new load balancer if nothing names one.
+DEFAULT_TYPE = "lb11"
+#: What the cloud assumes for a health check, in seconds and times.
+INTERVAL, TIMEOUT, RETRIES = 15, 10, 3
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A managed certificate, which the controller creates and deletes."""
+
+    name: str
+    domains: tuple[str, ...]
+    staging: bool = False
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The desired state. None: leave it as it is. `services`: in the form of the API, only with what somebody asks
+    for. `network`: as configured, "" without one. `certificates`: names or IDs, not yet looked up.
+    `address`: what the Service requests, "" for any."""
+
+    name: str
+    named: bool
+    network: str
+    type: str = ""
+    location: str = ""
+    zone: str = ""
+    algorithm: str = ""
+    public: bool | None = None
+    private_ip: bool = False
+    private_ipv4: str = ""
+    subnet: str = ""
+    reverse: tuple[str | None, str | None] = (None, None)
+    services: tuple[dict[str, Any], ...] = ()
+    certificates: tuple[str, ...] | None = None
+    managed: Certificate | None = None
+    node_selector: Selector = field(default_factory=Selector)
+    label_selector: str = ""
+    hostname: str = ""
+    proxy: bool = False
+    ipv6: bool = True
+    private_ingress: bool = True
+    address: str = ""
+    warnings: tuple[str, ...] = field(default=(), metadata=counted("warnings", subjects))
+    certificate_ids: tuple[int, ...] | None = field(default=None, metadata=NOT_COUNTED)
+
+    @property
+    def all_services(self) -> tuple[dict[str, Any], ...]:
+        """The services, those with TLS with the certificates that were looked up."""
+        if self.certificate_ids is None:
+            return self.services
+        http = {"certificates": list(self.certificate_ids)}
+        return tuple(
+            each | {"http": each.get("http", {}) | http} if each["protocol"] == "https" else each
+            for each in self.services
+        )
+
+    @property
+    def flags(self) -> str:
+        """What a listing must know to report addresses and to clean up, without the Service."""
+        on = (
+            ("p", self.proxy),
+            ("6", not self.ipv6),
+            ("i", not self.private_ingress),
+            ("h", bool(self.hostname)),
+            ("m", self.managed is not None),
+        )
+        return "".join(letter for letter, set_ in on if set_)
+
+    @property
+    def digest(self) -> str:
+        """Covers everything that is asked for, also where: a later change of that has no effect, and is reported."""
+        return desired_digest(self)
+
+
+def wanted(spec: LoadBalancerSpec, found: Variables, *, nodes_only: bool = False) -> Wanted:
+    """`nodes_only`: only targets change, so that it does not matter whether the rest is possible. Raises Invalid with
+    what is wrong with the Service."""
+    given = notes.parse(spec.annotations, nodes_only=nodes_only)
+    tcp = [port for port in spec.ports if port.protocol == "TCP"]
+    if not nodes_only:
+        _check(spec, given, tcp, found)
+    private_ip = given.get("use-private-ip", found.hcloud_load_balancers_use_private_ip)
+    subnet = found.hcloud_load_balancers_private_subnet_ip_range if found.hcloud_network else ""
+    location, zone = _place(given, found)
+    proxy = given.get("uses-proxyprotocol", found.hcloud_load_balancers_uses_proxyprotocol)
+    off = given.get("disable-public-network", found.hcloud_load_balancers_disable_public_network)
+    selects = given.given("node-selector")
+    return Wanted(
+        name=given.get("name", spec.default_name),
+        named=given.given("name"),
+        network=found.hcloud_network,
+        type=given.get("type", "") or found.hcloud_load_balancers_type,
+        location=location,
+        zone=zone,
+        algorithm=given.get("algorithm-type", found.hcloud_load_balancers_algorithm_type),
+        public=None if off is None else not off,
+        private_ip=private_ip,
+        private_ipv4=given.get("private-ipv4", ""),
+        subnet=given.get("private-subnet-ip-range", subnet),
+        reverse=(given.get("ipv4-rdns"), given.get("ipv6-rdns")),
+        services=tuple(_service(port, given, found, proxy, spec.health_check_node_port) for port in tcp),
+        certificates=None if given.get("certificate-type") == "managed" else given.get("http-certificates"),
+        managed=None if nodes_only else _managed(spec, given),
+        node_selector=given.get("node-selector", Selector()),
+        label_selector="" if selects else found.hcloud_load_balancers_target_selector,
+        hostname=given.get("hostname", ""),
+        proxy=bool(proxy),
+        ipv6=not given.get("ipv6-disabled", found.hcloud_load_balancers_disable_ipv6),
+        private_ingress=not given.get("disable-private-ingress", found.hcloud_load_balancers_disable_private_ingress),
+        address=spec.load_balancer_ip,
+        warnings=tuple(_warnings(spec)),
+    )
+
+
+def _check(spec: LoadBalancerSpec, given: ServiceAnnotations, tcp: Sequence[Port], found: Variables) -> None:
+    if other := sorted({f"{port.protocol} {port.port}" for port in spec.ports if port not in tcp}):
+        raise Invalid(f"spec.ports: load balancers of this cloud forward only TCP, not {', '.join(other)}")
+    require_node_ports(spec)
+    require_ipv4(spec)
+    ranges = set(spec.source_ranges)
+    limits_ipv6 = any(":" in each for each in ranges) and "::/0" not in ranges
+    if limits_clients(spec) or limits_ipv6:
+        missing = "::/0" if limits_ipv6 else EVERYONE
+        raise Invalid(
+            f"spec.loadBalancerSourceRanges: load balancers of this cloud are open to all clients, and {missing} is "
+            "not in the list"
+        )
+    if not found.hcloud_network:
+        for name in ("private-ipv4", "private-subnet-ip-range"):
+            if given.given(name):
+                raise Invalid(f"annotation {notes.PREFIX}{name}: it needs HCLOUD_NETWORK in the configuration")
+        if given.get("use-private-ip"):
+            raise Invalid(f"annotation {notes.PREFIX}use-private-ip: it needs HCLOUD_NETWORK in the configuration")
+        if found.hcloud_load_balancers_use_private_ip and not given.given("use-private-ip"):
+            raise Invalid("HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP: it needs HCLOUD_NETWORK in the configuration")
+
+
+def _warnings(spec: LoadBalancerSpec) -> Iterable[str]:
+    if spec.session_affinity != "None":
+        yield (
+            "spec.sessionAffinity: nodes see the load balancer as the client, so it has no effect; "
+            f"with HTTP there is {notes.PREFIX}http-sticky-sessions"
+        )
+
+
+def _place(given: ServiceAnnotations, found: Variables) -> tuple[str, str]:
+    """Location and network zone of a new load balancer. A location counts before a zone; an empty one resets it."""
+    location = given.get("location", found.hcloud_load_balancers_location)
+    zone = given.get("network-zone", found.hcloud_load_balancers_network_zone)
+    return location, "" if location else zone
+
+
+def kept(row: Row, want: Wanted) -> tuple[str, ...]:
+    """The warning about settings for new load balancers that this one was not created with."""
+    location = row.get("location") or {}
+    places = {
+        "location": Setting(want.location, str(location.get("name") or "")),
+        "network-zone": Setting(want.zone, str(location.get("network_zone") or "")),
+    }
+    return only_for_new({f"{notes.PREFIX}{key}": what for key, what in differences(places).items()})
+
+
+def _managed(spec: LoadBalancerSpec, given: ServiceAnnotations) -> Certificate | None:
+    if given.get("certificate-type") != "managed":
+        return None
+    if not (domains := given.get("http-managed-certificate-domains")):
+        name = f"{notes.PREFIX}http-managed-certificate-domains"
+        raise Invalid(f"annotation {name}: it is missing, and a managed certificate needs at least one domain")
+    return Certificate(
+        given.get("http-managed-certificate-name") or f"ccm-managed-certificate-{spec.uid}",
+        domains,
+        given.get("http-managed-certificate-acme-staging", False),
+    )
+
+
+def _service(
+    port: Port, given: ServiceAnnotations, found: Variables, proxy: bool | None, healthz: int
+) -> dict[str, Any]:
+    """A service in the API's form, with what somebody asks for; certificates come later."""
+    protocol = given.get("protocol", "tcp")
+    service: dict[str, Any] = {
+        "protocol": protocol,
+        "listen_port": port.port,
+        "destination_port": port.node_port,
+        "health_check": _health_check(port, given, found, protocol, healthz),
+    }
+    if proxy is not None:
+        service["proxyprotocol"] = proxy
+    http = {
+        "cookie_name": given.get("http-cookie-name"),
+        "cookie_lifetime": given.get("http-cookie-lifetime"),
+        "timeout_idle": given.get("http-timeout-idle"),
+        "redirect_http": given.get("http-redirect-http"),
+        "sticky_sessions": given.get("http-sticky-sessions"),
+    }
+    if protocol != "tcp" and (set_ := {name: value for name, value in http.items() if value is not None}):
+        service["http"] = set_
+    return service
+
+
+def _health_check(
+    port: Port, given: ServiceAnnotations, found: Variables, protocol: str, healthz: int
+) -> dict[str, Any]:
+    """Without any setting a check is TCP on the node port. With one it has the protocol of the service. `healthz`: the
+    node port that says whether a node has Pods, 0 without one; annotations about protocol or port count before it."""
+    values = {
+        "interval": given.get("health-check-interval", found.hcloud_load_balancers_health_check_interval),
+        "timeout": given.get("health-check-timeout", found.hcloud_load_balancers_health_check_timeout),
+        "retries": given.get("health-check-retries", found.hcloud_load_balancers_health_check_retries),
+    }
+    own = given.get("health-check-protocol")
+    changed = any(value is not None for value in (own, given.get("health-check-port"), *values.values()))
+    if own is not None or given.given("health-check-port"):
+        healthz = 0
+    check: dict[str, Any] = {
+        "protocol": own or ("http" if healthz else protocol if changed else "tcp"),
+        "port": given.get("health-check-port", healthz or port.node_port),
+        **{name: value for name, value in values.items() if value is not None},
+    }
+    http = {
+        "domain": given.get("health-check-http-domain"),
+        "path": given.get("health-check-http-path", "/healthz" if healthz else None),
+        "tls": given.get("health-check-http-validate-certificate"),
+        "status_codes": given.get("http-status-codes"),
+    }
+    if check["protocol"] != "tcp":
+        check["http"] = {name: value for name, value in http.items() if value is not None}
+        if "status_codes" in check["http"]:
+            check["http"]["status_codes"] = list(check["http"]["status_codes"])
+    return check
+
+
+# Targets.
+
+
+def targets(found: Wanted, backends: Sequence[Backend]) -> tuple[int, ...]:
+    """IDs of the servers that are targets, sorted. Nodes of other clouds, of Robot servers, and those whose instance
+    confirms no address are left out. Computed once for Services with the same selector."""
+    if found.label_selector:
+        return ()
+    selector = found.node_selector
+    return Backends.of(backends).recent(("hetzner servers", selector), lambda every: _servers(selector, every))
+
+
+def _servers(selector: Selector, backends: Sequence[Backend]) -> tuple[int, ...]:
+    ids = (server_id(each.provider_id) for each in backends if each.addresses and selector.matches(each.labels))
+    return tuple(sorted({each for each in ids if each is not None}))
+
+
+def targets_digest(found: Wanted, backends: Sequence[Backend]) -> str:
+    """Computed once for all Services with the same settings."""
+    key = ("hetzner targets", found.private_ip, found.node_selector, found.label_selector)
+    return Backends.of(backends).once(
+        key, lambda each: digest_of_targets(targets(found, each), found.private_ip, found.label_selector)
+    )
+
+
+def digest_of_targets(ids: Iterable[int], private: bool, label_selector: str) -> str:
+    servers = sorted(ids)
+    return desired_digest([servers, private, label_selector]) if servers or label_selector else "none"
+
+
+def present_targets(row: Row) -> tuple[dict[int, bool], dict[str, bool]]:
+    """The servers and the label selectors that are targets, each with whether traffic goes to private addresses. IP
+    targets belong to Robot servers and are left alone."""
+    servers: dict[int, bool] = {}
+    selectors: dict[str, bool] = {}
+    for each in row["targets"]:
+        if each["type"] == "server":
+            servers[int(each["server"]["id"])] = bool(each.get("use_private_ip"))
+        elif each["type"] == "label_selector":
+            selectors[str(each["label_selector"]["selector"])] = bool(each.get("use_private_ip"))
+    return servers, selectors
+
+
+def digest_of_row(row: Row) -> str:
+    """The digest of the targets that a load balancer really has, equal to `targets_digest` when they are right."""
+    servers, selectors = present_targets(row)
+    modes = {*servers.values(), *selectors.values()}
+    if len(modes) > 1 or len(selectors) > 1 or (selectors and servers):
+        return "mixed"
+    return digest_of_targets(servers, modes == {True}, next(iter(selectors), ""))
+
+
+# Addresses.
+
+
+def ingress(row: Row, hostname: str, flags: str) -> tuple[Ingress, ...]:
+    """The Service's status."""
+    if hostname:
+        return (Ingress(hostname=hostname),)
+    public, found = row["public_net"], []
+    if public["enabled"]:
+        found.append(public["ipv4"]["ip"])
+        if "6" not in flags:
+            found.append(public["ipv6"]["ip"])
+    if "i" not in flags:
+        found += [each["ip"] for each in row["private_net"]]
+    mode = "Proxy" if "p" in flags else "VIP"
+    return tuple(Ingress(ip=str(each), ip_mode=mode) for each in found if each)

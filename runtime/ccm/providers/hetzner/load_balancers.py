@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Load balancers: one listing answers for all Services, one call creates, and each change is one call.
+
+Every write compares with what there is, so it repairs what somebody else changed, too. While an action runs, the cloud
+refuses further changes; then RetryAfter ends the call, and the next one looks again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ccm import cloud
+from ccm.cloud import Backend, Conflict, Invalid, LoadBalancerSpec, NotFound, RetryAfter, Transient
+from ccm.cloud.toolkit.service_checks import nobody_serves
+from ccm.cloud.toolkit.shared_reads import Shared
+
+from . import load_balancer_owners as owners
+from . import load_balancer_rules as rules
+from . import load_balancer_steps as steps
+from .annotations import PREFIX
+from .api import MISSING, SOON, Api, action_of
+from .certificates import Certificates
+from .label_selectors import Selector
+from .load_balancer_rules import Row, Wanted
+
+log = logging.getLogger(__name__)
+
+#: How often the same change may succeed without a visible effect.
+IN_VAIN = 3
+
+
+class HetznerLoadBalancers:
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._variables = api.settings.variables
+        self._certificates = Certificates(api)
+        self._rows: Shared[owners.Rows] = Shared(self._read)
+        #: Load balancer -> the failed action that `get` found, and the one that a later `ensure` made good.
+        self._failed: dict[int, int] = {}
+        self._settled: dict[int, int] = {}
+        #: Load balancer -> the change that was done last, and how often in a row.
+        self._done: dict[int, tuple[steps.Change, int]] = {}
+
+    async def list(self, cluster: str) -> Sequence[cloud.LoadBalancer]:
+        found = []
+        for row in map(checked, await self._rows.get()):
+            mark = owners.mark_of(row)
+            if mark is not None and mark.is_of(cluster, mark.uid):
+                # A status with a host name is known only with the Service, so such a one counts as not written.
+                print_ = "" if "h" in mark.flags else owners.fingerprint(row)
+                shown = () if "h" in mark.flags else rules.ingress(row, "", mark.flags)
+                found.append(cloud.LoadBalancer(mark.uid, str(row["name"]), shown, print_))
+        return found
+
+    def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
+        """Two halves: the label that was written last, and the targets, which are read off the load balancer."""
+        try:
+            want = rules.wanted(spec, self._variables)
+        except Invalid as error:
+            return f"invalid: {error}"
+        return f"{want.digest}-{rules.targets_digest(want, backends)}"
+
+    async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:
+        row = await self._own(spec)
+        action = await self._last_action(int(row["id"]))
+        if action.get("status") == "error" and self._settled.get(int(row["id"])) != action["id"]:
+            self._failed[int(row["id"])] = int(action["id"])
+            error = action.get("error") or {}
+            what = f"load balancer {row['id']}: {action.get('command')} failed"
+            raise Conflict(f"{what}: {error.get('code')} {error.get('message')}")
+        return self._answer(row, spec, ready=action.get("status") != "running")
+
+    async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
+        want = rules.wanted(spec, self._variables)
+        if (ids := await self._certificates.ids(spec, want)) is not None:
+            want = dataclasses.replace(want, certificate_ids=tuple(ids))
+        rows = await self._rows.get()
+        row = next(iter(_rows_of(rows, spec)), None)
+        if row is None:
+            by_name = self._variables.hcloud_load_balancers_adopt_by_name
+            row = owners.adoptable(map(checked, rows), spec, want, by_name)
+            if row is not None:
+                row = await self._put(row, {"labels": row["labels"] | {owners.UID: spec.uid}})
+        if spec.load_balancer_ip and (row is None or spec.load_balancer_ip not in owners.addresses(row)):
+            raise Invalid(
+                f"spec.loadBalancerIP: the cloud chooses the address, so {spec.load_balancer_ip} is not possible"
+            )
+        if row is None:
+            return await self._create(spec, want, backends)
+        return await self._change(row, spec, want, backends)
+
+    async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
+        want = rules.wanted(spec, self._variables, nodes_only=True)
+        row = await self._own(spec)
+        every = rules.targets(want, backends)
+        todo = [
+            each for each in steps.changes(row, want, every[: steps.capacity(row)], self._api.network) if each.settles
+        ]
+        await self._do(row, todo, last=owners.TARGETS not in row["labels"])
+        too_many = self._too_many(row, want, backends)
+        if row["labels"].get(owners.TARGETS, "") != too_many:
+            kept = {key: value for key, value in row["labels"].items() if key != owners.TARGETS}
+            row = await self._put(row, {"labels": kept | ({owners.TARGETS: too_many} if too_many else {})})
+        answer = self._answer(row, spec)
+        return dataclasses.replace(answer, warnings=_left_out(row, want, backends, every, every[: steps.capacity(row)]))
+
+    async def deviations(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> Sequence[str]:
+        want = rules.wanted(spec, self._variables)
+        row = await self._own(spec)
+        if (await self._last_action(int(row["id"]))).get("status") == "running":
+            return ()
+        servers = rules.targets(want, backends)[: steps.capacity(row)]
+        found = [each.what for each in steps.changes(row, want, servers, self._api.network)]
+        return [f"load balancer {row['id']}: {what}" for what in found]
+
+    async def delete(self, spec: LoadBalancerSpec) -> None:
+        own = _rows_of(await self._rows.get(), spec)
+        for row in own:
+            if row["protection"]["delete"]:
+                log.warning("load balancer %s is protected against deletion: it stays, without our labels", row["id"])
+                await self._put(row, {"labels": owners.without_marks(row)})
+                continue
+            for known in (self._failed, self._settled, self._done):
+                known.pop(int(row["id"]), None)
+            try:
+                await self._api.call("DELETE", f"/load_balancers/{int(row['id'])}", missing=MISSING)
+            except NotFound:
+                continue
+        marks = [owners.mark_of(row) for row in own]
+        # A certificate is looked for also if there is nothing else: the call before may have ended in between.
+        looks = not own or any(mark is not None and "m" in mark.flags for mark in marks)
+        if not (looks and await self._certificates.delete(spec)) and not own:
+            raise NotFound(f"the project has no load balancer for Service {spec.uid} of cluster {spec.cluster}")
+
+    # Calls
+
+    async def _create(self, spec: LoadBalancerSpec, want: Wanted, backends: Sequence[Backend]) -> cloud.LoadBalancer:
+        if not want.location and not want.zone:
+            raise Invalid(
+                "it is not known where to create the load balancer: set the annotation "
+                f"{PREFIX}location or ...network-zone, or HCLOUD_LOAD_BALANCERS_LOCATION or "
+                "..._NETWORK_ZONE"
+            )
+        every = rules.targets(want, backends)
+        servers = every[: await self._room(want, len(every))]
+        too_many = rules.targets_digest(want, backends) if len(servers) < len(every) else ""
+        labels = owners.labels(None, spec, want, too_many, whole=steps.in_one_call(want))
+        body = steps.create_body(want, servers, self._api.network, labels)
+        answer = await self._api.call("POST", "/load_balancers", body=body)
+        action = action_of(answer, "POST /load_balancers")
+        row = checked(answer.get("load_balancer"))
+        if not steps.in_one_call(want):
+            raise RetryAfter(f"load balancer {row['id']} was created, and the rest is written next", SOON)
+        warnings = (*want.warnings, *_left_out(row, want, backends, every, servers))
+        return self._answer(row, spec, ready=action["status"] == "success", warnings=warnings)
+
+    async def _room(self, want: Wanted, asked: int) -> int:
+        """How many servers may be targets of a new load balancer; a call only if the smallest type has no room."""
+        if asked <= steps.SMALLEST:
+            return asked
+        kind = want.type or rules.DEFAULT_TYPE
+        rows = await self._api.rows("/load_balancer_types", "load_balancer_types", query=[("name", kind)])
+        return next((int(row["max_targets"]) for row in rows if row.get("name") == kind), asked)
+
+    async def _change(
+        self, row: Row, spec: LoadBalancerSpec, want: Wanted, backends: Sequence[Backend]
+    ) -> cloud.LoadBalancer:
+        servers = rules.targets(want, backends)[: steps.capacity(row)]
+        todo = steps.changes(row, want, servers, self._api.network)
+        labels = owners.labels(row, spec, want, self._too_many(row, want, backends))
+        name = {"name": want.name} if want.named and row["name"] != want.name else {}
+        write = bool(name) or labels != dict(row["labels"])
+        await self._do(row, todo, last=not write)
+        if write:
+            row = await self._put(row, {"labels": labels} | name)
+        elif todo:
+            row = checked(
+                (await self._api.call("GET", f"/load_balancers/{row['id']}", missing=MISSING))["load_balancer"]
+            )
+        if (failed := self._failed.pop(int(row["id"]), None)) is not None:
+            self._settled[int(row["id"])] = failed
+        left_out = _left_out(row, want, backends, rules.targets(want, backends), servers)
+        return self._answer(row, spec, warnings=(*want.warnings, *rules.kept(row, want), *left_out))
+
+    async def _do(self, row: Row, todo: Sequence[steps.Change], *, last: bool) -> None:
+        """Do all changes, as far as the cloud is ready for the next one. `last`: nothing is written after them. Raises
+        RetryAfter while an action runs on whose result something depends."""
+        for number, change in enumerate(todo):
+            path = f"/load_balancers/{int(row['id'])}/actions/{change.action}"
+            self._not_in_vain(int(row["id"]), change)
+            action = await self._api.action("POST", path, change.body)
+            self._count(int(row["id"]), change)
+            left = len(todo) - number - 1
+            if action["status"] == "running" and (left or not (last and change.settles)):
+                raise RetryAfter(
+                    f"load balancer {row['id']}: {change.action} is running, {left} changes are left", SOON
+                )
+        if not todo:
+            self._done.pop(int(row["id"]), None)
+
+    def _count(self, balancer: int, change: steps.Change) -> None:
+        """Count a call that the cloud accepted; one that it refused, as while it is locked, says nothing."""
+        before, times = self._done.get(balancer, (change, 0))
+        self._done[balancer] = (change, times + 1 if before == change else 1)
+
+    def _not_in_vain(self, balancer: int, change: steps.Change) -> None:
+        if self._done.get(balancer) == (change, IN_VAIN):
+            self._done.pop(balancer)
+            raise Conflict(
+                f"load balancer {balancer}: {change.action} succeeded {IN_VAIN} times, and still {change.what}"
+            )
+
+    async def _put(self, row: Row, body: Mapping[str, Any]) -> Row:
+        answer = await self._api.call("PUT", f"/load_balancers/{int(row['id'])}", body=body, missing=MISSING)
+        return checked(answer.get("load_balancer") if isinstance(answer, dict) else None)
+
+    async def _own(self, spec: LoadBalancerSpec) -> Row:
+        if found := _rows_of(await self._rows.get(), spec):
+            return found[0]
+        raise NotFound(f"the project has no load balancer for Service {spec.uid} of cluster {spec.cluster}")
+
+    async def _last_action(self, balancer: int) -> Mapping[str, Any]:
+        path = f"/load_balancers/{balancer}/actions"
+        answer = await self._api.call("GET", path, query=[("sort", "id:desc"), ("per_page", "1")], missing=MISSING)
+        found = answer.get("actions") if isinstance(answer, dict) else None
+        if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+            raise Transient(f"GET {path}: the answer has no list of actions")
+        return found[0] if found else {}
+
+    async def _read(self) -> owners.Rows:
+        try:
+            return owners.Rows(await self._api.rows("/load_balancers", "load_balancers"))
+        except ValueError as error:
+            raise Transient(f"GET /load_balancers: the answer is not as the API describes it: {error}") from None
+
+    # No I/O
+
+    def _too_many(self, row: Row, want: Wanted, backends: Sequence[Backend]) -> str:
+        """The digest of the desired targets if they do not all fit, otherwise ""."""
+        every = rules.targets(want, backends)
+        return rules.targets_digest(want, backends) if len(every) > steps.capacity(row) else ""
+
+    def _answer(
+        self, row: Row, spec: LoadBalancerSpec, *, ready: bool = True, warnings: tuple[str, ...] = ()
+    ) -> cloud.LoadBalancer:
+        try:
+            want = rules.wanted(spec, self._variables, nodes_only=True)
+            shown = rules.ingress(row, want.hostname, want.flags)
+        except Invalid:
+            mark = owners.mark_of(row)
+            shown = rules.ingress(row, "", mark.flags if mark is not None else "")
+        return cloud.LoadBalancer(
+            spec.uid, str(row["name"]), shown if ready else (), owners.fingerprint(row), ready, warnings
+        )
+
+
+def _rows_of(rows: owners.Rows, spec: LoadBalancerSpec) -> list[Row]:
+    """The Service's load balancers, the oldest first. Only these are checked: one read answers for many Services."""
+    return owners.own([checked(row) for row in rows.labelled(spec.uid)], spec)
+
+
+def checked(row: Any) -> Row:
+    """A load balancer that has everything that decisions need. Raises Transient."""
+    try:
+        int(row["id"]), dict(row["labels"]), bool(row["protection"]["delete"]), str(row["algorithm"]["type"])
+        owners.addresses(row), rules.present_targets(row), steps.capacity(row), bool(row["public_net"]["enabled"])
+        [int(each["listen_port"]) for each in row["services"]], [int(each["network"]) for each in row["private_net"]]
+        return dict(row) | {"name": str(row["name"])}
+    except (LookupError, TypeError, ValueError, AttributeError):
+        raise Transient("a load balancer in the answer has not the form that the API describes") from None
+
+
+def _left_out(
+    row: Row, want: Wanted, backends: Sequence[Backend], every: Sequence[int], servers: Sequence[int]
+) -> tuple[str, ...]:
+    """The warning about nodes that get no traffic."""
+    if want.label_selector:
+        return ()
+    if left := len(every) - len(servers):
+        kind = row["load_balancer_type"]["name"]
+        said = f"no traffic reaches {left} of {len(every)} nodes: type {kind} has no room for them, choose a bigger one"
+        return (said,)
+    selector = f"annotation {PREFIX}node-selector" if want.node_selector != Selector() else ""
+    return nobody_serves(backends, every, selector)

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The configuration of the provider `libcloud`: YAML that names a driver and has its arguments. Pure.
+
+All problems are found at once, each with file and line. No problem quotes a value, because it may be a secret.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ccm.cloud import ConfigError, ProviderConfig
+from ccm.cloud.toolkit.located_yaml import Located, Problems, read
+from ccm.cloud.toolkit.setting_kinds import count, duration, number
+
+from .drivers import DRIVERS, Driver
+
+ZONE = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+
+
+def _path(raw: str) -> str:
+    if not raw.startswith("/"):
+        raise ValueError("expected an absolute path")
+    return raw
+
+
+def _url(raw: str) -> str:
+    if not re.fullmatch(r"https?://[^\s/@?#]+(/[^\s@?#]*)?", raw):
+        raise ValueError("expected https://HOST/PATH, without credentials")
+    return raw.rstrip("/")
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key that every driver has. docs/providers/libcloud.md is generated from these."""
+
+    kind: Callable[[str], Any]
+    default: Any
+    help: str
+
+
+KEYS: Mapping[str, Key] = {
+    "url": Key(_url, "", "the API's URL, instead of the address that the driver knows"),
+    "ca_file": Key(_path, "", "a file with the certificates of the authority; the system's authorities unless set"),
+    "request_timeout": Key(duration, 15.0, "how long to wait for one answer of the cloud"),
+    "listing_timeout": Key(duration, 60.0, "how long one listing of all machines may take, with all its requests"),
+    "calls_per_second": Key(number, 1.0, "listings per second"),
+    "burst": Key(count, 5, "how many of them may come at once"),
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """`name`: the driver's name in the configuration. `given`: its arguments by their keys. `files`: argument -> the
+    file that contains it. `zones`: those to list, () if one listing has all."""
+
+    name: str
+    driver: Driver
+    given: Mapping[str, str] = field(repr=False)
+    files: Mapping[str, str]
+    zones: tuple[str, ...]
+    url: str
+    ca_file: str
+    request_timeout: float
+    listing_timeout: float
+    calls_per_second: float
+    burst: int
+
+    @property
+    def endpoint(self) -> str:
+        """The URL to ask; "" for the driver's own. CloudStack's driver ignores whether its URL is https."""
+        return self.url or self.given.get("api_url", "") or self.driver.endpoint
+
+    def prefix(self, zone: str) -> str:
+        """What precedes the path of each request."""
+        if self.url:
+            path = re.sub(r"https?://[^/]+", "", self.url, count=1)
+            return path.replace("{zone}", zone)
+        return (self.driver.zoned or "").replace("{zone}", zone)
+
+    @classmethod
+    def parse(cls, config: ProviderConfig) -> Settings:
+        """Raises ConfigError with all problems."""
+        problems = Problems(config.source)
+        top = read(config.text, problems)
+        if not isinstance(top.value, dict):
+            if not problems.found:
+                problems.add(top, f"expected keys and values, with `driver`: one of {', '.join(DRIVERS)}")
+            problems.raise_any()
+            raise ConfigError([f"{config.source}: it cannot be read"])
+        given: dict[str, Located] = top.value
+        taken = _Taker(given, problems)
+        name = taken.text("driver") or ""
+        if "driver" not in given:
+            problems.add(top, f"driver: it is missing: set it to one of {', '.join(DRIVERS)}")
+        elif name not in DRIVERS:
+            hint = difflib.get_close_matches(name, DRIVERS, 1)
+            meant = f"did you mean {hint[0]}?" if hint else f"known are {', '.join(DRIVERS)}"
+            problems.add(given["driver"], f"driver: there is no such driver; {meant}")
+        common = {key: taken.of_kind(key, each.kind, each.default) for key, each in KEYS.items()}
+        driver = DRIVERS.get(name)
+        if driver is None:
+            problems.raise_any()
+            raise ConfigError([f"{config.source}: it names no driver"])
+        arguments, files = taken.arguments(top, driver)
+        zones = taken.zones(top, driver)
+        taken.unknown(known_keys(driver))
+        problems.raise_any()
+        return cls(name, driver, arguments, files, zones, **common)
+
+
+def known_keys(driver: Driver) -> set[str]:
+    """All keys of a configuration for this driver. A secret may be in a file."""
+    files = {f"{name}_file" for name, each in driver.arguments.items() if each.secret}
+    known = {"driver", *KEYS, *driver.arguments, *files} | ({"zones"} if driver.zoned else set())
+    return known - {"url"} if any(name.endswith("_url") for name in driver.arguments) else known
+
+
+class _Taker:
+    """Takes values out of the document and notes problems."""
+
+    def __init__(self, values: dict[str, Located], problems: Problems) -> None:
+        self._given, self._problems = values, problems
+
+    def text(self, key: str) -> str | None:
+        """The value as text; None if it is not set or has another shape."""
+        if (found := self._given.get(key)) is None:
+            return None
+        if not found.text:
+            self._problems.add(found, f"{key}: expected a text")
+            return None
+        return found.text
+
+    def of_kind(self, key: str, kind: Callable[[str], Any], default: Any) -> Any:
+        if (raw := self.text(key)) is None:
+            return default
+        try:
+            return kind(raw)
+        except ValueError as error:
+            self._problems.add(self._given[key], f"{key}: {error}")
+            return default
+
+    def arguments(self, top: Located, driver: Driver) -> tuple[dict[str, str], dict[str, str]]:
+        values: dict[str, str] = {}
+        files: dict[str, str] = {}
+        for name, argument in driver.arguments.items():
+            key = f"{name}_file"
+            if argument.secret and key in self._given:
+                if name in self._given:
+                    self._problems.add(self._given[key], f"{key}: {name} is set, too: remove one of them")
+                files[name] = self.of_kind(key, _path, "")
+            elif (found := self.text(name)) is not None:
+                values[name] = self.of_kind(name, _url, "") if name.endswith("_url") else found
+                if not found.isascii() or (argument.to != "key" and "\n" in found.strip()):
+                    self._problems.add(self._given[name], f"{name}: expected one line of ASCII")
+            elif name not in self._given and argument.required:
+                choice = f" or {key}" if argument.secret else ""
+                self._problems.add(top, f"{name}{choice}: it is missing: {argument.help}")
+        return values, files
+
+    def zones(self, top: Located, driver: Driver) -> tuple[str, ...]:
+        if not driver.zoned:
+            return ()
+        found = self._given.get("zones")
+        if found is None:
+            self._problems.add(top, f"zones: it is missing: the zones of {driver.cloud} to list, such as [fr-par-1]")
+            return ()
+        entries = found.value if isinstance(found.value, list) else []
+        names = [each.text or "" for each in entries]
+        if not names or not all(map(ZONE.fullmatch, names)) or len(set(names)) < len(names):
+            self._problems.add(found, "zones: expected a list of different zones, such as [fr-par-1]")
+        return tuple(names)
+
+    def unknown(self, known: set[str]) -> None:
+        for key in self._given.keys() - known:
+            hint = difflib.get_close_matches(key, known, 1)
+            meant = f"did you mean {hint[0]}?" if hint else f"known keys are {', '.join(sorted(known))}"
+            self._problems.add(self._given[key], f"{key}: unknown key; {meant}")

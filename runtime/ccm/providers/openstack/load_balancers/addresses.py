@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The address of a Service's load balancer, and the warnings about requests that cannot be fulfilled."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ccm.cloud import Conflict
+from ccm.cloud.toolkit.kept_settings import only_for_new
+
+from ..annotations import unknown
+from . import load_balancer_rules as rules
+from . import permissions
+from .floating_ips import FloatingIps, is_used_again
+from .job import Job
+from .listing import Balancers
+from .load_balancer_rules import DesiredLoadBalancer, Row
+from .vip_ports import check_port
+
+if TYPE_CHECKING:
+    from ..api import Api
+
+
+class Addresses:
+    def __init__(self, api: Api, balancers: Balancers, floating: FloatingIps) -> None:
+        self._api, self._balancers, self._floating = api, balancers, floating
+        self._section, self._classes = api.settings.load_balancer, api.settings.load_balancer_classes
+
+    async def check(self, want: DesiredLoadBalancer) -> bool:
+        """Check that the Service may have the address and the port that it requests. Raises Invalid.
+
+        Return whether it requests a floating IP that already existed.
+        """
+        used_again = False
+        if want.floating is not None:
+            used_again = is_used_again(await self._floating.check(want.floating), want.floating)
+        elif not permissions.may_have(want.vip_address, self._section):
+            raise permissions.refused_address(want.vip_address)
+        if want.port_id:
+            rows = await self._balancers.look()
+            await check_port(self._api, self._floating, want.port_id, want.floating_description, rows.values())
+        return used_again
+
+    async def warnings(self, job: Job, address: str, floating: Row | None) -> tuple[str, ...]:
+        """Return what a person should know although the load balancer is as requested.
+
+        `floating`: the floating IP, if it may have been created from other settings.
+        """
+        spec, want, row, owner = job.spec, job.want, job.row, job.owner
+        found = [self._floating.warning(want.floating)] if want.floating is not None and owner else []
+        found += rules.left_out(spec, want, job.features, self._section, self._classes)
+        kept = rules.kept(want, row, job.features)
+        if want.floating is not None and floating is not None:
+            kept |= await self._floating.kept(want.floating, floating)
+        # Settings in cloud.conf do not apply to a load balancer that was created for another Service.
+        found += only_for_new({key: what for key, what in kept.items() if owner or key in want.given})
+        if spec.load_balancer_ip and not owner and not rules.same_address(spec.load_balancer_ip, address):
+            found.append(
+                f"loadBalancerIP requests {spec.load_balancer_ip}, but the load balancer was not created for this "
+                f"Service and is reached at {address}"
+            )
+        found.append(rules.slow_monitor(want))
+        found.append(permissions.warning(spec.annotations, self._section, row["id"]))
+        if misspelt := unknown(spec.annotations):
+            found.append(f"unknown annotations, probably misspelled: {', '.join(misspelt)}")
+        return tuple(filter(None, found))
+
+    async def flags(self, want: DesiredLoadBalancer) -> str:
+        """Return the flags of the Mark. Without an external network, no Service gets a floating IP."""
+        flags = {
+            "f": want.floating is not None and await self._floating.can_be_had(want.floating),
+            "k": want.keep_floating_ip,
+            "p": bool(want.proxy),
+            "h": bool(want.hostname or want.suffix),
+            "g": want.security_groups,
+        }
+        return "".join(flag for flag, is_set in flags.items() if is_set)
+
+    async def reach(
+        self, want: DesiredLoadBalancer, row: Row, owner: bool, fresh: bool = False
+    ) -> tuple[str, Row | None]:
+        """Return the address for clients and its floating IP, which is created or removed as desired.
+
+        Raises Conflict if another address is requested: the address of a load balancer never changes.
+        """
+        port, vip = row.get("vip_port_id") or "", str(row.get("vip_address") or "")
+        can_float = port and ":" not in vip
+        if want.floating is None or not can_float:
+            if can_float and owner and not fresh:
+                await self._floating.release(
+                    port, want.floating_description, want.vip_address, keep=want.keep_floating_ip
+                )
+            if owner and vip and want.vip_address and not rules.same_address(want.vip_address, vip):
+                raise Conflict(
+                    f"load balancer {row['id']} has the address {vip}, but loadBalancerIP requests "
+                    f"{want.vip_address}: delete the Service and create it again"
+                )
+            return vip, None
+        if owner:
+            made = await self._floating.ensure(want.floating, port, fresh=fresh)
+            return (str(made["floating_ip_address"]), made) if made is not None else (vip, None)
+        on_port = await self._floating.on(port)
+        if on_port is None:
+            raise Conflict(
+                f"load balancer {row['id']} has no floating IP, and this Service only shares it: only the Service that "
+                "it was created for can give it one"
+            )
+        return str(on_port["floating_ip_address"]), on_port

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Remembers each Service's desired state, because no change of Nodes changes it.
+
+A Node that joins asks for the fingerprint and the desired state of every Service. Both depend on the Service and on
+cloud.conf only, so they are computed once for each state of a Service. Nothing here calls the cloud.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ccm.cloud import Invalid, LoadBalancerSpec
+
+from ..settings_sections import LoadBalancerClass, LoadBalancerSection
+from . import load_balancer_rules as rules
+from .load_balancer_rules import DesiredLoadBalancer
+
+
+@dataclass
+class Known:
+    """What was computed for one state of a Service. `by_provider`: by the Octavia provider that it runs on."""
+
+    spec: LoadBalancerSpec
+    fingerprint: str = ""
+    by_provider: dict[str, DesiredLoadBalancer] = field(default_factory=dict)
+
+
+class DesiredStates:
+    def __init__(self, section: LoadBalancerSection, classes: Mapping[str, LoadBalancerClass]) -> None:
+        self._section = section
+        self._classes = classes
+        self._known: dict[tuple[str, str], Known] = {}
+
+    def of(self, spec: LoadBalancerSpec, made_by: str = "", *, nodes_only: bool = False) -> DesiredLoadBalancer:
+        """Return the desired state, as `desired_load_balancer` does. Raises Invalid, which is not remembered."""
+        by_provider = self._for(spec).by_provider
+        if made_by not in by_provider:
+            try:
+                by_provider[made_by] = rules.desired_load_balancer(spec, self._section, self._classes, made_by)
+            except Invalid:
+                if not nodes_only:
+                    raise
+                return rules.desired_load_balancer(spec, self._section, self._classes, made_by, nodes_only=True)
+        return by_provider[made_by]
+
+    def fingerprint(self, spec: LoadBalancerSpec) -> str:
+        known = self._for(spec)
+        if not known.fingerprint:
+            known.fingerprint = rules.fingerprint(spec, self._section, self._classes)
+        return known.fingerprint
+
+    def forget(self, spec: LoadBalancerSpec) -> None:
+        """Forget a Service whose load balancer is gone."""
+        self._known.pop((spec.cluster, spec.uid), None)
+
+    def _for(self, spec: LoadBalancerSpec) -> Known:
+        known = self._known.get((spec.cluster, spec.uid))
+        if known is None or known.spec != spec:
+            known = self._known[(spec.cluster, spec.uid)] = Known(spec)
+        return known

@@ -1,0 +1,398 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Floating IPs of load balancers: which one a Service gets, and which one is deleted with it.
+
+Only floating IPs that were created for a Service are ever deleted. Their description says so, in the format of
+cloud-provider-openstack. One that the user chose is detached and not deleted.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ccm.cloud import CloudError, Conflict, Invalid, NotFound, QuotaExceeded
+from ccm.cloud.toolkit.digests import NOT_COUNTED
+
+from ..api import of_project, unless_changed
+from ..name_patterns import name_matches
+from . import permissions
+from .load_balancer_owners import default_name, load_balancer_name
+
+if TYPE_CHECKING:
+    from ..api import Api
+
+Row = Mapping[str, Any]
+
+NETWORK = "network"
+#: Number of subnets that a message names.
+NAMED = 20
+#: The description by which cloud-provider-openstack recognises floating IPs that a controller created.
+MADE = "Floating IP for Kubernetes external service"
+#: What this provider appends to that description: the UID of the Service.
+UID = re.compile(r" \([^() ]{1,64}\)$")
+
+
+@dataclass(frozen=True)
+class DesiredFloatingIP:
+    """The desired floating IP.
+
+    `network_id`: "" to look for an external network. `pattern`, `tags`: of subnets, if there is no `subnet_id`.
+    `address`: the requested address, "" for any. `may_ask`: the administrator allows this address; `may_take_others`:
+    even if it was created for a Service of another name.
+    """
+
+    network_id: str
+    subnet_id: str
+    pattern: str
+    tags: str
+    address: str
+    description: str
+    may_ask: bool = field(default=True, metadata=NOT_COUNTED)
+    may_take_others: bool = field(default=False, metadata=NOT_COUNTED)
+
+    def keys(self) -> dict[str, str]:
+        """Return the settings for where to take it from, by their names in annotations and cloud.conf."""
+        said = {
+            "floating-network-id": self.network_id,
+            "floating-subnet-id": self.subnet_id,
+            "floating-subnet": self.pattern,
+            "floating-subnet-tags": self.tags,
+        }
+        return {key: value for key, value in said.items() if value}
+
+
+def was_made(row: Row) -> bool:
+    """Return whether a controller created it, for any Service."""
+    return MADE in (row.get("description") or "")
+
+
+def made_for(row: Row, description: str) -> bool:
+    """Return whether it was created for the Service whose floating IPs have this description.
+
+    Descriptions by cloud-provider-openstack have no UID; then name, namespace and cluster must be equal.
+    """
+    found = str(row.get("description") or "")
+    return was_made(row) and (found == description or found == _without_uid(description))
+
+
+def made_for_balancer(row: Row, uid: str, balancer: str, *, owner: bool, address: str) -> bool:
+    """Like `made_for`, for a floating IP on the VIP of the load balancer named `balancer`, which is being deleted.
+
+    It was created for the Service with this UID, or for the Service that the load balancer was created for; nothing
+    else may be known about either. `owner`: the load balancer was created for the Service with this UID. In that case,
+    a floating IP at the `address` that it requests may have been kept by a former Service of its name.
+    """
+    found = str(row.get("description") or "")
+    if not was_made(row) or found.endswith(f" ({uid})"):
+        return was_made(row)
+    if owner and address == row.get("floating_ip_address"):
+        return False
+    service, _, cluster = _without_uid(found).removeprefix(MADE).strip().partition(" from cluster ")
+    return (
+        balancer in (load_balancer_name(cluster, *service.split("/", 1)), default_name(uid))
+        if "/" in service
+        else False
+    )
+
+
+def is_used_again(row: Row | None, want: DesiredFloatingIP) -> bool:
+    """Return whether the requested floating IP was not created for this Service: if so, it outlives the Service."""
+    if row is None or not want.address or row.get("floating_ip_address") != want.address:
+        return False
+    return bool(row.get("description") != want.description)
+
+
+def made_for_namesake(row: Row, description: str) -> bool:
+    """Return whether it was created for a Service of the same name, namespace and cluster: this one or a former one.
+
+    Truncated descriptions cannot be compared.
+    """
+    found = str(row.get("description") or "")
+    whole = len(found) < 255 and len(description) < 255
+    return was_made(row) and whole and _without_uid(found) == _without_uid(description)
+
+
+def _without_uid(description: str) -> str:
+    return UID.sub("", description)
+
+
+def refusal(want: DesiredFloatingIP, row: Row | None) -> Invalid | None:
+    """Return why a Service cannot have the address that it requests; None if it can.
+
+    `row`: the floating IP, if the project has one at that address.
+    """
+    if row is not None and made_for_namesake(row, want.description):
+        return None
+    if not want.may_ask:
+        return permissions.refused_address(want.address)
+    if row is not None and was_made(row) and not want.may_take_others:
+        return Invalid(
+            f"loadBalancerIP: the floating IP {want.address} was created for another Service; set "
+            f"{permissions.ADDRESSES} to any to allow this Service to take it"
+        )
+    return None
+
+
+def tags_match(spec: str, tags: Iterable[str]) -> bool:
+    """`a,b`: any of them; `&a,b`: all of them; `!a,b`: none of them; `!&a,b`: not all of them."""
+    negated = spec.startswith("!")
+    spec = spec.removeprefix("!")
+    every = spec.startswith("&")
+    wanted = {tag.strip() for tag in spec.removeprefix("&").split(",")} - {""}
+    found = wanted & set(tags)
+    return (found == wanted if every else bool(found)) is not negated
+
+
+def candidates(want: DesiredFloatingIP, subnets: Sequence[Row]) -> list[str]:
+    """Return IDs of the subnets that a floating IP may be taken from, in their order. Raises Invalid if none match."""
+    found = [
+        row["id"]
+        for row in subnets
+        if (not want.pattern or name_matches(want.pattern, row.get("name") or ""))
+        and (not want.tags or tags_match(want.tags, row.get("tags") or ()))
+    ]
+    if not found:
+        asked = " and ".join(
+            f"{key} {value!r}"
+            for key, value in (("floating-subnet", want.pattern), ("floating-subnet-tags", want.tags))
+            if value
+        )
+        every = sorted(str(row.get("name") or row["id"]) for row in subnets)
+        names = ", ".join(every[:NAMED]) + (", ..." if len(every) > NAMED else "") or "none"
+        raise Invalid(f"no subnet of network {want.network_id} matches {asked}: its subnets are {names}")
+    return found
+
+
+def subnet_of(address: str, subnets: Sequence[Row]) -> Row | None:
+    """Return the subnet that contains the address, None if none of them does."""
+    wanted = ipaddress.ip_address(address)
+    return next((row for row in subnets if row.get("cidr") and wanted in ipaddress.ip_network(row["cidr"])), None)
+
+
+def unlike(want: DesiredFloatingIP, subnet: Row) -> list[str]:
+    """Return the keys of the request that a subnet does not match."""
+    fulfilled = {
+        "floating-subnet-id": want.subnet_id in ("", subnet["id"]),
+        "floating-subnet": not want.pattern or name_matches(want.pattern, subnet.get("name") or ""),
+        "floating-subnet-tags": not want.tags or tags_match(want.tags, subnet.get("tags") or ()),
+    }
+    return [key for key, is_so in fulfilled.items() if not is_so]
+
+
+def external_networks(networks: Sequence[Row], subnets: Sequence[Row]) -> list[Row]:
+    """Return the networks for floating IPs if none is configured, by ID: external ones that may have IPv4 subnets.
+
+    The first one is used. A subnet that the project cannot see counts as IPv4.
+    """
+    versions = {row["id"]: row.get("ip_version") for row in subnets}
+    return [
+        row
+        for row in sorted(networks, key=lambda row: str(row["id"]))
+        if row.get("router:external") and any(versions.get(each, 4) == 4 for each in row.get("subnets") or ())
+    ]
+
+
+def network_warning(found: Sequence[Row]) -> str:
+    """Return the warning about a network of floating IPs that nobody chose; "" if there was no choice."""
+    how = "choose it with floating-network-id in [LoadBalancer] of cloud.conf, or with the annotation of that name"
+    if not found:
+        return (
+            "there is no external network to take a floating IP from, so the load balancer is reachable only at its "
+            f"own address, from inside the cloud; if there is one that the project cannot see, {how}"
+        )
+    if len(found) == 1:
+        return ""
+    names = ", ".join(f"{row.get('name') or ''} ({row['id']})".strip() for row in found)
+    return (
+        f"there are {len(found)} external networks to take a floating IP from, and the one with the lowest ID is used: "
+        f"{names}; {how}"
+    )
+
+
+class FloatingIps:
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._found: list[Row] | None = None
+
+    async def all(self) -> list[dict[str, Any]]:
+        """Return all floating IPs of the project."""
+        return await self._rows()
+
+    async def _rows(self, *wanted: tuple[str, str]) -> list[dict[str, Any]]:
+        return await self._api.pages(NETWORK, "/floatingips", "floatingips", [*wanted, *of_project(self._api)])
+
+    async def on(self, port_id: str) -> dict[str, Any] | None:
+        """Return the floating IP on a port."""
+        rows = await self._api.pages(NETWORK, "/floatingips", "floatingips", {"port_id": port_id})
+        return next((row for row in rows if row.get("port_id") == port_id), None)
+
+    async def can_be_had(self, want: DesiredFloatingIP) -> bool:
+        """Return whether there is a network to take a floating IP from."""
+        return bool(want.network_id or want.address or await self._network())
+
+    def warning(self, want: DesiredFloatingIP) -> str:
+        """Return the warning about networks, if they had to be looked for. No I/O."""
+        chosen = want.network_id or want.address or self._found is None
+        return "" if chosen else network_warning(self._found or [])
+
+    async def ensure(self, want: DesiredFloatingIP, port_id: str, *, fresh: bool) -> Row | None:
+        """Return the floating IP by which a port is reached, None if there is no external network for it.
+
+        `fresh`: the port was just created and there was none before, so no floating IP can exist for it.
+        """
+        row = None if fresh else await self.on(port_id) or await self._left(want, port_id)
+        if row is None:
+            row = await self._chosen(want, port_id)
+        if row is None:
+            if not (network := want.network_id or await self._network()):
+                return None
+            row = await self._create(want, network, port_id)
+        elif want.address not in ("", row["floating_ip_address"]):
+            raise Conflict(
+                f"the load balancer has the floating IP {row['floating_ip_address']}, but loadBalancerIP requests "
+                f"{want.address}: delete the Service and create it again"
+            )
+        return row
+
+    async def kept(self, want: DesiredFloatingIP, row: Row) -> dict[str, str]:
+        """Return settings for a new floating IP that this one does not match: key -> requested and actual value.
+
+        A Service that requests an address has it, wherever it comes from. Subnets that the project cannot see are
+        skipped.
+        """
+        said = want.keys() if not want.address else {}
+        network, found = str(row.get("floating_network_id") or ""), {}
+        if network and want.network_id != network and "floating-network-id" in said:
+            found["floating-network-id"] = f"{want.network_id} ({row['floating_ip_address']} is in {network})"
+        if network and said.keys() - {"floating-network-id"}:
+            subnets = await self._api.pages(NETWORK, "/subnets", "subnets", {"network_id": network})
+            if (subnet := subnet_of(str(row["floating_ip_address"]), subnets)) is not None:
+                where = f"({row['floating_ip_address']} is in {subnet.get('name') or subnet['id']})"
+                found |= {key: f"{said[key]} {where}" for key in unlike(want, subnet)}
+        return found
+
+    async def check(self, want: DesiredFloatingIP) -> Row | None:
+        """Return the floating IP at the address that a Service requests, if it requests one that exists.
+
+        Raises Invalid if the Service may not have the address.
+        """
+        found = await self._at(want.address) if want.address else None
+        if want.address and (problem := refusal(want, found)):
+            raise problem
+        return found
+
+    async def release(self, port_id: str, description: str, address: str, *, keep: bool) -> None:
+        """Remove the floating IP of a port that becomes internal.
+
+        Delete it if it was created for this Service, unless it is to be kept. Detach it if it is at the `address` that
+        the Service requested. Raises Conflict otherwise.
+        """
+        row = await self.on(port_id)
+        if row is None:
+            return
+        if made_for(row, description) and not keep:
+            await self.delete(row)
+        elif made_for(row, description) or made_for_namesake(row, description) or address == row["floating_ip_address"]:
+            await self._attach(row, None)
+        else:
+            raise Conflict(
+                f"the load balancer must become internal, but its port {port_id} has the floating IP "
+                f"{row['floating_ip_address']}, which was not created for this Service: detach it from the port"
+            )
+
+    async def made(self, balancer: Row, uid: str, *, owner: bool, address: str) -> Row | None:
+        """Return the floating IP that was created for a load balancer. Neutron detaches any other on deletion."""
+        row = await self.on(str(balancer["vip_port_id"])) if balancer.get("vip_port_id") else None
+        name = str(balancer.get("name") or "")
+        return row if row is not None and made_for_balancer(row, uid, name, owner=owner, address=address) else None
+
+    async def delete_left(self, uid: str) -> None:
+        """Delete floating IPs that were created for a Service and lost their load balancer."""
+        for row in await self.all():
+            if was_made(row) and row["description"].endswith(f"({uid})") and not row.get("port_id"):
+                await self.delete(row)
+
+    async def delete(self, row: Row) -> None:
+        try:
+            await self._api.call("DELETE", NETWORK, f"/floatingips/{row['id']}", missing=str(row["id"]))
+        except NotFound:
+            return
+
+    async def _left(self, want: DesiredFloatingIP, port_id: str) -> dict[str, Any] | None:
+        """Attach and return the floating IP of a former load balancer of this Service that had to be created again."""
+        if want.address:
+            return None
+        rows = await self._rows(("description", want.description), ("status", "DOWN"))
+        for row in rows:
+            if row.get("description") == want.description and not row.get("port_id"):
+                return await self._attach(row, port_id)
+        return None
+
+    async def _chosen(self, want: DesiredFloatingIP, port_id: str) -> dict[str, Any] | None:
+        """Attach and return the floating IP that the user requests, if it exists. Raises Conflict if it is in use."""
+        if not want.address:
+            return None
+        found = await self._at(want.address)
+        if problem := refusal(want, found):
+            raise problem
+        if found is None:
+            return None
+        if found.get("port_id") and found["port_id"] != port_id:
+            raise Conflict(f"loadBalancerIP: the floating IP {want.address} is in use by port {found['port_id']}")
+        return await self._attach(found, port_id)
+
+    async def _at(self, address: str) -> dict[str, Any] | None:
+        rows = await self._rows(("floating_ip_address", address))
+        return next((row for row in rows if row.get("floating_ip_address") == address), None)
+
+    async def _attach(self, row: Row, port_id: str | None) -> dict[str, Any]:
+        """Attach in the revision that was read: if two Services find the same one free, only one gets it."""
+        answer = await self._api.call(
+            "PUT",
+            NETWORK,
+            f"/floatingips/{row['id']}",
+            body={"floatingip": {"port_id": port_id}},
+            headers=await unless_changed(self._api, row),
+            missing=str(row["id"]),
+        )
+        return dict(answer["floatingip"])
+
+    async def _create(self, want: DesiredFloatingIP, network: str, port_id: str) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "floating_network_id": network,
+            "port_id": port_id,
+            "description": want.description,
+        }
+        if want.address:
+            body["floating_ip_address"] = want.address
+        if want.subnet_id or want.address or not (want.pattern or want.tags):
+            return await self._post(body | ({"subnet_id": want.subnet_id} if want.subnet_id else {}))
+        rows = await self._api.pages(NETWORK, "/subnets", "subnets", {"network_id": network})
+        failed: CloudError | None = None
+        for subnet in candidates(want, rows):
+            try:
+                return await self._post(body | {"subnet_id": subnet})
+            except (QuotaExceeded, Conflict, Invalid) as error:  # this subnet is full; the next may not be
+                failed = error
+        assert failed is not None
+        raise failed
+
+    async def _post(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        answer = await self._api.call("POST", NETWORK, "/floatingips", body={"floatingip": body})
+        return dict(answer["floatingip"])
+
+    async def _network(self) -> str:
+        """Return the ID of an external network, "" if there is none."""
+        found = await self._networks()
+        return str(found[0]["id"]) if found else ""
+
+    async def _networks(self) -> Sequence[Row]:
+        """Return external networks; looked for until there is one."""
+        if not self._found:
+            networks = await self._api.pages(NETWORK, "/networks", "networks", {"router:external": "true"})
+            subnets = await self._api.pages(NETWORK, "/subnets", "subnets") if networks else []
+            self._found = external_networks(networks, subnets)
+        return self._found

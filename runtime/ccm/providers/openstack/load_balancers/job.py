@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One snapshot of a Service's load balancer: its desired state, and Octavia's present state. It is immutable."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from ccm.cloud import Backend, LoadBalancerSpec
+
+from . import load_balancer_owners
+from .load_balancer_owners import Mark
+from .load_balancer_rules import DesiredLoadBalancer, Features, Row
+
+
+@dataclass(frozen=True)
+class Job:
+    """`row`: the load balancer as read in this call. `owner`: it was created for this Service, not for another Service
+    that shares it. `features`: what Octavia supports for it."""
+
+    spec: LoadBalancerSpec
+    want: DesiredLoadBalancer
+    backends: Sequence[Backend]
+    features: Features
+    row: Row
+    owner: bool
+
+    @property
+    def id(self) -> str:
+        return str(self.row["id"])
+
+    @property
+    def status(self) -> str:
+        return str(self.row["provisioning_status"])
+
+    @cached_property
+    def present(self) -> Mark | None:
+        """The Service's own mark on the load balancer."""
+        return load_balancer_owners.own_mark(self.row, self.spec.cluster, self.spec.uid)
+
+    @property
+    def member_subnet(self) -> str:
+        """The configured subnet, else the VIP's. "" if a network or a port is configured for the VIP."""
+        want, of_vip = self.want, str(self.row.get("vip_subnet_id") or "")
+        return want.member_subnet_id or ("" if want.network_id or want.port_id else of_vip)

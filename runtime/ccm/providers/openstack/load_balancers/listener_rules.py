@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parts of a Service's load balancer in Octavia: listeners, pools, members and monitors. No I/O.
+
+Names are exactly those of cloud-provider-openstack, so that either controller finds what the other one created.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from ccm.cloud import Backend, Backends, Port
+from ccm.cloud.toolkit import backend_addresses
+from ccm.cloud.toolkit.service_checks import nobody_serves
+
+from .. import instance_rules
+from .load_balancer_owners import LONGEST, Mark
+from .load_balancer_rules import DesiredLoadBalancer, Features
+
+XFF = "X-Forwarded-For"
+
+
+def part_name(kind: str, index: int, balancer: str) -> str:
+    """Return the name of the listener, pool or monitor of a Service's port, counted from 0."""
+    return f"{kind}_{index}_{balancer}"[:LONGEST]
+
+
+@dataclass(frozen=True)
+class Member:
+    """A node behind a port. `monitor_port`: the port for probes, if it is not `port`."""
+
+    name: str = field(compare=False)
+    address: str
+    port: int
+    subnet_id: str = field(default="", compare=False)
+    monitor_port: int | None = None
+
+    def body(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"name": self.name, "address": self.address, "protocol_port": self.port}
+        if self.subnet_id:
+            found["subnet_id"] = self.subnet_id
+        if self.monitor_port is not None:
+            found["monitor_port"] = self.monitor_port
+        return found
+
+
+@dataclass(frozen=True)
+class Monitor:
+    """`settings`: the changeable attributes, in the API's spelling; the type cannot change."""
+
+    name: str
+    type: str
+    settings: Mapping[str, Any]
+
+    def body(self) -> dict[str, Any]:
+        return {"name": self.name, "type": self.type, **self.settings}
+
+
+@dataclass(frozen=True)
+class Pool:
+    name: str
+    protocol: str
+    settings: Mapping[str, Any]
+    members: tuple[Member, ...]
+    monitor: Monitor | None
+
+    def body(self) -> dict[str, Any]:
+        """Return the pool alone, without its members and monitor."""
+        return {"name": self.name, "protocol": self.protocol, **self.settings}
+
+
+@dataclass(frozen=True)
+class Listener:
+    name: str
+    protocol: str
+    port: int
+    settings: Mapping[str, Any]
+    pool: Pool
+
+    def body(self) -> dict[str, Any]:
+        """Return the listener alone, without its pool."""
+        return {"name": self.name, "protocol": self.protocol, "protocol_port": self.port, **self.settings}
+
+    def whole(self) -> dict[str, Any]:
+        """Return the listener with all its parts, for creating a load balancer in one call."""
+        pool = self.pool.body() | {"members": [member.body() for member in self.pool.members]}
+        if self.pool.monitor is not None:
+            pool["healthmonitor"] = self.pool.monitor.body()
+        return self.body() | {"default_pool": pool}
+
+
+def listeners(
+    want: DesiredLoadBalancer, backends: Sequence[Backend], member_subnet_id: str, features: Features
+) -> tuple[Listener, ...]:
+    """Return one listener for each port, in their order."""
+    chosen = members_of(want, backends)
+    return tuple(
+        _listener(want, index, port, chosen, member_subnet_id, features) for index, port in enumerate(want.ports)
+    )
+
+
+def _listener(
+    want: DesiredLoadBalancer,
+    index: int,
+    port: Port,
+    chosen: Sequence[tuple[str, str]],
+    subnet_id: str,
+    features: Features,
+) -> Listener:
+    tcp = port.protocol == "TCP"
+    protocol = port.protocol
+    settings: dict[str, Any] = {"connection_limit": want.connection_limit, "insert_headers": {}}
+    if tcp and want.tls:
+        protocol, settings["default_tls_container_ref"] = "TERMINATED_HTTPS", want.tls
+    elif tcp and want.x_forwarded_for:
+        protocol = "HTTP"
+    if tcp and want.x_forwarded_for:
+        settings["insert_headers"] = {XFF: "true"}
+    if features.timeouts:
+        settings |= want.timeouts
+    if features.acl:
+        settings["allowed_cidrs"] = list(want.allowed)
+    settings["tags"] = [want.name]
+    inner = (want.proxy or ("HTTP" if want.tls or want.x_forwarded_for else "TCP")) if tcp else protocol
+    probe = _probe(want, port, features)
+    pool = Pool(
+        part_name("pool", index, want.name),
+        inner,
+        {
+            "lb_algorithm": want.method,
+            "session_persistence": {"type": "SOURCE_IP"} if want.affinity else None,
+        },
+        tuple(
+            Member(name, address, port.node_port, subnet_id, probe)
+            for name, address in chosen
+            if port.node_port  # 0 if the Service does not allocate node ports
+        ),
+        _monitor(want, index, port, probe is not None),
+    )
+    return Listener(part_name("listener", index, want.name), protocol, port.port, settings, pool)
+
+
+def member_bodies(
+    want: DesiredLoadBalancer, backends: Sequence[Backend], port: Port, subnet_id: str, features: Features
+) -> msgspec.Raw:
+    """Return `Member.body` of each member of a port's pool, as a JSON array.
+
+    Beside thousands of Services and members, most of the CPU would go into making and encoding these. All Services
+    share the part of a member that is the Node's, as JSON; what is the port's is the same for all members.
+    """
+    nodes = Backends.of(backends).recent(
+        ("openstack member heads", *selection(want)),
+        lambda every: tuple(_json({"name": name, "address": address}) for name, address in members_of(want, every)),
+    )
+    if not (nodes and port.node_port):
+        return msgspec.Raw(b"[]")
+    rest = Member("", "", port.node_port, subnet_id, _probe(want, port, features)).body()
+    of_port = b"," + _json({key: value for key, value in rest.items() if key not in ("name", "address")}) + b"}"
+    return msgspec.Raw(b"[{" + (of_port + b",{").join(nodes) + of_port + b"]")
+
+
+def _json(fields: Mapping[str, Any]) -> bytes:
+    """Return the members of a JSON object without its braces."""
+    return msgspec.json.encode(fields)[1:-1]
+
+
+def _probe(want: DesiredLoadBalancer, port: Port, features: Features) -> int | None:
+    """Return the port for probes, if it is not the members' own."""
+    return (want.health_check_node_port or None) if want.monitor and _probes_http(port, features) else None
+
+
+def _probes_http(port: Port, features: Features) -> bool:
+    return features.http_monitor and (port.protocol != "UDP" or features.udp_http_monitor)
+
+
+def _monitor(want: DesiredLoadBalancer, index: int, port: Port, http: bool) -> Monitor | None:
+    if want.monitor is None:
+        return None
+    settings: dict[str, Any] = dict(want.monitor)
+    kind = "UDP-CONNECT" if port.protocol == "UDP" else port.protocol
+    if http:
+        kind = "HTTP"
+        settings |= {"url_path": "/healthz", "http_method": "GET", "expected_codes": "200"}
+    return Monitor(part_name("monitor", index, want.name), kind, settings)
+
+
+def members_of(want: DesiredLoadBalancer, backends: Sequence[Backend]) -> tuple[tuple[str, str], ...]:
+    """Return names and addresses of the nodes that the selector chooses, by name. All Services with it share them."""
+    return Backends.of(backends).recent(
+        ("openstack members", *selection(want)),
+        lambda every: tuple(backend_addresses.members_of(every, want.family, want.selector)),
+    )
+
+
+def nobody(want: DesiredLoadBalancer, backends: Sequence[Backend]) -> tuple[str, ...]:
+    """Return the warning about a load balancer without members although there are Nodes."""
+    selector = "node-selector" if want.selector else ""
+    return nobody_serves(backends, members_of(want, backends), selector, f"has an {want.family} address")
+
+
+def selection(want: DesiredLoadBalancer) -> tuple[Hashable, ...]:
+    """Return what decides which Nodes are members, and at which address."""
+    return want.family, tuple(sorted(want.selector.items(), key=str))
+
+
+def served_at(want: DesiredLoadBalancer, backends: Sequence[Backend], region: str) -> frozenset[tuple[str, str]]:
+    """Return servers and their member addresses. A Node that is not a server of this region has no port."""
+    found = (
+        (instance_rules.server_id(backend.provider_id, region), address)
+        for address, backend in backend_addresses.serving(backends, want.family, want.selector).items()
+    )
+    return frozenset((server, address) for server, address in found if server is not None)
+
+
+def create_body(
+    want: DesiredLoadBalancer,
+    wanted: Sequence[Listener],
+    mark: Mark,
+    subnet_id: str,
+    vip_address: str,
+    features: Features,
+) -> dict[str, Any]:
+    """Return the whole load balancer. `subnet_id`: the VIP's, if discovered; `wanted`: empty if the parts follow."""
+    body: dict[str, Any] = {"name": want.name, "description": want.description, "tags": [want.name, str(mark)]}
+    if want.provider:
+        body["provider"] = want.provider
+    if features.flavors and want.flavor_id:
+        body["flavor_id"] = want.flavor_id
+    if features.zones and want.availability_zone:
+        body["availability_zone"] = want.availability_zone
+    if want.port_id:
+        body["vip_port_id"] = want.port_id
+    else:
+        if subnet_id:
+            body["vip_subnet_id"] = subnet_id
+        if want.network_id:
+            body["vip_network_id"] = want.network_id
+        if vip_address:
+            body["vip_address"] = vip_address
+    if wanted:
+        body["listeners"] = [each.whole() for each in wanted]
+    return body

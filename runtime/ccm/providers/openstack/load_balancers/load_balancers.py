@@ -1,0 +1,435 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Octavia load balancers for Services.
+
+No call waits. Octavia accepts one change of a load balancer at a time and is PENDING until it has carried it out. Each
+call therefore reads, makes the next change, and requests another call (`RetryAfter`). `load_balancer_rules` and
+`load_balancer_steps` compare present and desired state; this file reads and writes.
+
+One listing of all load balancers answers for all Services that ask at the same time. A new load balancer is created
+with all its parts in one request; members change with one request for each pool. Our tag (`Mark`) records what was
+written, so an up-to-date load balancer needs no read of its parts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ccm import cloud
+from ccm.cloud import (
+    Backend,
+    Backends,
+    Conflict,
+    Ingress,
+    Invalid,
+    LoadBalancerSpec,
+    NotFound,
+    NotImplementedByCloud,
+    RetryAfter,
+)
+from ccm.cloud.toolkit.ownership_marks import cluster_tag
+
+from ..annotations import Annotations
+from . import convergence, listener_rules, load_balancer_owners, permissions, sharing_rules
+from . import load_balancer_rules as rules
+from . import load_balancer_steps as diff
+from .addresses import Addresses
+from .convergence import Convergence
+from .desired_states import DesiredStates
+from .floating_ips import FloatingIps, is_used_again
+from .job import Job
+from .listener_rules import members_of
+from .listing import LOAD_BALANCER, Balancers
+from .load_balancer_owners import Mark
+from .load_balancer_rules import DesiredLoadBalancer, Features, Row
+from .lookup import Ownership
+from .memory import Memory
+from .parts import SOON, Parts
+from .removal import DELETABLE, Removal, failed
+from .repair import Repair
+from .security_groups import SecurityGroups, wanted_rules
+from .sharing_rules import GOING
+from .vip_ports import nodes_subnet
+
+if TYPE_CHECKING:
+    from ..api import Api
+
+log = logging.getLogger(__name__)
+
+#: The API version that introduced tags, which record ownership (OpenStack Stein, 2019).
+OLDEST = (2, 5)
+
+
+class OctaviaLoadBalancers:
+    def __init__(self, api: Api, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._api = api
+        self._section = api.settings.load_balancer
+        self._desired = DesiredStates(self._section, api.settings.load_balancer_classes)
+        self._clock = clock
+        self._balancers = Balancers(api)
+        self._floating = FloatingIps(api)
+        self._parts = Parts(api)
+        self._removal = Removal(api, self._balancers, self._parts, self._floating)
+        self._owned = Ownership(api, self._balancers, self._floating, self._removal, self._soon)
+        self._addresses = Addresses(api, self._balancers, self._floating)
+        self._repair = Repair(api, self._parts, self._removal, self._soon)
+        self._convergence = Convergence(api, self._parts, self._sign, self._soon, clock)
+        self._groups = SecurityGroups(api)
+        self._memory: dict[tuple[str, str], Memory] = {}
+        self._version: tuple[int, int] | None = None
+
+    # --- the contract -------------------------------------------------------------------------------------------
+
+    async def list(self, cluster: str) -> Sequence[cloud.LoadBalancer]:
+        """Make two listings: load balancers and, if any of ours has one, floating IPs."""
+        rows = [
+            (row, mark)
+            for row in (await self._balancers.look()).values()
+            for mark in load_balancer_owners.marks(row)
+            if mark.cluster == cluster_tag(cluster) and row["provisioning_status"] not in GOING
+        ]
+        floating: dict[str, str] = {}
+        if any("f" in mark.flags for _, mark in rows):
+            floating = {
+                row["port_id"]: row["floating_ip_address"] for row in await self._floating.all() if row["port_id"]
+            }
+        return [self._listed(cluster, row, mark, floating) for row, mark in rows]
+
+    def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
+        """Return two halves, so that `update_backends` cannot claim to have written other changes of the spec."""
+        return f"{self._desired.fingerprint(spec)}-{self._backends_digest(spec, backends)}"
+
+    async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:
+        """Read a load balancer. A new one is read less often the longer it takes; in between, returns `ready=False`."""
+        memory = self._remembered(spec)
+        if self._clock() < memory.look_at:
+            return cloud.LoadBalancer(spec.uid, memory.want.name if memory.want else "", ready=False)
+        row, owner = await self._owned.find(spec, memory.balancer_id)
+        if row is None or row["provisioning_status"] in GOING:
+            raise NotFound(f"cluster {spec.cluster!r} has no load balancer for Service {spec.namespace}/{spec.name}")
+        if row["provisioning_status"] == "ERROR":
+            raise Conflict(failed(row))
+        if row["provisioning_status"] != "ACTIVE":
+            memory.look_later(self._clock())
+            return cloud.LoadBalancer(spec.uid, row["name"], ready=False)
+        want, features = await self._wanted(spec, row)
+        if not memory.address:
+            on_port = await self._floating.on(row["vip_port_id"]) if want.floating and row.get("vip_port_id") else None
+            memory.address = on_port["floating_ip_address"] if on_port else row["vip_address"]
+        return self._answer(Job(spec, want, (), features, row, owner), memory)
+
+    async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
+        memory = self._remembered(spec)
+        rows = await self._balancers.look()
+        row, owner = await self._owned.choose(rows, spec)
+        want, features = await self._wanted(spec, row)
+        if problems := rules.refused(want, features):
+            raise Invalid("; ".join(problems))
+        mark = Mark.of(spec, self.fingerprint(spec, backends))
+        if row is None:
+            await self._owned.check_no_other(rows, spec)
+            permissions.check_new(spec.annotations, self._section)
+            mark = dataclasses.replace(mark, flags=await self._addresses.flags(want))
+            return await self._create(spec, want, backends, mark, features, memory)
+        job = Job(spec, want, backends, features, row, owner)
+        if job.present is None and not owner:
+            permissions.check_new(spec.annotations, self._section)
+        written = job.present is not None and job.present.fingerprint == mark.fingerprint and not memory.doubted
+        if not written:
+            mark = dataclasses.replace(mark, flags=await self._addresses.flags(want))
+        memory.balancer_id = job.id
+        if job.status == "ERROR":
+            await self._repair.repair(job, memory.tried)
+            self._memory[(spec.cluster, spec.uid)] = Memory(replaced=True, tried=memory.tried)
+            raise RetryAfter(f"{failed(row)}; it is being deleted and will be created again", self._soon())
+        if job.status != "ACTIVE" and not (written and job.status not in GOING):
+            raise RetryAfter(f"load balancer {job.id} is {job.status}", self._soon())
+        if not written:
+            if not owner:
+                sharing_rules.check_may_join(row, want.name, want.internal, self._section.max_shared_lb)
+            await self._convergence.run(job, memory)
+        if written and job.status != "ACTIVE" and memory.address:
+            return self._answer(job, memory)
+        memory.address, floating = await self._addresses.reach(want, row, owner)
+        await self._open_nodes(job)
+        if not (written or want.security_groups) and (job.present is None or "g" in job.present.flags):
+            await self._groups.delete(spec)  # manage-security-groups was switched off
+        memory.warnings = await self._addresses.warnings(job, memory.address, floating)
+        if not written:
+            used_again = owner and want.floating is not None and is_used_again(floating, want.floating)
+            job = await self._sign(job, mark, keep_floating=used_again)
+        memory.written.clear()
+        memory.tried.clear()
+        memory.parts = None
+        memory.owner, memory.doubted = owner, False
+        return self._answer(job, memory)
+
+    async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
+        """Send one request for each pool and one that signs. If Octavia needs serial calls, this is `ensure`."""
+        if self._section.provider_requires_serial_api_calls:
+            if (await self._owned.find(spec))[0] is None:
+                raise NotFound(f"the load balancer of Service {spec.namespace}/{spec.name} is gone")
+            return await self.ensure(spec, backends)
+        memory, digest = self._remembered(spec), self._backends_digest(spec, backends)
+        row, owner = memory.row, memory.owner
+        if (
+            row is None
+            or memory.written
+            or not _is_outdated(load_balancer_owners.own_mark(row, spec.cluster, spec.uid), digest)
+        ):
+            row, owner = await self._owned.find(spec)
+        memory.row = None
+        if row is None or row["provisioning_status"] in GOING:
+            raise NotFound(f"the load balancer of Service {spec.namespace}/{spec.name} is gone")
+        want, features = await self._wanted(spec, row, nodes_only=True)
+        job = Job(spec, want, backends, features, row, owner)
+        if job.status == "ERROR":
+            raise Conflict(failed(row))
+        if job.status != "ACTIVE":
+            raise RetryAfter(f"load balancer {job.id} is {job.status}", self._soon())
+        present = job.present
+        if present is None:
+            raise Conflict(f"load balancer {job.id} no longer has this Service's tag")
+        if memory.written or _is_outdated(present, digest):
+            await self._write_members(job, memory, digest)
+            await self._open_nodes(job, rules_too=False)
+            desired = present.fingerprint.partition("-")[0]
+            job = await self._sign(job, Mark.of(spec, f"{desired}-{digest}", present.flags))
+            memory.written.clear()
+        if not memory.address:
+            memory.address, _ = await self._addresses.reach(want, row, owner)
+        memory.owner = owner
+        return self._answer(job, memory)
+
+    async def deviations(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> Sequence[str]:
+        """Make one read, two calls for the parts, one for each pool and each monitor, and one for a floating IP."""
+        memory = self._remembered(spec)
+        row, owner = await self._owned.find(spec, memory.balancer_id)
+        if row is None or row["provisioning_status"] in GOING:
+            found: Sequence[str] = ("it is gone",)
+        elif row["provisioning_status"] == "ERROR":
+            found = (failed(row),)
+        elif row["provisioning_status"] != "ACTIVE":
+            return ()
+        else:
+            want, features = await self._wanted(spec, row)
+            found = await self._different(Job(spec, want, backends, features, row, owner))
+        memory.doubted = bool(found)
+        return found
+
+    async def _different(self, job: Job) -> Sequence[str]:
+        """Return how an ACTIVE load balancer differs from its desired state."""
+        seen = await self._parts.observe(job.row)
+        todo = convergence.todo(job, seen, serial=self._section.provider_requires_serial_api_calls)
+        found = [f"{step.repairs} in state ERROR" if step.repairs else str(step) for step in todo]
+        if job.present is None:
+            found.append("it has no tag of this provider yet")
+        elif job.present.fingerprint != self.fingerprint(job.spec, job.backends):
+            found.append("its tag is not the one that was written")
+        floats = job.owner and job.present is not None and "f" in job.present.flags
+        if floats and await self._floating.on(str(job.row["vip_port_id"])) is None:
+            found.append("its floating IP is gone")
+        if job.want.security_groups:
+            subnet = job.member_subnet or str(job.row["vip_subnet_id"])
+            members = listener_rules.served_at(job.want, job.backends, self._api.region)
+            found += await self._groups.deviations(job.spec, await self._group_rules(job, subnet), members, subnet)
+        return found
+
+    async def delete(self, spec: LoadBalancerSpec) -> None:
+        said, memory = Annotations(spec.annotations), self._remembered(spec)
+        rows = await self._balancers.look()
+        row, owner = await self._owned.choose_to_delete(rows, spec)
+        mark = load_balancer_owners.own_mark(row, spec.cluster, spec.uid) if row is not None else None
+        memory.keep = memory.keep or said.get("keep-floatingip", False) or (mark is not None and "k" in mark.flags)
+        if row is None:
+            await self._owned.check_no_other(rows, spec)
+            await self._gone(spec, memory)
+            raise NotFound(f"Service {spec.namespace}/{spec.name} has no load balancer in the cloud")
+        if row["provisioning_status"] not in DELETABLE:
+            raise RetryAfter(f"load balancer {row['id']} is {row['provisioning_status']}", self._soon())
+        try:
+            going = await self._removal.give_up(spec, row["id"], owner=owner, keep=memory.keep)
+        except NotFound:
+            going = True  # the next read shows what is left of it
+        if not going:
+            await self._gone(spec, memory)
+            return
+        raise RetryAfter(f"load balancer {row['id']} is being deleted", self._soon())
+
+    async def _gone(self, spec: LoadBalancerSpec, memory: Memory) -> None:
+        """Clean up after the Service has lost its load balancer."""
+        if not memory.keep:
+            await self._floating.delete_left(spec.uid)
+        await self._groups.delete(spec)
+        self._memory.pop((spec.cluster, spec.uid), None)
+        self._desired.forget(spec)
+
+    # --- finding ------------------------------------------------------------------------------------------------
+
+    def _remembered(self, spec: LoadBalancerSpec) -> Memory:
+        return self._memory.setdefault((spec.cluster, spec.uid), Memory())
+
+    def _soon(self) -> float:
+        """Return the seconds until the next beat that is at least half of SOON away.
+
+        All Services that wait for Octavia are retried at the same moments, whenever each of them wrote, so that they
+        share a listing however long it takes.
+        """
+        now = self._clock()
+        return math.ceil(now / SOON + 0.5) * SOON - now
+
+    async def _wanted(
+        self, spec: LoadBalancerSpec, row: Row | None, *, nodes_only: bool = False
+    ) -> tuple[DesiredLoadBalancer, Features]:
+        """Return the desired state, and what Octavia supports.
+
+        An existing load balancer keeps the provider that it was created with, whatever cloud.conf says now.
+        """
+        if self._version is None:
+            version = await self._api.version(LOAD_BALANCER)
+            if version < OLDEST:
+                raise NotImplementedByCloud(
+                    f"Octavia's API version {version[0]}.{version[1]} is too old: load balancers are identified by "
+                    f"tags, which need version {OLDEST[0]}.{OLDEST[1]}"
+                )
+            self._version = version
+        want = self._desired.of(spec, str((row or {}).get("provider") or ""), nodes_only=nodes_only)
+        return want, Features.of(self._version, want.runs_on)
+
+    # --- creating and changing ----------------------------------------------------------------------------------
+
+    async def _create(
+        self,
+        spec: LoadBalancerSpec,
+        want: DesiredLoadBalancer,
+        backends: Sequence[Backend],
+        mark: Mark,
+        features: Features,
+        memory: Memory,
+    ) -> cloud.LoadBalancer:
+        """Create everything in one request, then its floating IP, which needs only its port."""
+        used_again = await self._addresses.check(want)
+        subnet = want.subnet_id
+        if not (subnet or want.network_id or want.port_id):
+            subnet = await nodes_subnet(self._api, backends, want.family)
+        member_subnet = want.member_subnet_id or subnet
+        serial = self._section.provider_requires_serial_api_calls
+        wanted = () if serial else listener_rules.listeners(want, backends, member_subnet, features)
+        if serial:
+            mark = Mark.of(spec, "", mark.flags)
+        body = listener_rules.create_body(want, wanted, mark, subnet, want.vip_address, features)
+        if used_again:
+            body["tags"].append(load_balancer_owners.KEEP_FLOATING)
+        row = (await self._octavia("POST", "/loadbalancers", {"loadbalancer": body}))["loadbalancer"]
+        now = self._clock()
+        memory.balancer_id, memory.born, memory.look_at, memory.want = row["id"], now, now + 1.0, want
+        if serial:
+            raise RetryAfter(f"load balancer {row['id']} is being created", self._soon())
+        fresh = not (want.port_id or memory.replaced)
+        memory.address, floating = await self._addresses.reach(want, row, owner=True, fresh=fresh)
+        job = Job(spec, want, backends, features, row, owner=True)
+        await self._open_nodes(job)
+        memory.warnings = await self._addresses.warnings(job, memory.address, None if fresh else floating)
+        return self._answer(job, memory)
+
+    async def _write_members(self, job: Job, memory: Memory, digest: str) -> None:
+        """Return if every pool has its members. Otherwise write those of one pool and raise RetryAfter."""
+        want, subnet = job.want, job.member_subnet
+        wanted = listener_rules.listeners(want, (), subnet, job.features)
+        pools = memory.pools = await self._parts.pools(job.row, job.want.name, job.owner, wanted, memory.pools)
+        for each, port in zip(wanted, want.ports, strict=True):
+            pool = pools[(each.protocol, each.port)]
+            if memory.written.get(pool) != digest:
+                members = listener_rules.member_bodies(want, job.backends, port, subnet, job.features)
+                await self._parts.do(diff.members_put(pool, members))
+                memory.written[pool] = digest
+                raise RetryAfter(f"the members of load balancer {job.id} are being changed", self._soon())
+
+    async def _octavia(self, method: str, path: str, body: Any = None, *, missing: str = "") -> Any:
+        return await self._api.call(method, LOAD_BALANCER, f"/lbaas{path}", body=body, missing=missing)
+
+    async def _sign(self, job: Job, mark: Mark, *, keep_floating: bool = False) -> Job:
+        """Make the last change: the tags record that all else is written. No other change is pending then.
+
+        The tags of others are read again, because they may have changed since this call began.
+        """
+        try:
+            async with self._balancers.writing(job.id):
+                row = await self._balancers.read(job.id)
+                if row["provisioning_status"] != "ACTIVE":
+                    raise RetryAfter(f"load balancer {job.id} is {row['provisioning_status']}", self._soon())
+                if load_balancer_owners.own_mark(row, job.spec.cluster, job.spec.uid) is None:
+                    sharing_rules.refuse_a_namesakes(row, job.spec)
+                tags = load_balancer_owners.tags_with(row, job.want.name, mark)
+                if keep_floating and load_balancer_owners.KEEP_FLOATING not in tags:
+                    tags.append(load_balancer_owners.KEEP_FLOATING)
+                if set(tags) == set(row.get("tags") or ()):
+                    return dataclasses.replace(job, row=row)
+                await self._octavia("PUT", f"/loadbalancers/{job.id}", {"loadbalancer": {"tags": tags}})
+        except NotFound as error:
+            raise RetryAfter(str(error), self._soon()) from None
+        return dataclasses.replace(job, row={**row, "tags": tags})
+
+    async def _open_nodes(self, job: Job, *, rules_too: bool = True) -> None:
+        """Put the Service's security group on the members' ports. The load balancer checks source ranges if it can."""
+        spec, want = job.spec, job.want
+        if not want.security_groups:
+            return
+        subnet = job.member_subnet or str(job.row["vip_subnet_id"])
+        group = "" if rules_too else await self._groups.known(spec)
+        if not group:
+            group = await self._groups.ensure(spec, await self._group_rules(job, subnet))
+        await self._groups.spread(group, listener_rules.served_at(want, job.backends, self._api.region), subnet)
+
+    async def _group_rules(self, job: Job, subnet: str) -> Sequence[Mapping[str, Any]]:
+        cidr = await self._groups.cidr(subnet)
+        sources = [cidr] if job.features.acl or job.want.runs_on != "ovn" else list(job.want.allowed)
+        return wanted_rules(job.want.ports, job.spec.health_check_node_port, cidr, sources)
+
+    # --- answers ------------------------------------------------------------------------------------------------
+
+    def _answer(self, job: Job, memory: Memory) -> cloud.LoadBalancer:
+        memory.balancer_id, memory.want = job.id, job.want
+        ready = job.status == "ACTIVE"
+        if ready:
+            memory.row, memory.born, memory.look_at = job.row, 0.0, 0.0
+        return cloud.LoadBalancer(
+            job.spec.uid,
+            str(job.row["name"]),
+            rules.ingress(job.want, memory.address) if ready else (),
+            job.present.fingerprint if job.present is not None else "",
+            ready,
+            (*memory.warnings, *listener_rules.nobody(job.want, job.backends)),
+        )
+
+    def _listed(self, cluster: str, row: Row, mark: Mark, floating: Mapping[str, str]) -> cloud.LoadBalancer:
+        """Return the contract's object. Without a fingerprint if something is wrong, so that the Service is ensured."""
+        state = row["provisioning_status"]
+        address = floating.get(row.get("vip_port_id") or "", "") if "f" in mark.flags else str(row["vip_address"])
+        memory = self._memory.setdefault((cluster, mark.uid), Memory())
+        if memory.want is not None:
+            ingress = rules.ingress(memory.want, address or memory.address)
+        else:
+            ingress = (Ingress(ip=address, ip_mode="Proxy" if "p" in mark.flags else "VIP"),) if address else ()
+        right = bool(address) and state != "ERROR" and ("h" not in mark.flags or memory.want is not None)
+        if right and state == "ACTIVE":
+            memory.row, memory.owner, memory.address = row, load_balancer_owners.is_owner(row, mark), address
+        fingerprint = mark.fingerprint if right else ""
+        return cloud.LoadBalancer(mark.uid, row["name"], ingress, fingerprint, state == "ACTIVE", memory.warnings)
+
+    def _backends_digest(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
+        try:
+            want = self._desired.of(spec)
+        except Invalid:
+            return "0" * 12
+        key = ("openstack members", *listener_rules.selection(want))
+        return Backends.of(backends).once(key, lambda every: rules.members_fingerprint(members_of(want, every)))
+
+
+def _is_outdated(mark: Mark | None, digest: str) -> bool:
+    """Return whether the Service's tag exists and records other members."""
+    return mark is not None and not mark.fingerprint.endswith(f"-{digest}")

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads and single writes of a load balancer's parts. `load_balancer_steps` decides what to write."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ccm.cloud import Conflict, Forbidden, NotFound, RetryAfter
+from ccm.cloud.toolkit.steps import Step
+
+from . import load_balancer_steps as diff
+from .listing import LOAD_BALANCER
+
+if TYPE_CHECKING:
+    from ..api import Api
+    from .listener_rules import Listener
+
+Row = Mapping[str, Any]
+#: Protocol and port of a listener -> the ID of its pool.
+Pools = Mapping[tuple[str, int], str]
+#: Seconds until the next read after something disappeared during a write.
+SOON = 1.5
+
+
+class Parts:
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    async def listeners(self, row: Row) -> list[dict[str, Any]]:
+        return await self._of(row, "listeners")
+
+    async def outline(self, row: Row) -> diff.Observed:
+        """Return listeners and pools, without members and monitors: two calls."""
+        listeners, pools = await asyncio.gather(self._of(row, "listeners"), self._of(row, "pools"))
+        return diff.Observed(listeners, pools, {}, {})
+
+    async def observe(self, row: Row) -> diff.Observed:
+        """Return all parts of a load balancer: two calls, one for each pool, and one for each monitor.
+
+        Raises RetryAfter if a part disappears in the meantime.
+        """
+        seen = await self.outline(row)
+        try:
+            members = await asyncio.gather(*(self._members(str(pool["id"])) for pool in seen.pools))
+            monitors = {
+                str(pool["id"]): await self._monitor(str(found))
+                for pool in seen.pools
+                if (found := pool.get("healthmonitor_id"))
+            }
+        except NotFound as error:
+            raise RetryAfter(str(error), SOON) from None
+        by_pool = {str(pool["id"]): found for pool, found in zip(seen.pools, members, strict=True)}
+        return diff.Observed(seen.listeners, seen.pools, by_pool, monitors)
+
+    async def _members(self, pool_id: str) -> list[dict[str, Any]]:
+        path = f"/lbaas/pools/{pool_id}/members"
+        return await self._api.pages(LOAD_BALANCER, path, "members", missing=pool_id)
+
+    async def _monitor(self, monitor_id: str) -> Row:
+        path = f"/lbaas/healthmonitors/{monitor_id}"
+        answer = await self._api.call("GET", LOAD_BALANCER, path, missing=monitor_id)
+        return dict(answer["healthmonitor"])
+
+    async def pools(self, row: Row, name: str, owner: bool, wanted: Sequence[Listener], known: Pools) -> Pools:
+        """Return port -> pool.
+
+        If the load balancer has one listener and one pool, the row shows them. Otherwise `known` is used if it still
+        fits. Raises Conflict if the parts are not those that we created.
+        """
+        keys = [(each.protocol, each.port) for each in wanted]
+        own = [str(each["id"]) for each in row.get("pools") or ()]
+        if len(keys) == 1 and len(own) == 1 and len(row.get("listeners") or ()) == 1 and owner:
+            return {keys[0]: own[0]}
+        if not (set(keys) <= known.keys() and {known[key] for key in keys} <= set(own)):
+            known = {
+                (each["protocol"], int(each["protocol_port"])): each["default_pool_id"]
+                for each in await self._of(row, "listeners")
+                if each.get("default_pool_id") and diff.is_ours(each, name, owner=owner)
+            }
+        if absent := [f"{port}/{protocol}" for protocol, port in keys if (protocol, port) not in known]:
+            raise Conflict(f"load balancer {row['id']} has no pool for {', '.join(absent)}")
+        return known
+
+    async def are_well(self, row: Row) -> bool:
+        """Return whether no part of a load balancer is in ERROR: one call. False also if Octavia does not say."""
+        path = f"/lbaas/loadbalancers/{row['id']}/status"
+        try:
+            answer = await self._api.call("GET", LOAD_BALANCER, path, missing=str(row["id"]))
+        except (Forbidden, NotFound):
+            return False
+        return not _has_error((answer or {}).get("statuses"))
+
+    async def do(self, step: Step) -> Any:
+        """Run one step and return the answer. If its object disappeared in the meantime, raise RetryAfter."""
+        found = step.path.split("/")[2:3]
+        try:
+            return await self._api.call(
+                step.method, LOAD_BALANCER, f"/lbaas{step.path}", body=step.body, missing=found[0] if found else ""
+            )
+        except NotFound as error:
+            raise RetryAfter(str(error), SOON) from None
+
+    async def _of(self, row: Row, kind: str) -> list[dict[str, Any]]:
+        return await self._api.pages(LOAD_BALANCER, f"/lbaas/{kind}", kind, {"loadbalancer_id": row["id"]})
+
+
+def _has_error(tree: Any) -> bool:
+    """Return whether a tree of states contains ERROR, at any depth. What is no tree might."""
+    if isinstance(tree, Mapping):
+        return tree.get("provisioning_status") == "ERROR" or any(
+            _has_error(each) for each in tree.values() if isinstance(each, (Mapping, list))
+        )
+    return any(_has_error(each) for each in tree) if isinstance(tree, list) else True

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Services may request: `allowed-annotations` and `allowed-load-balancer-ips` of `[LoadBalancer]`. No I/O.
+
+A Service without a load balancer is refused, and the message names the key. A Service with a load balancer keeps it:
+settings for new load balancers have no effect, and everything else stays as written. Permissions never cause a
+deletion and never prevent one.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ccm.cloud import Invalid
+from ccm.cloud.toolkit.annotation_reader import NAMED, Annotation
+
+from ..annotations import BY_KEY, BY_NAME, PREFIX, TABLE, UUID
+from ..settings_sections import DEFAULT, EVERY, EVERYWHERE, LoadBalancerSection
+
+Row = Mapping[str, Any]
+
+KEY = "allowed-annotations in [LoadBalancer] of cloud.conf"
+ADDRESSES = "allowed-load-balancer-ips in [LoadBalancer] of cloud.conf"
+TLS = f"{PREFIX}default-tls-container-ref"
+
+
+def allowed(section: LoadBalancerSection) -> frozenset[str]:
+    """Return the whole keys of the annotations that Services may have."""
+    found: set[str] = set()
+    for each in section.allowed_annotations:
+        if each == EVERY:
+            found |= BY_KEY.keys()
+        elif each == DEFAULT:
+            found |= {one.key for one in TABLE if not one.names_another}
+        else:
+            found.add(BY_NAME[each].key)
+    return frozenset(found)
+
+
+def denied(given: Iterable[str], section: LoadBalancerSection) -> tuple[Annotation, ...]:
+    """Return the known annotations of a Service that it may not have."""
+    may = allowed(section)
+    return tuple(BY_KEY[key] for key in sorted(given) if key in BY_KEY and key not in may)
+
+
+def effective(given: Mapping[str, str], section: LoadBalancerSection) -> dict[str, str]:
+    """Return the annotations without those for new load balancers that the Service may not have."""
+    without = {each.key for each in denied(given, section) if each.for_new}
+    return {key: value for key, value in given.items() if key not in without}
+
+
+def named(given: Mapping[str, str], section: LoadBalancerSection) -> str:
+    """Return the load balancer ID that the Service names, "" if it names none or may not name one."""
+    text = effective(given, section).get(f"{PREFIX}load-balancer-id", "").strip().lower()
+    return text if UUID.fullmatch(text) else ""
+
+
+def check_new(given: Iterable[str], section: LoadBalancerSection) -> None:
+    """Raises Invalid if a Service without a load balancer has an annotation that it may not have."""
+    if found := denied(given, section):
+        raise Invalid(_refusal(found))
+
+
+def check_kept(given: Iterable[str], section: LoadBalancerSection, present_tls: Iterable[str], wanted_tls: str) -> None:
+    """Raises Invalid if an annotation that the Service may not have would change its existing load balancer.
+
+    `present_tls`: the certificates of the Service's own listeners. A certificate that is in use may stay.
+    """
+    found = [each for each in denied(given, section) if not each.for_new]
+    if wanted_tls in set(present_tls):
+        found = [each for each in found if each.key != TLS]
+    if found:
+        raise Invalid(f"{_refusal(found)}; the load balancer stays unchanged")
+
+
+def _refusal(found: Sequence[Annotation]) -> str:
+    keys = ", ".join(each.key for each in found[:NAMED])
+    return f"annotation {keys}: {KEY} does not allow it: remove it, or ask the cluster's administrator"
+
+
+def warning(given: Mapping[str, str], section: LoadBalancerSection, balancer_id: str) -> str:
+    """Return the warning about a Service that has annotations that it may not have; "" if it has none.
+
+    cloud-provider-openstack writes the ID of its own load balancer to each Service, which needs no warning.
+    """
+    said = f"{PREFIX}load-balancer-id", f"{PREFIX}load-balancer-address"
+    keys = [
+        each.key
+        for each in denied(given, section)
+        if not (each.key in said and given.get(said[0], "").strip().lower() == balancer_id)
+    ]
+    if not keys:
+        return ""
+    return f"{', '.join(keys[:NAMED])}: {KEY} does not allow it; it is ignored and the load balancer stays unchanged"
+
+
+# Addresses
+
+
+def may_have(address: str, section: LoadBalancerSection) -> bool:
+    """Return whether a Service may request an address that it did not have before."""
+    if not address:
+        return True
+    parsed = ipaddress.ip_address(address)
+    return any(parsed in network for network in section.allowed_load_balancer_ips)
+
+
+def may_have_others(section: LoadBalancerSection) -> bool:
+    """Return whether a Service may take a free floating IP that was created for a Service of another name."""
+    return set(EVERYWHERE) <= set(section.allowed_load_balancer_ips)
+
+
+def refused_address(address: str) -> Invalid:
+    return Invalid(
+        f"loadBalancerIP: {ADDRESSES} does not allow {address}: remove it, or ask the cluster's administrator"
+    )
+
+
+def port_problem(
+    port: Row, balancers: Iterable[Row], neighbours: Iterable[Row], floating: Row | None, project_id: str
+) -> str:
+    """Return why a port that a Service names with `port-id` cannot become its VIP; "" if it can.
+
+    `neighbours`: the ports of its network. An address in another port's allowed address pairs is shared by machines,
+    for example with keepalived; the port that reserves it is not bound. `floating`: the port's floating IP.
+    """
+    addresses = {str(fixed.get("ip_address")) for fixed in port.get("fixed_ips") or ()}
+    if project_id and port.get("project_id") not in (None, project_id):
+        return "it belongs to another project"
+    if port.get("device_id") or port.get("device_owner") or port.get("binding:host_id"):
+        return f"{port.get('device_owner') or 'something'} uses it"
+    if any(row.get("vip_port_id") == port["id"] for row in balancers):
+        return "it is the VIP of a load balancer"
+    if floating is not None:
+        return f"it has the floating IP {floating.get('floating_ip_address')}"
+    for each in neighbours:
+        pairs = {_single(str(pair.get("ip_address"))) for pair in each.get("allowed_address_pairs") or ()}
+        if each.get("id") != port["id"] and addresses & pairs:
+            return f"port {each.get('id')} shares its address"
+    return ""
+
+
+def _single(address: str) -> str:
+    """Return the address of a network with only one address."""
+    text, _, length = address.partition("/")
+    return text if length in ("", "32" if "." in text else "128") else address

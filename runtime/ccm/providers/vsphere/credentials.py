@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads user and password from the files of a mounted Secret, as cloud-provider-vsphere names its keys. Blocking.
+
+The keys are `SERVER.username` and `SERVER.password`. For addresses with colons there is a second form: `server_X`,
+`username_X` and `password_X`, where X is any text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from ccm.cloud import Unauthorized
+
+from .settings import VCenter
+
+#: A key of a Secret is not longer than this, in bytes.
+LARGEST = 1 << 20
+
+
+def credentials(vcenter: VCenter) -> tuple[str, str]:
+    """User and password. Raises Unauthorized with what is missing where."""
+    if not vcenter.secrets:
+        return vcenter.user, vcenter.password
+    try:
+        files = {each.name: _content(each) for each in Path(vcenter.secrets).iterdir() if each.is_file()}
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "a file is not UTF-8 text"
+        raise Unauthorized(f"vCenter {vcenter.server}: cannot read the Secret in {vcenter.secrets}: {reason}") from None
+    found = of_server(files, vcenter.server)
+    if found is None and vcenter.user and vcenter.password:
+        return vcenter.user, vcenter.password
+    if found is None:
+        keys = f"{vcenter.server}.username and {vcenter.server}.password"
+        raise Unauthorized(f"vCenter {vcenter.server}: the Secret in {vcenter.secrets} has no {keys}")
+    return found
+
+
+def of_server(files: Mapping[str, str], server: str) -> tuple[str, str] | None:
+    """User and password of a server in a Secret, None if one is missing or empty."""
+    found = files.get(f"{server}.username", ""), files.get(f"{server}.password", "")
+    for key, value in files.items():
+        if key.startswith("server_") and value.strip() == server:
+            suffix = key.removeprefix("server_")
+            found = files.get(f"username_{suffix}", ""), files.get(f"password_{suffix}", "")
+    user, password = (each.removesuffix("\n") for each in found)
+    return (user, password) if user and password else None
+
+
+def _content(path: Path) -> str:
+    with path.open("rb") as file:
+        return file.read(LARGEST).decode()

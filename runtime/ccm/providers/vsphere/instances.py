@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Instances: the virtual machines of all vCenters, by one query for each vCenter."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+
+from ccm.cloud import BlockingCalls, CloudError, Conflict, Instance, InstanceRef, NotFound, Page, Transient
+
+from . import instance_rules
+from .api import Inventory, Reading
+from .errors import translated
+from .instance_rules import Machine
+from .session import Session, load_sdk
+from .settings import Settings
+
+#: Threads for each vCenter. A vCenter that hangs takes none of the others'.
+THREADS = 6
+#: Seconds for logging out at the end.
+FAREWELL = 5.0
+
+
+class VCenterCalls:
+    """The inventory of one vCenter, read in threads of its own."""
+
+    def __init__(self, inventory: Inventory, deadline: float) -> None:
+        self.inventory = inventory
+        self.name = inventory.session.vcenter.name
+        server = inventory.session.vcenter.server
+        self._calls = BlockingCalls(
+            f"vsphere {self.name}",
+            threads=THREADS,
+            deadline=deadline,
+            translate=lambda error: translated(error, server),
+        )
+
+    async def start(self) -> None:
+        await self._calls.run(self.inventory.start)
+
+    async def ask(self, question: Callable[[Inventory], Reading]) -> Reading:
+        return await self._calls.run(question, self.inventory)
+
+    async def close(self) -> None:
+        with contextlib.suppress(CloudError, TimeoutError):
+            async with asyncio.timeout(FAREWELL):
+                await self._calls.run(self.inventory.session.close)
+        self._calls.close()
+
+
+class VSphereInstances:
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        runtime, labels = settings.runtime, settings.labels if settings.has_zones else None
+        self._vcenters = [
+            VCenterCalls(
+                Inventory(
+                    Session(each, runtime.request_timeout, with_places=settings.has_zones), labels, runtime.page_size
+                ),
+                runtime.request_timeout,
+            )
+            for each in settings.vcenters
+        ]
+
+    async def start(self) -> list[str]:
+        """Log in everywhere. Returns why some vCenters cannot be asked; raises if none can."""
+        await asyncio.to_thread(load_sdk)
+        outcomes = await asyncio.gather(*(each.start() for each in self._vcenters), return_exceptions=True)
+        failed = [each for each in outcomes if isinstance(each, BaseException)]
+        if len(failed) == len(outcomes) or not all(isinstance(each, CloudError) for each in failed):
+            raise failed[0]
+        return [str(each) for each in failed]
+
+    async def close(self) -> None:
+        await asyncio.gather(*(each.close() for each in self._vcenters))
+
+    async def list_page(self, token: str | None) -> Page:
+        """All machines of all vCenters. Those of a vCenter that cannot be asked are unknown."""
+        readings, failed = await self._ask(lambda inventory: inventory.all())
+        if not readings:
+            raise failed[0]
+        unreachable = [str(each) for each in failed]
+        unreachable += [
+            f"no UUID is reported for {', '.join(each.unknown[:5])}"
+            + (f" and {len(each.unknown) - 5} more" if len(each.unknown) > 5 else "")
+            for each in readings
+            if each.unknown
+        ]
+        return Page(self._instances(readings), unreachable="; ".join(unreachable))
+
+    async def get(self, ref: InstanceRef) -> Instance:
+        if ref.provider_id:
+            uuid = instance_rules.uuid_of(ref.provider_id) or ""
+            return await self._one(lambda inventory: inventory.with_uuid(uuid), f"has the UUID {uuid}")
+        if unnamed := instance_rules.UNNAMED.fullmatch(ref.node_name):
+            return await self._one_of_name(ref, lambda inventory: inventory.with_reference(unnamed["id"]))
+        uuids = instance_rules.spellings(ref.system_uuid)
+        return await self._one_of_name(ref, lambda inventory: inventory.with_name(ref.node_name, uuids))
+
+    def owns(self, provider_id: str) -> bool:
+        return instance_rules.uuid_of(provider_id) is not None
+
+    def canonical(self, provider_id: str) -> str | None:
+        uuid = instance_rules.uuid_of(provider_id)
+        return None if uuid is None else instance_rules.provider_id(uuid)
+
+    async def _one(self, question: Callable[[Inventory], Reading], what: str) -> Instance:
+        readings, failed = await self._ask(question, enough=_runs)
+        found = self._instances(readings)
+        if not found:
+            raise self._absent(failed, what)
+        return found[0]
+
+    async def _one_of_name(self, ref: InstanceRef, question: Callable[[Inventory], Reading]) -> Instance:
+        readings, failed = await self._ask(question)
+        found = self._instances(readings)
+        named = [each for each in found if each.name == ref.node_name]
+        if len(named) != 1 and ref.system_uuid:
+            named = [each for each in named or found if ref.system_uuid.lower() in each.system_uuids] or named
+        if len(named) > 1:
+            ids = ", ".join(sorted(each.provider_id for each in named))
+            raise Conflict(f"{len(named)} virtual machines are named {ref.node_name!r} ({ids}): rename all but one")
+        if not named or failed:
+            raise self._absent(failed, f"has a guest named {ref.node_name!r}")
+        return named[0]
+
+    def _absent(self, failed: Sequence[CloudError], what: str) -> CloudError:
+        if not failed:
+            return NotFound(f"no virtual machine {what}")
+        if len(failed) == len(self._vcenters):
+            return failed[0]
+        return Transient(f"it is unknown whether a virtual machine {what}: {'; '.join(map(str, failed))}")
+
+    async def _ask(
+        self, question: Callable[[Inventory], Reading], enough: Callable[[Reading], bool] = lambda reading: False
+    ) -> tuple[list[Reading], list[CloudError]]:
+        """What all vCenters say, and the errors of the others. Does not wait for more once one answer is `enough`."""
+        readings: list[Reading] = []
+        failed: list[CloudError] = []
+        tasks = [asyncio.ensure_future(each.ask(question)) for each in self._vcenters]
+        try:
+            for task in asyncio.as_completed(tasks):
+                try:
+                    reading = await task
+                except CloudError as error:
+                    failed.append(error)
+                    continue
+                readings.append(reading)
+                if enough(reading):
+                    break
+        finally:
+            for each in tasks:
+                each.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        return readings, failed
+
+    def _instances(self, readings: Sequence[Reading]) -> list[Instance]:
+        machines = [machine for reading in readings for machine in reading.machines]
+        places: dict[Machine, tuple[str, str] | None] = {}
+        for reading in readings:
+            places |= reading.places
+        return instance_rules.instances(machines, places if self._settings.has_zones else None, self._settings.nodes)
+
+
+def _runs(reading: Reading) -> bool:
+    """Whether a machine of the reading runs: then it is the one, whatever copies of it other vCenters have."""
+    return any(machine.rank == (False, False) for machine in reading.machines)

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a driver raises never says that a machine is gone, and never has a secret."""
+
+import pytest
+import requests
+
+from ccm.cloud import NotFound, RateLimited, Transient, Unauthorized
+from ccm.providers.libcloud.errors import QUOTED, redacted, translated
+
+SECRET = "a+b/c=secret"
+
+
+class InvalidCredsError(Exception):
+    pass
+
+
+class BaseHTTPError(Exception):
+    def __init__(self, message):
+        super().__init__(message)
+        self.message = message
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "expected", "text"),
+    [
+        (InvalidCredsError("no"), 0, Unauthorized, "X: it refuses the credentials: check the credentials"),
+        (Exception("no"), 403, Unauthorized, "X: HTTP 403: check the credentials"),
+        (Exception("slow"), 429, RateLimited, "X: too many requests"),
+        (BaseHTTPError("no such server"), 404, Transient, "X: HTTP 404: no such server"),
+        (BaseHTTPError("<html>"), 404, Transient, "X: HTTP 404: an answer of something else than the cloud"),
+        (KeyError("droplets"), 200, Transient, "X: the answer cannot be read (KeyError)"),
+        (TimeoutError(), 0, Transient, "X: no answer in time"),
+        (requests.exceptions.ReadTimeout(f"/api?key={SECRET}"), 0, Transient, "X: no answer in time"),
+        (requests.exceptions.ConnectionError(f"/api?key={SECRET}"), 0, Transient, "X: cannot be reached (Connection"),
+        (requests.exceptions.SSLError(SECRET), 0, Transient, "X: its certificate is not trusted: check ca_file"),
+        (OSError("no route"), 0, Transient, "X: cannot be reached (OSError)"),
+        (BaseHTTPError(f"bad key {SECRET}"), 500, Transient, "X: HTTP 500: bad key ***"),
+        (BaseHTTPError("GET /api?a=b&signature=x%3D&c=d"), 404, Transient, "X: HTTP 404: GET /api?a=b&***&c=d"),
+        (Transient("as it is"), 404, Transient, "as it is"),
+    ],
+)
+def test_errors(error, status, expected, text):
+    found = translated(error, "X", status, 7.0, [SECRET])
+    assert type(found) is expected
+    assert str(found).startswith(text)
+    assert SECRET not in str(found)
+    assert not isinstance(found, NotFound)
+
+
+def test_the_pause_that_the_cloud_asks_for():
+    assert translated(Exception("slow"), "X", 429, 7.0, []).retry_after == 7.0
+
+
+def test_redacted():
+    text = f"{SECRET} a%2Bb/c%3Dsecret a%2Bb%2Fc%3Dsecret\n" + "x" * 500
+    found = redacted(text, [SECRET])
+    assert found.startswith("*** *** ***\\n")
+    assert "secret" not in found
+    assert len(found) < QUOTED + 30
