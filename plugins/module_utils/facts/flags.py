@@ -89,9 +89,16 @@ def shell(argv: Iterable[str]) -> str:
     return ""
 
 
+def unquoted(item: str) -> str:
+    """Return an item of a list of names without blanks and quotes: components read such flags as CSV (pflag, StringSlice)."""
+    item = item.strip()
+    return item[1:-1] if len(item) > 1 and item[0] == item[-1] == '"' else item
+
+
 def cloud_controllers(value: str) -> List[str]:
-    """Return the items of C(--controllers) that name a cloud controller, with C(-) in front if it is switched off."""
-    return [item for item in value.split(",") if (item[1:] if item.startswith("-") else item) in CLOUD_CONTROLLERS]
+    """Return the items of C(--controllers) that name a cloud controller, as they are written: with C(-) if it is switched off, or quoted."""
+    names = [(item, unquoted(item) if item.startswith('"') else item) for item in value.split(",")]
+    return [item for item, name in names if (name[1:] if name.startswith("-") else name) in CLOUD_CONTROLLERS]
 
 
 def managed(name: str, value: str) -> bool:
@@ -138,9 +145,9 @@ def render(name: str, value: str) -> str:
 
 
 def without_list_items(value: str, unwanted: Iterable[str]) -> str:
-    """Return a comma-separated flag value without the unwanted items, the others in their order. Blanks around an item do not count."""
-    drop = {item.strip() for item in unwanted}
-    return ",".join(item for item in value.split(",") if item.strip() and item.strip() not in drop)
+    """Return a comma-separated flag value without the unwanted items, the others in their order. Blanks and quotes around an item do not count."""
+    drop = {unquoted(item) for item in unwanted}
+    return ",".join(item for item in value.split(",") if item.strip() and unquoted(item) not in drop)
 
 
 class Span(NamedTuple):

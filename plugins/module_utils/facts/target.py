@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import versions
-from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import Flag, cloud_controllers, is_true, managed, without_list_items
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import Flag, cloud_controllers, is_true, managed, unquoted, without_list_items
 
 EXTERNAL = "external"
 REMOVED_PLUGIN = "PersistentVolumeLabel"
@@ -99,7 +99,7 @@ def _apiserver(flags: List[Flag], version: Tuple[int, int]) -> List[Change]:
             why = versions.why("kube-apiserver", flag.name, version)
             changes.append(Change(flag.name, flag, None, about_value(flag.value, why), ""))
         elif flag.name in ADMISSION_LISTS:
-            if REMOVED_PLUGIN in [item.strip() for item in flag.value.split(",")]:
+            if REMOVED_PLUGIN in [unquoted(item) for item in flag.value.split(",")]:
                 then = without_list_items(flag.value, (REMOVED_PLUGIN,))
                 why = versions.why("kube-apiserver", flag.name, version, REMOVED_PLUGIN)
                 changes.append(Change(flag.name, flag, then or None, why, ""))
@@ -146,7 +146,7 @@ def _without_cloud_controllers(component: str, flags: List[Flag], version: Tuple
     for flag in flags:
         items = cloud_controllers(flag.value) if flag.name == "controllers" else []
         if items:
-            why = versions.why(component, flag.name, version, items[0].lstrip("-"))
+            why = versions.why(component, flag.name, version, unquoted(items[0]).lstrip("-"))
             changes.append(Change(flag.name, flag, without_list_items(flag.value, items), why, ""))
     return changes
 

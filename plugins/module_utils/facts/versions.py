@@ -276,11 +276,12 @@ def _narrowed(flag: str, item: str) -> List[str]:
     if flag == "cloud-provider":
         return ["external" if item == "external" else "in-tree"] if item else []
     if flag == "controllers":
-        return [item[1:] if item.startswith("-") else item]
+        name = item.strip('"')  # components read lists of names as CSV
+        return [name[1:] if name.startswith("-") else name]
     if flag == "feature-gates":  # of a gate that is off, also what holds for the gate
         name, off = gate(item)
         return [name + "=false", name] if off else [name]
-    return [item]
+    return [item.strip('"')]
 
 
 def fatal(component: str, flag: str, value: str, version: Version) -> str:

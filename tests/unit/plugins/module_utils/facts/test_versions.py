@@ -80,6 +80,8 @@ def test_the_release_of_an_image_is_in_its_tag(image: str, expected: tuple[int, 
         ("kube-controller-manager", "controllers", "*,bootstrapsigner,-service", (1, 36), False),
         ("kube-controller-manager", "controllers", "*,bootstrapsigner,-service", (1, 37), True),
         ("kube-controller-manager", "controllers", "cloud-node-lifecycle-controller", (1, 37), True),
+        ("kube-controller-manager", "controllers", '"*","-route"', (1, 37), True),
+        ("kube-apiserver", "enable-admission-plugins", '"NodeRestriction","PersistentVolumeLabel"', (1, 31), True),
         ("kube-controller-manager", "controllers", "*,bootstrapsigner,tokencleaner,-service-cidr-controller", (1, 37), False),
         ("kube-controller-manager", "cidr-allocator-type", "CloudAllocator", (1, 31), False),
         ("kube-controller-manager", "cidr-allocator-type", "IPAMFromCloud", (1, 32), True),
@@ -165,6 +167,7 @@ def test_lists_keep_their_order_and_rest_and_go_only_when_nothing_is_left() -> N
 
     assert after((1, 31), *APISERVER) == {"enable-admission-plugins": "A, B", "feature-gates": "X=true"}
     assert after((1, 31), "--enable-admission-plugins=PersistentVolumeLabel") == {}
+    assert after((1, 31), '--enable-admission-plugins="A","PersistentVolumeLabel"') == {"enable-admission-plugins": '"A"'}
     assert after((1, 31), "--enable-admission-plugins=NodeRestriction") == {"enable-admission-plugins": "NodeRestriction"}
     assert after((1, 36), "--disable-admission-plugins=A,PersistentVolumeLabelX") == {"disable-admission-plugins": "A,PersistentVolumeLabelX"}
     assert after((1, 29), "--feature-gates=CloudDualStackNodeIPs=true") == {"feature-gates": "CloudDualStackNodeIPs=true"}
@@ -174,6 +177,7 @@ def test_lists_keep_their_order_and_rest_and_go_only_when_nothing_is_left() -> N
 
 @pytest.mark.parametrize(("value", "then"), [
     ("*,bootstrapsigner,tokencleaner,-service-lb-controller,-route", "*,bootstrapsigner,tokencleaner"),
+    ('"*","-route"', '"*"'), ('*,"-service",tokencleaner,"service-lb-controller"', "*,tokencleaner"),
     ("-cloud-node-lifecycle,*", "*"), ("service", ""), ("*,-service,-service-cidr-controller", "*,-service-cidr-controller"),
 ])
 def test_only_cloud_controllers_leave_the_list_of_controllers(value: str, then: str) -> None:
