@@ -79,7 +79,7 @@ class Word(NamedTuple):
 
 
 def text_of(chars: Iterable[Char]) -> str:
-    return "".join(char.char for char in chars)
+    return "".join([char.char for char in chars])
 
 
 def split_words(chars: Sequence[Char], c_escapes: bool = False) -> List[Word]:
@@ -128,7 +128,7 @@ def _word(chars: Sequence[Char], first: int, c_escapes: bool) -> Tuple[Word, int
 
 def _within(char: Char, quote: str) -> Char:
     """Return a character with the quotes of its own layer. Those of a variable's value are inside those of its file, which count."""
-    return char._replace(quote=quote) if char.layer == "unit" else char
+    return char._replace(quote=quote) if char.layer == "unit" and char.quote != quote else char
 
 
 def _inside(decoded: List[Char], pair: Optional[Char], first: Char) -> Place:
