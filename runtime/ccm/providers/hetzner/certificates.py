@@ -18,19 +18,19 @@ class Certificates:
     def __init__(self, api: Api) -> None:
         self._api = api
 
-    async def ids(self, spec: LoadBalancerSpec, want: Wanted) -> list[int] | None:
+    async def ids(self, spec: LoadBalancerSpec, desired: Wanted) -> list[int] | None:
         """The IDs of the certificates of the Service's ports, None if it sets none. Creates a managed one."""
-        if want.managed is not None:
-            return [await self._managed(spec, want.managed)]
-        if want.certificates is None:
+        if desired.managed is not None:
+            return [await self._managed(spec, desired.managed)]
+        if desired.certificates is None:
             return None
-        if all(each.isdigit() for each in want.certificates):
-            return [int(each) for each in want.certificates]
+        if all(each.isdigit() for each in desired.certificates):
+            return [int(each) for each in desired.certificates]
         rows = await self._api.rows("/certificates", "certificates")
         by_name = {str(row.get("name")): int(row["id"]) for row in rows}
-        if missing := [each for each in want.certificates if not each.isdigit() and each not in by_name]:
+        if missing := [each for each in desired.certificates if not each.isdigit() and each not in by_name]:
             raise Invalid(f"the project has no certificate named {', '.join(missing)}")
-        return [by_name[each] if each in by_name else int(each) for each in want.certificates]
+        return [by_name[each] if each in by_name else int(each) for each in desired.certificates]
 
     async def delete(self, spec: LoadBalancerSpec) -> bool:
         """Delete the Service's managed certificate, if this provider made it. Whether there was one."""

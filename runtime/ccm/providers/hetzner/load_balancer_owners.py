@@ -59,9 +59,9 @@ def own(rows: Iterable[Row], spec: LoadBalancerSpec) -> list[Row]:
     return [] if first is None else [first, *others]
 
 
-def adoptable(rows: Iterable[Row], spec: LoadBalancerSpec, want: Wanted, by_name: bool) -> Row | None:
+def adoptable(rows: Iterable[Row], spec: LoadBalancerSpec, desired: Wanted, by_name: bool) -> Row | None:
     """One with the Service's name that nothing marks, as a person made it. Raises Conflict if it is somebody else's."""
-    named = next((row for row in rows if row["name"] == want.name), None)
+    named = next((row for row in rows if row["name"] == desired.name), None)
     if named is None:
         return None
     what = f"load balancer {named['name']!r} ({named['id']})"
@@ -84,11 +84,11 @@ def addresses(row: Row) -> list[str]:
 
 
 def labels(
-    row: Row | None, spec: LoadBalancerSpec, want: Wanted, too_many: str, *, whole: bool = True
+    row: Row | None, spec: LoadBalancerSpec, desired: Wanted, too_many: str, *, whole: bool = True
 ) -> dict[str, str]:
     """All labels of the load balancer with those of the Service. `too_many`: the digest of desired targets if not all
     fit, otherwise "". `whole`: whether everything is written; until then there is no fingerprint."""
-    mark = Mark.made_for(spec, want.name, want.digest if whole else "", want.flags)
+    mark = Mark.made_for(spec, desired.name, desired.digest if whole else "", desired.flags)
     found = without_marks(row) | {UID: spec.uid} | mark.labels(PREFIX)
     return found | ({TARGETS: too_many} if too_many else {})
 

@@ -95,47 +95,49 @@ class Wanted:
         return desired_digest(self)
 
 
-def wanted(spec: LoadBalancerSpec, found: Variables, *, nodes_only: bool = False) -> Wanted:
+def wanted(spec: LoadBalancerSpec, settings: Variables, *, nodes_only: bool = False) -> Wanted:
     """`nodes_only`: only targets change, so that it does not matter whether the rest is possible. Raises Invalid with
     what is wrong with the Service."""
     given = notes.parse(spec.annotations, nodes_only=nodes_only)
     tcp = [port for port in spec.ports if port.protocol == "TCP"]
     if not nodes_only:
-        _check(spec, given, tcp, found)
-    private_ip = given.get("use-private-ip", found.hcloud_load_balancers_use_private_ip)
-    subnet = found.hcloud_load_balancers_private_subnet_ip_range if found.hcloud_network else ""
-    location, zone = _place(given, found)
-    proxy = given.get("uses-proxyprotocol", found.hcloud_load_balancers_uses_proxyprotocol)
-    off = given.get("disable-public-network", found.hcloud_load_balancers_disable_public_network)
+        _check(spec, given, tcp, settings)
+    private_ip = given.get("use-private-ip", settings.hcloud_load_balancers_use_private_ip)
+    subnet = settings.hcloud_load_balancers_private_subnet_ip_range if settings.hcloud_network else ""
+    location, zone = _place(given, settings)
+    proxy = given.get("uses-proxyprotocol", settings.hcloud_load_balancers_uses_proxyprotocol)
+    off = given.get("disable-public-network", settings.hcloud_load_balancers_disable_public_network)
     selects = given.given("node-selector")
     return Wanted(
         name=given.get("name", spec.default_name),
         named=given.given("name"),
-        network=found.hcloud_network,
-        type=given.get("type", "") or found.hcloud_load_balancers_type,
+        network=settings.hcloud_network,
+        type=given.get("type", "") or settings.hcloud_load_balancers_type,
         location=location,
         zone=zone,
-        algorithm=given.get("algorithm-type", found.hcloud_load_balancers_algorithm_type),
+        algorithm=given.get("algorithm-type", settings.hcloud_load_balancers_algorithm_type),
         public=None if off is None else not off,
         private_ip=private_ip,
         private_ipv4=given.get("private-ipv4", ""),
         subnet=given.get("private-subnet-ip-range", subnet),
         reverse=(given.get("ipv4-rdns"), given.get("ipv6-rdns")),
-        services=tuple(_service(port, given, found, proxy, spec.health_check_node_port) for port in tcp),
+        services=tuple(_service(port, given, settings, proxy, spec.health_check_node_port) for port in tcp),
         certificates=None if given.get("certificate-type") == "managed" else given.get("http-certificates"),
         managed=None if nodes_only else _managed(spec, given),
         node_selector=given.get("node-selector", Selector()),
-        label_selector="" if selects else found.hcloud_load_balancers_target_selector,
+        label_selector="" if selects else settings.hcloud_load_balancers_target_selector,
         hostname=given.get("hostname", ""),
         proxy=bool(proxy),
-        ipv6=not given.get("ipv6-disabled", found.hcloud_load_balancers_disable_ipv6),
-        private_ingress=not given.get("disable-private-ingress", found.hcloud_load_balancers_disable_private_ingress),
+        ipv6=not given.get("ipv6-disabled", settings.hcloud_load_balancers_disable_ipv6),
+        private_ingress=not given.get(
+            "disable-private-ingress", settings.hcloud_load_balancers_disable_private_ingress
+        ),
         address=spec.load_balancer_ip,
         warnings=tuple(_warnings(spec)),
     )
 
 
-def _check(spec: LoadBalancerSpec, given: ServiceAnnotations, tcp: Sequence[Port], found: Variables) -> None:
+def _check(spec: LoadBalancerSpec, annotations: ServiceAnnotations, tcp: Sequence[Port], settings: Variables) -> None:
     if other := sorted({f"{port.protocol} {port.port}" for port in spec.ports if port not in tcp}):
         raise Invalid(f"spec.ports: load balancers of this cloud forward only TCP, not {', '.join(other)}")
     require_node_ports(spec)
@@ -148,13 +150,13 @@ def _check(spec: LoadBalancerSpec, given: ServiceAnnotations, tcp: Sequence[Port
             f"spec.loadBalancerSourceRanges: load balancers of this cloud are open to all clients, and {missing} is "
             "not in the list"
         )
-    if not found.hcloud_network:
+    if not settings.hcloud_network:
         for name in ("private-ipv4", "private-subnet-ip-range"):
-            if given.given(name):
+            if annotations.given(name):
                 raise Invalid(f"annotation {notes.PREFIX}{name}: it needs HCLOUD_NETWORK in the configuration")
-        if given.get("use-private-ip"):
+        if annotations.get("use-private-ip"):
             raise Invalid(f"annotation {notes.PREFIX}use-private-ip: it needs HCLOUD_NETWORK in the configuration")
-        if found.hcloud_load_balancers_use_private_ip and not given.given("use-private-ip"):
+        if settings.hcloud_load_balancers_use_private_ip and not annotations.given("use-private-ip"):
             raise Invalid("HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP: it needs HCLOUD_NETWORK in the configuration")
 
 
@@ -166,55 +168,55 @@ def _warnings(spec: LoadBalancerSpec) -> Iterable[str]:
         )
 
 
-def _place(given: ServiceAnnotations, found: Variables) -> tuple[str, str]:
+def _place(annotations: ServiceAnnotations, settings: Variables) -> tuple[str, str]:
     """Location and network zone of a new load balancer. A location counts before a zone; an empty one resets it."""
-    location = given.get("location", found.hcloud_load_balancers_location)
-    zone = given.get("network-zone", found.hcloud_load_balancers_network_zone)
+    location = annotations.get("location", settings.hcloud_load_balancers_location)
+    zone = annotations.get("network-zone", settings.hcloud_load_balancers_network_zone)
     return location, "" if location else zone
 
 
-def kept(row: Row, want: Wanted) -> tuple[str, ...]:
+def kept(row: Row, desired: Wanted) -> tuple[str, ...]:
     """The warning about settings for new load balancers that this one was not created with."""
     location = row.get("location") or {}
     places = {
-        "location": Setting(want.location, str(location.get("name") or "")),
-        "network-zone": Setting(want.zone, str(location.get("network_zone") or "")),
+        "location": Setting(desired.location, str(location.get("name") or "")),
+        "network-zone": Setting(desired.zone, str(location.get("network_zone") or "")),
     }
     return only_for_new({f"{notes.PREFIX}{key}": what for key, what in differences(places).items()})
 
 
-def _managed(spec: LoadBalancerSpec, given: ServiceAnnotations) -> Certificate | None:
-    if given.get("certificate-type") != "managed":
+def _managed(spec: LoadBalancerSpec, annotations: ServiceAnnotations) -> Certificate | None:
+    if annotations.get("certificate-type") != "managed":
         return None
-    if not (domains := given.get("http-managed-certificate-domains")):
+    if not (domains := annotations.get("http-managed-certificate-domains")):
         name = f"{notes.PREFIX}http-managed-certificate-domains"
         raise Invalid(f"annotation {name}: it is missing, and a managed certificate needs at least one domain")
     return Certificate(
-        given.get("http-managed-certificate-name") or f"ccm-managed-certificate-{spec.uid}",
+        annotations.get("http-managed-certificate-name") or f"ccm-managed-certificate-{spec.uid}",
         domains,
-        given.get("http-managed-certificate-acme-staging", False),
+        annotations.get("http-managed-certificate-acme-staging", False),
     )
 
 
 def _service(
-    port: Port, given: ServiceAnnotations, found: Variables, proxy: bool | None, healthz: int
+    port: Port, annotations: ServiceAnnotations, settings: Variables, proxy: bool | None, healthz: int
 ) -> dict[str, Any]:
     """A service in the API's form, with what somebody asks for; certificates come later."""
-    protocol = given.get("protocol", "tcp")
+    protocol = annotations.get("protocol", "tcp")
     service: dict[str, Any] = {
         "protocol": protocol,
         "listen_port": port.port,
         "destination_port": port.node_port,
-        "health_check": _health_check(port, given, found, protocol, healthz),
+        "health_check": _health_check(port, annotations, settings, protocol, healthz),
     }
     if proxy is not None:
         service["proxyprotocol"] = proxy
     http = {
-        "cookie_name": given.get("http-cookie-name"),
-        "cookie_lifetime": given.get("http-cookie-lifetime"),
-        "timeout_idle": given.get("http-timeout-idle"),
-        "redirect_http": given.get("http-redirect-http"),
-        "sticky_sessions": given.get("http-sticky-sessions"),
+        "cookie_name": annotations.get("http-cookie-name"),
+        "cookie_lifetime": annotations.get("http-cookie-lifetime"),
+        "timeout_idle": annotations.get("http-timeout-idle"),
+        "redirect_http": annotations.get("http-redirect-http"),
+        "sticky_sessions": annotations.get("http-sticky-sessions"),
     }
     if protocol != "tcp" and (set_ := {name: value for name, value in http.items() if value is not None}):
         service["http"] = set_
@@ -222,29 +224,29 @@ def _service(
 
 
 def _health_check(
-    port: Port, given: ServiceAnnotations, found: Variables, protocol: str, healthz: int
+    port: Port, annotations: ServiceAnnotations, settings: Variables, protocol: str, healthz: int
 ) -> dict[str, Any]:
     """Without any setting a check is TCP on the node port. With one it has the protocol of the service. `healthz`: the
     node port that says whether a node has Pods, 0 without one; annotations about protocol or port count before it."""
     values = {
-        "interval": given.get("health-check-interval", found.hcloud_load_balancers_health_check_interval),
-        "timeout": given.get("health-check-timeout", found.hcloud_load_balancers_health_check_timeout),
-        "retries": given.get("health-check-retries", found.hcloud_load_balancers_health_check_retries),
+        "interval": annotations.get("health-check-interval", settings.hcloud_load_balancers_health_check_interval),
+        "timeout": annotations.get("health-check-timeout", settings.hcloud_load_balancers_health_check_timeout),
+        "retries": annotations.get("health-check-retries", settings.hcloud_load_balancers_health_check_retries),
     }
-    own = given.get("health-check-protocol")
-    changed = any(value is not None for value in (own, given.get("health-check-port"), *values.values()))
-    if own is not None or given.given("health-check-port"):
+    own = annotations.get("health-check-protocol")
+    changed = any(value is not None for value in (own, annotations.get("health-check-port"), *values.values()))
+    if own is not None or annotations.given("health-check-port"):
         healthz = 0
     check: dict[str, Any] = {
         "protocol": own or ("http" if healthz else protocol if changed else "tcp"),
-        "port": given.get("health-check-port", healthz or port.node_port),
+        "port": annotations.get("health-check-port", healthz or port.node_port),
         **{name: value for name, value in values.items() if value is not None},
     }
     http = {
-        "domain": given.get("health-check-http-domain"),
-        "path": given.get("health-check-http-path", "/healthz" if healthz else None),
-        "tls": given.get("health-check-http-validate-certificate"),
-        "status_codes": given.get("http-status-codes"),
+        "domain": annotations.get("health-check-http-domain"),
+        "path": annotations.get("health-check-http-path", "/healthz" if healthz else None),
+        "tls": annotations.get("health-check-http-validate-certificate"),
+        "status_codes": annotations.get("http-status-codes"),
     }
     if check["protocol"] != "tcp":
         check["http"] = {name: value for name, value in http.items() if value is not None}
@@ -256,12 +258,12 @@ def _health_check(
 # Targets.
 
 
-def targets(found: Wanted, backends: Sequence[Backend]) -> tuple[int, ...]:
+def targets(desired: Wanted, backends: Sequence[Backend]) -> tuple[int, ...]:
     """IDs of the servers that are targets, sorted. Nodes of other clouds, of Robot servers, and those whose instance
     confirms no address are left out. Computed once for Services with the same selector."""
-    if found.label_selector:
+    if desired.label_selector:
         return ()
-    selector = found.node_selector
+    selector = desired.node_selector
     return Backends.of(backends).recent(("hetzner servers", selector), lambda every: _servers(selector, every))
 
 
@@ -270,11 +272,11 @@ def _servers(selector: Selector, backends: Sequence[Backend]) -> tuple[int, ...]
     return tuple(sorted({each for each in ids if each is not None}))
 
 
-def targets_digest(found: Wanted, backends: Sequence[Backend]) -> str:
+def targets_digest(desired: Wanted, backends: Sequence[Backend]) -> str:
     """Computed once for all Services with the same settings."""
-    key = ("hetzner targets", found.private_ip, found.node_selector, found.label_selector)
+    key = ("hetzner targets", desired.private_ip, desired.node_selector, desired.label_selector)
     return Backends.of(backends).once(
-        key, lambda each: digest_of_targets(targets(found, each), found.private_ip, found.label_selector)
+        key, lambda each: digest_of_targets(targets(desired, each), desired.private_ip, desired.label_selector)
     )
 
 

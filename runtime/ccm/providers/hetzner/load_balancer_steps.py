@@ -30,50 +30,50 @@ def capacity(row: Row) -> int:
     return max(0, int(row["load_balancer_type"]["max_targets"]) - ips)
 
 
-def changes(row: Row, want: Wanted, servers: Sequence[int], network: int) -> list[Change]:
+def changes(row: Row, desired: Wanted, servers: Sequence[int], network: int) -> list[Change]:
     """All calls that are left, in order. `servers`: at most `capacity` of them. `network`: the ID, 0 without one."""
     return [
-        *_names(row, want),
-        *_settings(row, want),
-        *_networks(row, want, network),
-        *_services(row, want),
-        *_targets(row, want, servers),
+        *_names(row, desired),
+        *_settings(row, desired),
+        *_networks(row, desired, network),
+        *_services(row, desired),
+        *_targets(row, desired, servers),
     ]
 
 
-def in_one_call(want: Wanted) -> bool:
+def in_one_call(desired: Wanted) -> bool:
     """Whether a creation can contain everything. An address or a subnet of the private network, and reverse names, can
     be chosen only afterwards."""
-    return not (want.private_ipv4 or want.subnet) and want.reverse == (None, None)
+    return not (desired.private_ipv4 or desired.subnet) and desired.reverse == (None, None)
 
 
-def create_body(want: Wanted, servers: Sequence[int], network: int, labels: Mapping[str, str]) -> dict[str, Any]:
+def create_body(desired: Wanted, servers: Sequence[int], network: int, labels: Mapping[str, str]) -> dict[str, Any]:
     """Everything in one call, as far as the API takes it (`in_one_call`)."""
-    later = bool(want.private_ipv4 or want.subnet)
+    later = bool(desired.private_ipv4 or desired.subnet)
     body: dict[str, Any] = {
-        "name": want.name,
-        "load_balancer_type": want.type or DEFAULT_TYPE,
+        "name": desired.name,
+        "load_balancer_type": desired.type or DEFAULT_TYPE,
         "labels": dict(labels),
-        "services": [complete(each) for each in want.all_services],
-        "targets": [] if later and want.private_ip else target_bodies(want, servers),
+        "services": [complete(each) for each in desired.all_services],
+        "targets": [] if later and desired.private_ip else target_bodies(desired, servers),
     }
-    if want.location:
-        body["location"] = want.location
+    if desired.location:
+        body["location"] = desired.location
     else:
-        body["network_zone"] = want.zone
-    if want.algorithm:
-        body["algorithm"] = {"type": want.algorithm}
-    if want.public is not None:
-        body["public_interface"] = want.public
+        body["network_zone"] = desired.zone
+    if desired.algorithm:
+        body["algorithm"] = {"type": desired.algorithm}
+    if desired.public is not None:
+        body["public_interface"] = desired.public
     if network and not later:
         body["network"] = network
     return body
 
 
-def target_bodies(want: Wanted, servers: Sequence[int]) -> list[dict[str, Any]]:
-    if want.label_selector:
-        return [_selector(want.label_selector) | {"use_private_ip": want.private_ip}]
-    return [_server(each) | {"use_private_ip": want.private_ip} for each in servers]
+def target_bodies(desired: Wanted, servers: Sequence[int]) -> list[dict[str, Any]]:
+    if desired.label_selector:
+        return [_selector(desired.label_selector) | {"use_private_ip": desired.private_ip}]
+    return [_server(each) | {"use_private_ip": desired.private_ip} for each in servers]
 
 
 def complete(service: Mapping[str, Any]) -> dict[str, Any]:
@@ -84,26 +84,26 @@ def complete(service: Mapping[str, Any]) -> dict[str, Any]:
     return {"proxyprotocol": False, **service, "health_check": check}
 
 
-def _names(row: Row, want: Wanted) -> Iterator[Change]:
+def _names(row: Row, desired: Wanted) -> Iterator[Change]:
     public = row["public_net"]
-    for kind, name in zip(("ipv4", "ipv6"), want.reverse, strict=True):
+    for kind, name in zip(("ipv4", "ipv6"), desired.reverse, strict=True):
         if name is not None and (public[kind].get("dns_ptr") or "") != name:
             body = {"ip": public[kind]["ip"], "dns_ptr": name or None}
             yield Change("change_dns_ptr", body, f"the reverse name of {public[kind]['ip']} is not {name!r}")
 
 
-def _settings(row: Row, want: Wanted) -> Iterator[Change]:
-    if want.algorithm and row["algorithm"]["type"] != want.algorithm:
-        yield Change("change_algorithm", {"type": want.algorithm}, f"the algorithm is not {want.algorithm}")
-    if want.type and row["load_balancer_type"]["name"] != want.type:
-        yield Change("change_type", {"load_balancer_type": want.type}, f"the type is not {want.type}")
+def _settings(row: Row, desired: Wanted) -> Iterator[Change]:
+    if desired.algorithm and row["algorithm"]["type"] != desired.algorithm:
+        yield Change("change_algorithm", {"type": desired.algorithm}, f"the algorithm is not {desired.algorithm}")
+    if desired.type and row["load_balancer_type"]["name"] != desired.type:
+        yield Change("change_type", {"load_balancer_type": desired.type}, f"the type is not {desired.type}")
 
 
-def _networks(row: Row, want: Wanted, network: int) -> Iterator[Change]:
+def _networks(row: Row, desired: Wanted, network: int) -> Iterator[Change]:
     """A load balancer is in one network. Without a configured one, it stays where it is."""
     attached = False
     for each in row["private_net"] if network else ():
-        if each["network"] == network and want.private_ipv4 in ("", each["ip"]):
+        if each["network"] == network and desired.private_ipv4 in ("", each["ip"]):
             attached = True
         else:
             yield Change(
@@ -113,25 +113,25 @@ def _networks(row: Row, want: Wanted, network: int) -> Iterator[Change]:
             )
     if network and not attached:
         body: dict[str, Any] = {"network": network}
-        if want.private_ipv4:
-            body["ip"] = want.private_ipv4
-        if want.subnet:
-            body["ip_range"] = want.subnet
+        if desired.private_ipv4:
+            body["ip"] = desired.private_ipv4
+        if desired.subnet:
+            body["ip_range"] = desired.subnet
         yield Change("attach_to_network", body, f"it is not in network {network}")
-    if want.public is not None and row["public_net"]["enabled"] is not want.public:
-        action = "enable_public_interface" if want.public else "disable_public_interface"
-        yield Change(action, None, f"the public interface is {'off' if want.public else 'on'}")
+    if desired.public is not None and row["public_net"]["enabled"] is not desired.public:
+        action = "enable_public_interface" if desired.public else "disable_public_interface"
+        yield Change(action, None, f"the public interface is {'off' if desired.public else 'on'}")
 
 
-def _services(row: Row, want: Wanted) -> Iterator[Change]:
+def _services(row: Row, desired: Wanted) -> Iterator[Change]:
     present = {int(each["listen_port"]): each for each in row["services"]}
-    for service in want.all_services:
+    for service in desired.all_services:
         port = service["listen_port"]
         if port not in present:
             yield Change("add_service", complete(service), f"port {port} is missing")
         elif differs(service, present[port]):
             yield Change("update_service", service, f"port {port} has other values")
-    for port in sorted(present.keys() - {each["listen_port"] for each in want.all_services}):
+    for port in sorted(present.keys() - {each["listen_port"] for each in desired.all_services}):
         yield Change("delete_service", {"listen_port": port}, f"port {port} is superfluous")
 
 
@@ -144,27 +144,27 @@ def differs(wanted: Any, present: Any) -> bool:
     return bool((wanted or None) != (present or None))
 
 
-def _targets(row: Row, want: Wanted, servers: Sequence[int]) -> Iterator[Change]:
+def _targets(row: Row, desired: Wanted, servers: Sequence[int]) -> Iterator[Change]:
     """New targets come first as long as there is room, so that the Service is never without one."""
     present, selectors = present_targets(row)
-    if want.label_selector and selectors.get(want.label_selector) is not want.private_ip:
-        if want.label_selector in selectors:
-            yield _removed(_selector(want.label_selector), f"selector {want.label_selector!r}")
-        yield _added(_selector(want.label_selector), want, f"selector {want.label_selector!r}")
-    for other in sorted(selectors.keys() - {want.label_selector}):
+    if desired.label_selector and selectors.get(desired.label_selector) is not desired.private_ip:
+        if desired.label_selector in selectors:
+            yield _removed(_selector(desired.label_selector), f"selector {desired.label_selector!r}")
+        yield _added(_selector(desired.label_selector), desired, f"selector {desired.label_selector!r}")
+    for other in sorted(selectors.keys() - {desired.label_selector}):
         yield _removed(_selector(other), f"selector {other!r}")
-    wrong = [each for each in servers if present.get(each, want.private_ip) is not want.private_ip]
+    wrong = [each for each in servers if present.get(each, desired.private_ip) is not desired.private_ip]
     for each in wrong:
         yield _removed(_server(each), f"server {each}")
-        yield _added(_server(each), want, f"server {each}")
+        yield _added(_server(each), desired, f"server {each}")
     missing = [each for each in servers if each not in present]
     room = max(0, capacity(row) - len(present) - len(selectors))
     for each in missing[:room]:
-        yield _added(_server(each), want, f"server {each}")
+        yield _added(_server(each), desired, f"server {each}")
     for each in sorted(present.keys() - set(servers)):
         yield _removed(_server(each), f"server {each}")
     for each in missing[room:]:
-        yield _added(_server(each), want, f"server {each}")
+        yield _added(_server(each), desired, f"server {each}")
 
 
 def _server(server: int) -> dict[str, Any]:
@@ -175,8 +175,8 @@ def _selector(selector: str) -> dict[str, Any]:
     return {"type": "label_selector", "label_selector": {"selector": selector}}
 
 
-def _added(target: dict[str, Any], want: Wanted, name: str) -> Change:
-    body = target | {"use_private_ip": want.private_ip}
+def _added(target: dict[str, Any], desired: Wanted, name: str) -> Change:
+    body = target | {"use_private_ip": desired.private_ip}
     return Change("add_target", body, f"{name} is no target", settles=True)
 
 

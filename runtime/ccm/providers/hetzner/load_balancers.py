@@ -137,41 +137,41 @@ class HetznerLoadBalancers:
 
     # Calls
 
-    async def _create(self, spec: LoadBalancerSpec, want: Wanted, backends: Sequence[Backend]) -> cloud.LoadBalancer:
-        if not want.location and not want.zone:
+    async def _create(self, spec: LoadBalancerSpec, desired: Wanted, backends: Sequence[Backend]) -> cloud.LoadBalancer:
+        if not desired.location and not desired.zone:
             raise Invalid(
                 "it is not known where to create the load balancer: set the annotation "
                 f"{PREFIX}location or ...network-zone, or HCLOUD_LOAD_BALANCERS_LOCATION or "
                 "..._NETWORK_ZONE"
             )
-        every = rules.targets(want, backends)
-        servers = every[: await self._room(want, len(every))]
-        too_many = rules.targets_digest(want, backends) if len(servers) < len(every) else ""
-        labels = owners.labels(None, spec, want, too_many, whole=steps.in_one_call(want))
-        body = steps.create_body(want, servers, self._api.network, labels)
+        every = rules.targets(desired, backends)
+        servers = every[: await self._room(desired, len(every))]
+        too_many = rules.targets_digest(desired, backends) if len(servers) < len(every) else ""
+        labels = owners.labels(None, spec, desired, too_many, whole=steps.in_one_call(desired))
+        body = steps.create_body(desired, servers, self._api.network, labels)
         answer = await self._api.call("POST", "/load_balancers", body=body)
         action = action_of(answer, "POST /load_balancers")
         row = checked(answer.get("load_balancer"))
-        if not steps.in_one_call(want):
+        if not steps.in_one_call(desired):
             raise RetryAfter(f"load balancer {row['id']} was created, and the rest is written next", SOON)
-        warnings = (*want.warnings, *_left_out(row, want, backends, every, servers))
+        warnings = (*desired.warnings, *_left_out(row, desired, backends, every, servers))
         return self._answer(row, spec, ready=action["status"] == "success", warnings=warnings)
 
-    async def _room(self, want: Wanted, asked: int) -> int:
+    async def _room(self, desired: Wanted, asked: int) -> int:
         """How many servers may be targets of a new load balancer; a call only if the smallest type has no room."""
         if asked <= steps.SMALLEST:
             return asked
-        kind = want.type or rules.DEFAULT_TYPE
+        kind = desired.type or rules.DEFAULT_TYPE
         rows = await self._api.rows("/load_balancer_types", "load_balancer_types", query=[("name", kind)])
         return next((int(row["max_targets"]) for row in rows if row.get("name") == kind), asked)
 
     async def _change(
-        self, row: Row, spec: LoadBalancerSpec, want: Wanted, backends: Sequence[Backend]
+        self, row: Row, spec: LoadBalancerSpec, desired: Wanted, backends: Sequence[Backend]
     ) -> cloud.LoadBalancer:
-        servers = rules.targets(want, backends)[: steps.capacity(row)]
-        todo = steps.changes(row, want, servers, self._api.network)
-        labels = owners.labels(row, spec, want, self._too_many(row, want, backends))
-        name = {"name": want.name} if want.named and row["name"] != want.name else {}
+        servers = rules.targets(desired, backends)[: steps.capacity(row)]
+        todo = steps.changes(row, desired, servers, self._api.network)
+        labels = owners.labels(row, spec, desired, self._too_many(row, desired, backends))
+        name = {"name": desired.name} if desired.named and row["name"] != desired.name else {}
         write = bool(name) or labels != dict(row["labels"])
         await self._do(row, todo, last=not write)
         if write:
@@ -182,8 +182,8 @@ class HetznerLoadBalancers:
             )
         if (failed := self._failed.pop(int(row["id"]), None)) is not None:
             self._settled[int(row["id"])] = failed
-        left_out = _left_out(row, want, backends, rules.targets(want, backends), servers)
-        return self._answer(row, spec, warnings=(*want.warnings, *rules.kept(row, want), *left_out))
+        left_out = _left_out(row, desired, backends, rules.targets(desired, backends), servers)
+        return self._answer(row, spec, warnings=(*desired.warnings, *rules.kept(row, desired), *left_out))
 
     async def _do(self, row: Row, todo: Sequence[steps.Change], *, last: bool) -> None:
         """Do all changes, as far as the cloud is ready for the next one. `last`: nothing is written after them. Raises
@@ -238,10 +238,10 @@ class HetznerLoadBalancers:
 
     # No I/O
 
-    def _too_many(self, row: Row, want: Wanted, backends: Sequence[Backend]) -> str:
+    def _too_many(self, row: Row, desired: Wanted, backends: Sequence[Backend]) -> str:
         """The digest of the desired targets if they do not all fit, otherwise ""."""
-        every = rules.targets(want, backends)
-        return rules.targets_digest(want, backends) if len(every) > steps.capacity(row) else ""
+        every = rules.targets(desired, backends)
+        return rules.targets_digest(desired, backends) if len(every) > steps.capacity(row) else ""
 
     def _answer(
         self, row: Row, spec: LoadBalancerSpec, *, ready: bool = True, warnings: tuple[str, ...] = ()
@@ -274,14 +274,14 @@ def checked(row: Any) -> Row:
 
 
 def _left_out(
-    row: Row, want: Wanted, backends: Sequence[Backend], every: Sequence[int], servers: Sequence[int]
+    row: Row, desired: Wanted, backends: Sequence[Backend], every: Sequence[int], servers: Sequence[int]
 ) -> tuple[str, ...]:
     """The warning about nodes that get no traffic."""
-    if want.label_selector:
+    if desired.label_selector:
         return ()
     if left := len(every) - len(servers):
         kind = row["load_balancer_type"]["name"]
         said = f"no traffic reaches {left} of {len(every)} nodes: type {kind} has no room for them, choose a bigger one"
         return (said,)
-    selector = f"annotation {PREFIX}node-selector" if want.node_selector != Selector() else ""
+    selector = f"annotation {PREFIX}node-selector" if desired.node_selector != Selector() else ""
     return nobody_serves(backends, every, selector)

@@ -226,29 +226,29 @@ def _robot(given: _Given) -> list[str]:
         return [f"{given.where}: {error}"]
 
 
-def _contradictions(found: Variables, given: Mapping[str, _Given]) -> Iterator[str]:
+def _contradictions(settings: Variables, given: Mapping[str, _Given]) -> Iterator[str]:
     def at(name: str) -> str:
         return given[name].where if name in given else name
 
-    if not found.hcloud_token and not found.hcloud_token_file:
+    if not settings.hcloud_token and not settings.hcloud_token_file:
         yield "HCLOUD_TOKEN: it is missing: set it to an API token of the project, or HCLOUD_TOKEN_FILE to its file"
-    if found.hcloud_token and found.hcloud_token_file:
+    if settings.hcloud_token and settings.hcloud_token_file:
         yield f"{at('HCLOUD_TOKEN_FILE')}: HCLOUD_TOKEN is set, too: remove one of them"
-    if not re.fullmatch(r"[!-~]*", found.hcloud_token):
+    if not re.fullmatch(r"[!-~]*", settings.hcloud_token):
         yield f"{at('HCLOUD_TOKEN')}: a token has only letters and digits"
-    if found.hcloud_load_balancers_location and found.hcloud_load_balancers_network_zone:
+    if settings.hcloud_load_balancers_location and settings.hcloud_load_balancers_network_zone:
         zone = at("HCLOUD_LOAD_BALANCERS_NETWORK_ZONE")
         yield f"{zone}: HCLOUD_LOAD_BALANCERS_LOCATION is set, too: remove one of them"
 
 
-def _without_network(found: Variables, given: Mapping[str, _Given]) -> Iterator[str]:
+def _without_network(settings: Variables, given: Mapping[str, _Given]) -> Iterator[str]:
     """What needs a network. hcloud-cloud-controller-manager starts with it, too."""
-    if found.hcloud_network:
+    if settings.hcloud_network:
         return
-    if found.hcloud_load_balancers_private_subnet_ip_range:
+    if settings.hcloud_load_balancers_private_subnet_ip_range:
         where = given["HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE"].where
         yield f"{where} has no effect: it needs HCLOUD_NETWORK"
-    if found.hcloud_load_balancers_use_private_ip:
+    if settings.hcloud_load_balancers_use_private_ip:
         where = given["HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP"].where
         yield f"{where}: it needs HCLOUD_NETWORK, so Services without the annotation use-private-ip are refused"
 

@@ -26,19 +26,19 @@ class Addresses:
         self._api, self._balancers, self._floating = api, balancers, floating
         self._section, self._classes = api.settings.load_balancer, api.settings.load_balancer_classes
 
-    async def check(self, want: DesiredLoadBalancer) -> bool:
+    async def check(self, desired: DesiredLoadBalancer) -> bool:
         """Check that the Service may have the address and the port that it requests. Raises Invalid.
 
         Return whether it requests a floating IP that already existed.
         """
         used_again = False
-        if want.floating is not None:
-            used_again = is_used_again(await self._floating.check(want.floating), want.floating)
-        elif not permissions.may_have(want.vip_address, self._section):
-            raise permissions.refused_address(want.vip_address)
-        if want.port_id:
+        if desired.floating is not None:
+            used_again = is_used_again(await self._floating.check(desired.floating), desired.floating)
+        elif not permissions.may_have(desired.vip_address, self._section):
+            raise permissions.refused_address(desired.vip_address)
+        if desired.port_id:
             rows = await self._balancers.look()
-            await check_port(self._api, self._floating, want.port_id, want.floating_description, rows.values())
+            await check_port(self._api, self._floating, desired.port_id, desired.floating_description, rows.values())
         return used_again
 
     async def warnings(self, job: Job, address: str, floating: Row | None) -> tuple[str, ...]:
@@ -65,19 +65,19 @@ class Addresses:
             found.append(f"unknown annotations, probably misspelled: {', '.join(misspelt)}")
         return tuple(filter(None, found))
 
-    async def flags(self, want: DesiredLoadBalancer) -> str:
+    async def flags(self, desired: DesiredLoadBalancer) -> str:
         """Return the flags of the Mark. Without an external network, no Service gets a floating IP."""
         flags = {
-            "f": want.floating is not None and await self._floating.can_be_had(want.floating),
-            "k": want.keep_floating_ip,
-            "p": bool(want.proxy),
-            "h": bool(want.hostname or want.suffix),
-            "g": want.security_groups,
+            "f": desired.floating is not None and await self._floating.can_be_had(desired.floating),
+            "k": desired.keep_floating_ip,
+            "p": bool(desired.proxy),
+            "h": bool(desired.hostname or desired.suffix),
+            "g": desired.security_groups,
         }
         return "".join(flag for flag, is_set in flags.items() if is_set)
 
     async def reach(
-        self, want: DesiredLoadBalancer, row: Row, owner: bool, fresh: bool = False
+        self, desired: DesiredLoadBalancer, row: Row, owner: bool, fresh: bool = False
     ) -> tuple[str, Row | None]:
         """Return the address for clients and its floating IP, which is created or removed as desired.
 
@@ -85,19 +85,19 @@ class Addresses:
         """
         port, vip = row.get("vip_port_id") or "", str(row.get("vip_address") or "")
         can_float = port and ":" not in vip
-        if want.floating is None or not can_float:
+        if desired.floating is None or not can_float:
             if can_float and owner and not fresh:
                 await self._floating.release(
-                    port, want.floating_description, want.vip_address, keep=want.keep_floating_ip
+                    port, desired.floating_description, desired.vip_address, keep=desired.keep_floating_ip
                 )
-            if owner and vip and want.vip_address and not rules.same_address(want.vip_address, vip):
+            if owner and vip and desired.vip_address and not rules.same_address(desired.vip_address, vip):
                 raise Conflict(
                     f"load balancer {row['id']} has the address {vip}, but loadBalancerIP requests "
-                    f"{want.vip_address}: delete the Service and create it again"
+                    f"{desired.vip_address}: delete the Service and create it again"
                 )
             return vip, None
         if owner:
-            made = await self._floating.ensure(want.floating, port, fresh=fresh)
+            made = await self._floating.ensure(desired.floating, port, fresh=fresh)
             return (str(made["floating_ip_address"]), made) if made is not None else (vip, None)
         on_port = await self._floating.on(port)
         if on_port is None:

@@ -98,11 +98,11 @@ def made_for_balancer(row: Row, uid: str, balancer: str, *, owner: bool, address
     )
 
 
-def is_used_again(row: Row | None, want: DesiredFloatingIP) -> bool:
+def is_used_again(row: Row | None, desired: DesiredFloatingIP) -> bool:
     """Return whether the requested floating IP was not created for this Service: if so, it outlives the Service."""
-    if row is None or not want.address or row.get("floating_ip_address") != want.address:
+    if row is None or not desired.address or row.get("floating_ip_address") != desired.address:
         return False
-    return bool(row.get("description") != want.description)
+    return bool(row.get("description") != desired.description)
 
 
 def made_for_namesake(row: Row, description: str) -> bool:
@@ -119,18 +119,18 @@ def _without_uid(description: str) -> str:
     return UID.sub("", description)
 
 
-def refusal(want: DesiredFloatingIP, row: Row | None) -> Invalid | None:
+def refusal(desired: DesiredFloatingIP, row: Row | None) -> Invalid | None:
     """Return why a Service cannot have the address that it requests; None if it can.
 
     `row`: the floating IP, if the project has one at that address.
     """
-    if row is not None and made_for_namesake(row, want.description):
+    if row is not None and made_for_namesake(row, desired.description):
         return None
-    if not want.may_ask:
-        return permissions.refused_address(want.address)
-    if row is not None and was_made(row) and not want.may_take_others:
+    if not desired.may_ask:
+        return permissions.refused_address(desired.address)
+    if row is not None and was_made(row) and not desired.may_take_others:
         return Invalid(
-            f"loadBalancerIP: the floating IP {want.address} was created for another Service; set "
+            f"loadBalancerIP: the floating IP {desired.address} was created for another Service; set "
             f"{permissions.ADDRESSES} to any to allow this Service to take it"
         )
     return None
@@ -146,23 +146,23 @@ def tags_match(spec: str, tags: Iterable[str]) -> bool:
     return (found == wanted if every else bool(found)) is not negated
 
 
-def candidates(want: DesiredFloatingIP, subnets: Sequence[Row]) -> list[str]:
+def candidates(desired: DesiredFloatingIP, subnets: Sequence[Row]) -> list[str]:
     """Return IDs of the subnets that a floating IP may be taken from, in their order. Raises Invalid if none match."""
     found = [
         row["id"]
         for row in subnets
-        if (not want.pattern or name_matches(want.pattern, row.get("name") or ""))
-        and (not want.tags or tags_match(want.tags, row.get("tags") or ()))
+        if (not desired.pattern or name_matches(desired.pattern, row.get("name") or ""))
+        and (not desired.tags or tags_match(desired.tags, row.get("tags") or ()))
     ]
     if not found:
         asked = " and ".join(
             f"{key} {value!r}"
-            for key, value in (("floating-subnet", want.pattern), ("floating-subnet-tags", want.tags))
+            for key, value in (("floating-subnet", desired.pattern), ("floating-subnet-tags", desired.tags))
             if value
         )
         every = sorted(str(row.get("name") or row["id"]) for row in subnets)
         names = ", ".join(every[:NAMED]) + (", ..." if len(every) > NAMED else "") or "none"
-        raise Invalid(f"no subnet of network {want.network_id} matches {asked}: its subnets are {names}")
+        raise Invalid(f"no subnet of network {desired.network_id} matches {asked}: its subnets are {names}")
     return found
 
 
@@ -172,12 +172,12 @@ def subnet_of(address: str, subnets: Sequence[Row]) -> Row | None:
     return next((row for row in subnets if row.get("cidr") and wanted in ipaddress.ip_network(row["cidr"])), None)
 
 
-def unlike(want: DesiredFloatingIP, subnet: Row) -> list[str]:
+def unlike(desired: DesiredFloatingIP, subnet: Row) -> list[str]:
     """Return the keys of the request that a subnet does not match."""
     fulfilled = {
-        "floating-subnet-id": want.subnet_id in ("", subnet["id"]),
-        "floating-subnet": not want.pattern or name_matches(want.pattern, subnet.get("name") or ""),
-        "floating-subnet-tags": not want.tags or tags_match(want.tags, subnet.get("tags") or ()),
+        "floating-subnet-id": desired.subnet_id in ("", subnet["id"]),
+        "floating-subnet": not desired.pattern or name_matches(desired.pattern, subnet.get("name") or ""),
+        "floating-subnet-tags": not desired.tags or tags_match(desired.tags, subnet.get("tags") or ()),
     }
     return [key for key, is_so in fulfilled.items() if not is_so]
 
@@ -229,58 +229,58 @@ class FloatingIps:
         rows = await self._api.pages(NETWORK, "/floatingips", "floatingips", {"port_id": port_id})
         return next((row for row in rows if row.get("port_id") == port_id), None)
 
-    async def can_be_had(self, want: DesiredFloatingIP) -> bool:
+    async def can_be_had(self, desired: DesiredFloatingIP) -> bool:
         """Return whether there is a network to take a floating IP from."""
-        return bool(want.network_id or want.address or await self._network())
+        return bool(desired.network_id or desired.address or await self._network())
 
-    def warning(self, want: DesiredFloatingIP) -> str:
+    def warning(self, desired: DesiredFloatingIP) -> str:
         """Return the warning about networks, if they had to be looked for. No I/O."""
-        chosen = want.network_id or want.address or self._found is None
+        chosen = desired.network_id or desired.address or self._found is None
         return "" if chosen else network_warning(self._found or [])
 
-    async def ensure(self, want: DesiredFloatingIP, port_id: str, *, fresh: bool) -> Row | None:
+    async def ensure(self, desired: DesiredFloatingIP, port_id: str, *, fresh: bool) -> Row | None:
         """Return the floating IP by which a port is reached, None if there is no external network for it.
 
         `fresh`: the port was just created and there was none before, so no floating IP can exist for it.
         """
-        row = None if fresh else await self.on(port_id) or await self._left(want, port_id)
+        row = None if fresh else await self.on(port_id) or await self._left(desired, port_id)
         if row is None:
-            row = await self._chosen(want, port_id)
+            row = await self._chosen(desired, port_id)
         if row is None:
-            if not (network := want.network_id or await self._network()):
+            if not (network := desired.network_id or await self._network()):
                 return None
-            row = await self._create(want, network, port_id)
-        elif want.address not in ("", row["floating_ip_address"]):
+            row = await self._create(desired, network, port_id)
+        elif desired.address not in ("", row["floating_ip_address"]):
             raise Conflict(
                 f"the load balancer has the floating IP {row['floating_ip_address']}, but loadBalancerIP requests "
-                f"{want.address}: delete the Service and create it again"
+                f"{desired.address}: delete the Service and create it again"
             )
         return row
 
-    async def kept(self, want: DesiredFloatingIP, row: Row) -> dict[str, str]:
+    async def kept(self, desired: DesiredFloatingIP, row: Row) -> dict[str, str]:
         """Return settings for a new floating IP that this one does not match: key -> requested and actual value.
 
         A Service that requests an address has it, wherever it comes from. Subnets that the project cannot see are
         skipped.
         """
-        said = want.keys() if not want.address else {}
+        said = desired.keys() if not desired.address else {}
         network, found = str(row.get("floating_network_id") or ""), {}
-        if network and want.network_id != network and "floating-network-id" in said:
-            found["floating-network-id"] = f"{want.network_id} ({row['floating_ip_address']} is in {network})"
+        if network and desired.network_id != network and "floating-network-id" in said:
+            found["floating-network-id"] = f"{desired.network_id} ({row['floating_ip_address']} is in {network})"
         if network and said.keys() - {"floating-network-id"}:
             subnets = await self._api.pages(NETWORK, "/subnets", "subnets", {"network_id": network})
             if (subnet := subnet_of(str(row["floating_ip_address"]), subnets)) is not None:
                 where = f"({row['floating_ip_address']} is in {subnet.get('name') or subnet['id']})"
-                found |= {key: f"{said[key]} {where}" for key in unlike(want, subnet)}
+                found |= {key: f"{said[key]} {where}" for key in unlike(desired, subnet)}
         return found
 
-    async def check(self, want: DesiredFloatingIP) -> Row | None:
+    async def check(self, desired: DesiredFloatingIP) -> Row | None:
         """Return the floating IP at the address that a Service requests, if it requests one that exists.
 
         Raises Invalid if the Service may not have the address.
         """
-        found = await self._at(want.address) if want.address else None
-        if want.address and (problem := refusal(want, found)):
+        found = await self._at(desired.address) if desired.address else None
+        if desired.address and (problem := refusal(desired, found)):
             raise problem
         return found
 
@@ -321,27 +321,27 @@ class FloatingIps:
         except NotFound:
             return
 
-    async def _left(self, want: DesiredFloatingIP, port_id: str) -> dict[str, Any] | None:
+    async def _left(self, desired: DesiredFloatingIP, port_id: str) -> dict[str, Any] | None:
         """Attach and return the floating IP of a former load balancer of this Service that had to be created again."""
-        if want.address:
+        if desired.address:
             return None
-        rows = await self._rows(("description", want.description), ("status", "DOWN"))
+        rows = await self._rows(("description", desired.description), ("status", "DOWN"))
         for row in rows:
-            if row.get("description") == want.description and not row.get("port_id"):
+            if row.get("description") == desired.description and not row.get("port_id"):
                 return await self._attach(row, port_id)
         return None
 
-    async def _chosen(self, want: DesiredFloatingIP, port_id: str) -> dict[str, Any] | None:
+    async def _chosen(self, desired: DesiredFloatingIP, port_id: str) -> dict[str, Any] | None:
         """Attach and return the floating IP that the user requests, if it exists. Raises Conflict if it is in use."""
-        if not want.address:
+        if not desired.address:
             return None
-        found = await self._at(want.address)
-        if problem := refusal(want, found):
+        found = await self._at(desired.address)
+        if problem := refusal(desired, found):
             raise problem
         if found is None:
             return None
         if found.get("port_id") and found["port_id"] != port_id:
-            raise Conflict(f"loadBalancerIP: the floating IP {want.address} is in use by port {found['port_id']}")
+            raise Conflict(f"loadBalancerIP: the floating IP {desired.address} is in use by port {found['port_id']}")
         return await self._attach(found, port_id)
 
     async def _at(self, address: str) -> dict[str, Any] | None:
@@ -360,19 +360,19 @@ class FloatingIps:
         )
         return dict(answer["floatingip"])
 
-    async def _create(self, want: DesiredFloatingIP, network: str, port_id: str) -> dict[str, Any]:
+    async def _create(self, desired: DesiredFloatingIP, network: str, port_id: str) -> dict[str, Any]:
         body: dict[str, Any] = {
             "floating_network_id": network,
             "port_id": port_id,
-            "description": want.description,
+            "description": desired.description,
         }
-        if want.address:
-            body["floating_ip_address"] = want.address
-        if want.subnet_id or want.address or not (want.pattern or want.tags):
-            return await self._post(body | ({"subnet_id": want.subnet_id} if want.subnet_id else {}))
+        if desired.address:
+            body["floating_ip_address"] = desired.address
+        if desired.subnet_id or desired.address or not (desired.pattern or desired.tags):
+            return await self._post(body | ({"subnet_id": desired.subnet_id} if desired.subnet_id else {}))
         rows = await self._api.pages(NETWORK, "/subnets", "subnets", {"network_id": network})
         failed: CloudError | None = None
-        for subnet in candidates(want, rows):
+        for subnet in candidates(desired, rows):
             try:
                 return await self._post(body | {"subnet_id": subnet})
             except (QuotaExceeded, Conflict, Invalid) as error:  # this subnet is full; the next may not be

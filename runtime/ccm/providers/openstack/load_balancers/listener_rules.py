@@ -93,17 +93,17 @@ class Listener:
 
 
 def listeners(
-    want: DesiredLoadBalancer, backends: Sequence[Backend], member_subnet_id: str, features: Features
+    desired: DesiredLoadBalancer, backends: Sequence[Backend], member_subnet_id: str, features: Features
 ) -> tuple[Listener, ...]:
     """Return one listener for each port, in their order."""
-    chosen = members_of(want, backends)
+    chosen = members_of(desired, backends)
     return tuple(
-        _listener(want, index, port, chosen, member_subnet_id, features) for index, port in enumerate(want.ports)
+        _listener(desired, index, port, chosen, member_subnet_id, features) for index, port in enumerate(desired.ports)
     )
 
 
 def _listener(
-    want: DesiredLoadBalancer,
+    desired: DesiredLoadBalancer,
     index: int,
     port: Port,
     chosen: Sequence[tuple[str, str]],
@@ -112,39 +112,39 @@ def _listener(
 ) -> Listener:
     tcp = port.protocol == "TCP"
     protocol = port.protocol
-    settings: dict[str, Any] = {"connection_limit": want.connection_limit, "insert_headers": {}}
-    if tcp and want.tls:
-        protocol, settings["default_tls_container_ref"] = "TERMINATED_HTTPS", want.tls
-    elif tcp and want.x_forwarded_for:
+    settings: dict[str, Any] = {"connection_limit": desired.connection_limit, "insert_headers": {}}
+    if tcp and desired.tls:
+        protocol, settings["default_tls_container_ref"] = "TERMINATED_HTTPS", desired.tls
+    elif tcp and desired.x_forwarded_for:
         protocol = "HTTP"
-    if tcp and want.x_forwarded_for:
+    if tcp and desired.x_forwarded_for:
         settings["insert_headers"] = {XFF: "true"}
     if features.timeouts:
-        settings |= want.timeouts
+        settings |= desired.timeouts
     if features.acl:
-        settings["allowed_cidrs"] = list(want.allowed)
-    settings["tags"] = [want.name]
-    inner = (want.proxy or ("HTTP" if want.tls or want.x_forwarded_for else "TCP")) if tcp else protocol
-    probe = _probe(want, port, features)
+        settings["allowed_cidrs"] = list(desired.allowed)
+    settings["tags"] = [desired.name]
+    inner = (desired.proxy or ("HTTP" if desired.tls or desired.x_forwarded_for else "TCP")) if tcp else protocol
+    probe = _probe(desired, port, features)
     pool = Pool(
-        part_name("pool", index, want.name),
+        part_name("pool", index, desired.name),
         inner,
         {
-            "lb_algorithm": want.method,
-            "session_persistence": {"type": "SOURCE_IP"} if want.affinity else None,
+            "lb_algorithm": desired.method,
+            "session_persistence": {"type": "SOURCE_IP"} if desired.affinity else None,
         },
         tuple(
             Member(name, address, port.node_port, subnet_id, probe)
             for name, address in chosen
             if port.node_port  # 0 if the Service does not allocate node ports
         ),
-        _monitor(want, index, port, probe is not None),
+        _monitor(desired, index, port, probe is not None),
     )
-    return Listener(part_name("listener", index, want.name), protocol, port.port, settings, pool)
+    return Listener(part_name("listener", index, desired.name), protocol, port.port, settings, pool)
 
 
 def member_bodies(
-    want: DesiredLoadBalancer, backends: Sequence[Backend], port: Port, subnet_id: str, features: Features
+    desired: DesiredLoadBalancer, backends: Sequence[Backend], port: Port, subnet_id: str, features: Features
 ) -> msgspec.Raw:
     """Return `Member.body` of each member of a port's pool, as a JSON array.
 
@@ -152,12 +152,12 @@ def member_bodies(
     share the part of a member that is the Node's, as JSON; what is the port's is the same for all members.
     """
     nodes = Backends.of(backends).recent(
-        ("openstack member heads", *selection(want)),
-        lambda every: tuple(_json({"name": name, "address": address}) for name, address in members_of(want, every)),
+        ("openstack member heads", *selection(desired)),
+        lambda every: tuple(_json({"name": name, "address": address}) for name, address in members_of(desired, every)),
     )
     if not (nodes and port.node_port):
         return msgspec.Raw(b"[]")
-    rest = Member("", "", port.node_port, subnet_id, _probe(want, port, features)).body()
+    rest = Member("", "", port.node_port, subnet_id, _probe(desired, port, features)).body()
     of_port = b"," + _json({key: value for key, value in rest.items() if key not in ("name", "address")}) + b"}"
     return msgspec.Raw(b"[{" + (of_port + b",{").join(nodes) + of_port + b"]")
 
@@ -167,56 +167,56 @@ def _json(fields: Mapping[str, Any]) -> bytes:
     return msgspec.json.encode(fields)[1:-1]
 
 
-def _probe(want: DesiredLoadBalancer, port: Port, features: Features) -> int | None:
+def _probe(desired: DesiredLoadBalancer, port: Port, features: Features) -> int | None:
     """Return the port for probes, if it is not the members' own."""
-    return (want.health_check_node_port or None) if want.monitor and _probes_http(port, features) else None
+    return (desired.health_check_node_port or None) if desired.monitor and _probes_http(port, features) else None
 
 
 def _probes_http(port: Port, features: Features) -> bool:
     return features.http_monitor and (port.protocol != "UDP" or features.udp_http_monitor)
 
 
-def _monitor(want: DesiredLoadBalancer, index: int, port: Port, http: bool) -> Monitor | None:
-    if want.monitor is None:
+def _monitor(desired: DesiredLoadBalancer, index: int, port: Port, http: bool) -> Monitor | None:
+    if desired.monitor is None:
         return None
-    settings: dict[str, Any] = dict(want.monitor)
+    settings: dict[str, Any] = dict(desired.monitor)
     kind = "UDP-CONNECT" if port.protocol == "UDP" else port.protocol
     if http:
         kind = "HTTP"
         settings |= {"url_path": "/healthz", "http_method": "GET", "expected_codes": "200"}
-    return Monitor(part_name("monitor", index, want.name), kind, settings)
+    return Monitor(part_name("monitor", index, desired.name), kind, settings)
 
 
-def members_of(want: DesiredLoadBalancer, backends: Sequence[Backend]) -> tuple[tuple[str, str], ...]:
+def members_of(desired: DesiredLoadBalancer, backends: Sequence[Backend]) -> tuple[tuple[str, str], ...]:
     """Return names and addresses of the nodes that the selector chooses, by name. All Services with it share them."""
     return Backends.of(backends).recent(
-        ("openstack members", *selection(want)),
-        lambda every: tuple(backend_addresses.members_of(every, want.family, want.selector)),
+        ("openstack members", *selection(desired)),
+        lambda every: tuple(backend_addresses.members_of(every, desired.family, desired.selector)),
     )
 
 
-def nobody(want: DesiredLoadBalancer, backends: Sequence[Backend]) -> tuple[str, ...]:
+def nobody(desired: DesiredLoadBalancer, backends: Sequence[Backend]) -> tuple[str, ...]:
     """Return the warning about a load balancer without members although there are Nodes."""
-    selector = "node-selector" if want.selector else ""
-    return nobody_serves(backends, members_of(want, backends), selector, f"has an {want.family} address")
+    selector = "node-selector" if desired.selector else ""
+    return nobody_serves(backends, members_of(desired, backends), selector, f"has an {desired.family} address")
 
 
-def selection(want: DesiredLoadBalancer) -> tuple[Hashable, ...]:
+def selection(desired: DesiredLoadBalancer) -> tuple[Hashable, ...]:
     """Return what decides which Nodes are members, and at which address."""
-    return want.family, tuple(sorted(want.selector.items(), key=str))
+    return desired.family, tuple(sorted(desired.selector.items(), key=str))
 
 
-def served_at(want: DesiredLoadBalancer, backends: Sequence[Backend], region: str) -> frozenset[tuple[str, str]]:
+def served_at(desired: DesiredLoadBalancer, backends: Sequence[Backend], region: str) -> frozenset[tuple[str, str]]:
     """Return servers and their member addresses. A Node that is not a server of this region has no port."""
     found = (
         (instance_rules.server_id(backend.provider_id, region), address)
-        for address, backend in backend_addresses.serving(backends, want.family, want.selector).items()
+        for address, backend in backend_addresses.serving(backends, desired.family, desired.selector).items()
     )
     return frozenset((server, address) for server, address in found if server is not None)
 
 
 def create_body(
-    want: DesiredLoadBalancer,
+    desired: DesiredLoadBalancer,
     wanted: Sequence[Listener],
     mark: Mark,
     subnet_id: str,
@@ -224,20 +224,20 @@ def create_body(
     features: Features,
 ) -> dict[str, Any]:
     """Return the whole load balancer. `subnet_id`: the VIP's, if discovered; `wanted`: empty if the parts follow."""
-    body: dict[str, Any] = {"name": want.name, "description": want.description, "tags": [want.name, str(mark)]}
-    if want.provider:
-        body["provider"] = want.provider
-    if features.flavors and want.flavor_id:
-        body["flavor_id"] = want.flavor_id
-    if features.zones and want.availability_zone:
-        body["availability_zone"] = want.availability_zone
-    if want.port_id:
-        body["vip_port_id"] = want.port_id
+    body: dict[str, Any] = {"name": desired.name, "description": desired.description, "tags": [desired.name, str(mark)]}
+    if desired.provider:
+        body["provider"] = desired.provider
+    if features.flavors and desired.flavor_id:
+        body["flavor_id"] = desired.flavor_id
+    if features.zones and desired.availability_zone:
+        body["availability_zone"] = desired.availability_zone
+    if desired.port_id:
+        body["vip_port_id"] = desired.port_id
     else:
         if subnet_id:
             body["vip_subnet_id"] = subnet_id
-        if want.network_id:
-            body["vip_network_id"] = want.network_id
+        if desired.network_id:
+            body["vip_network_id"] = desired.network_id
         if vip_address:
             body["vip_address"] = vip_address
     if wanted:

@@ -221,12 +221,12 @@ def desired_load_balancer(
     )
 
 
-def slow_monitor(want: DesiredLoadBalancer) -> str:
+def slow_monitor(desired: DesiredLoadBalancer) -> str:
     """Return the warning about annotations with which a probe may still wait when the next one is due. Octavia takes
     them, as cloud-provider-openstack does."""
-    if want.monitor is None or not want.given & {"health-monitor-timeout", "health-monitor-delay"}:
+    if desired.monitor is None or not desired.given & {"health-monitor-timeout", "health-monitor-delay"}:
         return ""
-    timeout, delay = want.monitor["timeout"], want.monitor["delay"]
+    timeout, delay = desired.monitor["timeout"], desired.monitor["delay"]
     if timeout <= delay:
         return ""
     return (
@@ -283,52 +283,56 @@ def _floating_description(spec: LoadBalancerSpec) -> str:
     return text[: LONGEST - len(uid)] + uid
 
 
-def refused(want: DesiredLoadBalancer, features: Features) -> list[str]:
+def refused(desired: DesiredLoadBalancer, features: Features) -> list[str]:
     """Return what the Service requests but this Octavia does not support. See `left_out` for cloud.conf."""
     problems = []
-    if problem := node_port_problem(want.ports):
+    if problem := node_port_problem(desired.ports):
         problems.append(problem)
-    if want.runs_on == "ovn" and want.method != "SOURCE_IP_PORT":
+    if desired.runs_on == "ovn" and desired.method != "SOURCE_IP_PORT":
         problems.append(
-            f"annotation {PREFIX}lb-method: the provider ovn supports only SOURCE_IP_PORT, not {want.method!r}"
+            f"annotation {PREFIX}lb-method: the provider ovn supports only SOURCE_IP_PORT, not {desired.method!r}"
         )
-    if want.source_ranges and not features.acl and not (want.runs_on == "ovn" and want.security_groups):
-        way = ": set manage-security-groups in cloud.conf" if want.runs_on == "ovn" else ""
-        problems.append(f"loadBalancerSourceRanges: the load balancer would be open to everybody, {_cannot(want)}{way}")
+    if desired.source_ranges and not features.acl and not (desired.runs_on == "ovn" and desired.security_groups):
+        way = ": set manage-security-groups in cloud.conf" if desired.runs_on == "ovn" else ""
+        problems.append(
+            f"loadBalancerSourceRanges: the load balancer would be open to everybody, {_cannot(desired)}{way}"
+        )
     for able, keys in (
         (features.flavors, ("flavor-id",)),
         (features.zones, ("availability-zone",)),
-        (features.timeouts, tuple(key.replace("_", "-") for key in want.timeouts)),
+        (features.timeouts, tuple(key.replace("_", "-") for key in desired.timeouts)),
     ):
-        problems += [f"annotation {PREFIX}{key}: {_cannot(want)}" for key in keys if not able and key in want.given]
+        problems += [
+            f"annotation {PREFIX}{key}: {_cannot(desired)}" for key in keys if not able and key in desired.given
+        ]
     return problems
 
 
 def left_out(
     spec: LoadBalancerSpec,
-    want: DesiredLoadBalancer,
+    desired: DesiredLoadBalancer,
     features: Features,
     section: LoadBalancerSection,
     classes: Mapping[str, LoadBalancerClass],
 ) -> list[str]:
     """Return a sentence for each setting of the Service or of cloud.conf that has no effect for this Service."""
     unsupported = {
-        "flavor-id": want.flavor_id if not features.flavors else "",
-        "availability-zone": want.availability_zone if not features.zones else "",
+        "flavor-id": desired.flavor_id if not features.flavors else "",
+        "availability-zone": desired.availability_zone if not features.zones else "",
     }
-    found = [f"{key} of cloud.conf is ignored: {_cannot(want)}" for key, value in unsupported.items() if value]
+    found = [f"{key} of cloud.conf is ignored: {_cannot(desired)}" for key, value in unsupported.items() if value]
     if len(spec.ip_families) > 1:
         found.append(
-            f"the Service requests {' and '.join(spec.ip_families)}, but gets only {want.family}: a load balancer has "
-            "one address"
+            f"the Service requests {' and '.join(spec.ip_families)}, but gets only {desired.family}: a load balancer "
+            "has one address"
         )
-    if spec.external_traffic_policy == "Local" and want.monitor is None:
+    if spec.external_traffic_policy == "Local" and desired.monitor is None:
         found.append(
             "externalTrafficPolicy is Local, but members are not probed: the load balancer also sends traffic to nodes "
             f"without a Pod of the Service, which drop it; set the annotation {PREFIX}enable-health-monitor to "
             '"true", or create-monitor in [LoadBalancer] of cloud.conf'
         )
-    if want.family == "IPv6" and not want.internal:
+    if desired.family == "IPv6" and not desired.internal:
         said = Annotations(permissions.effective(spec.annotations, section))
         floating = _floating(spec, "", said, classes.get(said.get("class", ""), LoadBalancerClass()), section)
         if keys := floating.keys():
@@ -339,21 +343,21 @@ def left_out(
     return found
 
 
-def kept(want: DesiredLoadBalancer, row: Row, features: Features) -> dict[str, str]:
+def kept(desired: DesiredLoadBalancer, row: Row, features: Features) -> dict[str, str]:
     """Return settings for new load balancers that this one was not created with: key -> desired and present value."""
     names = ("provider", "flavor_id", "availability_zone", "vip_port_id", "vip_network_id", "vip_subnet_id")
     present = {attribute: str(row.get(attribute) or "") for attribute in names}
-    zone = want.availability_zone if features.zones else ""
-    if {want.provider, present["provider"]} <= set(AMPHORA):  # two names of one
-        present["provider"] = want.provider
+    zone = desired.availability_zone if features.zones else ""
+    if {desired.provider, present["provider"]} <= set(AMPHORA):  # two names of one
+        present["provider"] = desired.provider
     return differences(
         {
-            "lb-provider": Setting(want.provider, present["provider"]),
-            "flavor-id": Setting(want.flavor_id if features.flavors else "", present["flavor_id"]),
+            "lb-provider": Setting(desired.provider, present["provider"]),
+            "flavor-id": Setting(desired.flavor_id if features.flavors else "", present["flavor_id"]),
             "availability-zone": Setting(zone, present["availability_zone"]),
-            "port-id": Setting(want.port_id, present["vip_port_id"]),
-            "network-id": Setting("" if want.port_id else want.network_id, present["vip_network_id"]),
-            "subnet-id": Setting("" if want.port_id else want.subnet_id, present["vip_subnet_id"]),
+            "port-id": Setting(desired.port_id, present["vip_port_id"]),
+            "network-id": Setting("" if desired.port_id else desired.network_id, present["vip_network_id"]),
+            "subnet-id": Setting("" if desired.port_id else desired.subnet_id, present["vip_subnet_id"]),
         }
     )
 
@@ -366,25 +370,25 @@ def same_address(one: str, other: str) -> bool:
         return one == other
 
 
-def _cannot(want: DesiredLoadBalancer) -> str:
-    return f"Octavia's provider {want.runs_on or 'in use'}, or its API version, does not support it"
+def _cannot(desired: DesiredLoadBalancer) -> str:
+    return f"Octavia's provider {desired.runs_on or 'in use'}, or its API version, does not support it"
 
 
 # Status and fingerprints
 
 
-def ingress(want: DesiredLoadBalancer, address: str) -> tuple[Ingress, ...]:
+def ingress(desired: DesiredLoadBalancer, address: str) -> tuple[Ingress, ...]:
     """Return the ingress for the Service's status.
 
     With the PROXY protocol, connections of Pods must also go through the load balancer, which ipMode Proxy ensures.
     """
-    if want.hostname:
-        return (Ingress(hostname=want.hostname),)
+    if desired.hostname:
+        return (Ingress(hostname=desired.hostname),)
     if not address:
         return ()
-    if want.suffix:
-        return (Ingress(hostname=f"{address}.{want.suffix}"),)
-    return (Ingress(ip=address, ip_mode="Proxy" if want.proxy else "VIP"),)
+    if desired.suffix:
+        return (Ingress(hostname=f"{address}.{desired.suffix}"),)
+    return (Ingress(ip=address, ip_mode="Proxy" if desired.proxy else "VIP"),)
 
 
 def fingerprint(spec: LoadBalancerSpec, section: LoadBalancerSection, classes: Mapping[str, LoadBalancerClass]) -> str:

@@ -305,33 +305,33 @@ class OctaviaLoadBalancers:
     async def _create(
         self,
         spec: LoadBalancerSpec,
-        want: DesiredLoadBalancer,
+        desired: DesiredLoadBalancer,
         backends: Sequence[Backend],
         mark: Mark,
         features: Features,
         memory: Memory,
     ) -> cloud.LoadBalancer:
         """Create everything in one request, then its floating IP, which needs only its port."""
-        used_again = await self._addresses.check(want)
-        subnet = want.subnet_id
-        if not (subnet or want.network_id or want.port_id):
-            subnet = await nodes_subnet(self._api, backends, want.family)
-        member_subnet = want.member_subnet_id or subnet
+        used_again = await self._addresses.check(desired)
+        subnet = desired.subnet_id
+        if not (subnet or desired.network_id or desired.port_id):
+            subnet = await nodes_subnet(self._api, backends, desired.family)
+        member_subnet = desired.member_subnet_id or subnet
         serial = self._section.provider_requires_serial_api_calls
-        wanted = () if serial else listener_rules.listeners(want, backends, member_subnet, features)
+        wanted = () if serial else listener_rules.listeners(desired, backends, member_subnet, features)
         if serial:
             mark = Mark.of(spec, "", mark.flags)
-        body = listener_rules.create_body(want, wanted, mark, subnet, want.vip_address, features)
+        body = listener_rules.create_body(desired, wanted, mark, subnet, desired.vip_address, features)
         if used_again:
             body["tags"].append(load_balancer_owners.KEEP_FLOATING)
         row = (await self._octavia("POST", "/loadbalancers", {"loadbalancer": body}))["loadbalancer"]
         now = self._clock()
-        memory.balancer_id, memory.born, memory.look_at, memory.want = row["id"], now, now + 1.0, want
+        memory.balancer_id, memory.born, memory.look_at, memory.want = row["id"], now, now + 1.0, desired
         if serial:
             raise RetryAfter(f"load balancer {row['id']} is being created", self._soon())
-        fresh = not (want.port_id or memory.replaced)
-        memory.address, floating = await self._addresses.reach(want, row, owner=True, fresh=fresh)
-        job = Job(spec, want, backends, features, row, owner=True)
+        fresh = not (desired.port_id or memory.replaced)
+        memory.address, floating = await self._addresses.reach(desired, row, owner=True, fresh=fresh)
+        job = Job(spec, desired, backends, features, row, owner=True)
         await self._open_nodes(job)
         memory.warnings = await self._addresses.warnings(job, memory.address, None if fresh else floating)
         return self._answer(job, memory)

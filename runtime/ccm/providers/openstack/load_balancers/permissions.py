@@ -38,10 +38,10 @@ def allowed(section: LoadBalancerSection) -> frozenset[str]:
     return frozenset(found)
 
 
-def denied(given: Iterable[str], section: LoadBalancerSection) -> tuple[Annotation, ...]:
+def denied(ranges: Iterable[str], section: LoadBalancerSection) -> tuple[Annotation, ...]:
     """Return the known annotations of a Service that it may not have."""
     may = allowed(section)
-    return tuple(BY_KEY[key] for key in sorted(given) if key in BY_KEY and key not in may)
+    return tuple(BY_KEY[key] for key in sorted(ranges) if key in BY_KEY and key not in may)
 
 
 def effective(given: Mapping[str, str], section: LoadBalancerSection) -> dict[str, str]:
@@ -56,18 +56,20 @@ def named(given: Mapping[str, str], section: LoadBalancerSection) -> str:
     return text if UUID.fullmatch(text) else ""
 
 
-def check_new(given: Iterable[str], section: LoadBalancerSection) -> None:
+def check_new(ranges: Iterable[str], section: LoadBalancerSection) -> None:
     """Raises Invalid if a Service without a load balancer has an annotation that it may not have."""
-    if found := denied(given, section):
+    if found := denied(ranges, section):
         raise Invalid(_refusal(found))
 
 
-def check_kept(given: Iterable[str], section: LoadBalancerSection, present_tls: Iterable[str], wanted_tls: str) -> None:
+def check_kept(
+    ranges: Iterable[str], section: LoadBalancerSection, present_tls: Iterable[str], wanted_tls: str
+) -> None:
     """Raises Invalid if an annotation that the Service may not have would change its existing load balancer.
 
     `present_tls`: the certificates of the Service's own listeners. A certificate that is in use may stay.
     """
-    found = [each for each in denied(given, section) if not each.for_new]
+    found = [each for each in denied(ranges, section) if not each.for_new]
     if wanted_tls in set(present_tls):
         found = [each for each in found if each.key != TLS]
     if found:

@@ -80,10 +80,10 @@ def own_group(groups: Sequence[Row], name: str, cluster: str) -> Row | None:
     return found
 
 
-def own_change(group: Row, want: Wanted) -> Change:
+def own_change(group: Row, desired: Wanted) -> Change:
     """What makes exactly the rules of the Service: its ports, and ICMP that reports a smaller MTU."""
-    ports = [("tcp", each.port, each.port) for each in want.listeners]
-    wanted = {Entry(*rule, "IpRanges", cidr) for rule in (*ports, ("icmp", 3, 4)) for cidr in want.clients}
+    ports = [("tcp", each.port, each.port) for each in desired.listeners]
+    wanted = {Entry(*rule, "IpRanges", cidr) for rule in (*ports, ("icmp", 3, 4)) for cidr in desired.clients}
     there = entries(group)
     return Change(str(group["GroupId"]), tuple(sorted(wanted - there)), tuple(sorted(there - wanted)))
 

@@ -30,18 +30,18 @@ class ClassicGroups:
         return await self._groups.all()
 
     async def prepared(
-        self, groups: Sequence[Row], spec: LoadBalancerSpec, want: Wanted, cluster: str
+        self, groups: Sequence[Row], spec: LoadBalancerSpec, desired: Wanted, cluster: str
     ) -> Sequence[str]:
         """The IDs of the groups that a load balancer gets, the one from which its traffic comes first. Its own group is
         created, and gets its rules."""
-        rules.check_asked(groups, (*want.groups, *want.extra))
-        if want.groups:
-            return list(dict.fromkeys((*want.groups, *want.extra)))
-        own = rules.own_group(groups, want.own_group, cluster)
+        rules.check_asked(groups, (*desired.groups, *desired.extra))
+        if desired.groups:
+            return list(dict.fromkeys((*desired.groups, *desired.extra)))
+        own = rules.own_group(groups, desired.own_group, cluster)
         if own is None:
-            own = await self._create(spec, want)
-        await self._apply(rules.own_change(own, want))
-        return list(dict.fromkeys((str(own["GroupId"]), *want.extra)))
+            own = await self._create(spec, desired)
+        await self._apply(rules.own_change(own, desired))
+        return list(dict.fromkeys((str(own["GroupId"]), *desired.extra)))
 
     async def node_changes(self, groups: Sequence[Row], lead: str, ids: Sequence[str], cluster: str) -> list[Change]:
         """What is left to do in the groups of Nodes. `ids`: of the targets."""
@@ -69,23 +69,23 @@ class ClassicGroups:
             await self._apply(each)
         await self._api.ec2("delete_security_group", missing=NO_GROUP, what=f"security group {id}", GroupId=id)
 
-    async def _create(self, spec: LoadBalancerSpec, want: Wanted) -> Row:
+    async def _create(self, spec: LoadBalancerSpec, desired: Wanted) -> Row:
         try:
             answer = await self._api.ec2(
                 "create_security_group",
-                GroupName=want.own_group,
-                Description=f"Security group for Kubernetes ELB {want.name} ({spec.namespace}/{spec.name})",
+                GroupName=desired.own_group,
+                Description=f"Security group for Kubernetes ELB {desired.name} ({spec.namespace}/{spec.name})",
                 VpcId=self._api.vpc,
-                TagSpecifications=[{"ResourceType": "security-group", "Tags": pairs(_group_tags(want))}],
+                TagSpecifications=[{"ResourceType": "security-group", "Tags": pairs(_group_tags(desired))}],
             )
         except Conflict:
-            raise RetryAfter(f"security group {want.own_group} exists, and EC2 does not list it yet", SOON) from None
-        return {"GroupId": str(answer["GroupId"]), "GroupName": want.own_group}
+            raise RetryAfter(f"security group {desired.own_group} exists, and EC2 does not list it yet", SOON) from None
+        return {"GroupId": str(answer["GroupId"]), "GroupName": desired.own_group}
 
     async def _apply(self, change: Change) -> None:
         await self._groups.change(change.group, rules.permissions(change.add), rules.permissions(change.remove))
 
 
-def _group_tags(want: Wanted) -> Mapping[str, str]:
+def _group_tags(desired: Wanted) -> Mapping[str, str]:
     """As cloud-provider-aws: without the Service's name, which is in the description."""
-    return {key: value for key, value in want.tags.items() if key != SERVICE_TAG}
+    return {key: value for key, value in desired.tags.items() if key != SERVICE_TAG}

@@ -106,7 +106,7 @@ def wanted(spec: LoadBalancerSpec, common: Global, cluster: str, *, nodes_only: 
     )
 
 
-def _check(spec: LoadBalancerSpec, given: ServiceAnnotations, groups: tuple[str, ...]) -> None:
+def _check(spec: LoadBalancerSpec, annotations: ServiceAnnotations, groups: tuple[str, ...]) -> None:
     if other := sorted({port.protocol for port in spec.ports} - {"TCP"}):
         raise Invalid(
             f"spec.ports: a Classic Load Balancer forwards TCP, not {', '.join(other)}: a Network Load Balancer also "
@@ -118,10 +118,13 @@ def _check(spec: LoadBalancerSpec, given: ServiceAnnotations, groups: tuple[str,
         raise Invalid("spec.sessionAffinity: cloud-provider-aws and this provider have none: set it to None")
     if spec.load_balancer_ip:
         raise Invalid("spec.loadBalancerIP: AWS chooses the addresses of a Classic Load Balancer")
-    interval, timeout = given.get("healthcheck-interval", Check.interval), given.get("healthcheck-timeout", 5)
+    interval, timeout = (
+        annotations.get("healthcheck-interval", Check.interval),
+        annotations.get("healthcheck-timeout", 5),
+    )
     if timeout >= interval:
         raise Invalid(f"annotation {PREFIX}healthcheck-timeout: {timeout} s is not less than the interval {interval} s")
-    if given.get("access-log-enabled") and not given.get("access-log-s3-bucket-name"):
+    if annotations.get("access-log-enabled") and not annotations.get("access-log-s3-bucket-name"):
         raise Invalid(f"annotation {PREFIX}access-log-enabled: {PREFIX}access-log-s3-bucket-name is missing")
     if limits_clients(spec) and groups:
         raise Invalid(
@@ -130,38 +133,38 @@ def _check(spec: LoadBalancerSpec, given: ServiceAnnotations, groups: tuple[str,
         )
 
 
-def _attributes(given: ServiceAnnotations) -> dict[str, dict[str, Any]]:
+def _attributes(annotations: ServiceAnnotations) -> dict[str, dict[str, Any]]:
     """Those that an annotation may change, and of these only what has a value."""
     log = {
-        "Enabled": given.get("access-log-enabled", False),
-        "EmitInterval": given.get("access-log-emit-interval"),
-        "S3BucketName": given.get("access-log-s3-bucket-name"),
-        "S3BucketPrefix": given.get("access-log-s3-bucket-prefix"),
+        "Enabled": annotations.get("access-log-enabled", False),
+        "EmitInterval": annotations.get("access-log-emit-interval"),
+        "S3BucketName": annotations.get("access-log-s3-bucket-name"),
+        "S3BucketPrefix": annotations.get("access-log-s3-bucket-prefix"),
     }
     draining = {
-        "Enabled": given.get("connection-draining-enabled", False),
-        "Timeout": given.get("connection-draining-timeout"),
+        "Enabled": annotations.get("connection-draining-enabled", False),
+        "Timeout": annotations.get("connection-draining-timeout"),
     }
     return {
         "AccessLog": {key: value for key, value in log.items() if value not in (None, "")},
         "ConnectionDraining": {key: value for key, value in draining.items() if value is not None},
-        "ConnectionSettings": {"IdleTimeout": given.get("connection-idle-timeout", 60)},
-        "CrossZoneLoadBalancing": {"Enabled": given.get("cross-zone-load-balancing-enabled", False)},
+        "ConnectionSettings": {"IdleTimeout": annotations.get("connection-idle-timeout", 60)},
+        "CrossZoneLoadBalancing": {"Enabled": annotations.get("cross-zone-load-balancing-enabled", False)},
     }
 
 
-def _listener(port: Port, given: ServiceAnnotations) -> Listener:
-    backend = given.get("backend-protocol", "").upper()
-    if has_tls(port, given):
+def _listener(port: Port, annotations: ServiceAnnotations) -> Listener:
+    backend = annotations.get("backend-protocol", "").upper()
+    if has_tls(port, annotations):
         node_protocol = backend or "TCP"
         return Listener(
-            port.port, WITH_CERTIFICATE[node_protocol], port.node_port, node_protocol, given.get("ssl-cert")
+            port.port, WITH_CERTIFICATE[node_protocol], port.node_port, node_protocol, annotations.get("ssl-cert")
         )
     protocol = "HTTP" if backend == "HTTP" else "TCP"
     return Listener(port.port, protocol, port.node_port, protocol)
 
 
-def health_check(spec: LoadBalancerSpec, given: ServiceAnnotations, common: Global) -> Check:
+def health_check(spec: LoadBalancerSpec, annotations: ServiceAnnotations, common: Global) -> Check:
     """As cloud-provider-aws: what kube-proxy says about this Service or about the Node, or the first node port; then
     annotations."""
     first = spec.ports[0].node_port if spec.ports else 0
@@ -171,19 +174,19 @@ def health_check(spec: LoadBalancerSpec, given: ServiceAnnotations, common: Glob
     elif common.clusterserviceloadbalancerhealthprobemode == SHARED:
         protocol, path = "HTTP", common.clusterservicesharedloadbalancerhealthprobepath
         port = common.clusterservicesharedloadbalancerhealthprobeport
-    elif given.get("backend-protocol") in ("https", "ssl"):
+    elif annotations.get("backend-protocol") in ("https", "ssl"):
         protocol = "SSL"
-    protocol = given.get("healthcheck-protocol", protocol).upper()
-    asked = given.get("healthcheck-port", "")
+    protocol = annotations.get("healthcheck-protocol", protocol).upper()
+    asked = annotations.get("healthcheck-port", "")
     if asked == TRAFFIC_PORT and spec.external_traffic_policy == "Local":
         port = first
     elif asked and asked != TRAFFIC_PORT:
         port = int(asked)
-    path = given.get("healthcheck-path", path) if protocol in ("HTTP", "HTTPS") else ""
+    path = annotations.get("healthcheck-path", path) if protocol in ("HTTP", "HTTPS") else ""
     return Check(
         f"{protocol}:{port}{path}",
-        given.get("healthcheck-interval", Check.interval),
-        given.get("healthcheck-timeout", Check.timeout),
-        given.get("healthcheck-healthy-threshold", Check.healthy),
-        given.get("healthcheck-unhealthy-threshold", Check.unhealthy),
+        annotations.get("healthcheck-interval", Check.interval),
+        annotations.get("healthcheck-timeout", Check.timeout),
+        annotations.get("healthcheck-healthy-threshold", Check.healthy),
+        annotations.get("healthcheck-unhealthy-threshold", Check.unhealthy),
     )

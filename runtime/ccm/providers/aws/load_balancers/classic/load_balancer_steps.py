@@ -51,39 +51,39 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 }
 
 
-def creation(want: Wanted, place: Place) -> dict[str, Any]:
+def creation(desired: Wanted, place: Place) -> dict[str, Any]:
     """The arguments of the call that creates it, without tags."""
     found = {
-        "LoadBalancerName": want.name,
-        "Listeners": [_listener(each) for each in want.listeners],
+        "LoadBalancerName": desired.name,
+        "Listeners": [_listener(each) for each in desired.listeners],
         "Subnets": list(place.subnets),
         "SecurityGroups": list(place.groups),
     }
-    return found | ({"Scheme": "internal"} if want.internal else {})
+    return found | ({"Scheme": "internal"} if desired.internal else {})
 
 
-def created(want: Wanted, place: Place, dns: str) -> Row:
+def created(desired: Wanted, place: Place, dns: str) -> Row:
     """A new load balancer in the form of an answer, so that nothing is read again."""
     return {
-        "LoadBalancerName": want.name,
+        "LoadBalancerName": desired.name,
         "DNSName": dns,
-        "Scheme": "internal" if want.internal else "internet-facing",
+        "Scheme": "internal" if desired.internal else "internet-facing",
         "Subnets": list(place.subnets),
         "SecurityGroups": list(place.groups),
-        "ListenerDescriptions": [{"Listener": _listener(each)} for each in want.listeners],
+        "ListenerDescriptions": [{"Listener": _listener(each)} for each in desired.listeners],
     }
 
 
-def steps(present: Present, want: Wanted, place: Place, instances: Sequence[str]) -> list[Step]:
+def steps(present: Present, desired: Wanted, place: Place, instances: Sequence[str]) -> list[Step]:
     """All calls that are left, in order."""
     return [
         *_subnets(present.balancer, place),
         *_groups(present.balancer, place),
-        *_listeners(present.balancer, want),
-        *_proxy_protocol(present.balancer, want),
-        *_tls_policy(present.balancer, want),
-        *_attributes(present, want),
-        *_check(present.balancer, want.check),
+        *_listeners(present.balancer, desired),
+        *_proxy_protocol(present.balancer, desired),
+        *_tls_policy(present.balancer, desired),
+        *_attributes(present, desired),
+        *_check(present.balancer, desired.check),
         *target_steps(registered(present.balancer), instances),
     ]
 
@@ -151,19 +151,19 @@ def _differs(row: Row, listener: Listener) -> bool:
     )
 
 
-def _listeners(balancer: Row, want: Wanted) -> Iterator[Step]:
+def _listeners(balancer: Row, desired: Wanted) -> Iterator[Step]:
     """A certificate changes in place; any other change is another listener."""
     present = {port: each["Listener"] for port, each in _descriptions(balancer).items()}
-    wanted = {each.port: each for each in want.listeners}
+    wanted = {each.port: each for each in desired.listeners}
     gone = [port for port, row in present.items() if port not in wanted or _differs(row, wanted[port])]
-    new = [each for each in want.listeners if each.port not in present or each.port in gone]
+    new = [each for each in desired.listeners if each.port not in present or each.port in gone]
     if gone:
         said = f"ports are others or superfluous: {', '.join(map(str, gone))}"
         yield Step("delete_load_balancer_listeners", {"LoadBalancerPorts": gone}, said)
     if new:
         said = f"ports are missing: {', '.join(str(each.port) for each in new)}"
         yield Step("create_load_balancer_listeners", {"Listeners": [_listener(each) for each in new]}, said)
-    for each in want.listeners:
+    for each in desired.listeners:
         if each not in new and str(present[each.port].get("SSLCertificateId") or "") != each.certificate:
             arguments = {"LoadBalancerPort": each.port, "SSLCertificateId": each.certificate}
             said = f"port {each.port} has another certificate"
@@ -181,13 +181,13 @@ def _policy(balancer: Row, name: str, kind: str, attribute: str, value: str) -> 
         yield Step("create_load_balancer_policy", arguments, f"policy {name} is missing")
 
 
-def _proxy_protocol(balancer: Row, want: Wanted) -> Iterator[Step]:
+def _proxy_protocol(balancer: Row, desired: Wanted) -> Iterator[Step]:
     """A policy of a node port stays when its listener goes, so those without a listener lose it, too."""
     policies = {
         int(each["InstancePort"]): list(map(str, each.get("PolicyNames") or ()))
         for each in balancer.get("BackendServerDescriptions") or ()
     }
-    wanted = {each.node_port for each in want.listeners} if want.proxy_protocol else set()
+    wanted = {each.node_port for each in desired.listeners} if desired.proxy_protocol else set()
     has = {port for port, names in policies.items() if PROXY_POLICY in names}
     if wanted - has:
         yield from _policy(balancer, PROXY_POLICY, "ProxyProtocolPolicyType", "ProxyProtocol", "true")
@@ -199,14 +199,14 @@ def _proxy_protocol(balancer: Row, want: Wanted) -> Iterator[Step]:
         yield Step("set_load_balancer_policies_for_backend_server", arguments, said)
 
 
-def _tls_policy(balancer: Row, want: Wanted) -> Iterator[Step]:
+def _tls_policy(balancer: Row, desired: Wanted) -> Iterator[Step]:
     """Without an annotation, listeners keep the policy that they have."""
-    if not want.policy:
+    if not desired.policy:
         return
-    name, there = f"{TLS_POLICY}{want.policy}", _descriptions(balancer)
+    name, there = f"{TLS_POLICY}{desired.policy}", _descriptions(balancer)
     ports = [
         each.port
-        for each in want.listeners
+        for each in desired.listeners
         if each.has_tls
         and (
             each.port not in there
@@ -215,16 +215,16 @@ def _tls_policy(balancer: Row, want: Wanted) -> Iterator[Step]:
         )
     ]
     if ports:
-        yield from _policy(balancer, name, "SSLNegotiationPolicyType", "Reference-Security-Policy", want.policy)
+        yield from _policy(balancer, name, "SSLNegotiationPolicyType", "Reference-Security-Policy", desired.policy)
     for port in ports:
         arguments = {"LoadBalancerPort": port, "PolicyNames": [name]}
         yield Step("set_load_balancer_policies_of_listener", arguments, f"port {port} has another policy")
 
 
-def _attributes(present: Present, want: Wanted) -> Iterator[Step]:
+def _attributes(present: Present, desired: Wanted) -> Iterator[Step]:
     """Of what is off, nothing else counts. A value that no annotation asks for any more becomes the default again."""
     wrong, values = [], {}
-    for name, given in want.attributes.items():
+    for name, given in desired.attributes.items():
         there = {**DEFAULTS[name], **(present.attributes.get(name) or {})}
         wanted = {**DEFAULTS[name], **given}
         keys = wanted if wanted.get("Enabled", True) else ["Enabled"]

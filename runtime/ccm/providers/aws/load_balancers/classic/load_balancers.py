@@ -211,12 +211,12 @@ class ClassicLoadBalancers:
     # Calls
 
     async def _open(
-        self, spec: LoadBalancerSpec, want: Wanted, lead: str, ids: Sequence[str], groups: Sequence[Row]
+        self, spec: LoadBalancerSpec, desired: Wanted, lead: str, ids: Sequence[str], groups: Sequence[Row]
     ) -> frozenset[frozenset[str]]:
         """Let the traffic reach the targets. Returns the sets of groups that the targets have."""
         if not self._nodes.is_on:
             return frozenset()
-        if want.groups:
+        if desired.groups:
             async with self._borrowing:
                 await self._groups.open(await self._groups.all(), lead, ids, self._cluster(spec))
         else:
@@ -235,14 +235,14 @@ class ClassicLoadBalancers:
                 await self._groups.close(await self._groups.all(), lead, self._cluster(spec))
 
     async def _leave(
-        self, spec: LoadBalancerSpec, want: Wanted, present: Present, place: Place, groups: Sequence[Row]
+        self, spec: LoadBalancerSpec, desired: Wanted, present: Present, place: Place, groups: Sequence[Row]
     ) -> None:
         """Remove what belongs to security groups that the load balancer had before."""
-        own = _own_if_any(groups, want.name, self._cluster(spec))
+        own = _own_if_any(groups, desired.name, self._cluster(spec))
         lead = self._lead(spec, present.balancer, present.tags, groups)
         if lead and lead not in place.groups and (own is None or lead != own["GroupId"]):
             await self._close(spec, lead)
-        if own is not None and want.groups and own["GroupId"] not in place.groups:
+        if own is not None and desired.groups and own["GroupId"] not in place.groups:
             await self._groups.remove(groups, own)
 
     async def _named(self, spec: LoadBalancerSpec) -> Row:
@@ -259,10 +259,12 @@ class ClassicLoadBalancers:
         owners.check(tags, spec, self._cluster(spec))
         return tags
 
-    async def _surroundings(self, want: Wanted, cluster: str) -> tuple[Sequence[str], Mapping[str, str], Sequence[Row]]:
+    async def _surroundings(
+        self, desired: Wanted, cluster: str
+    ) -> tuple[Sequence[str], Mapping[str, str], Sequence[Row]]:
         """The subnets to be in, the zone of each subnet of the VPC, and its security groups."""
         subnets, rows, groups = await asyncio.gather(
-            self._subnets.chosen(want.subnets, cluster, internal=want.internal),
+            self._subnets.chosen(desired.subnets, cluster, internal=desired.internal),
             self._subnets.rows(),
             self._groups.all(),
         )
@@ -302,9 +304,9 @@ def _answer(uid: str, name: str, dns: str, fingerprint: str, warnings: tuple[str
     return cloud.LoadBalancer(uid, name, (Ingress(hostname=dns),), fingerprint, warnings=warnings)
 
 
-def _unchangeable(row: Row, want: Wanted) -> list[str]:
-    if (row.get("Scheme") == "internal") != want.internal:
+def _unchangeable(row: Row, desired: Wanted) -> list[str]:
+    if (row.get("Scheme") == "internal") != desired.internal:
         return [
-            f"load balancer {want.name} is {row.get('Scheme')}, which never changes: delete the Service to change it"
+            f"load balancer {desired.name} is {row.get('Scheme')}, which never changes: delete the Service to change it"
         ]
     return []

@@ -127,26 +127,28 @@ def clients(spec: LoadBalancerSpec, *, nodes_only: bool) -> tuple[str, ...]:
         raise
 
 
-def _overruled(spec: LoadBalancerSpec, given: ServiceAnnotations, common: Global) -> tuple[str, ...]:
+def _overruled(spec: LoadBalancerSpec, annotations: ServiceAnnotations, common: Global) -> tuple[str, ...]:
     """The warning about annotations that the shared health check of all Services overrules."""
     if common.clusterserviceloadbalancerhealthprobemode != SHARED or spec.external_traffic_policy == "Local":
         return ()
     names = ("healthcheck-protocol", "healthcheck-path", "healthcheck-port")
-    keys = [f"{PREFIX}{name}" for name in names if given.given(name)]
+    keys = [f"{PREFIX}{name}" for name in names if annotations.given(name)]
     return without_effect(keys, f"ClusterServiceLoadBalancerHealthProbeMode in cloud.conf is {SHARED}")
 
 
-def tags_of_cluster(spec: LoadBalancerSpec, given: ServiceAnnotations, common: Global, cluster: str) -> dict[str, str]:
+def tags_of_cluster(
+    spec: LoadBalancerSpec, annotations: ServiceAnnotations, common: Global, cluster: str
+) -> dict[str, str]:
     """Those that cloud-provider-aws gives, too, for either type of load balancer."""
     return {
-        **given.get("additional-resource-tags", {}),
+        **annotations.get("additional-resource-tags", {}),
         SERVICE_TAG: f"{spec.namespace}/{spec.name}",
         **({LEGACY_TAG: cluster} if common.kubernetesclustertag else {}),
         f"{CLUSTER_TAG}{cluster}": "owned",
     }
 
 
-def _check(spec: LoadBalancerSpec, given: ServiceAnnotations, common: Global) -> None:
+def _check(spec: LoadBalancerSpec, annotations: ServiceAnnotations, common: Global) -> None:
     protocols = {port.protocol for port in spec.ports}
     if other := sorted(protocols - {"TCP", "UDP"}):
         raise Invalid(f"spec.ports: a Network Load Balancer forwards TCP and UDP, not {', '.join(other)}")
@@ -158,38 +160,38 @@ def _check(spec: LoadBalancerSpec, given: ServiceAnnotations, common: Global) ->
         raise Invalid("spec.sessionAffinity: cloud-provider-aws and this provider have none: set it to None")
     if spec.load_balancer_ip:
         raise Invalid("spec.loadBalancerIP: AWS chooses the addresses; there is the annotation ...eip-allocations")
-    attributes = given.get("target-group-attributes", {})
+    attributes = annotations.get("target-group-attributes", {})
     keeps_clients = attributes.get(notes.PRESERVE_CLIENT, "true") == "true"
     if not keeps_clients and "UDP" in protocols:
         raise Invalid(f"annotation {PREFIX}target-group-attributes: {notes.PRESERVE_CLIENT} is always on for UDP")
     if limits_clients(spec):
         if common.disablesecuritygroupingress:
             raise Invalid("spec.loadBalancerSourceRanges: with DisableSecurityGroupIngress nothing would apply them")
-        if not keeps_clients or any(has_tls(port, given) for port in spec.ports):
+        if not keeps_clients or any(has_tls(port, annotations) for port in spec.ports):
             what = "TLS" if keeps_clients else f"{notes.PRESERVE_CLIENT}=false"
             raise Invalid(f"spec.loadBalancerSourceRanges: with {what}, Nodes do not see the addresses of clients")
 
 
-def _attributes(given: ServiceAnnotations) -> dict[str, str]:
+def _attributes(annotations: ServiceAnnotations) -> dict[str, str]:
     """Of the load balancer. A bucket counts only with a log, as AWS accepts no empty one."""
     found = {
-        CROSS_ZONE: str(given.get("cross-zone-load-balancing-enabled", False)).lower(),
-        LOGS: str(given.get("access-log-enabled", False)).lower(),
+        CROSS_ZONE: str(annotations.get("cross-zone-load-balancing-enabled", False)).lower(),
+        LOGS: str(annotations.get("access-log-enabled", False)).lower(),
     }
-    if given.get("access-log-enabled"):
-        found[BUCKET] = given.get("access-log-s3-bucket-name", "")
-        found[BUCKET_PREFIX] = given.get("access-log-s3-bucket-prefix", "")
+    if annotations.get("access-log-enabled"):
+        found[BUCKET] = annotations.get("access-log-s3-bucket-name", "")
+        found[BUCKET_PREFIX] = annotations.get("access-log-s3-bucket-prefix", "")
     return found
 
 
-def kept(row: Mapping[str, Any], want: Wanted, subnets: Sequence[str]) -> tuple[str, ...]:
+def kept(row: Mapping[str, Any], desired: Wanted, subnets: Sequence[str]) -> tuple[str, ...]:
     """The warning about annotations that a load balancer was not created with. `subnets`: IDs, () if none are asked."""
     zones = row.get("AvailabilityZones") or ()
     addresses = [each for zone in zones for each in zone.get("LoadBalancerAddresses") or ()]
     settings = {
         "subnets": (subnets, [zone.get("SubnetId") for zone in zones]),
-        "eip-allocations": (want.allocations, [each.get("AllocationId") for each in addresses]),
-        "private-ipv4-addresses": (want.addresses, [each.get("PrivateIPv4Address") for each in addresses]),
+        "eip-allocations": (desired.allocations, [each.get("AllocationId") for each in addresses]),
+        "private-ipv4-addresses": (desired.addresses, [each.get("PrivateIPv4Address") for each in addresses]),
     }
     return only_for_new(
         differences({f"{PREFIX}{key}": Setting(_sorted(asked), _sorted(has)) for key, (asked, has) in settings.items()})
@@ -200,33 +202,35 @@ def _sorted(every: Iterable[object]) -> str:
     return ", ".join(sorted(str(each) for each in every if each))
 
 
-def has_tls(port: Port, given: ServiceAnnotations) -> bool:
-    chosen = given.get("ssl-ports", ())
+def has_tls(port: Port, annotations: ServiceAnnotations) -> bool:
+    chosen = annotations.get("ssl-ports", ())
     return (
         port.protocol == "TCP"
-        and bool(given.get("ssl-cert"))
+        and bool(annotations.get("ssl-cert"))
         and (not chosen or str(port.port) in chosen or (bool(port.name) and port.name in chosen))
     )
 
 
-def _listener(port: Port, spec: LoadBalancerSpec, given: ServiceAnnotations, common: Global, cluster: str) -> Listener:
-    check = health_check(spec, given, common)
+def _listener(
+    port: Port, spec: LoadBalancerSpec, annotations: ServiceAnnotations, common: Global, cluster: str
+) -> Listener:
+    check = health_check(spec, annotations, common)
     protocol, group_protocol, certificate, policy = port.protocol, port.protocol, "", ""
-    if has_tls(port, given):
-        protocol, certificate = "TLS", given.get("ssl-cert")
-        policy = given.get("ssl-negotiation-policy", "")
-        group_protocol = "TLS" if given.get("backend-protocol") == "ssl" else "TCP"
+    if has_tls(port, annotations):
+        protocol, certificate = "TLS", annotations.get("ssl-cert")
+        policy = annotations.get("ssl-negotiation-policy", "")
+        group_protocol = "TLS" if annotations.get("backend-protocol") == "ssl" else "TCP"
     name = group_name(cluster, spec, port, group_protocol, check)
     return Listener(port.port, protocol, port.node_port, group_protocol, name, check, certificate, policy)
 
 
-def health_check(spec: LoadBalancerSpec, given: ServiceAnnotations, common: Global) -> Check:
+def health_check(spec: LoadBalancerSpec, annotations: ServiceAnnotations, common: Global) -> Check:
     """As cloud-provider-aws: defaults, then annotations about what is asked, then `Shared`, then the rest."""
     is_local = spec.external_traffic_policy == "Local"
     found = Check("HTTP", str(spec.health_check_node_port), "/healthz", 10, 2, 2) if is_local else Check()
-    protocol = str(given.get("healthcheck-protocol", found.protocol)).upper()
-    path = given.get("healthcheck-path", found.path or "/")
-    port = given.get("healthcheck-port", found.port)
+    protocol = str(annotations.get("healthcheck-protocol", found.protocol)).upper()
+    path = annotations.get("healthcheck-path", found.path or "/")
+    port = annotations.get("healthcheck-port", found.port)
     if common.clusterserviceloadbalancerhealthprobemode == SHARED and not is_local:
         protocol, path = "HTTP", common.clusterservicesharedloadbalancerhealthprobepath
         port = str(common.clusterservicesharedloadbalancerhealthprobeport)
@@ -234,9 +238,9 @@ def health_check(spec: LoadBalancerSpec, given: ServiceAnnotations, common: Glob
         protocol,
         port,
         "" if protocol == "TCP" else path,
-        given.get("healthcheck-interval", found.interval),
-        given.get("healthcheck-healthy-threshold", found.healthy),
-        given.get("healthcheck-unhealthy-threshold", found.unhealthy),
+        annotations.get("healthcheck-interval", found.interval),
+        annotations.get("healthcheck-healthy-threshold", found.healthy),
+        annotations.get("healthcheck-unhealthy-threshold", found.unhealthy),
     )
 
 

@@ -54,13 +54,13 @@ FIRST_POLICY = "ELBSecurityPolicy-2016-08"
 DEFAULTS = {rules.CROSS_ZONE: "false", rules.LOGS: "false"}
 
 
-def steps(present: Present, want: Wanted, instances: Sequence[str], tags: Mapping[str, str]) -> list[Step]:
+def steps(present: Present, desired: Wanted, instances: Sequence[str], tags: Mapping[str, str]) -> list[Step]:
     """All calls that are left, in order. `tags`: those of new target groups and listeners."""
     return [
-        *_groups(present, want, instances, tags),
-        *_listeners(present, want, tags),
-        *_superfluous(present, want),
-        *_attributes(present, want),
+        *_groups(present, desired, instances, tags),
+        *_listeners(present, desired, tags),
+        *_superfluous(present, desired),
+        *_attributes(present, desired),
     ]
 
 
@@ -77,9 +77,9 @@ def target_steps(
             yield Step(operation, {"Targets": rows}, f"{len(rows)} instances {said} of {group}", group)
 
 
-def _groups(present: Present, want: Wanted, instances: Sequence[str], tags: Mapping[str, str]) -> Iterator[Step]:
+def _groups(present: Present, desired: Wanted, instances: Sequence[str], tags: Mapping[str, str]) -> Iterator[Step]:
     vpc = present.balancer["VpcId"]
-    for each in want.listeners:
+    for each in desired.listeners:
         row = present.groups.get(each.group)
         if row is None:
             arguments = {
@@ -96,7 +96,7 @@ def _groups(present: Present, want: Wanted, instances: Sequence[str], tags: Mapp
             yield Step("modify_target_group", changed, f"the health check of {each.group} is another one", each.group)
         yield from target_steps(each.group, each.node_port, present.targets.get(each.group, frozenset()), instances)
         there = present.group_attributes.get(each.group, {})
-        if wrong := {key: value for key, value in want.group_attributes.items() if there.get(key) != value}:
+        if wrong := {key: value for key, value in desired.group_attributes.items() if there.get(key) != value}:
             attributes = {"Attributes": pairs(wrong)}
             yield Step("modify_target_group_attributes", attributes, f"attributes of {each.group} differ", each.group)
 
@@ -121,10 +121,10 @@ def _changed_check(row: Row, check: Check) -> dict[str, Any]:
     }
 
 
-def _listeners(present: Present, want: Wanted, tags: Mapping[str, str]) -> Iterator[Step]:
+def _listeners(present: Present, desired: Wanted, tags: Mapping[str, str]) -> Iterator[Step]:
     """TCP and TLS change in place; UDP and the others are different listeners."""
     there = {int(row["Port"]): row for row in present.listeners}
-    for each in want.listeners:
+    for each in desired.listeners:
         row = there.get(each.port)
         if row is not None and (row["Protocol"] == "UDP") != (each.protocol == "UDP"):
             yield Step("delete_listener", {"ListenerArn": row["ListenerArn"]}, f"port {each.port} is {row['Protocol']}")
@@ -141,7 +141,7 @@ def _listeners(present: Present, want: Wanted, tags: Mapping[str, str]) -> Itera
             if each.protocol == "TLS" and row["Protocol"] != "TLS":
                 arguments.setdefault("SslPolicy", FIRST_POLICY)
             yield Step("modify_listener", arguments, f"port {each.port}: {difference}", each.group, in_action=True)
-    for port in sorted(there.keys() - {each.port for each in want.listeners}):
+    for port in sorted(there.keys() - {each.port for each in desired.listeners}):
         yield Step("delete_listener", {"ListenerArn": there[port]["ListenerArn"]}, f"port {port} is superfluous")
 
 
@@ -160,14 +160,14 @@ def _listener_difference(row: Row, each: Listener, groups: Mapping[str, Row]) ->
     return "it has another policy" if each.policy and row.get("SslPolicy") != each.policy else ""
 
 
-def _superfluous(present: Present, want: Wanted) -> Iterator[Step]:
-    for name in sorted(present.groups.keys() - {each.group for each in want.listeners}):
+def _superfluous(present: Present, desired: Wanted) -> Iterator[Step]:
+    for name in sorted(present.groups.keys() - {each.group for each in desired.listeners}):
         yield Step("delete_target_group", {}, f"target group {name} is superfluous", name)
 
 
-def _attributes(present: Present, want: Wanted) -> Iterator[Step]:
+def _attributes(present: Present, desired: Wanted) -> Iterator[Step]:
     there = {**DEFAULTS, **present.attributes}
-    wrong = {key: value for key, value in want.attributes.items() if there.get(key, "") != value}
+    wrong = {key: value for key, value in desired.attributes.items() if there.get(key, "") != value}
     if wrong:
         arguments = {"LoadBalancerArn": present.balancer["LoadBalancerArn"], "Attributes": pairs(wrong)}
         yield Step("modify_load_balancer_attributes", arguments, f"attributes differ: {', '.join(sorted(wrong))}")

@@ -243,25 +243,25 @@ class NetworkLoadBalancers:
 
     # Calls
 
-    async def _create(self, spec: LoadBalancerSpec, want: Wanted, marks: Mapping[str, str]) -> Row:
-        subnets = await self._subnets.chosen(want.subnets, self._cluster(spec), internal=want.internal)
-        for what, given in (("eip-allocations", want.allocations), ("private-ipv4-addresses", want.addresses)):
+    async def _create(self, spec: LoadBalancerSpec, desired: Wanted, marks: Mapping[str, str]) -> Row:
+        subnets = await self._subnets.chosen(desired.subnets, self._cluster(spec), internal=desired.internal)
+        for what, given in (("eip-allocations", desired.allocations), ("private-ipv4-addresses", desired.addresses)):
             if given and len(given) != len(subnets):
                 raise Invalid(
                     f"annotation ...{what}: it has {len(given)} entries, and there are {len(subnets)} subnets"
                 )
         mappings: list[dict[str, str]] = [{"SubnetId": each} for each in subnets]
-        for mapping, allocation in zip(mappings, want.allocations, strict=False):
+        for mapping, allocation in zip(mappings, desired.allocations, strict=False):
             mapping["AllocationId"] = allocation
-        for mapping, address in zip(mappings, want.addresses, strict=False):
+        for mapping, address in zip(mappings, desired.addresses, strict=False):
             mapping["PrivateIPv4Address"] = address
-        scheme = {"Scheme": "internal"} if want.internal else {}
+        scheme = {"Scheme": "internal"} if desired.internal else {}
         answer = await self._elb(
             "create_load_balancer",
-            Name=want.name,
+            Name=desired.name,
             Type="network",
             SubnetMappings=mappings,
-            Tags=pairs({**want.tags, **marks}),
+            Tags=pairs({**desired.tags, **marks}),
             **scheme,
         )
         return dict(answer["LoadBalancers"][0])
@@ -325,26 +325,26 @@ class NetworkLoadBalancers:
         raise Conflict(f"the names {' and '.join(names)} for a target group belong to somebody else")
 
     async def _open(
-        self, spec: LoadBalancerSpec, row: Row, want: Wanted, ids: Sequence[str]
+        self, spec: LoadBalancerSpec, row: Row, desired: Wanted, ids: Sequence[str]
     ) -> frozenset[frozenset[str]]:
         """Let the traffic reach the targets. Returns the sets of groups that the targets have."""
         if not self._groups.is_on:
             return frozenset()
-        cidrs = await self._cidrs(row, want)
-        await self._groups.change(want.name, self._cluster(spec), ids, want, cidrs)
+        cidrs = await self._cidrs(row, desired)
+        await self._groups.change(desired.name, self._cluster(spec), ids, desired, cidrs)
         return await self._groups.memberships(ids)
 
-    async def _only_for_new(self, row: Row, want: Wanted, spec: LoadBalancerSpec) -> tuple[str, ...]:
+    async def _only_for_new(self, row: Row, desired: Wanted, spec: LoadBalancerSpec) -> tuple[str, ...]:
         """The warning about annotations that the load balancer was not created with."""
-        subnets: Sequence[str] = want.subnets
+        subnets: Sequence[str] = desired.subnets
         if subnets:
             with contextlib.suppress(Invalid):  # compared as they are
-                subnets = await self._subnets.chosen(subnets, self._cluster(spec), internal=want.internal)
-        return rules.kept(row, want, subnets)
+                subnets = await self._subnets.chosen(subnets, self._cluster(spec), internal=desired.internal)
+        return rules.kept(row, desired, subnets)
 
-    async def _cidrs(self, row: Row, want: Wanted) -> Sequence[str]:
+    async def _cidrs(self, row: Row, desired: Wanted) -> Sequence[str]:
         """Of the subnets of a load balancer, if rules need them."""
-        if not self._groups.is_on or node_group_rules.is_covered(want):
+        if not self._groups.is_on or node_group_rules.is_covered(desired):
             return ()
         own = {str(each["SubnetId"]) for each in row.get("AvailabilityZones") or ()}
         return [str(each["CidrBlock"]) for each in await self._subnets.rows() if each["SubnetId"] in own]
@@ -437,9 +437,9 @@ def _answer(uid: str, row: Row, fingerprint: str, warnings: tuple[str, ...] = ()
     return cloud.LoadBalancer(uid, str(row["LoadBalancerName"]), ingress, fingerprint, _is_ready(row), warnings)
 
 
-def _unchangeable(row: Row, want: Wanted) -> list[str]:
-    if (row.get("Scheme") == "internal") != want.internal:
+def _unchangeable(row: Row, desired: Wanted) -> list[str]:
+    if (row.get("Scheme") == "internal") != desired.internal:
         return [
-            f"load balancer {want.name} is {row.get('Scheme')}, which never changes: delete the Service to change it"
+            f"load balancer {desired.name} is {row.get('Scheme')}, which never changes: delete the Service to change it"
         ]
     return []

@@ -54,20 +54,20 @@ def group_of(instance: Row, groups: Mapping[str, Row], cluster: str) -> str:
     return next(iter(tagged or own), "")
 
 
-def wanted_rules(name: str, want: Wanted, subnets: Iterable[str]) -> list[Rule]:
+def wanted_rules(name: str, desired: Wanted, subnets: Iterable[str]) -> list[Rule]:
     """The rules in each group of Nodes. `subnets`: CIDRs from which targets are checked."""
-    rules = [Rule(want.client_protocol, port, port, cidr, f"{CLIENT}={name}")
-             for port in sorted(want.traffic_ports) for cidr in want.clients]  # fmt: skip
-    if not is_covered(want):
+    rules = [Rule(desired.client_protocol, port, port, cidr, f"{CLIENT}={name}")
+             for port in sorted(desired.traffic_ports) for cidr in desired.clients]  # fmt: skip
+    if not is_covered(desired):
         rules += [Rule("tcp", port, port, cidr, f"{HEALTH}={name}")
-                  for port in sorted(want.check_ports) for cidr in sorted(subnets)]  # fmt: skip
+                  for port in sorted(desired.check_ports) for cidr in sorted(subnets)]  # fmt: skip
     return rules
 
 
-def is_covered(want: Wanted) -> bool:
+def is_covered(desired: Wanted) -> bool:
     """Whether the rule for clients admits the health checks, too."""
-    is_open = want.clients == (EVERYONE,) and want.client_protocol == "tcp"
-    return is_open and want.check_ports == want.traffic_ports
+    is_open = desired.clients == (EVERYONE,) and desired.client_protocol == "tcp"
+    return is_open and desired.check_ports == desired.traffic_ports
 
 
 def changes(name: str, groups: Sequence[Row], opened: Iterable[str], wanted: Sequence[Rule]) -> list[Change]:

@@ -37,7 +37,7 @@ class NodeGroups:
         return found
 
     async def changes(
-        self, name: str, cluster: str, ids: Sequence[str], want: Wanted, subnets: Sequence[str]
+        self, name: str, cluster: str, ids: Sequence[str], desired: Wanted, subnets: Sequence[str]
     ) -> list[Change]:
         """What is left to do for the load balancer `name`. `subnets`: CIDRs of the load balancer. Reads all groups of
         the VPC, so that none keeps a rule of a former target."""
@@ -47,12 +47,14 @@ class NodeGroups:
         by_id = {str(each["GroupId"]): each for each in groups}
         rows = await self._instances.rows(ids)
         opened = {node_group_rules.group_of(row, by_id, cluster) for row in rows.values()} - {""}
-        return node_group_rules.changes(name, groups, opened, node_group_rules.wanted_rules(name, want, subnets))
+        return node_group_rules.changes(name, groups, opened, node_group_rules.wanted_rules(name, desired, subnets))
 
-    async def change(self, name: str, cluster: str, ids: Sequence[str], want: Wanted, subnets: Sequence[str]) -> None:
+    async def change(
+        self, name: str, cluster: str, ids: Sequence[str], desired: Wanted, subnets: Sequence[str]
+    ) -> None:
         """Do it. One load balancer at a time: all of them share a rule, which goes with the last one."""
         async with self._changing:
-            await self._apply(await self.changes(name, cluster, ids, want, subnets))
+            await self._apply(await self.changes(name, cluster, ids, desired, subnets))
 
     async def close(self, name: str, read: Read) -> bool:
         """Remove a deleted load balancer's rules from the groups that `read` returns. Returns whether it had any."""

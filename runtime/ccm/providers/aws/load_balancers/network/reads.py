@@ -92,7 +92,7 @@ class BalancerReads:
             if (row.get("TargetHealth") or {}).get("Reason") != DRAINING
         )
 
-    async def present(self, balancer: Row, want: Wanted, tags: Mapping[str, str], uid: str) -> Present:
+    async def present(self, balancer: Row, desired: Wanted, tags: Mapping[str, str], uid: str) -> Present:
         """All parts of a load balancer. A target group that could not have its own name counts as the one with it."""
         arn = str(balancer["LoadBalancerArn"])
         listeners, groups, attributes = await asyncio.gather(
@@ -100,11 +100,11 @@ class BalancerReads:
             self.groups_of(arn),
             self._api.elb("describe_load_balancer_attributes", missing=NO_BALANCER, LoadBalancerArn=arn),
         )
-        own_names = {owners.other_name(each.group, uid): each.group for each in want.listeners}
+        own_names = {owners.other_name(each.group, uid): each.group for each in desired.listeners}
         named = {own_names.get(str(row["TargetGroupName"]), str(row["TargetGroupName"])): row for row in groups}
         targets = await asyncio.gather(*(self.targets(str(row["TargetGroupArn"])) for row in named.values()))
         group_attributes = {}
-        if want.group_attributes:
+        if desired.group_attributes:
             for name, row in named.items():
                 answer = await self._api.elb(
                     "describe_target_group_attributes", missing=NO_GROUP, TargetGroupArn=row["TargetGroupArn"]
