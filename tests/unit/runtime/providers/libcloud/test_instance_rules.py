@@ -163,3 +163,11 @@ def test_the_zone_that_was_asked_is_in_the_row():
     row = {"id": "741db378", ASKED: "fr-par-2"}
     assert DRIVERS["scaleway"].provider_id(row, {}) == "scaleway://instance/fr-par-2/741db378"
     assert DRIVERS["scaleway"].zone({**row, "zone": "nl-ams-1"}) == "nl-ams-1"
+
+
+@pytest.mark.parametrize(
+    ("name", "aliases"), [("Worker-9", ("worker-9",)), ("worker-9", ()), ("WORKER.Example.ORG", ("worker.example.org",))]
+)
+def test_a_name_in_capitals_is_found_as_the_kubelet_registers(name, aliases):
+    (found,) = read([dataclasses.replace(ONE, name=name)], answer({"id": 1}))
+    assert (found.name, found.aliases) == (name, aliases)
