@@ -240,9 +240,10 @@ class _Parser(Reader, Scanner, Parser):  # type: ignore[misc]
         return token
 
     def scan_block_scalar_indicators(self, start_mark: Any) -> Any:
-        match = re.match(r"([-+])?([1-9])?([-+])?", self.prefix(2))
-        self.forward(match.end() if match else 0)
-        sign, indent, late = match.groups() if match else ("", "", "")
+        # Each part is optional, so the first match is at the beginning.
+        match = next(re.finditer(r"([-+])?([1-9])?([-+])?", self.prefix(2)))
+        self.forward(match.end())
+        sign, indent, late = match.groups()
         return {"+": True, "-": False}.get(sign or late), int(indent) if indent else None
 
     def scan_block_scalar_ignored_line(self, start_mark: Any) -> None:

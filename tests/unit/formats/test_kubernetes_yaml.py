@@ -47,6 +47,8 @@ TEXTS = {
     "a key that is a list": "? [a]\n: b\n",
     "a blank before the colon": "key : value\n",
     "block values": "a: |\n  b\n  c\nb: >-\n  d\n  e\nc:\n  f\n  g\n",
+    "indicators of block values": "a: |2-\n   b\nc: >+1\n  d\n\ne: |-\n  f\n",
+    "an indicator too many": "a: |2-+\n   b\n",
     "tabs around words": "a:\tb\t# c\nc: d\te\t\nd: [1,\t2]\n",
     "JSON with tabs": '{\n\t"a": [1,\n\t2],\t"b": null\n}\n',
     "a tab as indentation": "a:\n\tb: c\n",

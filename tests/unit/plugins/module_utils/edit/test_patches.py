@@ -127,10 +127,25 @@ def test_only_the_first_document_of_a_patch_counts() -> None:
     assert patches.unread("/p/kube-apiserver.yaml", after) == ["cloud-provider"]
 
 
-def test_a_refusal_names_the_line_of_the_file() -> None:
-    text = "# one\n---\n- op: add\n  path: /x\n  value: [--cloud-config=/c]\n"
+@pytest.mark.parametrize("first", ["# one\n", "\n", "- {op: add, path: /x, value: 1}\n"])
+def test_a_refusal_names_the_line_of_the_file(first: str) -> None:
+    text = first + "---\n- op: add\n  path: /x\n  value: [--cloud-config=/c]\n"
     with pytest.raises(patches.PatchRefused, match="^line 3 sets --cloud-config among other flags"):
         edited("kube-apiserver+json.yaml", text)
+
+
+def test_the_last_operation_may_have_a_position() -> None:
+    text = json.dumps([{"op": "add", "path": END, "value": "--v=4"}, {"op": "add", "path": "/spec/containers/0/command/1", "value": "--cloud-config=/c"}])
+    assert [operation["value"] for operation in json.loads(edited("kube-apiserver+json.json", text)[0])] == ["--v=4"]
+
+
+@pytest.mark.parametrize(("key", "added"), [("command", True), ("args", False)])
+def test_a_flag_is_added_to_the_components_own_command_alone(key: str, added: bool) -> None:
+    """Another container with a command of its own changes nothing."""
+    text = (f"spec:\n  containers:\n  - name: sidecar\n    command: [sleep]\n  - name: kube-controller-manager\n    {key}: [kube-controller-manager, "
+            "--cloud-config=/c]\n")
+    changes = edited("kube-controller-manager.yaml", text, (1, 30))[1]
+    assert (("cloud-provider", "external") in changes) is added and ("cloud-config", None) in changes
 
 
 def test_args_alone_get_no_flag_that_the_command_has() -> None:

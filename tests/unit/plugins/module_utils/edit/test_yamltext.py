@@ -21,7 +21,9 @@ def edited(before: str, edit: Any, expected: Any) -> str:
 
 @pytest.mark.parametrize(("text", "words"), [
     ("a: [", r"^line 1, column 5: "),
-    ("a: 1\n b: 2\n", "^line 2, column 3: "), ("a:\n- \x01", r"^line 2: the character U\+0001 is not allowed")])
+    ("a: 1\n b: 2\n", "^line 2, column 3: "), ("a:\n- \x01", r"^line 2: the character U\+0001 is not allowed"),
+    ("a: 1\nb: !!int x\n", "^line 2: 'x' is not a !!int"), ("a: 1\nb: .inf\n", "^line 2: JSON has no number .inf"),
+    ("a: 1\nb: !!binary '*'\n", "^line 2: a !!binary value is not base64"), ("a: 1\nb: &x [*x]\n", "^line 2: the anchor 'x' contains itself")])
 def test_text_that_is_no_yaml_is_named_with_its_place(text: str, words: str) -> None:
     with pytest.raises(NotYaml, match=words):
         YamlText(text)
