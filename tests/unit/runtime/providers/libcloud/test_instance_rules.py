@@ -166,7 +166,8 @@ def test_the_zone_that_was_asked_is_in_the_row():
 
 
 @pytest.mark.parametrize(
-    ("name", "aliases"), [("Worker-9", ("worker-9",)), ("worker-9", ()), ("WORKER.Example.ORG", ("worker.example.org",))]
+    ("name", "aliases"),
+    [("Worker-9", ("worker-9",)), ("worker-9", ()), ("WORKER.Example.ORG", ("worker.example.org",))],
 )
 def test_a_name_in_capitals_is_found_as_the_kubelet_registers(name, aliases):
     (found,) = read([dataclasses.replace(ONE, name=name)], answer({"id": 1}))
