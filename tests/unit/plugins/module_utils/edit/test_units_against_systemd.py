@@ -14,7 +14,7 @@ from collections import Counter
 from typing import Any, NamedTuple
 
 import pytest
-from ansible_collections.outoftree.ccm.plugins.module_utils.edit import kubelet
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit import kubelet, unit_edits
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit import unit as _unit
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import undo
 
@@ -383,3 +383,23 @@ def test_systemd_reads_what_is_written_in_place_of_a_word(place: str, empty: boo
         assert systemd.command_line("kubelet.service", [texts[unit] or ""], {"/e": texts["/e"] or ""})[1:] == expected, (sources.texts, new, texts)
         written += 1
     assert written > drawn.number(200) / 4
+
+
+@pytest.mark.parametrize("value", [
+    'A=""', "A=''", '"A="', "'A='", "A=", 'A="x"', "A=x", '"A=x"', "B=1 A=x C=2", "A=\\x41", 'A="x y" B=""', 'B="" A=""', "A=x\\x20", "'A=x '", 'B="1" A=x',
+])
+@pytest.mark.parametrize("where", ["Environment", "EnvironmentFile"])
+def test_a_flag_at_the_end_of_a_variable_is_one_more_argument(value: str, where: str) -> None:
+    unit, file = "/etc/systemd/system/kubelet.service", where == "EnvironmentFile"
+    text = f"[Service]\nEnvironmentFile=/e\n{'' if file else 'Environment=' + value}\nExecStart=/k $A $B\n"
+    sources = _unit.Sources((unit,), ("/e",), {unit: text, "/e": value + "\n" if file else ""})
+    before, spans = systemd.command_line("kubelet.service", [text], {"/e": sources.texts["/e"] or ""}), {}  # type: ignore[var-annotated]
+    line = sources.command_line()
+    if "A" not in line.variables:
+        assert file and value[0] in "\"'B"  # systemd ignores such a line, or it sets B
+        return
+    unit_edits.append(spans, line, "A", "--cloud-provider=external")
+    texts = sources.edited(spans).texts
+    after = systemd.command_line("kubelet.service", [texts[unit] or ""], {"/e": texts["/e"] or ""})
+    at = 1 + len(_unit.split_words(line.variables["A"].chars))
+    assert after == [*before[:at], "--cloud-provider=external", *before[at:]], texts
