@@ -384,3 +384,12 @@ def test_a_key_twice_is_a_problem_only_if_it_says_two_things() -> None:
     assert problems(f"{GLOBAL}region = a\nregion = b\n") == [
         "cloud.conf: line 8: [Global] region: duplicate key with different values"
     ]
+
+
+@pytest.mark.parametrize(
+    ("section", "meant"), [("Router", "Route"), ("LoadBalancers", "LoadBalancer"), ("Globl", "Global")]
+)
+def test_a_section_that_is_nearly_known_gets_a_hint_and_no_untrue_problem(section: str, meant: str) -> None:
+    text = "[Global]\nauth-url=http://k/v3\nuser-id=u\ntenant-id=t\npassword=p\n"
+    (problem,) = problems(f"{text}[{section}]\nrouter-id=x\n")
+    assert problem.startswith("cloud.conf: line 6: ") and problem.endswith(f"unknown section; did you mean {meant}?")
