@@ -170,6 +170,8 @@ async def test_a_scale_down_goes_a_few_nodes_at_a_time(kube: KubeClient, cloud: 
     names = await cluster_of(kube, cloud, "down-", 10)
     for name in names:
         await set_ready(kube, name, "True")
+    # The first two may go while the others' silence is still being written.
+    began = asyncio.get_running_loop().time()
     with cloud.server.world.batch():
         for name in names[:6]:
             delete_instance(cloud, name)
@@ -179,14 +181,13 @@ async def test_a_scale_down_goes_a_few_nodes_at_a_time(kube: KubeClient, cloud: 
     async def are_gone() -> bool:
         return not any([await get_node(kube, name) for name in names[:6]])
 
-    began = asyncio.get_running_loop().time()
     await eventually(are_gone, 60)
     assert asyncio.get_running_loop().time() - began >= 8
     assert all([await get_node(kube, name) for name in names[6:]])
     waiting = [await event_messages(kube, "DeletionWaits", name) for name in names[:6]]
     # How many Nodes there are depends on whose silence was heard before the first two went.
     told = [message for messages in waiting for message in messages]
-    assert any(f"at most 2 of {count} Nodes" in message for message in told for count in (10, 8)), waiting
+    assert any(f"at most 2 of {count} Nodes" in message for message in told for count in (10, 9, 8)), waiting
     assert not any([await event_messages(kube, "DeletionHeld", name) for name in names])
 
 
