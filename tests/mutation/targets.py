@@ -37,6 +37,8 @@ EXCLUDED = {
     f"{_HOST}/systemd.py": "It runs systemctl.",
     "runtime/ccm/cloud/toolkit/untrusted_text.py": "It only passes on what ccm.base.text has.",
 }
+#: What systemd's own library judges.
+_OF_SYSTEMD = ("test_unit.py", "test_unit_edits.py", "test_command_lines.py", "test_units_against_systemd.py")
 #: Modules that only other modules use, or that have a test of another name. One of another room has its path from
 #: tests/unit/runtime.
 _TESTED_BY = {
@@ -47,12 +49,17 @@ _TESTED_BY = {
     "gcfg_sections": ("providers/openstack/test_settings.py",),
     "located_yaml": ("providers/static/test_static.py",),
     "remedies": ("test_repair.py",),
-    "env_file": ("test_unit.py", "test_command_lines.py", "test_units_against_systemd.py"),
+    "compare": ("test_command_lines.py",),
+    "env_file": _OF_SYSTEMD,
     "kubeadm": ("test_generated_kubeadm.py",),
+    "kubelet": ("test_command_lines.py", "test_units_against_systemd.py"),
+    "kubernetes_yaml": ("test_cloud_configs.py", "test_generated_kubelet.py"),
+    "manifest": ("test_generated_manifests.py",),
     "patches": ("test_generated_manifests.py",),
-    "unit": ("test_command_lines.py", "test_units_against_systemd.py"),
-    "unit_edits": ("test_unit.py", "test_kubelet.py", "test_command_lines.py", "test_units_against_systemd.py"),
-    "words": ("test_unit.py", "test_command_lines.py", "test_units_against_systemd.py"),
+    "unit": _OF_SYSTEMD,
+    "unit_edits": ("test_kubelet.py", *_OF_SYSTEMD),
+    "words": _OF_SYSTEMD,
+    "yamltext": ("test_generated_manifests.py", "test_generated_kubeadm.py"),
     "gates": ("test_odd_files.py", "test_plan.py", "test_versions.py"),
     "inventory": ("test_refusals.py", "test_plan.py"),
     "new_nodes": ("test_plan.py", "test_layouts.py"),

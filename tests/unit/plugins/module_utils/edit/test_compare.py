@@ -47,3 +47,10 @@ def test_specifiers_that_the_host_knows_are_compared() -> None:
 def test_others_are_the_arguments_without_managed_flags() -> None:
     argv = ["kubelet", "--a", "--cloud-provider", "aws", "b", "--cloud-config=/c", "--controllers=*"]
     assert [argument.value for argument in compare.others(argv)] == ["--a", "b"]
+
+
+@pytest.mark.parametrize("length", [0, 1, 199, 200, 201, 202, 5000])
+def test_a_long_argument_is_shown_with_200_characters_at_most(length: int) -> None:
+    argument = "".join(chr(ord("a") + index % 26) for index in range(length))
+    found = compare.shown(argument)[1:-1]
+    assert found == (argument if length <= 200 else argument[:197] + "...") and len(found) == min(length, 200)

@@ -50,6 +50,23 @@ def test_v1beta3_gets_external_before_1_31(before: str, after: str) -> None:
     assert kubeadm.edit(HEAD_3 + before, (1, 30))[0] == HEAD_3 + after
 
 
+@pytest.mark.parametrize(("before", "after"), [
+    ("  - name: v\n    value: \"2\"\n  - name: cloud-provider\n", "  - name: v\n    value: \"2\"\n  - name: cloud-provider\n    value: external\n"),
+    ("  - name: cloud-provider\n  - name: v\n", "  - name: cloud-provider\n    value: external\n  - name: v\n"),
+    ("  - name: cloud-provider\n    value:\n", "  - name: cloud-provider\n    value: external\n"),
+    ("  - value:\n    name: cloud-provider\n", "  - value: external\n    name: cloud-provider\n"),
+    ("  - name: cloud-provider\n    value: \"\"\n", "  - name: cloud-provider\n    value: \"external\"\n"),
+    ("    cloud-provider:\n    v: \"2\"\n", "    cloud-provider: external\n    v: \"2\"\n"),
+    ("    cloud-provider: \"\"\n", "    cloud-provider: \"external\"\n"),
+])
+def test_an_argument_without_a_value_gets_one_in_its_place(before: str, after: str) -> None:
+    """For kubeadm, an argument that has no value is one that is empty."""
+    head = ("apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\n" if "name:" in before else HEAD_3) + "controllerManager:\n  extraArgs:\n"
+    edited = kubeadm.edit(head + before, (1, 30))[0]
+    assert edited == head + after
+    assert kubeadm.edit(edited, (1, 30)) == (edited, [])
+
+
 def test_a_text_of_another_kind_is_refused() -> None:
     with pytest.raises(kubeadm.BadClusterConfiguration, match="kind"):
         kubeadm.edit("kind: InitConfiguration\n", (1, 36))

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit import kubelet
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit import unit as _unit
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts import flags
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.target import Change
 
 FLAGS_ENV = "/var/lib/kubelet/kubeadm-flags.env"
 DEFAULT = "/etc/default/kubelet"
@@ -280,3 +282,19 @@ def test_a_unit_of_ones_own_may_name_its_variables_as_it_likes(command: str, nam
 def test_a_unit_without_a_place_is_named() -> None:
     with pytest.raises(_unit.UnitRefused, match=f"^its unit \\({PACKAGE}\\) uses none of"):
         plan_unit((PACKAGE, "[Service]\nExecStart=/usr/bin/kubelet --v=2\n"))
+
+
+@pytest.mark.parametrize(("values", "then"), [(["a", "b"], ["x", "y"]), (["a"], ["x"]), (["a", "b"], [None, "y"])])
+def test_a_plan_that_would_change_its_own_result_is_refused(monkeypatch: pytest.MonkeyPatch, values: list[str], then: list[str | None]) -> None:
+    """The next run would change the same file again, and restart every kubelet again."""
+    def restless(_component: str, found: list[flags.Flag], _version: tuple[int, int]) -> list[Change]:
+        return [Change(flag.name, flag, new if new is None or flag.value != new else new + new, "why", "")
+                for flag, new in zip([flag for flag in found if flag.name == "feature-gates"], then, strict=False)]
+
+    monkeypatch.setattr(kubelet, "gate_changes", restless)
+    text = "[Service]\nExecStart=/usr/bin/kubelet --cloud-provider=external " + " ".join(f"--feature-gates={value}" for value in values) + "\n"
+    unit = "/etc/systemd/system/kubelet.service"
+    first = next(new for new in then if new)
+    expected = f"from {first} to {then[0] and then[0] * 2}"
+    with pytest.raises(_unit.UnitRefused, match=f"^{unit}: --feature-gates would still change {expected} after the edit"):
+        kubelet.plan(_unit.Sources((unit,), (), {unit: text}), (1, 33))

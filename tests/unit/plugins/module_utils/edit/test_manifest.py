@@ -254,3 +254,18 @@ def test_mounts_come_back_where_their_lists_are_gone(rest: str) -> None:
     spec = yaml.safe_load(after)["spec"]
     assert LOST.mounts[0] in spec["containers"][0]["volumeMounts"]
     assert LOST.volumes == spec["volumes"]
+
+
+@pytest.mark.parametrize("order", [("one", "two"), ("two", "one")])
+@pytest.mark.parametrize("both", ["    volumeMounts:\n    - {name: one, mountPath: /x}\n", ""])
+def test_each_mount_decides_alone_whether_its_volume_goes(order: tuple[str, str], both: str) -> None:
+    """Another container still has the volume of one mount. That of the other mount goes."""
+    mounts = "    volumeMounts:\n" + "".join(f"    - {{name: {name}, mountPath: /{name}}}\n" for name in order)
+    volumes = "  volumes:\n" + "".join(f"  - {{name: {name}, hostPath: {{path: /{name}}}}}\n" for name in order) + "  - {name: other, hostPath: {path: /o}}\n"
+    flags = f"    command:\n    - {KCM}\n    - --cloud-config=/one/c\n    - --cloud-config=/two/c\n    - --v=2\n"
+    after, _, notes = manifest.edit(small(flags, mounts + "  initContainers:\n  - name: i\n    image: i\n" + both + volumes), KCM, (1, 36))
+    spec = yaml.safe_load(after)["spec"]
+    assert "volumeMounts" not in spec["containers"][0] or spec["containers"][0]["volumeMounts"] == []
+    assert [volume["name"] for volume in spec["volumes"]] == (["one", "other"] if both else ["other"])
+    expected = [(f"volume mount {name} (/{name})", *([] if both and name == "one" else [f"volume {name}"])) for name in order]
+    assert notes == [note for notes in expected for note in notes]

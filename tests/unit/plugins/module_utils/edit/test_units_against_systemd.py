@@ -34,6 +34,8 @@ OTHERS = ["--v=2", "--node-ip=10.0.0.1", "--max-pods=200", "--root-dir=/data/kub
 CLOUD = ["--cloud-provider=vsphere", "--cloud-provider=", "--cloud_provider=aws", "--cloud-config=/etc/c", "--cloud-provider=external", "--cloud-config=",
          "--feature-gates=X=true, DisableCloudProviders=true", "--feature-gates=DisableCloudProviders=true"]
 MANAGED = re.compile("--(cloud[-_]provider|cloud[-_]config|feature-gates)(=|$)")
+#: What the proof of an edit says. It is there for faults, so an edit must never need it.
+PROOF = re.compile("an edit there would also|after the edit, its flags would be|could not be read again|would still change")
 
 
 class Host(NamedTuple):
@@ -203,7 +205,9 @@ def judge(rand: random.Random, host: Host) -> tuple[str, str]:
     try:
         edit = kubelet.plan(host.sources(), version)
     except _unit.UnitRefused as exc:
-        return "refused", str(exc)
+        # Such a kubelet has an argument of a carriage return alone, and does not start.
+        escaped = any("\\\r" in (text or "") for text in host.environment.values())
+        return "wrong" if PROOF.search(str(exc)) and not escaped else "refused", str(exc)
     edited = host.with_texts(host.sources().edited(edit.spans).texts)
     after = cloud(edited.argv())
     if after[0] != before[0]:
@@ -227,7 +231,7 @@ def judge(rand: random.Random, host: Host) -> tuple[str, str]:
         try:
             back = undo.undo(undo.Unit("kubelet", path, now.sources()), original, written, there[path] or "", version)
         except undo.CannotUndo as exc:
-            return "refused", f"way back: {exc}"
+            return "wrong", f"way back: {exc}"
         now = now.with_texts({**there, path: back.text})
         kept = kept or bool(back.kept)
     found = cloud(now.argv())
@@ -251,7 +255,7 @@ def test_what_systemd_reads_is_what_was_planned(kind: str, part: int, record_pro
         verdict, why = judge(rand, host)
         assert verdict != "wrong", f"{why}\n{host}"
         if verdict == "refused":
-            assert any(path in why for path in (*host.units, *host.environment)) or why.startswith("way back: "), f"no file is named: {why}\n{host}"
+            assert any(path in why for path in (*host.units, *host.environment)), f"no file is named: {why}\n{host}"
             reasons[re.sub(r"/\S+|'[^']*'|\d+", "*", why)[:90]] += 1
         counts[verdict] += 1
     record_property("counts", dict(counts))

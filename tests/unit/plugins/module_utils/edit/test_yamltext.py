@@ -257,3 +257,45 @@ def test_a_byte_order_mark_stays_and_moves_no_edit(edit: Any, text: str) -> None
     """libyaml counts positions without it, so each edit of a line in flow style was one character too early."""
     after = edit(text)
     assert after != text and edit(BOM + text) == BOM + after
+
+
+VALUES = ["--x=1", "--x=a,b", "--x=[a]", "--x={a: b}", "--x=a: b", "--x= #", "x,y", "[", "{}", "a?b", "yes", "1", "", " a ", "it's", 'q"q', "- a", "a:", "é", "null",
+          "<<", "2026-11-26", "0x1", "~", "&a", "*a", "!a", "%a", "@a", "`a`", "|", ">", "a\nb", "a\tb", "\\n"]
+LISTS = ["a:\n- x\nb: 1\n", "a:\n- 'x'\n", 'a:\n- "x"\n', "a: [x]\nb: 1\n", "a: ['x']\n", 'a: ["x"]\n', '{"a": ["x"]}\n', "{a: [x], b: 1}\n", "a: []\n",
+         "a:\nb: 1\n", "a:\n- {x: 1}\n", "{a: }\n"]
+
+
+@pytest.mark.parametrize("value", VALUES)
+@pytest.mark.parametrize("text", LISTS)
+def test_whatever_text_is_written_is_read_again(text: str, value: str) -> None:
+    data = yaml.safe_load(text)
+    items = data["a"] or []
+    added = YamlText(text)
+    added.append(("a",), value)
+    keyed = YamlText(text)
+    keyed.add_key((), "c", value)
+    nested = YamlText(text)
+    nested.append(("a",), {"k": value, "l": [value]})
+    edits = [(added, {**data, "a": [*items, value]}), (keyed, {**data, "c": value}), (nested, {**data, "a": [*items, {"k": value, "l": [value]}]})]
+    if items and not isinstance(items[0], dict):
+        replaced = YamlText(text)
+        replaced.replace(("a", 0), value)
+        edits.append((replaced, {**data, "a": [value]}))
+    for edited, expected in edits:
+        assert yaml.safe_load(edited.render(expected)) == expected
+
+
+@pytest.mark.parametrize(("one", "other", "place"), [
+    ({"a": 1, "b": 2}, {"a": 1, "b": 3}, "b"),
+    ({"a": 1, "b": 2}, {"a": 1}, "b"),
+    ({"a": 1}, {"a": 1, "b": 2}, "b"),
+    ({"a": {"b": [1, {"c": 1, "d": 2}, 3]}}, {"a": {"b": [1, {"c": 1, "d": 4}, 5]}}, "a.b[1].d"),
+    ({"a": [1, 2]}, {"a": [1, 2, 3]}, "a"),
+    ({"a": [[1], [2]]}, {"a": [[1], [3]]}, "a[1][0]"),
+    ([1, 2], [1, 3], "[1]"),
+    ({"a": {"b": 1}}, {"a": [1]}, "a"),
+    ([1], {"a": 1}, "the whole document"),
+    (1, 2, "the whole document"),
+])
+def test_the_first_difference_of_two_data_has_a_place(one: Any, other: Any, place: str) -> None:
+    assert yamltext.difference(one, other) == place
