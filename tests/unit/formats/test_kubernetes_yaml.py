@@ -113,6 +113,48 @@ def test_a_text_means_what_it_means_to_kubernetes(kubernetes: Kubernetes, text: 
     assert same(mine, other), (mine, other)
 
 
+NUMBERS = """
+0 00 -0 +0 01 08 -010 +017 0o 0o7 0o8 -0o17 0O17 0x 0x0 0xg +0x1 -0x1F 0X1f 0b 0b1 0b2 -0b101 +0b1 0B1 1_0 1__0 0_1
+_1 1_ 0x_1 0x1_0 - + -- _ . .. .5 -.5 +.5 .5e3 ._5 5. 5.e1 -5.5 1e3 1e+3 1E-3 1e 1e+ e1 1.2.3 1e999 -1e999 1_0.5 1,0
+12:30 0.0 -0.0 1e400 .e1 0x1.8p1 inf nan .inf -.inf .NaN +.nan ~ ~1
+9223372036854775807 9223372036854775808 18446744073709551615 18446744073709551616 36893488147419103231
+-9223372036854775808 -9223372036854775809 -18446744073709551615 -18446744073709551616
++9223372036854775807 +9223372036854775808 +18446744073709551615 +18446744073709551616
+0x7fffffffffffffff 0x8000000000000000 0xffffffffffffffff 0x10000000000000000
+-0x8000000000000000 -0x8000000000000001 +0x8000000000000000
+0777777777777777777777 01777777777777777777777 02000000000000000000000
+-01000000000000000000000 -01000000000000000000001
+"""
+
+
+def rounded(data: Any) -> Any:
+    """Go writes a large number with a fraction as a whole one."""
+    value = data["a"] if isinstance(data, dict) else None
+    return {"a": float(value)} if isinstance(value, int | float) and abs(value) > 2**53 else data
+
+
+@pytest.mark.parametrize("tag", ["", "!!int ", "!!str "])
+@pytest.mark.parametrize("number", NUMBERS.split())
+def test_a_number_means_what_it_means_to_kubernetes(kubernetes: Kubernetes, number: str, tag: str) -> None:
+    mine, other = ours(f"a: {tag}{number}\n"), theirs(kubernetes, f"a: {tag}{number}\n")
+    assert same(mine, other) or (isinstance(mine["a"], float) and same(rounded(mine), rounded(other)))
+
+
+BEHIND = ["2", "+", "-", "2+", "+2", "-2", "2-", "2+-", "+2-", "-2+", "22", "0", "10", "9", "#", "+#", "2#", "+2#"]
+BEHIND += ["+2x", "x", " ", "+ # c", "2 # c", "2# c", "+\t", "2\t# c", " # c", "\t", "2 2", "+ 2"]
+INNER = ["\n  b\n", "\n   b\n  c\n", "\n\n\n  b\n\n\n", "\n    b\n   c\n", "\n\t b\n", "\n  \tb\n", "\n", "\r\n  b\r\n"]
+
+
+@pytest.mark.usefixtures("parser")
+@pytest.mark.parametrize("behind", BEHIND)
+def test_what_stands_behind_a_block_indicator_means_what_it_means_to_kubernetes(
+    kubernetes: Kubernetes, behind: str
+) -> None:
+    for text in [f"a: {sign}{behind}{lines}d: 1\n" for sign in "|>" for lines in INNER]:
+        mine, other = ours(text), theirs(kubernetes, text)
+        assert same(mine, other), (text, mine, other)
+
+
 PIECES = (
     "a",
     "b: ",

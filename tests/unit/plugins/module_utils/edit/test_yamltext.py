@@ -13,6 +13,16 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.edit.kubernetes_yaml
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit.yamltext import EditRefused, NotYaml, YamlText
 
 
+@pytest.mark.parametrize("text", ["a: |\n\tb\n", "a:\n- >\n\n \tb\n", "a:\n  b: |2\n  \t c\n", "a:\n  - b\n \tc\n", "x: 1\na:\n  b: c\n\td\n",
+                                  "a: |\n \n\t\tb\n"])
+def test_a_tab_as_indentation_is_named_with_its_place(text: str) -> None:
+    before = text[:text.index("\t")]
+    with pytest.raises(NotYaml) as refused:
+        YamlText(text)
+    line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+    assert str(refused.value) == f"line {line}, column {column}: a tab takes the place of an indentation"
+
+
 def edited(before: str, edit: Any, expected: Any) -> str:
     document = YamlText(before)
     edit(document)
@@ -259,8 +269,8 @@ def test_a_byte_order_mark_stays_and_moves_no_edit(edit: Any, text: str) -> None
     assert after != text and edit(BOM + text) == BOM + after
 
 
-VALUES = ["--x=1", "--x=a,b", "--x=[a]", "--x={a: b}", "--x=a: b", "--x= #", "x,y", "[", "{}", "a?b", "yes", "1", "", " a ", "it's", 'q"q', "- a", "a:", "é", "null",
-          "<<", "2026-11-26", "0x1", "~", "&a", "*a", "!a", "%a", "@a", "`a`", "|", ">", "a\nb", "a\tb", "\\n"]
+VALUES = ["--x=1", "--x=a,b", "--x=[a]", "--x={a: b}", "--x=a: b", "--x= #", "x,y", "[", "{}", "a?b", "yes", "1", "", " a ", "it's", 'q"q', "- a", "a:", "é",
+          "null", "<<", "2026-11-26", "0x1", "~", "&a", "*a", "!a", "%a", "@a", "`a`", "|", ">", "a\nb", "a\tb", "\\n"]
 LISTS = ["a:\n- x\nb: 1\n", "a:\n- 'x'\n", 'a:\n- "x"\n', "a: [x]\nb: 1\n", "a: ['x']\n", 'a: ["x"]\n', '{"a": ["x"]}\n', "{a: [x], b: 1}\n", "a: []\n",
          "a:\nb: 1\n", "a:\n- {x: 1}\n", "{a: }\n"]
 
