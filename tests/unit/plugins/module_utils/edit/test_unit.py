@@ -80,6 +80,8 @@ DEFAULT = "/etc/default/kubelet"
     pytest.param(DROP_IN, "Environment=A=", 'Environment="A=--x=1 --y=2"', id="empty"),
     pytest.param(DROP_IN, "Environment='A=--v=2'", "Environment='A=--v=2 --x=1 --y=2'", id="in-quotes"),
     pytest.param(DROP_IN, "Environment=A='--v=2'", "Environment=A='--v=2 --x=1 --y=2'", id="its-value-in-quotes"),
+    pytest.param(DROP_IN, "Environment=A=''", "Environment=A='--x=1 --y=2'", id="its-empty-value-in-quotes"),
+    pytest.param(DROP_IN, 'Environment=A="" B=1', 'Environment=A="--x=1 --y=2" B=1', id="an-empty-value-before-another"),
     pytest.param(DROP_IN, 'Environment="A="', 'Environment="A=--x=1 --y=2"', id="empty-in-quotes"),
     pytest.param(DEFAULT, "A=--v=2", "A=--v=2 --x=1 --y=2", id="to-the-end-of-the-line"),
     pytest.param(DEFAULT, "A=", 'A="--x=1 --y=2"', id="an-empty-line"),
@@ -224,6 +226,43 @@ def test_a_comment_that_releases_of_systemd_read_in_two_ways_is_refused_with_its
 ])
 def test_what_a_unit_runs(body: str, words: list[str]) -> None:
     assert arguments(f"[Service]\n{body}") == words
+
+
+@pytest.mark.parametrize("line", [
+    "ExecStart=/k a", "ExecStart =  /k a", "ExecStart\t=\t/k a \t", "  ExecStart=/k a", "ExecStart=", "ExecStart=  ", "ExecStart= a=b = c ", "ExecStart",
+    "ExecStart=\\\n  /k \\\n", "ExecStart= \\\n /k\\\n a ", "ExecStart=x", "ExecStart= x", "ExecStart=\r\n", "[Unit]\nExecStart=/k\n [Service] \nExecStart= /l",
+])
+def test_a_setting_is_that_of_systemd(line: str) -> None:
+    text = f"[Service]\n{line}\n[Install]\nX=1\n"
+    found = [(key, _unit.text_of(chars)) for key, chars in _unit.settings("/u", text)]
+    assert found == [(key, value) for section, key, value in systemd.unit_settings(text) if section == "Service"]
+
+
+@pytest.mark.parametrize("word", [
+    "${A", "x${A", "${A}${", "${A}x${B", "$", "$$", "$$A", "$${A}", "a$$b", "${A}$$", "${A}x${B}", "x$A", "${B}", "$B", "$A", "${A}", "${C}", "x${C}x", "$A}",
+])
+def test_a_variable_in_a_word_is_that_of_systemd(word: str) -> None:
+    text = f"[Service]\nEnvironment='A=1 2' B=\nExecStart=/k {word} --last\n"
+    assert arguments(text)[1:] == systemd.command_line("kubelet.service", [text], {})[1:]
+
+
+@pytest.mark.parametrize("removed", ["A", "\\x41", "'A'", "A=1", "'A=1 2'", "'A=1\\x202'", "A\\s", "B A", "B=3", "'B=3' A", "A=1\\s2", "%%A", "C"])
+def test_a_variable_that_a_unit_removes_is_that_of_systemd(removed: str) -> None:
+    text = f"[Service]\nEnvironment='A=1 2' B=3\nUnsetEnvironment={removed}\nExecStart=/k $A $B --last\n"
+    assert arguments(text)[1:] == systemd.command_line("kubelet.service", [text], {})[1:]
+
+
+@pytest.mark.parametrize(("command", "path"), [
+    ("--cloud-provider=aws $A", UNIT), ("--cloud-provider=${B}", DEFAULT), ("$C", DEFAULT), ("--cloud-provider= $A", UNIT), ("--cloud-provider=${D}", DROP_IN),
+])
+def test_the_file_of_a_flag_is_that_in_which_its_value_can_be_changed(command: str, path: str) -> None:
+    texts: dict[str, str | None] = {UNIT: f"[Service]\nExecStart=/k {command}\n", DROP_IN: "[Service]\nEnvironment=D=aws\n",
+                                    DEFAULT: "A=--x=1\nB=aws\nC=--cloud-provider=aws\n"}
+    (item,) = _unit.occurrences(_unit.Sources((UNIT, DROP_IN), (DEFAULT,), texts).command_line())
+    assert item.path == path and path in item.paths
+    changed = {**texts, path: (texts[path] or "").replace("aws", "gce").replace("--cloud-provider= ", "--cloud-provider=gce ")}
+    units = ["[Service]\nEnvironmentFile=" + DEFAULT + "\n", changed[UNIT] or "", changed[DROP_IN] or ""]
+    assert "--cloud-provider=gce" in systemd.command_line("kubelet.service", units, {DEFAULT: changed[DEFAULT] or ""})
 
 
 def test_environment_files_add_up_until_they_are_reset() -> None:
