@@ -157,6 +157,19 @@ def test_systemd_reads_another_value_and_every_other_argument(place: str, old: s
     assert argv(found.edited(spans)) == expected
 
 
+@pytest.mark.parametrize(("old", "value", "new"), [
+    ("a\\x63", "c", "\\x63"), ("\\x61c", "a", "\\x61"), ("\\x61\\x62\\x63", "ac", "\\x61\\x63"), ('a,"b c"', "b c", '"b c"'), ("'a b',c", "a b", "'a b'"),
+    ("\\x61", "aa", "\\x61a"), ("\\x61b\\x61", "aa", "\\x61\\x61"), ("\\x61b", "b", "b"),
+])
+def test_what_a_new_value_has_in_common_with_the_old_one_keeps_its_spelling(old: str, value: str, new: str) -> None:
+    place, spans = "ExecStart=/k --feature-gates={} --x=1", {}  # type: ignore[var-annotated]
+    found = placed(place, old)
+    line = found.command_line()
+    unit_edits.replace(spans, line, _unit.occurrences(line)[0], value)
+    assert found.edited(spans).texts == placed(place, new).texts
+    assert argv(found.edited(spans)) == [f"--feature-gates={value}", "--x=1"]
+
+
 @pytest.mark.parametrize("value", VALUES)
 @pytest.mark.parametrize(("command", "file"), [
     ("${A}", 'A="--cloud-provider=aws"'), ("${A}", "A=--cloud-provider="), ("--cloud-provider=${A}", 'A="aws"'), ("--cloud-provider ${A}", 'A="aws"'),
