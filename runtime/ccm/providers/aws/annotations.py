@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from ccm.cloud.toolkit.annotation_reader import MANY, Annotation, number, selector
+from ccm.cloud import Invalid
+from ccm.cloud.toolkit.annotation_reader import MANY, Annotation, AnnotationTable, ServiceAnnotations, number, selector
 from ccm.cloud.toolkit.untrusted_text import quoted
 
 PREFIX = "service.beta.kubernetes.io/aws-load-balancer-"
@@ -109,23 +111,58 @@ def annotation(
     return Annotation(PREFIX + name, kind, effect, read, default, **more)
 
 
-def oddities(given: Mapping[str, str]) -> list[str]:
+@dataclass(frozen=True)
+class TypeAnnotations:
+    """What one type of load balancers reads. `type`: its name, for messages. `refused` and `without_effect`: a name
+    without the prefix -> the reason, or what to do instead."""
+
+    type: str
+    table: AnnotationTable
+    refused: Mapping[str, str]
+    without_effect: Mapping[str, str]
+
+    def parse(self, annotations: Mapping[str, str], *, nodes_only: bool = False) -> ServiceAnnotations:
+        """Raises Invalid with all values that cannot be used, and all annotations that are probably misspelled.
+
+        `nodes_only`: with those that choose nodes; nothing else keeps targets from following.
+        """
+        values = ServiceAnnotations(annotations, self.table)
+        if nodes_only:
+            problems = list(values.problems_of("target-node-labels"))
+        else:
+            refused = {PREFIX + name: why for name, why in self.refused.items() if PREFIX + name in annotations}
+            known = {PREFIX + name for name in (*self.without_effect, *ELSEWHERE)} | refused.keys()
+            unknown = [key for key in self.table.unknown(annotations) if key not in known]
+            problems = [*values.problems, *(f"annotation {key}: {why}" for key, why in refused.items())]
+            problems += [f"annotation {key}: unknown" for key in unknown]
+        if problems:
+            raise Invalid("; ".join(problems))
+        return values
+
+    def warnings(self, annotations: Mapping[str, str]) -> list[str]:
+        """Annotations without effect, and those that mean something else than it seems."""
+        without_effect = [
+            f"annotation {PREFIX}{name}: no effect on a {self.type}: {instead}"
+            for name, instead in self.without_effect.items()
+            if PREFIX + name in annotations
+        ]
+        return without_effect + _oddities(annotations)
+
+
+def _oddities(annotations: Mapping[str, str]) -> list[str]:
     """Warnings about annotations of both types: only another controller reads them, or a text means its opposite."""
-    found = []
-    text = given.get(f"{PREFIX}internal", "")
+    warnings = []
+    text = annotations.get(f"{PREFIX}internal", "")
     if text != "false" and text.strip().lower() in ("false", "f", "no", "off", "0"):
-        found.append(f"annotation {PREFIX}internal: {quoted(text)} means internal, as every text but false does")
-    if any(not name or rest for name, _, *rest in _items(given.get(f"{PREFIX}additional-resource-tags", ""))):
-        found.append(
+        warnings.append(f"annotation {PREFIX}internal: {quoted(text)} means internal, as every text but false does")
+    if any(not name or rest for name, _, *rest in _items(annotations.get(f"{PREFIX}additional-resource-tags", ""))):
+        warnings.append(
             f"annotation {PREFIX}additional-resource-tags: an item without a name is left out, and a value ends at its "
             "first =, as in cloud-provider-aws: write name=value, comma-separated"
         )
-    return found + _elsewhere(given)
-
-
-def _elsewhere(given: Mapping[str, str]) -> list[str]:
-    names = ", ".join(f"...{name}" for name in ELSEWHERE if PREFIX + name in given)
-    return [f"annotations {PREFIX}{names}: only the AWS Load Balancer Controller reads them"] if names else []
+    if names := ", ".join(f"...{name}" for name in ELSEWHERE if PREFIX + name in annotations):
+        warnings.append(f"annotations {PREFIX}{names}: only the AWS Load Balancer Controller reads them")
+    return warnings
 
 
 _a = annotation

@@ -21,10 +21,10 @@ class Selecting(Protocol):
     def nodes(self) -> Mapping[str, str | None]: ...
 
 
-def ids(found: Selecting, backends: Sequence[Backend]) -> tuple[str, ...]:
+def ids(desired: Selecting, backends: Sequence[Backend]) -> tuple[str, ...]:
     """IDs of the instances that are targets, sorted. Nodes of other clouds, and those whose instance confirms no
     address, are left out. Computed once for Services that select the same Nodes."""
-    selector = tuple(sorted(found.nodes.items()))
+    selector = tuple(sorted(desired.nodes.items()))
     return Backends.of(backends).recent(("aws instances", selector), lambda every: _instances(selector, every))
 
 
@@ -37,10 +37,10 @@ def _instances(selector: Sequence[tuple[str, str | None]], backends: Sequence[Ba
     return tuple(sorted({each for each in ids if each is not None}))
 
 
-def nobody(found: Selecting, backends: Sequence[Backend]) -> tuple[str, ...]:
+def nobody(desired: Selecting, backends: Sequence[Backend]) -> tuple[str, ...]:
     """The warning if there are no targets although there are Nodes."""
-    selector = f"annotation {PREFIX}target-node-labels" if found.nodes else ""
-    return nobody_serves(backends, ids(found, backends), selector)
+    selector = f"annotation {PREFIX}target-node-labels" if desired.nodes else ""
+    return nobody_serves(backends, ids(desired, backends), selector)
 
 
 def without(ids: tuple[str, ...], stopped: Set[str]) -> tuple[str, ...]:
@@ -60,7 +60,7 @@ def changed(
     return Backends.of(backends).recent(("aws changed", before, after), difference)
 
 
-def digest_of(found: Selecting, backends: Sequence[Backend]) -> str:
+def digest_of(desired: Selecting, backends: Sequence[Backend]) -> str:
     """Computed once for all Services that select the same Nodes."""
-    key = ("aws targets", tuple(sorted(found.nodes.items())))
-    return Backends.of(backends).once(key, lambda each: desired_digest(ids(found, each)))
+    key = ("aws targets", tuple(sorted(desired.nodes.items())))
+    return Backends.of(backends).once(key, lambda each: desired_digest(ids(desired, each)))

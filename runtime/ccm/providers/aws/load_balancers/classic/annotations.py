@@ -7,15 +7,15 @@ An invalid value is reported on the Service.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
-from ccm.cloud import Invalid
-from ccm.cloud.toolkit.annotation_reader import AnnotationTable, ServiceAnnotations, number
+from ccm.cloud.toolkit.annotation_reader import AnnotationTable, number
 
 from ... import annotations as forms
-from ...annotations import BOOL, ELSEWHERE, PREFIX, SECONDS
+from ...annotations import BOOL, PREFIX, SECONDS, TypeAnnotations
 
 GROUP = re.compile(r"sg-[0-9a-f]{1,32}", re.ASCII)
+#: Annotations that are refused -> the reason.
+REFUSED = {"target-group-attributes": "a Classic Load Balancer has no target groups"}
 #: Annotations that have an effect on Network Load Balancers only -> what to do instead.
 NETWORK_ONLY = {
     "eip-allocations": "AWS chooses the addresses of a Classic Load Balancer",
@@ -67,35 +67,5 @@ TABLE = AnnotationTable(
         _a("healthcheck-unhealthy-threshold", "number", "How many checks must fail.", number(2, 10), "6"),
     ),
 )  # fmt: skip
-
-
-def parse(given: Mapping[str, str], *, nodes_only: bool = False) -> ServiceAnnotations:
-    """Raises Invalid with all values that cannot be used, and all annotations that are probably misspelled.
-
-    `nodes_only`: with those that choose nodes; nothing else keeps targets from following.
-    """
-    found = ServiceAnnotations(given, TABLE)
-    if nodes_only:
-        if unreadable := found.problems_of("target-node-labels"):
-            raise Invalid("; ".join(unreadable))
-        return found
-    known = {PREFIX + name for name in (*NETWORK_ONLY, *ELSEWHERE)}
-    problems = list(found.problems)
-    name = f"{PREFIX}target-group-attributes"
-    if name in given:
-        problems.append(f"annotation {name}: a Classic Load Balancer has no target groups")
-        known.add(name)
-    problems += [f"annotation {key}: unknown" for key in TABLE.unknown(given) if key not in known]
-    if problems:
-        raise Invalid("; ".join(problems))
-    return found
-
-
-def warnings(given: Mapping[str, str]) -> list[str]:
-    """Annotations without effect here."""
-    found = [
-        f"annotation {PREFIX}{name}: no effect on a Classic Load Balancer: {instead}"
-        for name, instead in NETWORK_ONLY.items()
-        if PREFIX + name in given
-    ]
-    return found + forms.oddities(given)
+_TYPE = TypeAnnotations("Classic Load Balancer", TABLE, REFUSED, NETWORK_ONLY)
+parse, warnings = _TYPE.parse, _TYPE.warnings

@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from ccm import cloud
-from ccm.cloud import Backend, Conflict, Ingress, Invalid, LoadBalancerSpec, NotFound
+from ccm.cloud import Backend, Conflict, Ingress, LoadBalancerSpec, NotFound
 
 from ...api import Api, pairs
 from ...errors import UnfitInstance
 from ...instance_rules import Row
 from ...settings_sections import CLASSIC
 from .. import target_rules as targets
+from ..base import TypeLoadBalancers, fingerprint_of, unchangeable
 from ..deletions import Deletion
 from ..network import load_balancer_owners as owners
 from ..network.node_groups import NodeGroups
@@ -51,11 +52,13 @@ class Known:
     targets: tuple[str, ...] | None = None
 
 
-class ClassicLoadBalancers:
+class ClassicLoadBalancers(TypeLoadBalancers[Wanted, Known]):
+    TITLE = "Classic Load Balancer"
+
     def __init__(self, api: Api, groups: ClassicGroups, nodes: NodeGroups, subnets: VpcSubnets) -> None:
-        self._api, self._groups, self._nodes, self._subnets = api, groups, nodes, subnets
         self._reads = ClassicReads(api)
-        self._known: dict[tuple[str, str], Known] = {}
+        super().__init__(api, self._reads, rules.wanted)
+        self._groups, self._nodes, self._subnets = groups, nodes, subnets
         #: One at a time opens or closes the groups of Nodes for a group that several load balancers may have.
         self._borrowing = asyncio.Lock()
 
@@ -69,66 +72,55 @@ class ClassicLoadBalancers:
                 found.append(_answer(mark.uid, name, str(rows[name]["DNSName"]), mark.fingerprint))
         return found
 
-    async def exists(self, spec: LoadBalancerSpec) -> bool:
-        return await self._reads.named(spec.default_name) is not None
-
-    def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
-        """Two halves: everything but the targets, and the targets."""
-        try:
-            want = self._wanted(spec)
-        except Invalid as error:
-            return f"not served: {error}"
-        return f"{want.digest}-{targets.digest_of(want, backends)}"
-
     async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:
         row = await self._reads.named(spec.default_name)
         if row is None:
             self._known.pop((spec.cluster, spec.uid), None)
-            self._wanted(spec)  # `ccm plan` asks why a Service gets none
-            raise _absent(spec)
+            self._desired(spec)  # `ccm plan` asks why a Service gets none
+            raise self._absent(spec)
         known = self._known.get((spec.cluster, spec.uid))
         tags = await self._own_tags(spec) if known is None else {owners.FINGERPRINT: known.fingerprint}
         return _answer(spec.uid, spec.default_name, str(row["DNSName"]), tags.get(owners.FINGERPRINT, ""))
 
     async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
-        want, cluster = self._wanted(spec), self._cluster(spec)
+        desired, cluster = self._desired(spec), self._cluster(spec)
         self._known.pop((spec.cluster, spec.uid), None)
-        row = await self._reads.named(want.name)
+        row = await self._reads.named(desired.name)
         tags = await self._own_tags(spec) if row is not None else {}
-        subnets, zones, groups = await self._surroundings(want, cluster)
-        place = Place(subnets, await self._groups.prepared(groups, spec, want, cluster), zones)
-        marks = {**want.tags, **owners.mark_tags(spec)}
-        if want.groups or LEAD in tags:
+        subnets, zones, groups = await self._surroundings(desired, cluster)
+        place = Place(subnets, await self._groups.prepared(groups, spec, desired, cluster), zones)
+        marks = {**desired.tags, **owners.mark_tags(spec)}
+        if desired.groups or LEAD in tags:
             marks[LEAD] = place.groups[0]
         if row is None:
             answer = await self._classic(
-                "create_load_balancer", **load_balancer_steps.creation(want, place), Tags=pairs(marks)
+                "create_load_balancer", **load_balancer_steps.creation(desired, place), Tags=pairs(marks)
             )
-            present = Present(load_balancer_steps.created(want, place, str(answer["DNSName"])), {}, marks)
+            present = Present(load_balancer_steps.created(desired, place, str(answer["DNSName"])), {}, marks)
         else:
-            present = Present(row, await self._reads.attributes(want.name), tags)
-        ids = targets.ids(want, backends)
-        opened = await self._open(spec, want, place.groups[0], ids, groups)
-        for step in load_balancer_steps.steps(present, want, place, ids):
-            await self._classic(step.operation, LoadBalancerName=want.name, **step.arguments)
-        await self._leave(spec, want, present, place, groups)
-        fingerprint = f"{want.digest}-{targets.digest_of(want, backends)}"
+            present = Present(row, await self._reads.attributes(desired.name), tags)
+        ids = targets.ids(desired, backends)
+        opened = await self._open(spec, desired, place.groups[0], ids, groups)
+        for step in load_balancer_steps.steps(present, desired, place, ids):
+            await self._classic(step.operation, LoadBalancerName=desired.name, **step.arguments)
+        await self._leave(spec, desired, present, place, groups)
+        fingerprint = fingerprint_of(desired, backends)
         marks = {**marks, **owners.mark_tags(spec, fingerprint)}
         if changed := {key: value for key, value in marks.items() if present.tags.get(key) != value}:
-            await self._classic("add_tags", LoadBalancerNames=[want.name], Tags=pairs(changed))
+            await self._classic("add_tags", LoadBalancerNames=[desired.name], Tags=pairs(changed))
         dns = str(present.balancer["DNSName"])
         self._known[spec.cluster, spec.uid] = Known(dns, fingerprint, opened, ids)
-        found = (*want.warnings, *_unchangeable(present.balancer, want), *targets.nobody(want, backends))
-        return _answer(spec.uid, want.name, dns, fingerprint, found)
+        found = (*desired.warnings, *unchangeable(present.balancer, desired), *targets.nobody(desired, backends))
+        return _answer(spec.uid, desired.name, dns, fingerprint, found)
 
     async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
-        want, row, tags = self._wanted(spec, nodes_only=True), None, None
+        desired, row, tags = self._desired(spec, nodes_only=True), None, None
         known = self._known.get((spec.cluster, spec.uid))
         if known is None:
             row = await self._named(spec)
             tags = await self._own_tags(spec)
             known = Known(str(row["DNSName"]), tags.get(owners.FINGERPRINT, ""))
-        ids = targets.ids(want, backends)
+        ids = targets.ids(desired, backends)
         self._known[spec.cluster, spec.uid] = dataclasses.replace(known, targets=None)
         try:
             if known.targets is None:
@@ -142,46 +134,46 @@ class ClassicLoadBalancers:
                 row = row or await self._named(spec)
                 tags = tags if tags is not None else await self._own_tags(spec)
                 groups = await self._groups.all()
-                opened = await self._open(spec, want, self._lead(spec, row, tags, groups), ids, groups)
+                opened = await self._open(spec, desired, self._lead(spec, row, tags, groups), ids, groups)
             try:
-                await self._register(want.name, there, wanted)
+                await self._register(desired.name, there, wanted)
             except UnfitInstance:  # AWS takes a terminated instance out by itself
                 if known.targets is None:
                     raise
-                await self._register(want.name, load_balancer_steps.registered(await self._named(spec)), ids)
-            fingerprint = f"{owners.settings_of(known.fingerprint)}-{targets.digest_of(want, backends)}"
+                await self._register(desired.name, load_balancer_steps.registered(await self._named(spec)), ids)
+            fingerprint = f"{owners.settings_of(known.fingerprint)}-{targets.digest_of(desired, backends)}"
             await self._classic(
-                "add_tags", LoadBalancerNames=[want.name], Tags=pairs({owners.FINGERPRINT: fingerprint})
+                "add_tags", LoadBalancerNames=[desired.name], Tags=pairs({owners.FINGERPRINT: fingerprint})
             )
         except NotFound:
             self._known.pop((spec.cluster, spec.uid), None)
             raise
         self._known[spec.cluster, spec.uid] = Known(known.dns, fingerprint, opened, ids)
-        return _answer(spec.uid, want.name, known.dns, fingerprint, targets.nobody(want, backends))
+        return _answer(spec.uid, desired.name, known.dns, fingerprint, targets.nobody(desired, backends))
 
     async def _register(self, name: str, there: frozenset[str], wanted: Sequence[str]) -> None:
         for step in load_balancer_steps.target_steps(there, wanted):
             await self._classic(step.operation, LoadBalancerName=name, **step.arguments)
 
     async def deviations(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> Sequence[str]:
-        want, cluster = self._wanted(spec), self._cluster(spec)
+        desired, cluster = self._desired(spec), self._cluster(spec)
         row = await self._named(spec)
         tags = await self._own_tags(spec)
-        ids = targets.ids(want, backends)
-        subnets, zones, groups = await self._surroundings(want, cluster)
-        group_rules.check_asked(groups, (*want.groups, *want.extra))
-        own = None if want.groups else group_rules.own_group(groups, want.own_group, cluster)
-        lead = want.groups[0] if want.groups else str(own["GroupId"]) if own is not None else "none"
-        asked = tuple(dict.fromkeys((*(want.groups or (lead,)), *want.extra)))
-        present = Present(row, await self._reads.attributes(want.name), tags)
+        ids = targets.ids(desired, backends)
+        subnets, zones, groups = await self._surroundings(desired, cluster)
+        group_rules.check_asked(groups, (*desired.groups, *desired.extra))
+        own = None if desired.groups else group_rules.own_group(groups, desired.own_group, cluster)
+        lead = desired.groups[0] if desired.groups else str(own["GroupId"]) if own is not None else "none"
+        asked = tuple(dict.fromkeys((*(desired.groups or (lead,)), *desired.extra)))
+        present = Present(row, await self._reads.attributes(desired.name), tags)
         place = Place(subnets, asked, zones)
-        found = [step.what for step in load_balancer_steps.steps(present, want, place, ids)]
-        changes = [group_rules.own_change(own, want)] if own is not None else []
+        found = [step.what for step in load_balancer_steps.steps(present, desired, place, ids)]
+        changes = [group_rules.own_change(own, desired)] if own is not None else []
         for change in (*changes, *await self._groups.node_changes(groups, lead, ids, cluster)):
             if change.add or change.remove:
                 missing, superfluous = len(change.add), len(change.remove)
                 found.append(f"security group {change.group}: {missing} rules are missing, {superfluous} superfluous")
-        return [f"load balancer {want.name}: {what}" for what in found]
+        return [f"load balancer {desired.name}: {what}" for what in found]
 
     async def delete(self, spec: LoadBalancerSpec, deletion: Deletion, listing: OneListing) -> None:
         """The load balancer, its own security group, also that of a write that failed, and its rules in the groups of
@@ -193,7 +185,7 @@ class ClassicLoadBalancers:
         if row is not None:
             tags = (await self._reads.tags([name])).get(name, {})
             if not owners.is_own(tags, spec, cluster):
-                raise _absent(spec)
+                raise self._absent(spec)
         groups = await listing.get()
         own = _own_if_any(groups, name, cluster)
         if row is not None:
@@ -206,7 +198,7 @@ class ClassicLoadBalancers:
         if own is not None:
             await self._groups.remove(groups, own)
         if row is None and own is None:
-            raise _absent(spec)
+            raise self._absent(spec)
 
     # Calls
 
@@ -245,17 +237,11 @@ class ClassicLoadBalancers:
         if own is not None and desired.groups and own["GroupId"] not in place.groups:
             await self._groups.remove(groups, own)
 
-    async def _named(self, spec: LoadBalancerSpec) -> Row:
-        row = await self._reads.named(spec.default_name)
-        if row is None:
-            raise _absent(spec)
-        return row
-
     async def _own_tags(self, spec: LoadBalancerSpec) -> Mapping[str, str]:
         """Raises Conflict if the load balancer belongs to somebody else, NotFound if it is gone."""
         tags = (await self._reads.tags([spec.default_name])).get(spec.default_name)
         if tags is None:
-            raise _absent(spec)
+            raise self._absent(spec)
         owners.check(tags, spec, self._cluster(spec))
         return tags
 
@@ -281,12 +267,6 @@ class ClassicLoadBalancers:
         present = [str(each) for each in row.get("SecurityGroups") or ()]
         return group_rules.lead_of(present, tags.get(LEAD, ""), str(own["GroupId"]) if own is not None else "")
 
-    def _cluster(self, spec: LoadBalancerSpec) -> str:
-        return self._api.cluster or spec.cluster
-
-    def _wanted(self, spec: LoadBalancerSpec, *, nodes_only: bool = False) -> Wanted:
-        return rules.wanted(spec, self._api.settings.common, self._cluster(spec), nodes_only=nodes_only)
-
 
 def _own_if_any(groups: Sequence[Row], name: str, cluster: str) -> Row | None:
     """The load balancer's own group, None also if somebody else has the name."""
@@ -296,17 +276,5 @@ def _own_if_any(groups: Sequence[Row], name: str, cluster: str) -> Row | None:
         return None
 
 
-def _absent(spec: LoadBalancerSpec) -> NotFound:
-    return NotFound(f"the account has no Classic Load Balancer {spec.default_name} for Service {spec.uid}")
-
-
 def _answer(uid: str, name: str, dns: str, fingerprint: str, warnings: tuple[str, ...] = ()) -> cloud.LoadBalancer:
     return cloud.LoadBalancer(uid, name, (Ingress(hostname=dns),), fingerprint, warnings=warnings)
-
-
-def _unchangeable(row: Row, desired: Wanted) -> list[str]:
-    if (row.get("Scheme") == "internal") != desired.internal:
-        return [
-            f"load balancer {desired.name} is {row.get('Scheme')}, which never changes: delete the Service to change it"
-        ]
-    return []

@@ -10,7 +10,8 @@ from ccm.cloud import NotFound, Transient
 
 from ...api import Api, tags_of
 from ...instance_rules import Row
-from ..network.reads import LARGEST_PAGE, NO_BALANCER, TAGGED
+from ..base import Tags, tags_of_all
+from ..network.reads import LARGEST_PAGE, NO_BALANCER
 
 
 class ClassicReads:
@@ -33,23 +34,16 @@ class ClassicReads:
         size = min(self._api.settings.runtime.pagesize, LARGEST_PAGE)
         return await self._api.classic_rows("describe_load_balancers", "LoadBalancerDescriptions", PageSize=size)
 
-    async def tags(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
+    async def tags(self, names: Sequence[str]) -> Tags:
         """Name -> tags, of those that still exist."""
-        found: dict[str, dict[str, str]] = {}
-        for start in range(0, len(names), TAGGED):
-            some = list(names[start : start + TAGGED])
-            try:
-                answer = await self._api.classic("describe_tags", missing=NO_BALANCER, LoadBalancerNames=some)
-            except NotFound:  # one of them is gone; which one, the answer does not say
-                if len(some) > 1:
-                    for each in some:
-                        found |= await self.tags([each])
-                continue
-            rows = answer.get("TagDescriptions")
-            if not isinstance(rows, list):
-                raise Transient("DescribeTags: the answer has no tags")
-            found |= {str(row["LoadBalancerName"]): tags_of(row) for row in rows}
-        return found
+        return await tags_of_all(names, self._tags)
+
+    async def _tags(self, names: list[str]) -> Tags:
+        answer = await self._api.classic("describe_tags", missing=NO_BALANCER, LoadBalancerNames=names)
+        rows = answer.get("TagDescriptions")
+        if not isinstance(rows, list):
+            raise Transient("DescribeTags: the answer has no tags")
+        return {str(row["LoadBalancerName"]): tags_of(row) for row in rows}
 
     async def attributes(self, name: str) -> Mapping[str, Any]:
         answer = await self._api.classic(

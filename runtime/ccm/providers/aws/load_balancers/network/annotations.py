@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Mapping
 
-from ccm.cloud import Invalid
-from ccm.cloud.toolkit.annotation_reader import AnnotationTable, ServiceAnnotations, number
+from ccm.cloud.toolkit.annotation_reader import AnnotationTable, number
 
 from ... import annotations as forms
-from ...annotations import ELSEWHERE, PREFIX, SECONDS
+from ...annotations import PREFIX, SECONDS, TypeAnnotations
 
 ALLOCATION = re.compile(r"eipalloc-[0-9a-f]{1,32}", re.ASCII)
 PRESERVE_CLIENT, PROXY_PROTOCOL = "preserve_client_ip.enabled", "proxy_protocol_v2.enabled"
 
+#: Annotations that are refused -> the reason.
+REFUSED = dict.fromkeys(
+    ("security-groups", "extra-security-groups"), "a Network Load Balancer of this provider has no groups"
+)
 #: Annotations that have an effect on Classic Load Balancers only -> what to do instead.
 CLASSIC_ONLY = {
     "proxy-protocol": f"set target-group-attributes to {PROXY_PROTOCOL}=true",
@@ -75,35 +77,5 @@ TABLE = AnnotationTable(
            _group_attributes),
     ),
 )  # fmt: skip
-
-
-def parse(given: Mapping[str, str], *, nodes_only: bool = False) -> ServiceAnnotations:
-    """Raises Invalid with all values that cannot be used, and all annotations that are probably misspelled.
-
-    `nodes_only`: with those that choose nodes; nothing else keeps targets from following.
-    """
-    found = ServiceAnnotations(given, TABLE)
-    if nodes_only:
-        if unreadable := found.problems_of("target-node-labels"):
-            raise Invalid("; ".join(unreadable))
-        return found
-    known = {PREFIX + name for name in (*CLASSIC_ONLY, *ELSEWHERE)}
-    problems = list(found.problems)
-    for name in ("security-groups", "extra-security-groups"):
-        if PREFIX + name in given:
-            problems.append(f"annotation {PREFIX}{name}: a Network Load Balancer of this provider has no groups")
-            known.add(PREFIX + name)
-    problems += [f"annotation {key}: unknown" for key in TABLE.unknown(given) if key not in known]
-    if problems:
-        raise Invalid("; ".join(problems))
-    return found
-
-
-def warnings(given: Mapping[str, str]) -> list[str]:
-    """Annotations without effect here."""
-    found = [
-        f"annotation {PREFIX}{name}: no effect on a Network Load Balancer: {instead}"
-        for name, instead in CLASSIC_ONLY.items()
-        if PREFIX + name in given
-    ]
-    return found + forms.oddities(given)
+_TYPE = TypeAnnotations("Network Load Balancer", TABLE, REFUSED, CLASSIC_ONLY)
+parse, warnings = _TYPE.parse, _TYPE.warnings

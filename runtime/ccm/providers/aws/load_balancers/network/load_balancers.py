@@ -29,6 +29,7 @@ from ...instance_rules import Row
 from ...instances import Ec2Instances
 from ...settings_sections import NETWORK
 from .. import target_rules as targets
+from ..base import TypeLoadBalancers, fingerprint_of, unchangeable
 from ..deletions import Deletion
 from ..security_groups import OneListing
 from ..subnets import VpcSubnets
@@ -62,12 +63,14 @@ class Known:
     targets: tuple[str, ...] | None = None
 
 
-class NetworkLoadBalancers:
+class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
+    TITLE = "load balancer"
+
     def __init__(self, api: Api, instances: Ec2Instances, groups: NodeGroups, subnets: VpcSubnets) -> None:
-        self._api, self._groups, self._subnets = api, groups, subnets
         self._reads = BalancerReads(api)
+        super().__init__(api, self._reads, rules.wanted)
+        self._groups, self._subnets = groups, subnets
         self._targets = TargetWrites(api, instances)
-        self._known: dict[tuple[str, str], Known] = {}
         #: Target groups that no listener uses any more, until they are deleted: a load balancer does not list them.
         self._left: dict[tuple[str, str], set[str]] = {}
 
@@ -84,24 +87,13 @@ class NetworkLoadBalancers:
                 found.append(_answer(mark.uid, rows[arn], mark.fingerprint))
         return found
 
-    async def exists(self, spec: LoadBalancerSpec) -> bool:
-        return await self._reads.named(spec.default_name) is not None
-
-    def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
-        """Two halves: everything but the targets, and the targets."""
-        try:
-            want = self._wanted(spec)
-        except Invalid as error:
-            return f"not served: {error}"
-        return f"{want.digest}-{targets.digest_of(want, backends)}"
-
     async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:
         row = await self._reads.named(spec.default_name)
         known = self._known.get((spec.cluster, spec.uid))
         if row is None:
             self._known.pop((spec.cluster, spec.uid), None)
-            self._wanted(spec)  # `ccm plan` asks why a Service gets none
-            raise _absent(spec)
+            self._desired(spec)  # `ccm plan` asks why a Service gets none
+            raise self._absent(spec)
         if known is None or known.arn != row["LoadBalancerArn"]:
             fingerprint = (await self._own_tags(row, spec)).get(owners.FINGERPRINT, "")
         else:
@@ -112,54 +104,54 @@ class NetworkLoadBalancers:
         return _answer(spec.uid, row, fingerprint)
 
     async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
-        want = self._wanted(spec)
+        desired = self._desired(spec)
         self._known.pop((spec.cluster, spec.uid), None)
         marks = owners.mark_tags(spec)
         row = await self._reads.named(spec.default_name)
         if row is None:
-            row = await self._create(spec, want, marks)
+            row = await self._create(spec, desired, marks)
             present = Present(row)
         else:
             tags = await self._own_tags(row, spec)
             if _state(row) == "failed":
                 await self._delete_balancer(row)
-                raise RetryAfter(f"load balancer {want.name} had failed and was deleted; a new one is next", SOON)
+                raise RetryAfter(f"load balancer {desired.name} had failed and was deleted; a new one is next", SOON)
             if row.get("Type") != "network":
-                raise Conflict(f"load balancer {want.name} is of type {row.get('Type')}: delete it")
-            present = await self._reads.present(row, want, tags, spec.uid)
-        ids = targets.ids(want, backends)
+                raise Conflict(f"load balancer {desired.name} is of type {row.get('Type')}: delete it")
+            present = await self._reads.present(row, desired, tags, spec.uid)
+        ids = targets.ids(desired, backends)
         groups, stopped = await self._do(
-            load_balancer_steps.steps(present, want, ids, {**want.tags, **marks}), present, spec
+            load_balancer_steps.steps(present, desired, ids, {**desired.tags, **marks}), present, spec
         )
-        used = {groups[each.group] for each in want.listeners}
+        used = {groups[each.group] for each in desired.listeners}
         await self._delete_left(spec, used)
-        opened = await self._open(spec, row, want, ids)
-        fingerprint = f"{want.digest}-{targets.digest_of(want, backends)}"
+        opened = await self._open(spec, row, desired, ids)
+        fingerprint = fingerprint_of(desired, backends)
         if present.tags and owners.mark_of(present.tags) is None:  # taken over: its parts get the mark, too
             for arn in sorted(used):  # AWS tags one resource in a call
                 await self._elb("add_tags", ResourceArns=[arn], Tags=pairs(marks))
-        await self._tag(row, {**want.tags, **owners.mark_tags(spec, fingerprint)}, present.tags)
-        kept = {groups[each.group]: each.node_port for each in want.listeners}
+        await self._tag(row, {**desired.tags, **owners.mark_tags(spec, fingerprint)}, present.tags)
+        ports = {groups[each.group]: each.node_port for each in desired.listeners}
         self._known[spec.cluster, spec.uid] = Known(
             str(row["LoadBalancerArn"]),
             str(row["DNSName"]),
             _is_ready(row),
             fingerprint,
-            kept,
+            ports,
             opened,
             targets.without(ids, stopped),
         )
-        unchangeable = [*_unchangeable(row, want), *await self._only_for_new(row, want, spec)]
-        found = (*want.warnings, *unchangeable, *warnings(stopped), *targets.nobody(want, backends))
-        return _answer(spec.uid, row, fingerprint, found)
+        kept = (*unchangeable(row, desired), *await self._only_for_new(row, desired, spec))
+        sentences = (*desired.warnings, *kept, *warnings(stopped), *targets.nobody(desired, backends))
+        return _answer(spec.uid, row, fingerprint, sentences)
 
     async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
-        want = self._wanted(spec, nodes_only=True)
+        desired = self._desired(spec, nodes_only=True)
         known, row = self._known.get((spec.cluster, spec.uid)), None
         if known is None:
             row = await self._named(spec)
             known = await self._learn(spec, row)
-        ids = targets.ids(want, backends)
+        ids = targets.ids(desired, backends)
         self._known[spec.cluster, spec.uid] = dataclasses.replace(known, targets=None)
         stopped: frozenset[str] = frozenset()
         try:
@@ -174,8 +166,8 @@ class NetworkLoadBalancers:
             memberships = await self._groups.memberships(ids) if self._groups.is_on else frozenset()
             opened = known.opened
             if not memberships <= opened:
-                opened = await self._open(spec, row or await self._named(spec), want, ids)
-            fingerprint = f"{owners.settings_of(known.fingerprint)}-{targets.digest_of(want, backends)}"
+                opened = await self._open(spec, row or await self._named(spec), desired, ids)
+            fingerprint = f"{owners.settings_of(known.fingerprint)}-{targets.digest_of(desired, backends)}"
             await self._elb(
                 "add_tags",
                 ResourceArns=[known.arn],
@@ -187,29 +179,29 @@ class NetworkLoadBalancers:
         self._known[spec.cluster, spec.uid] = Known(
             known.arn, known.dns, known.ready, fingerprint, known.groups, opened, targets.without(ids, stopped)
         )
-        found = (*warnings(stopped), *targets.nobody(want, backends))
+        found = (*warnings(stopped), *targets.nobody(desired, backends))
         ingress = (Ingress(hostname=known.dns),)
         return cloud.LoadBalancer(spec.uid, spec.default_name, ingress, fingerprint, known.ready, found)
 
     async def deviations(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> Sequence[str]:
-        want = self._wanted(spec)
+        desired = self._desired(spec)
         row = await self._named(spec)
         tags = await self._own_tags(row, spec)
         if not _is_ready(row):
             return ()
-        ids = targets.ids(want, backends)
-        present = await self._reads.present(row, want, tags, spec.uid)
+        ids = targets.ids(desired, backends)
+        present = await self._reads.present(row, desired, tags, spec.uid)
         found = [
             step.what
-            for step in load_balancer_steps.steps(present, want, ids, {})
+            for step in load_balancer_steps.steps(present, desired, ids, {})
             if step.operation != "register_targets" or await self._targets.can(step)
         ]
-        cidrs = await self._cidrs(row, want)
-        for change in await self._groups.changes(want.name, self._cluster(spec), ids, want, cidrs):
+        cidrs = await self._cidrs(row, desired)
+        for change in await self._groups.changes(desired.name, self._cluster(spec), ids, desired, cidrs):
             found.append(
                 f"security group {change.group}: {len(change.add)} rules are missing, {len(change.remove)} superfluous"
             )
-        return [f"load balancer {want.name}: {what}" for what in found]
+        return [f"load balancer {desired.name}: {what}" for what in found]
 
     async def delete(self, spec: LoadBalancerSpec, deletion: Deletion, listing: OneListing) -> None:
         """The load balancer, its target groups, also those of writes that failed, and its rules in security groups."""
@@ -239,7 +231,7 @@ class NetworkLoadBalancers:
             deletion.deleted.add(NETWORK)
         had_rules = await self._groups.close(spec.default_name, listing.read)
         if not arn and not groups and not had_rules:
-            raise _absent(spec)
+            raise self._absent(spec)
 
     # Calls
 
@@ -355,12 +347,6 @@ class NetworkLoadBalancers:
             tags = pairs(changed)
             await self._elb("add_tags", ResourceArns=[row["LoadBalancerArn"]], Tags=tags)
 
-    async def _named(self, spec: LoadBalancerSpec) -> Row:
-        row = await self._reads.named(spec.default_name)
-        if row is None:
-            raise _absent(spec)
-        return row
-
     async def _learn(self, spec: LoadBalancerSpec, row: Row) -> Known:
         tags = await self._own_tags(row, spec)
         groups = await self._reads.groups_of(str(row["LoadBalancerArn"]))
@@ -383,7 +369,7 @@ class NetworkLoadBalancers:
         arn = str(row["LoadBalancerArn"])
         tags = (await self._reads.tags([arn])).get(arn)
         if tags is None:
-            raise _absent(spec)
+            raise self._absent(spec)
         owners.check(tags, spec, self._cluster(spec))
         return tags
 
@@ -396,7 +382,7 @@ class NetworkLoadBalancers:
         if row is None:
             return ""
         if not await self._is_own(arn := str(row["LoadBalancerArn"]), spec):
-            raise _absent(spec)
+            raise self._absent(spec)
         return arn
 
     async def _is_own(self, arn: str, spec: LoadBalancerSpec) -> bool:
@@ -408,16 +394,6 @@ class NetworkLoadBalancers:
         return await self._api.elb(operation, missing=missing, **arguments)
 
     # No I/O
-
-    def _cluster(self, spec: LoadBalancerSpec) -> str:
-        return self._api.cluster or spec.cluster
-
-    def _wanted(self, spec: LoadBalancerSpec, *, nodes_only: bool = False) -> Wanted:
-        return rules.wanted(spec, self._api.settings.common, self._cluster(spec), nodes_only=nodes_only)
-
-
-def _absent(spec: LoadBalancerSpec) -> NotFound:
-    return NotFound(f"the account has no load balancer {spec.default_name} for Service {spec.uid}")
 
 
 def _state(row: Row) -> str:
@@ -435,11 +411,3 @@ def _reason(row: Row) -> str:
 def _answer(uid: str, row: Row, fingerprint: str, warnings: tuple[str, ...] = ()) -> cloud.LoadBalancer:
     ingress = (Ingress(hostname=str(row["DNSName"])),)
     return cloud.LoadBalancer(uid, str(row["LoadBalancerName"]), ingress, fingerprint, _is_ready(row), warnings)
-
-
-def _unchangeable(row: Row, desired: Wanted) -> list[str]:
-    if (row.get("Scheme") == "internal") != desired.internal:
-        return [
-            f"load balancer {desired.name} is {row.get('Scheme')}, which never changes: delete the Service to change it"
-        ]
-    return []

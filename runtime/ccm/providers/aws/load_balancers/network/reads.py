@@ -10,14 +10,13 @@ from ccm.cloud import NotFound, Transient
 
 from ...api import Api, tags_of
 from ...instance_rules import Row
+from ..base import Tags, tags_of_all
 from . import load_balancer_owners as owners
 from .load_balancer_rules import Wanted
 from .load_balancer_steps import Present
 
 NO_BALANCER = ("LoadBalancerNotFound",)
 NO_GROUP = ("TargetGroupNotFound",)
-#: Resources in one question about tags.
-TAGGED = 20
 #: Load balancers on a page, at most.
 LARGEST_PAGE = 400
 DRAINING = "Target.DeregistrationInProgress"
@@ -43,22 +42,13 @@ class BalancerReads:
         size = min(self._api.settings.runtime.pagesize, LARGEST_PAGE)
         return await self._api.elb_rows("describe_load_balancers", "LoadBalancers", PageSize=size)
 
-    async def tags(self, arns: Sequence[str]) -> dict[str, dict[str, str]]:
+    async def tags(self, arns: Sequence[str]) -> Tags:
         """ARN -> tags, of those that still exist."""
-        found: dict[str, dict[str, str]] = {}
-        for start in range(0, len(arns), TAGGED):
-            some = list(arns[start : start + TAGGED])
-            try:
-                answer = await self._api.elb("describe_tags", missing=(*NO_BALANCER, *NO_GROUP), ResourceArns=some)
-            except NotFound:
-                if len(some) == 1:
-                    continue
-                # One that was deleted meanwhile makes the whole question fail.
-                for each in some:
-                    found |= await self.tags([each])
-                continue
-            found |= {str(row["ResourceArn"]): tags_of(row) for row in answer.get("TagDescriptions") or ()}
-        return found
+        return await tags_of_all(arns, self._tags)
+
+    async def _tags(self, arns: list[str]) -> Tags:
+        answer = await self._api.elb("describe_tags", missing=(*NO_BALANCER, *NO_GROUP), ResourceArns=arns)
+        return {str(row["ResourceArn"]): tags_of(row) for row in answer.get("TagDescriptions") or ()}
 
     async def groups_of(self, arn: str) -> list[Row]:
         try:
