@@ -59,7 +59,7 @@ def conf(account: Account, proxy: Proxy, more: str = "", cluster: str = "Kuberne
             f"SigningRegion = {REGION}",
             f"SigningName = {signing}",
         ]
-    return "\n".join([*lines, "[Runtime]", "CallsPerSecond = 10000", "CallsBurst = 10000", ""])
+    return "\n".join([*lines, "[Runtime]", "CallsPerSecond = 10000", "Burst = 10000", ""])
 
 
 class Two:

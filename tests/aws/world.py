@@ -156,7 +156,7 @@ KubernetesClusterID = {CLUSTER}
 LoadBalancerType = {type_}
 RequestTimeout = 6s
 CallsPerSecond = 10000
-CallsBurst = 10000
+Burst = 10000
 PageSize = {PAGE}
 {runtime}
 """

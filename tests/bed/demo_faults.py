@@ -53,7 +53,8 @@ class Demo(Cluster):
         self.worker, self.zone = worker["name"], worker["zone"]
         self.about = ("node", self.worker)
         self.conf = STATE / "on-call.conf"
-        settings = {"endpoint": self.state["cloud_endpoint"], "project": "demo", "token": "demo-token", "timeout": 5}
+        settings = {"endpoint": self.state["cloud_endpoint"], "project": "demo", "token": "demo-token"}
+        settings["request_timeout"] = 5
         self.conf.write_text(json.dumps(settings))
 
     def cloud(self, method: str, path: str, body: Any = None) -> Any:

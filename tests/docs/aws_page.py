@@ -75,4 +75,5 @@ def _row(field: dataclasses.Field[Any]) -> tuple[str, str, str, str]:
         default = default.lower()
     if kind.__name__ == "duration":
         default = f"{default[:-1]}s`"
-    return f"`{conf.SPELLINGS[field.name]}`", conf.KINDS.get(kind, kind.__name__), default, field.metadata["help"]
+    key = conf.SPELLINGS[field.name.replace("_", "")]
+    return f"`{key}`", conf.KINDS.get(kind, kind.__name__), default, field.metadata["help"]

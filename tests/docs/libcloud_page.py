@@ -107,7 +107,7 @@ def _total(driver: Driver) -> str:
 
 
 def _kind(kind: Any) -> str:
-    return {"_url": "URL", "_path": "path"}.get(kind.__name__, KINDS.get(kind, kind.__name__))
+    return str(KINDS.get(kind, kind.__name__))
 
 
 def _default(value: Any) -> str:

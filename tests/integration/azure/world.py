@@ -85,7 +85,7 @@ def config(face: Face, **more: Any) -> ProviderConfig:
         "aadClientId": CLIENT,
         "aadClientSecret": SECRET,
         "loadBalancerSku": "standard",
-        "runtime": {"requestTimeout": "3s", "callsPerSecond": 10000, "callsBurst": 1000},
+        "runtime": {"requestTimeout": "3s", "callsPerSecond": 10000, "burst": 1000},
     }
     found |= more
     variables = {"AZURE_AUTHORITY_HOST": face.url, "AZURE_POD_IDENTITY_AUTHORITY_HOST": face.url}

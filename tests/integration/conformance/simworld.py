@@ -154,5 +154,5 @@ async def simulated(create: Callable[[ProviderConfig], Cloud] = SimCloud) -> Asy
                     {"type": "Hostname", "address": f"worker-{number}"},
                 ],
             )
-        conf = cloud.conf(page_size=PAGE, timeout=3.0, calls_per_second=1e4, burst=1000)
+        conf = cloud.conf(page_size=PAGE, request_timeout=3.0, calls_per_second=1e4, burst=1000)
         yield Subject("sim", create, ProviderConfig(conf, "cloud.conf"), allow_writes=True, world=SimWorld(cloud))

@@ -30,7 +30,7 @@ async def cloud() -> AsyncIterator[Simulator]:
 @pytest.fixture
 def conf(cloud: Simulator, tmp_path: Path) -> Path:
     path = tmp_path / "cloud.conf"
-    path.write_text(cloud.conf(timeout=1.0))
+    path.write_text(cloud.conf(request_timeout=1.0))
     return path
 
 

@@ -90,7 +90,7 @@ api-endpoint = {url}/compute/v1/
 credentials-file = {key}
 request-timeout = 3s
 calls-per-second = 10000
-calls-burst = 1000
+burst = 1000
 page-size = {page}
 """
 

@@ -100,7 +100,7 @@ def config(face: Face, **variables: str) -> ProviderConfig:
         "HCLOUD_NETWORK": "kube",
         "HCLOUD_LOAD_BALANCERS_LOCATION": "fsn1",
         "HCLOUD_CALLS_PER_SECOND": "10000",
-        "HCLOUD_CALLS_BURST": "1000",
+        "HCLOUD_BURST": "1000",
         "HCLOUD_REQUEST_TIMEOUT": "3s",
     } | variables
     return ProviderConfig(

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.timeout(300)
 @pytest.fixture
 def conf(cloud: Simulator, clean: None, tmp_path: Path) -> Path:
     path = tmp_path / "cloud.conf"
-    path.write_text(cloud.conf(timeout=5))
+    path.write_text(cloud.conf(request_timeout=5))
     return path
 
 

@@ -96,7 +96,7 @@ async def test_no_node_goes_while_the_cloud(
     fault: dict[str, Any], kube: KubeClient, cloud: Simulator, start_ccm: StartCcm, admin_token: str
 ):
     """For as many passes as five minutes have; and an Event and a metric say why."""
-    ccm = start_ccm(conf=cloud.conf(timeout=0.3), **FAST)
+    ccm = start_ccm(conf=cloud.conf(request_timeout=0.3), **FAST)
     await ccm.leading()
     prefix = re.sub(r"\W", "-", str(fault["action"])) + f"{fault.get('status', '')}-"
     names = await cluster_of(kube, cloud, prefix.replace("_", "-"))

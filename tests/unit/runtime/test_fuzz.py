@@ -127,7 +127,13 @@ KUBECONFIG: dict[str, Any] = {
         }
     ],
 }
-CLOUD_CONF = {"endpoint": "http://127.0.0.1:1", "project": "demo", "token": "t", "page_size": 10, "timeout": 1.5}
+CLOUD_CONF = {
+    "endpoint": "http://127.0.0.1:1",
+    "project": "demo",
+    "token": "t",
+    "page_size": 10,
+    "request_timeout": 1.5,
+}
 SIMULATOR = {
     "projects": [
         {

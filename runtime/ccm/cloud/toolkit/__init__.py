@@ -3,7 +3,8 @@
 
 `connected_cloud` is the base of a provider with one connection, and `json_api` calls a cloud's JSON API with aiohttp.
 `access_tokens` fetches tokens for it. `gcfg`, `gcfg_sections`, `setting_kinds` and `located_yaml` read a configuration,
-`annotation_reader` the annotations of Services. `service_checks` refuses or reports Services that nobody would serve.
+`limit_settings` has the keys that all configurations share, and `annotation_reader` reads the annotations of Services.
+`service_checks` refuses or reports Services that nobody would serve.
 `ownership_marks` identifies the owner of a load balancer, and `digests` what was last written to it.
 `shared_balancers` and `shared_reads` let Services read and write concurrently; `steps` applies changes without waiting.
 `untrusted_text` makes text of others safe in messages. `kept_settings` says which settings do not change what exists.

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from ccm.cloud import Cloud
@@ -19,11 +19,19 @@ class Connection(Protocol):
 class ConnectedCloud(Cloud):
     """The constructor of a subclass calls `_connect`."""
 
-    def _connect(self, connection: Connection, ignored: Iterable[str] = ()) -> None:
+    def _connect(
+        self, connection: Connection, ignored: Iterable[str] = (), *, source: str = "", files: Iterable[str] = ()
+    ) -> None:
         """`connection`: `start` opens it, `close` closes it. `ignored`: sentences about settings without effect, which
-        `start` logs."""
+        `start` logs, each after `source`, the name of their file. `files`: paths that the settings name, "" for one
+        that is not used."""
         self._connection = connection
-        self._ignored = tuple(ignored)
+        self._ignored = tuple(f"{source}: {sentence}" if source else sentence for sentence in ignored)
+        self._files = [path for path in files if path]
+
+    @property
+    def watched_files(self) -> Sequence[str]:
+        return self._files
 
     async def start(self) -> None:
         log = logging.getLogger(type(self).__module__)

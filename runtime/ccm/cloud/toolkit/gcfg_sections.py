@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from . import gcfg
-from .setting_kinds import boolean, names, text
+from .setting_kinds import boolean, deprecated, names, text
 
 _COMMENT = "what follows {} is a comment; put the value in double quotes if it belongs to it"
 
@@ -24,7 +24,8 @@ class GcfgSections:
     `sections`: name, as documented -> its dataclass. `named`: sections of the form `[Section "name"]`, of which there
     may be several. `ignored` and `refused`: section and key -> the reason, and what to do. `foreign`: sections of other
     programs -> the reason why they have no effect. `may_be_empty`: further kinds for which an empty value is valid; for
-    all others, an empty value means the default. `defaults`: the section that has the defaults of others.
+    all others, an empty value means the default. `defaults`: the section that has the defaults of others. `separator`:
+    what joins the words of a key; "" for keys as Go's gcfg spells fields, such as `CallsPerSecond`.
     """
 
     def __init__(
@@ -38,16 +39,17 @@ class GcfgSections:
         foreign: Mapping[str, str] | None = None,
         may_be_empty: Collection[Callable[[str], Any]] = (),
         defaults: str = "",
+        separator: str = "-",
     ) -> None:
         self.document = gcfg.read(config)
         self.problems: list[tuple[int, str]] = list(self.document.problems)
         #: Section and key, in lower case, of what cannot be read; "" where it may be any.
         self._unread = set(self.document.unread)
-        #: One sentence for each key that has no effect, and for each secret that a comment may cut.
+        #: One sentence for each key that has no effect, or a new name, and for each secret that a comment may cut.
         self.ignored: list[str] = []
         self._sections, self._named = sections, named
         self._ignored, self._refused = ignored or {}, refused or {}
-        self._defaults = defaults.lower()
+        self._defaults, self._separator = defaults.lower(), separator
         self._may_be_empty = (text, names, *may_be_empty)
         self._lines: dict[tuple[str, str, str], int] = {}
         known = {name.lower(): name for name in sections}
@@ -115,7 +117,8 @@ class GcfgSections:
     def section(self, name: str, sub: str = "") -> Any:
         """The dataclass of the section, with defaults in place of invalid values."""
         cls = self._sections[name]
-        fields = {field.name.replace("_", "-"): field for field in dataclasses.fields(cls)}
+        fields = {field.name.replace("_", self._separator): field for field in dataclasses.fields(cls)}
+        former = {field.metadata.get("former", ""): key for key, field in fields.items()}
         values: dict[str, Any] = {}
         for entry in self.document.entries:
             if (entry.section, entry.subsection) != (name.lower(), sub):
@@ -125,11 +128,13 @@ class GcfgSections:
                 self.ignored.append(f"line {entry.line}: {where} has no effect: {self._ignored[name, entry.name]}")
             elif (name, entry.name) in self._refused:
                 self._doubt(name, entry.name, entry.line, f"{where}: {self._refused[name, entry.name]}")
-            elif entry.name not in fields:
+            elif (current := former.get(entry.name, entry.name)) not in fields:
                 self._doubt(name, entry.name, entry.line, f"{where}: unknown key; {meant(entry.name, fields, 'keys')}")
             else:
-                self._take(name, where, fields[entry.name], entry, values)
-                self._lines[name, sub, entry.name] = entry.line
+                if current != entry.name:
+                    self.ignored.append(f"line {entry.line}: {deprecated(where, current)}")
+                self._take(name, where, fields[current], entry, values)
+                self._lines[name, sub, current] = entry.line
         return cls(**values)
 
     def _take(

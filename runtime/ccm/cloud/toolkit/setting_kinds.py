@@ -69,6 +69,48 @@ def one_of(*choices: str) -> Callable[[str], str]:
     return choice
 
 
+def whole_number(low: int, high: int) -> Callable[[str], int]:
+    """A kind of whole numbers from `low` to `high`."""
+
+    def whole(raw: str) -> int:
+        if not re.fullmatch(r"\d{1,9}", raw, re.ASCII) or not low <= int(raw) <= high:
+            raise ValueError(f"expected a whole number from {low} to {high}")
+        return int(raw)
+
+    whole.__name__ = f"whole number from {low} to {high}"
+    return whole
+
+
+def matching(pattern: str, expected: str) -> Callable[[str], str]:
+    """A kind of texts that match all of the pattern; `expected` completes "expected ..." in the error."""
+
+    def kind(raw: str) -> str:
+        if not re.fullmatch(pattern, raw):
+            raise ValueError(f"expected {expected}")
+        return raw
+
+    return kind
+
+
+def port(raw: str) -> int:
+    if not re.fullmatch(r"[1-9]\d{0,4}", raw) or int(raw) > 65535:
+        raise ValueError("expected a port, 1 to 65535")
+    return int(raw)
+
+
+def url(raw: str) -> str:
+    """The URL without a slash at its end."""
+    if not re.fullmatch(r"https?://[^\s/@?#]+(/[^\s@?#]*)?", raw):
+        raise ValueError("expected https://HOST/PATH, without credentials")
+    return raw.rstrip("/")
+
+
+def path(raw: str) -> str:
+    if not raw.startswith("/"):
+        raise ValueError("expected an absolute path")
+    return raw
+
+
 def networks(raw: str) -> tuple[IPNetwork, ...]:
     try:
         return tuple(ipaddress.ip_network(each.strip(), strict=False) for each in raw.split(",") if each.strip())
@@ -88,12 +130,29 @@ KINDS: dict[Callable[[str], Any], str] = {
     number: "number",
     count: "whole number",
     duration: "duration",
+    port: "port",
+    url: "URL",
+    path: "path",
     networks: "CIDRs, separated by commas",
     names: "text; may be repeated",
 }
 
 
-def key(default: T, help: str, kind: Callable[[str], Any] = text, *, secret: bool = False, ours: bool = False) -> T:
-    """A field that is a configuration key, spelled with dashes there. `ours`: the Go provider does not have the key."""
-    metadata = {"kind": kind, "help": help, "secret": secret, "ours": ours}
+def key(
+    default: T,
+    help: str,
+    kind: Callable[[str], Any] = text,
+    *,
+    secret: bool = False,
+    ours: bool = False,
+    former: str = "",
+) -> T:
+    """A field that is a configuration key, spelled with dashes there. `ours`: the Go provider does not have the key.
+    `former`: an earlier name of the key, as the file spells it; it is still read, with a warning."""
+    metadata = {"kind": kind, "help": help, "secret": secret, "ours": ours, "former": former}
     return dataclasses.field(default=default, repr=not secret, metadata=metadata)
+
+
+def deprecated(former: str, name: str) -> str:
+    """The warning about a former key."""
+    return f"{former} is deprecated: write {name}"

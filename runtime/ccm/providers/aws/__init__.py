@@ -8,8 +8,9 @@ it.
 
 from typing import ClassVar
 
-from ccm.cloud import ConfigError, Limits, ProviderConfig
+from ccm.cloud import ConfigError, ProviderConfig
 from ccm.cloud.toolkit.connected_cloud import ConnectedCloud
+from ccm.cloud.toolkit.limit_settings import limits_of
 
 from .api import LAG, Api
 from .instance_tags import Ec2Tags
@@ -32,15 +33,9 @@ class AwsCloud(ConnectedCloud):
         if problem := sdk_problem():
             raise ConfigError([problem])
         settings = Settings.parse(config)
-        runtime = settings.runtime
-        self.limits = Limits(
-            runtime.callspersecond,
-            runtime.callsburst,
-            deadline=REQUESTS * runtime.requesttimeout,
-            listing_lag=LAG,
-        )
+        self.limits = limits_of(settings.runtime, requests=REQUESTS, listing_lag=LAG)
         api = self._api = Api(settings)
-        self._connect(api, (f"{config.source}: {each}" for each in settings.ignored))
+        self._connect(api, settings.ignored, source=config.source)
         self.instances = Ec2Instances(api)
         self.load_balancers = AwsLoadBalancers(api, self.instances)
         self.routes = VpcRoutes(api, self.instances)

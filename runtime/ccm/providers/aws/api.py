@@ -36,7 +36,7 @@ class Api:
         self.zone_ids: dict[str, str] = {}
         self.zone_types: dict[str, str] = {}
         self._calls = BlockingCalls(
-            "aws", threads=CONNECTIONS, deadline=settings.runtime.requesttimeout + 1, translate=translated
+            "aws", threads=CONNECTIONS, deadline=settings.runtime.request_timeout + 1, translate=translated
         )
 
     @property

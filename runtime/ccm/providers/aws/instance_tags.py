@@ -46,7 +46,7 @@ class Ec2Tags:
             "describe_instances",
             "Reservations",
             Filters=filters(vpc_id=self._api.vpc),
-            MaxResults=self._api.settings.runtime.pagesize,
+            MaxResults=self._api.settings.runtime.page_size,
         )
         try:
             return rules.tags_by_provider_id(row for group in groups for row in group["Instances"])

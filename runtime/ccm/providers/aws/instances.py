@@ -39,7 +39,7 @@ class Ec2Instances:
         answer = await self._api.ec2(
             "describe_instances",
             Filters=filters(vpc_id=self._api.vpc),
-            MaxResults=self._api.settings.runtime.pagesize,
+            MaxResults=self._api.settings.runtime.page_size,
             **more,
         )
         following = answer.get("NextToken") or None

@@ -32,7 +32,7 @@ class Session:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self.metadata = InstanceMetadata(settings.runtime.requesttimeout, settings.metadata_endpoint)
+        self.metadata = InstanceMetadata(settings.runtime.request_timeout, settings.metadata_endpoint)
         self.region = settings.region
         self._lock = threading.Lock()
         self._session: Any = None
@@ -70,7 +70,7 @@ class Session:
     def _client(self, service: str) -> Any:
         from botocore.config import Config
 
-        timeout = self._settings.runtime.requesttimeout
+        timeout = self._settings.runtime.request_timeout
         endpoint = self._settings.endpoint(service, self.region)
         config = Config(
             connect_timeout=timeout,
@@ -112,7 +112,7 @@ class Session:
         """A client that asks for the role with the credentials that the process has itself."""
         from botocore.config import Config
 
-        timeout, endpoint = self._settings.runtime.requesttimeout, self._settings.endpoint("sts", self.region)
+        timeout, endpoint = self._settings.runtime.request_timeout, self._settings.endpoint("sts", self.region)
         config = Config(connect_timeout=timeout, read_timeout=timeout)
         url = endpoint.url if endpoint else None
         allowed = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")

@@ -80,7 +80,9 @@ class Settings:
     @classmethod
     def parse(cls, config: ProviderConfig) -> Settings:
         """Raises ConfigError with all problems, each with file and line."""
-        reader = GcfgSections(config.text, SECTIONS, named=("ServiceOverride",), ignored=IGNORED, refused=REFUSED)
+        reader = GcfgSections(
+            config.text, SECTIONS, named=("ServiceOverride",), ignored=IGNORED, refused=REFUSED, separator=""
+        )
         common, runtime = reader.section("Global"), reader.section("Runtime")
         endpoints = dict(_variables(config.environment))
         overrides = _overrides(reader)

@@ -8,11 +8,11 @@ people write them. The documentation is generated from these tables.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 
+from ccm.cloud.toolkit import limit_settings as limits
 from ccm.cloud.toolkit.setting_kinds import KINDS as COMMON_KINDS
-from ccm.cloud.toolkit.setting_kinds import boolean, count, duration, key, number, one_of
+from ccm.cloud.toolkit.setting_kinds import boolean, key, matching, one_of, port
 
 FAMILIES = ("ipv4", "ipv6")
 NODE_PORT, SHARED = "ServiceNodePort", "Shared"
@@ -23,29 +23,6 @@ def family(raw: str) -> tuple[str, ...]:
     if raw not in FAMILIES:
         raise ValueError("expected ipv4 or ipv6; repeat the key for both")
     return (raw,)
-
-
-def port(raw: str) -> int:
-    if not re.fullmatch(r"[1-9]\d{0,4}", raw) or int(raw) > 65535:
-        raise ValueError("expected a port, 1 to 65535")
-    return int(raw)
-
-
-def page(raw: str) -> int:
-    if not 5 <= (value := count(raw)) <= 1000:
-        raise ValueError("expected a whole number from 5 to 1000")
-    return value
-
-
-def matching(pattern: str, expected: str) -> Callable[[str], str]:
-    """A kind of texts that match all of the pattern; `expected` completes "expected ..." in the error."""
-
-    def kind(raw: str) -> str:
-        if not re.fullmatch(pattern, raw):
-            raise ValueError(f"expected {expected}")
-        return raw
-
-    return kind
 
 
 zone_kind = matching(r"([a-zA-Z]+-)+\d+.*", "the name of an availability zone, such as eu-central-1a")
@@ -68,8 +45,6 @@ def url_kind(raw: str) -> str:
 KINDS = {
     **COMMON_KINDS,
     family: "`ipv4` or `ipv6`; may be repeated",
-    port: "port",
-    page: "whole number from 5 to 1000",
     zone_kind: "availability zone",
     region_kind: "region",
     vpc_kind: "ID of a VPC",
@@ -127,10 +102,10 @@ class Runtime:
     loadbalancertype: str = key(
         CLASSIC, "the type of load balancers of Services that name none", one_of(CLASSIC, NETWORK), ours=True
     )
-    requesttimeout: float = key(10.0, "how long to wait for one answer", duration, ours=True)
-    callspersecond: float = key(20.0, "the rate of calls", number, ours=True)
-    callsburst: int = key(100, "how many calls may follow one another without a pause", count, ours=True)
-    pagesize: int = key(1000, "instances in a page of a listing", page, ours=True)
+    request_timeout: float = limits.request_timeout(10.0)
+    calls_per_second: float = limits.calls_per_second(20.0)
+    burst: int = limits.burst(100, former="callsburst")
+    page_size: int = limits.page_size(1000, 5, 1000)
 
 
 SECTIONS: dict[str, type] = {"Global": Global, "ServiceOverride": ServiceOverride, "Runtime": Runtime}
@@ -153,6 +128,6 @@ SPELLINGS = {
         *("ClusterServiceLoadBalancerHealthProbeMode", "ClusterServiceSharedLoadBalancerHealthProbePort"),
         *("ClusterServiceSharedLoadBalancerHealthProbePath", "SupportedTopologyInstanceTypePattern"),
         *("NLBSecurityGroupMode", "Service", "URL", "SigningRegion", "SigningMethod", "SigningName"),
-        *("LoadBalancerType", "RequestTimeout", "CallsPerSecond", "CallsBurst", "PageSize"),
+        *("LoadBalancerType", "RequestTimeout", "CallsPerSecond", "Burst", "CallsBurst", "PageSize"),
     )
 }

@@ -8,11 +8,11 @@ cloud-provider-azure.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
-from ccm.cloud import Limits, ProviderConfig
+from ccm.cloud import ProviderConfig
 from ccm.cloud.toolkit.connected_cloud import ConnectedCloud
+from ccm.cloud.toolkit.limit_settings import limits_of
 
 from .api import Api
 from .instances import ArmMachines
@@ -27,13 +27,8 @@ class AzureCloud(ConnectedCloud):
 
     def __init__(self, config: ProviderConfig) -> None:
         super().__init__(config)
-        settings = self._settings = Settings.parse(config)
-        runtime = settings.runtime
-        self.limits = Limits(runtime.calls_per_second, runtime.calls_burst, deadline=REQUESTS * runtime.request_timeout)
-        self._api = Api(settings)
-        self._connect(self._api, (f"{config.source}: {each}" for each in settings.ignored))
-        self.instances = ArmMachines(self._api)
-
-    @property
-    def watched_files(self) -> Sequence[str]:
-        return [path] if (path := self._settings.certificate_file) else []
+        settings = Settings.parse(config)
+        api = self._api = Api(settings)
+        self._connect(api, settings.ignored, source=config.source, files=[settings.certificate_file])
+        self.limits = limits_of(settings.runtime, requests=REQUESTS)
+        self.instances = ArmMachines(api)

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ccm.cloud import ConfigError, ProviderConfig
+from ccm.cloud.toolkit import limit_settings as limits
 from ccm.cloud.toolkit.located_yaml import Located, Problems, read
 from ccm.cloud.toolkit.setting_kinds import KINDS as COMMON_KINDS
-from ccm.cloud.toolkit.setting_kinds import boolean, count, duration, key, number, text
+from ccm.cloud.toolkit.setting_kinds import boolean, deprecated, key, matching, text
 
 #: The address of the instance metadata service, which hands out tokens of managed identities.
 METADATA = "http://169.254.169.254"
@@ -74,16 +75,8 @@ def guid(raw: str) -> str:
     return raw.lower()
 
 
-def tenant(raw: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9.-]{1,128}", raw):
-        raise ValueError("expected a GUID, or a domain of the tenant")
-    return raw
-
-
-def group(raw: str) -> str:
-    if not re.fullmatch(r"[\w.()-]{1,90}", raw):
-        raise ValueError("expected the name of a resource group")
-    return raw
+tenant = matching(r"[A-Za-z0-9.-]{1,128}", "a GUID, or a domain of the tenant")
+group = matching(r"[\w.()-]{1,90}", "the name of a resource group")
 
 
 def endpoint(raw: str) -> str:
@@ -129,9 +122,9 @@ class Common:
 class Runtime:
     """Keys of this project, below `runtime`. cloud-provider-azure ignores them."""
 
-    request_timeout: float = key(15.0, "how long to wait for one answer", duration, ours=True)
-    calls_per_second: float = key(2.0, "the rate of calls, each of several requests", number, ours=True)
-    calls_burst: int = key(50, "how many calls may follow one another without a pause", count, ours=True)
+    request_timeout: float = limits.request_timeout(15.0)
+    calls_per_second: float = limits.calls_per_second(2.0, "how many calls start in a second; each is several requests")
+    burst: int = limits.burst(50, former="callsBurst")
 
 
 _ELSEWHERE = "load balancers, routes and disks are left to cloud-provider-azure"
@@ -157,7 +150,7 @@ _IGNORED = {name.lower(): why for name, why in IGNORED.items()}
 
 def spelt(name: str) -> str:
     """The key of a field: `aadClientId` of `aad_client_id`."""
-    return re.sub(r"_([a-z])", lambda found: found[1].upper(), name)
+    return re.sub(r"_([a-z])", lambda match: match[1].upper(), name)
 
 
 @dataclass(frozen=True)
@@ -201,6 +194,7 @@ class Settings:
                 problems.add(found, "runtime: expected an object")
             for name, value in inner.left():
                 problems.add(value, f"runtime.{name}: unknown key")
+            reader.warnings += inner.warnings
         variables = config.environment
         settings = cls(
             config.source,
@@ -214,7 +208,7 @@ class Settings:
             or (common.aad_federated_token_file if common.use_federated_workload_identity_extension else ""),
             _certificate_file(common),
             variables.get("AZURE_POD_IDENTITY_AUTHORITY_HOST", "").rstrip("/") or METADATA,
-            tuple(reader.ignored()),
+            (*reader.warnings, *reader.ignored()),
         )
         if not problems.found:  # otherwise what seems to be missing may be what cannot be read
             for problem in _missing(settings):
@@ -266,6 +260,7 @@ class _Reader:
     def __init__(self, values: Mapping[str, Located], problems: Problems, path: str = "") -> None:
         self._given = {name.lower(): (name, found) for name, found in values.items()}
         self._problems, self._path = problems, path
+        self.warnings: list[str] = []
 
     def take(self, name: str) -> Located | None:
         found = self._given.pop(name.lower(), None)
@@ -274,8 +269,14 @@ class _Reader:
     def section(self, kind: type) -> Any:
         values: dict[str, Any] = {}
         for each in dataclasses.fields(kind):
-            name = spelt(each.name)
-            if (found := self.take(name)) is None or found.text == "":
+            name, former = spelt(each.name), each.metadata["former"]
+            found = self.take(name)
+            if former and (earlier := self.take(former)) is not None:
+                self.warnings.append(f"line {earlier.line}: {self._path}{deprecated(former, name)}")
+                if found is not None:
+                    self._problems.add(earlier, f"{self._path}{former}: {name} is set, too: remove {former}")
+                found = earlier
+            if found is None or found.text == "":
                 continue
             if (raw := found.text) is None:
                 self._problems.add(found, f"{self._path}{name}: expected one value")

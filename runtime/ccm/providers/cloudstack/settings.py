@@ -10,9 +10,10 @@ import re
 from dataclasses import dataclass
 
 from ccm.cloud import ConfigError, ProviderConfig
+from ccm.cloud.toolkit import limit_settings as limits
 from ccm.cloud.toolkit.gcfg_sections import GcfgSections
 from ccm.cloud.toolkit.setting_kinds import KINDS as COMMON_KINDS
-from ccm.cloud.toolkit.setting_kinds import boolean, count, duration, key, number
+from ccm.cloud.toolkit.setting_kinds import boolean, count, duration, key, path
 
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
@@ -30,13 +31,7 @@ def uuid(raw: str) -> str:
     return raw
 
 
-def path(raw: str) -> str:
-    if not raw.startswith("/"):
-        raise ValueError("expected an absolute path")
-    return raw
-
-
-KINDS = {**COMMON_KINDS, url: "URL", uuid: "ID", path: "path"}
+KINDS = {**COMMON_KINDS, url: "URL", uuid: "ID"}
 
 
 @dataclass(frozen=True)
@@ -65,13 +60,13 @@ class LoadBalancer:
 class Runtime:
     """Our own section."""
 
-    request_timeout: float = key(15.0, "how long to wait for an answer of the API", duration, ours=True)
+    request_timeout: float = limits.request_timeout(15.0)
     job_interval: float = key(1.0, "how long until the next question about a job of the cloud", duration, ours=True)
     page_size: int = key(
         100, "rows in a page; an administrator may allow fewer than 500 (`default.page.size`)", count, ours=True
     )
-    calls_per_second: float = key(10.0, "how many operations start in a second, on average", number, ours=True)
-    burst: int = key(25, "how many operations may start at once after a pause", count, ours=True)
+    calls_per_second: float = limits.calls_per_second(10.0)
+    burst: int = limits.burst(25)
 
 
 SECTIONS: dict[str, type] = {"Global": Global, "LoadBalancer": LoadBalancer, "Runtime": Runtime}

@@ -7,11 +7,11 @@ converts. Load balancers and routes are left to cloud-provider-gcp.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
-from ccm.cloud import Limits, ProviderConfig
+from ccm.cloud import ProviderConfig
 from ccm.cloud.toolkit.connected_cloud import ConnectedCloud
+from ccm.cloud.toolkit.limit_settings import limits_of
 
 from .api import Api
 from .instances import ComputeInstances
@@ -26,13 +26,8 @@ class GceCloud(ConnectedCloud):
 
     def __init__(self, config: ProviderConfig) -> None:
         super().__init__(config)
-        settings = self._settings = Settings.parse(config)
-        runtime = settings.runtime
-        self.limits = Limits(runtime.calls_per_second, runtime.calls_burst, deadline=REQUESTS * runtime.request_timeout)
-        self._api = Api(settings)
-        self._connect(self._api, (f"{config.source}: {each}" for each in settings.ignored))
-        self.instances = ComputeInstances(self._api)
-
-    @property
-    def watched_files(self) -> Sequence[str]:
-        return [path] if (path := self._settings.credentials_file) else []
+        settings = Settings.parse(config)
+        api = self._api = Api(settings)
+        self._connect(api, settings.ignored, source=config.source, files=[settings.credentials_file])
+        self.limits = limits_of(settings.runtime, requests=REQUESTS)
+        self.instances = ComputeInstances(api)

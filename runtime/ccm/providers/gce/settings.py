@@ -10,9 +10,10 @@ import re
 from dataclasses import dataclass
 
 from ccm.cloud import ConfigError, ProviderConfig
+from ccm.cloud.toolkit import limit_settings as limits
 from ccm.cloud.toolkit.gcfg_sections import GcfgSections
 from ccm.cloud.toolkit.setting_kinds import KINDS as COMMON_KINDS
-from ccm.cloud.toolkit.setting_kinds import boolean, count, duration, key, number, one_of
+from ccm.cloud.toolkit.setting_kinds import boolean, key, matching, one_of
 
 COMPUTE = "https://compute.googleapis.com/compute/v1"
 #: The address that Google's own libraries use.
@@ -21,17 +22,9 @@ METADATA = "169.254.169.254"
 LARGEST_PAGE = 500
 
 
-def project(raw: str) -> str:
-    """An ID, with the domain of an organisation in older ones, or a number."""
-    if not re.fullmatch(r"([a-z0-9.-]+:)?[a-z0-9][a-z0-9-]{0,62}", raw):
-        raise ValueError("expected the ID or the number of a project")
-    return raw
-
-
-def zone(raw: str) -> str:
-    if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", raw):
-        raise ValueError("expected the name of a zone, such as europe-west1-b")
-    return raw
+#: An ID, with the domain of an organisation in older ones, or a number.
+project = matching(r"([a-z0-9.-]+:)?[a-z0-9][a-z0-9-]{0,62}", "the ID or the number of a project")
+zone = matching(r"[a-z0-9]+(-[a-z0-9]+)+", "the name of a zone, such as europe-west1-b")
 
 
 def endpoint(raw: str) -> str:
@@ -46,19 +39,12 @@ def token_url(raw: str) -> str:
     return raw
 
 
-def page(raw: str) -> int:
-    if (value := count(raw)) > LARGEST_PAGE:
-        raise ValueError(f"expected a whole number from 1 to {LARGEST_PAGE}")
-    return value
-
-
 KINDS = {
     **COMMON_KINDS,
     project: "ID or number of a project",
     zone: "zone",
     endpoint: "URL",
     token_url: "`nil`",
-    page: f"whole number from 1 to {LARGEST_PAGE}",
 }
 
 
@@ -89,10 +75,10 @@ class Runtime:
         "`GOOGLE_APPLICATION_CREDENTIALS`, or else the metadata server, unless set",
         ours=True,
     )
-    request_timeout: float = key(10.0, "how long to wait for one answer", duration, ours=True)
-    calls_per_second: float = key(10.0, "the rate of calls", number, ours=True)
-    calls_burst: int = key(100, "how many calls may follow one another without a pause", count, ours=True)
-    page_size: int = key(LARGEST_PAGE, "instances in a page of a listing", page, ours=True)
+    request_timeout: float = limits.request_timeout(10.0)
+    calls_per_second: float = limits.calls_per_second(10.0)
+    burst: int = limits.burst(100, former="calls-burst")
+    page_size: int = limits.page_size(LARGEST_PAGE, 1, LARGEST_PAGE)
 
 
 SECTIONS: dict[str, type] = {"global": Global, "Runtime": Runtime}

@@ -5,7 +5,6 @@
 alone.
 """
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 from ccm.cloud import Limits, ProviderConfig
@@ -23,18 +22,16 @@ class HetznerCloud(ConnectedCloud):
 
     def __init__(self, config: ProviderConfig) -> None:
         super().__init__(config)
-        self._settings = Settings.parse(config)
-        found = self._settings.variables
-        self._api = Api(self._settings)
-        self._connect(self._api, self._settings.ignored)
+        settings = Settings.parse(config)
+        variables = settings.variables
+        self._api = Api(settings)
+        self._connect(self._api, settings.ignored, files=[variables.hcloud_token_file])
         self.limits = Limits(
-            found.hcloud_calls_per_second, found.hcloud_calls_burst, deadline=2 * found.hcloud_request_timeout + 3
+            variables.hcloud_calls_per_second,
+            variables.hcloud_burst,
+            deadline=2 * variables.hcloud_request_timeout + 3,
         )
         self.instances = HetznerInstances(self._api)
-        self.load_balancers = HetznerLoadBalancers(self._api) if found.hcloud_load_balancers_enabled else None
-        has_routes = bool(found.hcloud_network) and found.hcloud_network_routes_enabled
+        self.load_balancers = HetznerLoadBalancers(self._api) if variables.hcloud_load_balancers_enabled else None
+        has_routes = bool(variables.hcloud_network) and variables.hcloud_network_routes_enabled
         self.routes = HetznerRoutes(self._api) if has_routes else None
-
-    @property
-    def watched_files(self) -> Sequence[str]:
-        return [path] if (path := self._settings.variables.hcloud_token_file) else []

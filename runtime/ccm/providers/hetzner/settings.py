@@ -15,7 +15,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from ccm.cloud import ConfigError, ProviderConfig
-from ccm.cloud.toolkit.setting_kinds import count, duration, key, networks, number, one_of, text
+from ccm.cloud.toolkit.setting_kinds import (
+    count,
+    deprecated,
+    duration,
+    key,
+    networks,
+    number,
+    one_of,
+    text,
+    url,
+)
 
 from .label_selectors import CLOUD_VALUES, Selector
 
@@ -36,12 +46,6 @@ def seconds(raw: str) -> int:
     if not (value := duration(raw)).is_integer():
         raise ValueError("expected a duration in whole seconds, such as 15s")
     return int(value)
-
-
-def url(raw: str) -> str:
-    if not re.fullmatch(r"https?://[^\s/@?#]+(/[^\s@?#]*)?", raw):
-        raise ValueError("expected https://HOST/PATH, without credentials")
-    return raw.rstrip("/")
 
 
 def subnet(raw: str) -> str:
@@ -113,9 +117,13 @@ class Variables:
     hcloud_load_balancers_target_selector: str = key(
         "", "Label selector: load balancers send to all servers that match, instead of to Nodes.", selector, ours=True
     )
-    hcloud_request_timeout: float = key(15.0, "How long to wait for an answer of the API.", duration, ours=True)
-    hcloud_calls_per_second: float = key(1.0, "The rate of calls. A project has 3,600 an hour.", number, ours=True)
-    hcloud_calls_burst: int = key(600, "How many calls may follow one another without a pause.", count, ours=True)
+    hcloud_request_timeout: float = key(15.0, "How long to wait for one answer.", duration, ours=True)
+    hcloud_calls_per_second: float = key(
+        1.0, "How many calls start in a second, on average. A project has 3,600 an hour.", number, ours=True
+    )
+    hcloud_burst: int = key(
+        600, "How many calls may start at once after a pause.", count, ours=True, former="HCLOUD_CALLS_BURST"
+    )
 
 
 _FRAMEWORK = "the framework does this by itself"
@@ -141,6 +149,7 @@ ROBOT_REFUSED = (
     "hcloud-cloud-controller-manager"
 )
 _FIELDS = {field.name.upper(): field for field in dataclasses.fields(Variables)}
+_FORMER = {field.metadata["former"]: name for name, field in _FIELDS.items() if field.metadata["former"]}
 
 
 @dataclass(frozen=True)
@@ -164,9 +173,10 @@ class Settings:
     def parse(cls, config: ProviderConfig) -> Settings:
         """Raises ConfigError with all problems."""
         problems: list[str] = []
-        given = _merged([*_in_file(config, problems), *_in_environment(config)], problems)
+        ignored: list[str] = []
+        every = [*_in_file(config, problems), *_in_environment(config)]
+        given = _merged([_renamed(each, ignored) for each in every], problems)
         values: dict[str, Any] = {}
-        ignored = []
         for each in given.values():
             if each.name == "ROBOT_ENABLED":
                 problems += _robot(each)
@@ -208,6 +218,15 @@ def _in_environment(config: ProviderConfig) -> Iterator[_Given]:
     for name, value in sorted(config.environment.items()):
         if name.startswith(PREFIXES):
             yield _Given(name, value, name)
+
+
+def _renamed(variable: _Given, warnings: list[str]) -> _Given:
+    """The variable by its present name."""
+    if variable.name not in _FORMER:
+        return variable
+    name = _FORMER[variable.name]
+    warnings.append(deprecated(variable.where, name))
+    return dataclasses.replace(variable, name=name)
 
 
 def _merged(given: list[_Given], problems: list[str]) -> dict[str, _Given]:

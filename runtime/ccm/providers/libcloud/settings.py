@@ -14,23 +14,11 @@ from typing import Any
 
 from ccm.cloud import ConfigError, ProviderConfig
 from ccm.cloud.toolkit.located_yaml import Located, Problems, read
-from ccm.cloud.toolkit.setting_kinds import count, duration, number
+from ccm.cloud.toolkit.setting_kinds import count, duration, number, path, url
 
 from .drivers import DRIVERS, Driver
 
 ZONE = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
-
-
-def _path(raw: str) -> str:
-    if not raw.startswith("/"):
-        raise ValueError("expected an absolute path")
-    return raw
-
-
-def _url(raw: str) -> str:
-    if not re.fullmatch(r"https?://[^\s/@?#]+(/[^\s@?#]*)?", raw):
-        raise ValueError("expected https://HOST/PATH, without credentials")
-    return raw.rstrip("/")
 
 
 @dataclass(frozen=True)
@@ -43,12 +31,12 @@ class Key:
 
 
 KEYS: Mapping[str, Key] = {
-    "url": Key(_url, "", "the API's URL, instead of the address that the driver knows"),
-    "ca_file": Key(_path, "", "a file with the certificates of the authority; the system's authorities unless set"),
-    "request_timeout": Key(duration, 15.0, "how long to wait for one answer of the cloud"),
+    "url": Key(url, "", "the API's URL, instead of the address that the driver knows"),
+    "ca_file": Key(path, "", "a file with the certificates of the authority; the system's authorities unless set"),
+    "request_timeout": Key(duration, 15.0, "how long to wait for one answer"),
     "listing_timeout": Key(duration, 60.0, "how long one listing of all machines may take, with all its requests"),
-    "calls_per_second": Key(number, 1.0, "listings per second"),
-    "burst": Key(count, 5, "how many of them may come at once"),
+    "calls_per_second": Key(number, 1.0, "how many listings start in a second, on average"),
+    "burst": Key(count, 5, "how many of them may start at once after a pause"),
 }
 
 
@@ -151,9 +139,9 @@ class _Taker:
             if argument.secret and key in self._given:
                 if name in self._given:
                     self._problems.add(self._given[key], f"{key}: {name} is set, too: remove one of them")
-                files[name] = self.of_kind(key, _path, "")
+                files[name] = self.of_kind(key, path, "")
             elif (found := self.text(name)) is not None:
-                values[name] = self.of_kind(name, _url, "") if name.endswith("_url") else found
+                values[name] = self.of_kind(name, url, "") if name.endswith("_url") else found
                 if not found.isascii() or (argument.to != "key" and "\n" in found.strip()):
                     self._problems.add(self._given[name], f"{name}: expected one line of ASCII")
             elif name not in self._given and argument.required:

@@ -5,7 +5,6 @@
 folder of its own. openstacksdk is imported at the start only, so only users of this provider need it.
 """
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 from ccm.cloud import ConfigError, Limits, ProviderConfig
@@ -31,7 +30,7 @@ class OpenStackCloud(ConnectedCloud):
         settings = Settings.parse(config, config.environment)
         runtime = settings.runtime
         self._api = Api(settings)
-        self._connect(self._api, (f"{config.source}: {each}" for each in settings.ignored))
+        self._connect(self._api, settings.ignored, source=config.source, files=named_files(settings))
         self.limits = Limits(
             runtime.calls_per_second, runtime.burst, runtime.concurrency, deadline=self._api.deadline + 3
         )
@@ -41,7 +40,3 @@ class OpenStackCloud(ConnectedCloud):
         self.routes = OpenStackRoutes(self._api) if settings.route.router_id else None
         self.volumes = OpenStackVolumes(self._api)
         self.quotas = OpenStackQuotas(self._api)
-
-    @property
-    def watched_files(self) -> Sequence[str]:
-        return named_files(self._api.settings)

@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass
 
 from ccm.cloud import Invalid
+from ccm.cloud.toolkit import limit_settings as limits
 from ccm.cloud.toolkit.annotation_reader import selector
 from ccm.cloud.toolkit.setting_kinds import KINDS as COMMON_KINDS
 from ccm.cloud.toolkit.setting_kinds import (
@@ -22,7 +23,6 @@ from ccm.cloud.toolkit.setting_kinds import (
     key,
     names,
     networks,
-    number,
     one_of,
 )
 
@@ -250,16 +250,14 @@ class Runtime:
     regional: bool = key(
         False, "include the region in providerIDs; same as the environment's `OS_CCM_REGIONAL=true`", boolean, ours=True
     )
-    calls_per_second: float = key(
+    calls_per_second: float = limits.calls_per_second(
         20.0,
-        "average number of operations started per second, such as reading a page of Nodes or writing a load balancer. "
+        "how many calls start in a second, on average, such as reading a page of Nodes or writing a load balancer. "
         "Each sends as many requests as it needs; with managed security groups, one for each node's port",
-        number,
-        ours=True,
     )
-    burst: int = key(40, "operations that may start at once after a pause", count, ours=True)
-    concurrency: int = key(
-        10, "concurrent operations; at most twice as many requests are open at a time", count, ours=True
+    burst: int = limits.burst(40)
+    concurrency: int = limits.concurrency(
+        10, "how many calls run at a time; at most twice as many requests are open at a time"
     )
     page_size: int = key(1000, "entries per page; nova returns at most 1,000 by default", count, ours=True)
 

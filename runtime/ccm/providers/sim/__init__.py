@@ -62,7 +62,7 @@ class SimCloud(ConnectedCloud):
             settings.calls_per_second, settings.burst, settings.concurrency, listing_lag=settings.listing_lag
         )
         self._api = Api(settings)
-        self._connect(self._api)
+        self._connect(self._api, settings.warnings)
         self.instances = SimInstances(self._api)
         self.load_balancers = SimLoadBalancers(self._api)
         self.routes = SimRoutes(self._api)

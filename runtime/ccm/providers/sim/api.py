@@ -31,6 +31,7 @@ from ccm.cloud import (
     Transient,
     Unauthorized,
 )
+from ccm.cloud.toolkit.setting_kinds import deprecated
 
 T = TypeVar("T")
 Query = Sequence[tuple[str, str]]
@@ -39,6 +40,8 @@ Query = Sequence[tuple[str, str]]
 POLL = 1.0
 #: In place of a code, of an answer that is no error of this cloud.
 FOREIGN = "not an error of this cloud"
+#: A key of earlier releases -> its present name.
+FORMER = {"timeout": "request_timeout"}
 #: The limits of a project if cloud.conf does not set them.
 BEARS = Limits()
 
@@ -46,7 +49,8 @@ BEARS = Limits()
 class Settings(Struct, frozen=True):
     """cloud.conf. `token`: the project's own token, inline or in a file that is read again whenever it is needed.
 
-    `calls_per_second`, `burst`, `concurrency`, `listing_lag`: the project's limits (`cloud.Limits`).
+    `calls_per_second`, `burst`, `concurrency`, `listing_lag`: the project's limits (`cloud.Limits`). `warnings`: about
+    deprecated keys.
     """
 
     source: str
@@ -55,12 +59,13 @@ class Settings(Struct, frozen=True):
     token: str = ""
     token_file: str = ""
     page_size: int = 1000
-    timeout: float = 10.0
+    request_timeout: float = 10.0
     ca_file: str = ""
     calls_per_second: float = BEARS.calls_per_second
     burst: int = BEARS.burst
     concurrency: int = BEARS.concurrency
     listing_lag: float = BEARS.listing_lag
+    warnings: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"Settings({self.source}: {self.endpoint}, project {self.project!r})"  # the token stays out of logs
@@ -69,31 +74,36 @@ class Settings(Struct, frozen=True):
     def parse(cls, config: ProviderConfig) -> Settings:
         """Raises ConfigError with all problems. Each names the file and the key, never a value that may be secret."""
         try:
-            given = yaml.safe_load(config.text) or {}
+            document = yaml.safe_load(config.text) or {}
         except (yaml.YAMLError, RecursionError) as error:
             mark = getattr(error, "problem_mark", None)
             raise ConfigError([f"{config.source}: not YAML{f', line {mark.line + 1}' if mark else ''}"]) from None
-        if not isinstance(given, dict):
+        if not isinstance(document, dict):
             raise ConfigError([f"{config.source}: expected keys and values (endpoint, project, token)"])
-        fields = {field.name: field for field in msgspec.structs.fields(cls) if field.name != "source"}
-        problems = [f"{key}: unknown key; known are {', '.join(fields)}" for key in given if key not in fields]
+        former = [key for key in FORMER if key in document]
+        values: dict[str, Any] = {str(FORMER.get(key) or key): value for key, value in document.items()}
+        fields = {each.name: each for each in msgspec.structs.fields(cls) if each.name not in ("source", "warnings")}
+        problems = [f"{key}: unknown key; known are {', '.join(fields)}" for key in values if key not in fields]
+        problems += [f"{key}: {FORMER[key]} is set, too: remove {key}" for key in former if FORMER[key] in document]
         for name, field in fields.items():
-            if name not in given:
+            value = values.get(name)
+            if name not in values:
                 problems += [f"{name}: is missing"] if field.required else []
-            elif not isinstance(given[name], float | int if field.type is float else field.type) or given[name] is True:
+            elif not isinstance(value, float | int if field.type is float else field.type) or value is True:
                 problems.append(f"{name}: expected {'text' if field.type is str else 'a number'}")
-            elif field.type is str and not given[name]:
+            elif field.type is str and not value:
                 problems.append(f"{name}: is empty")
-            elif field.type is not str and given[name] <= 0:
+            elif field.type is not str and value <= 0:
                 problems.append(f"{name}: must be greater than 0")
-        endpoint = given.get("endpoint")
+        endpoint = values.get("endpoint")
         if isinstance(endpoint, str) and endpoint and not _is_http_url(endpoint):
             problems.append("endpoint: expected http://HOST:PORT or https://HOST:PORT, without credentials")
-        if ("token" in given) == ("token_file" in given):
+        if ("token" in values) == ("token_file" in values):
             problems.append("token, token_file: set exactly one of them")
         if problems:
             raise ConfigError([f"{config.source}: {problem}" for problem in problems])
-        return cls(config.source, **given)
+        warnings = [f"{config.source}: {deprecated(key, FORMER[key])}" for key in former]
+        return cls(config.source, **values, warnings=tuple(warnings))
 
 
 class Api:
@@ -114,7 +124,7 @@ class Api:
                 tls = ssl.create_default_context(cafile=self.settings.ca_file)
             except OSError as error:
                 raise ConfigError([f"{self.settings.source}: ca_file: {self.settings.ca_file}: {error}"]) from None
-        timeout = aiohttp.ClientTimeout(total=self.settings.timeout)
+        timeout = aiohttp.ClientTimeout(total=self.settings.request_timeout)
         await self.close()  # of an earlier attempt
         self._session = aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(ssl=tls, limit=0))
         self.region = (await self.call("GET", "", Project)).region
@@ -190,7 +200,7 @@ class Api:
             async with self._session.request(method, endpoint + path, **options) as response:
                 return Reply(what, response.status, response.headers, await response.read())
         except TimeoutError:
-            raise Transient(f"{what}: no answer from {endpoint} within {self.settings.timeout:g} s") from None
+            raise Transient(f"{what}: no answer from {endpoint} within {self.settings.request_timeout:g} s") from None
         except aiohttp.ClientError as error:
             raise Transient(f"{what}: {endpoint}: {type(error).__name__}: {error}") from None
 

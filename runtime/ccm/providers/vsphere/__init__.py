@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from ccm import cloud
-from ccm.cloud import ConfigError, Limits, ProviderConfig
+from ccm.cloud import ConfigError, ProviderConfig
+from ccm.cloud.toolkit.limit_settings import limits_of
 from ccm.cloud.toolkit.untrusted_text import printable
 
 from .instances import VSphereInstances
@@ -31,8 +32,7 @@ class VSphereCloud(cloud.Cloud):
         if problem := sdk_problem():
             raise ConfigError([problem])
         settings = self._settings = Settings.parse(config)
-        runtime = settings.runtime
-        self.limits = Limits(runtime.calls_per_second, runtime.burst, deadline=runtime.request_timeout + 3)
+        self.limits = limits_of(settings.runtime, requests=1, spare=3.0)
         self.instances = VSphereInstances(settings)
 
     @property

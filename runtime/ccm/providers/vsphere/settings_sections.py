@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from ccm.cloud.toolkit import limit_settings as limits
 from ccm.cloud.toolkit.setting_kinds import KINDS as COMMON_KINDS
-from ccm.cloud.toolkit.setting_kinds import IPNetwork, boolean, count, duration, key, networks, number
+from ccm.cloud.toolkit.setting_kinds import IPNetwork, boolean, key, networks, port
 
 FAMILIES = ("ipv4", "ipv6")
 
@@ -29,18 +30,6 @@ def listed(raw: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(each.strip() for each in raw.split(",") if each.strip()))
 
 
-def port(raw: str) -> int:
-    if not re.fullmatch(r"[1-9]\d{0,4}", raw) or int(raw) > 65535:
-        raise ValueError("expected a port, 1 to 65535")
-    return int(raw)
-
-
-def page(raw: str) -> int:
-    if (value := count(raw)) > 1000:
-        raise ValueError("expected a whole number from 1 to 1000")
-    return value
-
-
 def fingerprint(raw: str) -> str:
     """Parse a digest of a certificate, with or without colons, to lower-case hexadecimal digits."""
     digits = raw.replace(":", "").lower()
@@ -53,8 +42,6 @@ KINDS = {
     **COMMON_KINDS,
     families: "`ipv4`, `ipv6`, or both in the order of their priority",
     listed: "names, separated by commas; a list in YAML",
-    port: "port",
-    page: "whole number from 1 to 1000",
     fingerprint: "SHA-1 or SHA-256 in hexadecimal digits",
 }
 
@@ -111,10 +98,10 @@ class Nodes:
 class Runtime:
     """How this provider asks. cloud-provider-vsphere does not have this section."""
 
-    request_timeout: float = key(20.0, "how long to wait for a vCenter", duration, ours=True)
-    page_size: int = key(500, "machines in one answer of a vCenter", page, ours=True)
-    calls_per_second: float = key(10.0, "listings and reads per second", number, ours=True)
-    burst: int = key(20, "how many of them may come at once", count, ours=True)
+    request_timeout: float = limits.request_timeout(20.0)
+    page_size: int = limits.page_size(500, 1, 1000, "machines in a page of a listing")
+    calls_per_second: float = limits.calls_per_second(10.0, "how many listings and reads start in a second, on average")
+    burst: int = limits.burst(20, "how many of them may start at once after a pause")
 
 
 #: Section as documented -> its dataclass. Names in INI are case-insensitive; YAML has `SECTION_OF_YAML`.

@@ -31,7 +31,8 @@ class Connected(ConnectedCloud):
 
     def __init__(self, connection: Connection) -> None:
         super().__init__(ProviderConfig())
-        self._connect(connection, (f"cloud.conf: {each} has no effect" for each in ("a", "b")))
+        ignored = (f"{each} has no effect" for each in ("a", "b"))
+        self._connect(connection, ignored, source="cloud.conf", files=["/etc/token", ""])
 
 
 async def test_a_start_logs_what_has_no_effect_and_opens_the_connection(caplog: pytest.LogCaptureFixture) -> None:
@@ -45,6 +46,10 @@ async def test_a_start_logs_what_has_no_effect_and_opens_the_connection(caplog: 
     ]
     await cloud.close()
     assert connection.calls == ["open", "close"]
+
+
+def test_files_that_are_used_are_watched() -> None:
+    assert list(Connected(Connection()).watched_files) == ["/etc/token"]
 
 
 async def test_a_connection_is_closed_after_a_failed_start_too() -> None:

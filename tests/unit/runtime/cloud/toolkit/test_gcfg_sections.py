@@ -24,6 +24,12 @@ class Main:
 
 
 @dataclass(frozen=True)
+class Renamed:
+    burst: int = key(1, "how many calls", count, former="calls-burst")
+    page_size: int = key(1, "rows", count)
+
+
+@dataclass(frozen=True)
 class Class:
     size: int = key(1, "how large", count)
     label: str = key("none", "what it is called")
@@ -38,6 +44,25 @@ def test_values_become_what_their_kinds_say():
     assert found.section("Main") == Main(url="http://x", timeout=90.0, zone=("a", "b"), fast=True)
     assert (found.names_of("Class"), found.section("Class", "big")) == (["big"], Class(9))
     assert list(found.report()) == [] and found.lines("Main")["url"] == 2
+
+
+def test_an_earlier_name_of_a_key_is_read_with_a_warning():
+    found = GcfgSections("[Renamed]\ncalls-burst = 5\n", {"Renamed": Renamed})
+    assert found.section("Renamed") == Renamed(burst=5) and found.problems == []
+    assert found.ignored == ["line 2: [Renamed] calls-burst is deprecated: write burst"]
+    found.problem("Renamed", "burst", "burst: too many")
+    assert list(found.report()) == ["line 2: [Renamed] burst: too many"]
+
+
+def test_an_earlier_name_does_not_hide_the_present_one():
+    found = GcfgSections("[Renamed]\ncalls-burst = 5\nburst = 6\n", {"Renamed": Renamed})
+    found.section("Renamed")
+    assert list(found.report()) == ["line 3: [Renamed] burst: duplicate key with different values"]
+
+
+def test_words_of_a_key_may_be_joined_without_a_separator():
+    found = GcfgSections("[Renamed]\nPageSize = 5\n", {"Renamed": Renamed}, separator="")
+    assert found.section("Renamed") == Renamed(page_size=5) and found.problems == []
 
 
 def test_an_empty_value_is_a_text_and_stands_for_the_default_of_what_cannot_be_empty():

@@ -5,7 +5,19 @@ import ipaddress
 
 import pytest
 
-from ccm.cloud.toolkit.setting_kinds import count, duration, names, networks, number, one_of
+from ccm.cloud.toolkit.setting_kinds import (
+    count,
+    duration,
+    matching,
+    names,
+    networks,
+    number,
+    one_of,
+    path,
+    port,
+    url,
+    whole_number,
+)
 
 
 @pytest.mark.parametrize(
@@ -20,6 +32,12 @@ from ccm.cloud.toolkit.setting_kinds import count, duration, names, networks, nu
         (one_of("a", "b"), "b", "b"),
         (networks, "10.0.0.1/8, ,fd00::/8,", (ipaddress.ip_network("10.0.0.0/8"), ipaddress.ip_network("fd00::/8"))),
         (networks, "", ()),
+        (whole_number(5, 1000), "5", 5),
+        (whole_number(5, 1000), "1000", 1000),
+        (port, "65535", 65535),
+        (path, "/etc/ccm", "/etc/ccm"),
+        (url, "http://127.0.0.1:5000/v1/", "http://127.0.0.1:5000/v1"),
+        (matching("[ab]+", "letters"), "ab", "ab"),
         (names, "", ()),
         (names, "a, b", ("a, b",)),
     ],
@@ -35,6 +53,17 @@ def test_a_value_is_accepted(kind, raw, expected):
         (number, "-1"),
         (number, "inf"),
         (count, "0"),
+        (whole_number(5, 1000), "4"),
+        (whole_number(5, 1000), "1001"),
+        (whole_number(5, 1000), "5.5"),
+        (whole_number(5, 1000), "\u0665"),
+        (port, "0"),
+        (port, "65536"),
+        (path, "etc/ccm"),
+        (url, "https://user:pw@h.example"),
+        (url, "ftp://h.example"),
+        (url, "https://h.example/?q"),
+        (matching("[ab]+", "letters"), "abc"),
         (duration, "0s"),
         (duration, "0.4ns"),
         (duration, "-1s"),

@@ -32,7 +32,7 @@ class Ec2:
     def __init__(self) -> None:
         self.first = 0
         self.vpc, self.region, self.zone_ids = "vpc-1", "eu-central-1", {"eu-central-1a": "euc1-az1"}
-        self.settings = SimpleNamespace(runtime=SimpleNamespace(pagesize=PAGE), families=("ipv4",))
+        self.settings = SimpleNamespace(runtime=SimpleNamespace(page_size=PAGE), families=("ipv4",))
 
     async def ec2(self, operation: str, **more: Any) -> dict[str, Any]:
         start = int(more.get("NextToken") or self.first)

@@ -67,5 +67,5 @@ def test_capabilities_follow_the_configuration() -> None:
     assert made(HCLOUD_NETWORK="kube").routes is not None
     assert made(HCLOUD_NETWORK="kube", HCLOUD_NETWORK_ROUTES_ENABLED="false").routes is None
     assert made(HCLOUD_LOAD_BALANCERS_ENABLED="false").load_balancers is None
-    limits = made(HCLOUD_REQUEST_TIMEOUT="5s", HCLOUD_CALLS_PER_SECOND="2", HCLOUD_CALLS_BURST="9").limits
+    limits = made(HCLOUD_REQUEST_TIMEOUT="5s", HCLOUD_CALLS_PER_SECOND="2", HCLOUD_BURST="9").limits
     assert (limits.calls_per_second, limits.burst, limits.deadline) == (2.0, 9, 13.0)

@@ -49,7 +49,7 @@ def test_what_nobody_sets_is_as_in_the_original() -> None:
     assert found.hcloud_network_routes_enabled and found.hcloud_load_balancers_enabled
     assert found.hcloud_load_balancers_uses_proxyprotocol is None
     assert found.hcloud_load_balancers_disable_public_network is None
-    assert (found.hcloud_request_timeout, found.hcloud_calls_per_second, found.hcloud_calls_burst) == (15, 1, 600)
+    assert (found.hcloud_request_timeout, found.hcloud_calls_per_second, found.hcloud_burst) == (15, 1, 600)
 
 
 @pytest.mark.parametrize(

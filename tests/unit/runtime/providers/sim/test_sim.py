@@ -78,7 +78,7 @@ def backend(simulator: Simulator, name: str, address: str) -> Backend:
 
 
 def test_every_problem_of_the_configuration_at_once() -> None:
-    text = "endpoint: ftp://x\npage_size: none\ntimeout: 0\ntokn: very-secret\ntoken: 12\ntoken_file: /x\n"
+    text = "endpoint: ftp://x\npage_size: none\nrequest_timeout: 0\ntokn: very-secret\ntoken: 12\ntoken_file: /x\n"
     with pytest.raises(ConfigError) as caught:
         SimCloud(ProviderConfig(text, "/etc/cloud.conf"))
     problems = "\n".join(caught.value.problems)
@@ -88,7 +88,7 @@ def test_every_problem_of_the_configuration_at_once() -> None:
         "endpoint:",
         "project: is missing",
         "page_size:",
-        "timeout:",
+        "request_timeout:",
         "token: expected text",
     ):
         assert key in problems
@@ -233,7 +233,7 @@ async def test_a_token_that_stays_refused_is_not_renewed_for_ever() -> None:
     ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else value.__name__,
 )
 async def test_what_goes_wrong_becomes(fault: dict[str, Any], expected: type[CloudError]) -> None:
-    async with running({"timeout": 0.3}) as (simulator, provider):
+    async with running({"request_timeout": 0.3}) as (simulator, provider):
         row = simulator.add_instance("w1")
         ref = InstanceRef("w1", f"sim://north/{row.id}")
         if fault["action"] == "rate_limit":

@@ -31,7 +31,7 @@ class ClassicReads:
         return dict(rows[0])
 
     async def all(self) -> list[Row]:
-        size = min(self._api.settings.runtime.pagesize, LARGEST_PAGE)
+        size = min(self._api.settings.runtime.page_size, LARGEST_PAGE)
         return await self._api.classic_rows("describe_load_balancers", "LoadBalancerDescriptions", PageSize=size)
 
     async def tags(self, names: Sequence[str]) -> Tags:

@@ -39,7 +39,7 @@ class BalancerReads:
         return dict(rows[0])
 
     async def all(self) -> list[Row]:
-        size = min(self._api.settings.runtime.pagesize, LARGEST_PAGE)
+        size = min(self._api.settings.runtime.page_size, LARGEST_PAGE)
         return await self._api.elb_rows("describe_load_balancers", "LoadBalancers", PageSize=size)
 
     async def tags(self, arns: Sequence[str]) -> Tags:

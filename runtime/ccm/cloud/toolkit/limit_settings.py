@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The limits of a provider as keys of its configuration: the same words for the same things in every provider. Pure.
+
+`request_timeout`, `calls_per_second`, `burst`, `concurrency` and `page_size`, with the case and the separators of the
+file's other keys. A key that the cloud's Go provider has keeps its spelling.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ccm.cloud import Limits
+
+from .setting_kinds import count, duration, key, number, whole_number
+
+
+def request_timeout(seconds: float, help: str = "how long to wait for one answer") -> float:
+    return key(seconds, help, duration, ours=True)
+
+
+def calls_per_second(rate: float, help: str = "how many calls start in a second, on average") -> float:
+    return key(rate, help, number, ours=True)
+
+
+def burst(calls: int, help: str = "how many calls may start at once after a pause", *, former: str = "") -> int:
+    return key(calls, help, count, ours=True, former=former)
+
+
+def concurrency(calls: int, help: str = "how many calls run at a time") -> int:
+    return key(calls, help, count, ours=True)
+
+
+def page_size(rows: int, low: int, high: int, help: str = "instances in a page of a listing") -> int:
+    return key(rows, help, whole_number(low, high), ours=True)
+
+
+class LimitSettings(Protocol):
+    @property
+    def request_timeout(self) -> float: ...
+
+    @property
+    def calls_per_second(self) -> float: ...
+
+    @property
+    def burst(self) -> int: ...
+
+
+def limits_of(settings: LimitSettings, *, requests: int, spare: float = 0.0, listing_lag: float = 0.0) -> Limits:
+    """`requests`: in one call of the contract, one after the other, at most. `spare`: further seconds for a call."""
+    deadline = requests * settings.request_timeout + spare
+    return Limits(settings.calls_per_second, settings.burst, deadline=deadline, listing_lag=listing_lag)
