@@ -88,16 +88,6 @@ KNOWN = (
         for invariant in ("route-deleted", "backend-removed")
     ),
     Known(
-        "a candidate whose watch of Nodes fell silent twice within 90 s does not know the Node that joined meanwhile, "
-        "and leads with that until its watch ends: new leaders do not read Nodes again yet, as they should",
-        "dead-connections@129; steps=0,2,3,4,6; api LIST services#1=shrunken; "
-        "api PATCH services/shop/new/status#2=stop-40",
-        ("backend-removed",),
-        ("kill", "kill-before", "stop-12", "stop-17", "stop-40"),
-        "n3",
-        workloads=("dead-connections",),
-    ),
-    Known(
         "a process has nothing to compare its first two lists of Nodes with: if both are wrong, load balancers lose "
         "members. Nothing else says which Nodes there are: the cloud has machines that are no Nodes",
         "churn-46@46; steps=1,5; api EVENT nodes#1=relist-empty; api GET namespaces/kube-system#9=relist-shrunken",

@@ -15,7 +15,9 @@ from ccm.controllers.services.service import ServiceController
 from ccm.controllers.services.service_balancers import ServiceBalancers
 from ccm.controllers.services.service_steps import ServiceSteps
 from ccm.controllers.services.waiting_services import WaitingServices
+from ccm.engine import informer
 from ccm.engine.client import KubeClient
+from ccm.engine.informer import Informer
 from ccm.engine.queue import WorkQueue
 from ccm.providers.sim import SimInstances
 
@@ -141,6 +143,22 @@ def test_dead_connections_that_cost_the_lease_are_caught(monkeypatch):
 
     monkeypatch.setattr(KubeClient, "_renew_after", nothing)
     assert "lease-lost" in Trial("dead-connections", 0).run().invariants
+
+
+#: A candidate's watch of Nodes fell silent twice within 90 s; n3 joined meanwhile, and then the candidate leads.
+STALE_CANDIDATE = (
+    "dead-connections@129; steps=0,2,3,4,6; api LIST services#1=shrunken; api PATCH services/shop/new/status#2=stop-40"
+)
+
+
+def test_a_new_leader_knows_what_its_watches_did_not_tell(monkeypatch):
+    """Also with watches that are dead for as long as they once could be."""
+    assert Trial.parse(STALE_CANDIDATE).run().violations == []
+    monkeypatch.setattr(informer, "WATCH_SECONDS", (300, 600))
+    monkeypatch.setitem(Informer.__init__.__kwdefaults__, "read_timeout", 90.0)
+    assert Trial.parse(STALE_CANDIDATE).run().violations == []
+    monkeypatch.setattr(Informer, "catch_up", lambda self: None)
+    assert Trial.parse(STALE_CANDIDATE).run().invariants == {"backend-removed"}
 
 
 def test_a_queue_that_forgets_failures_is_caught_by_a_fault_alone(monkeypatch):

@@ -228,7 +228,7 @@ DEAD_CONNECTIONS = Workload(
         (82.5, "create-service", "new", 82),
     ),
     processes=2,
-    seldom=55,
+    seldom=13,
 )
 WORKLOADS = {
     each.name: each

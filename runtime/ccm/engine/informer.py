@@ -23,6 +23,7 @@ from ccm.base.clock import SYSTEM_CLOCK, Clock, timeout
 from . import absence_rules as rules
 from . import metrics, nesting
 from .api_errors import ApiError, GoneError, UnavailableError, from_status
+from .catching_up import CatchingUp
 from .client import KubeClient
 from .objects import UNREADABLE, KubeObject, PartialObject, Status, WatchEvent, decoder, identity, object_key
 
@@ -30,12 +31,13 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=KubeObject)
 
-#: Seconds of silence after which a watch counts as dead. The API server sends a bookmark about every minute.
-READ_TIMEOUT = 90.0
+#: Seconds of silence after which a watch counts as dead: longer than a watch lasts, so a quiet one ends before.
+READ_TIMEOUT = 60.0
 #: A watch without a single line counts as silent, not as interrupted, after this share of that time.
 SILENT = 0.9
 #: How long the API server keeps one watch open, in seconds; random within this range, so that they do not end together.
-WATCH_SECONDS = (300, 600)
+#: It sends a bookmark 2 s before the end.
+WATCH_SECONDS = (40, 50)
 #: Shortest and longest pause before the next connection, in seconds.
 BACKOFF_FIRST, BACKOFF_MAX = 0.2, 30.0
 #: How many changes of a list to notify handlers of before other tasks can run.
@@ -109,7 +111,9 @@ class Informer(Generic[T]):
         self._interrupt: asyncio.Timeout | None = None  # while a watch is open
         metrics.CACHED.labels(name).set_function(lambda: float(len(self._store)))
         self._handlers: list[Handler[T]] = []
-        self._synced = asyncio.Event()
+        self._synced = asyncio.Event()  # not while the cache is to catch up
+        self._catch_ups = 0
+        self._hurry = asyncio.Event()
         self._resource_version = ""
         self._backoff = BACKOFF_FIRST
 
@@ -137,8 +141,19 @@ class Informer(Generic[T]):
         return len(self._store)
 
     async def wait_synced(self) -> None:
-        """Wait until the first list is in the cache and the handlers have received it."""
+        """Wait until the first list, or what `catch_up` asks for, is in the cache and the handlers have received it."""
         await self._synced.wait()
+
+    def catch_up(self) -> None:
+        """Make `wait_synced` wait until the cache shows the objects as they are at this moment, or newer.
+
+        The watch may be dead without saying so. If the objects fit into a page, they are listed again. If there are
+        more, the watch is opened again and shows what it missed (`catching_up`).
+        """
+        self._synced.clear()
+        self._catch_ups += 1
+        self._hurry.set()
+        self._end_watch()
 
     @property
     def confirmed(self) -> bool:
@@ -147,6 +162,9 @@ class Informer(Generic[T]):
 
     def list_again(self) -> None:
         """End the watch, so that a list follows at once. Without a watch, the next list follows in any case."""
+        self._end_watch()
+
+    def _end_watch(self) -> None:
         if self._interrupt is not None and not self._interrupt.expired():
             self._interrupt.reschedule(asyncio.get_running_loop().time())
 
@@ -156,7 +174,7 @@ class Informer(Generic[T]):
             started = self._clock.monotonic()
             reason, asked = "eof", 0.0
             try:
-                if not self._resource_version:
+                while not self._resource_version or (not self._synced.is_set() and len(self._store) <= self._page):
                     await self._relist()
                 started = self._clock.monotonic()
                 await self._follow()
@@ -176,10 +194,14 @@ class Informer(Generic[T]):
 
     async def _pause(self, *, healthy: bool, asked: float) -> None:
         """Wait before *every* new connection: a server that ends each watch at once must not cause a busy loop.
-        `asked`: the seconds in its Retry-After."""
+        `asked`: the seconds in its Retry-After. Only `catch_up` ends the wait."""
         if healthy:
             self._backoff = BACKOFF_FIRST
-        await self._clock.sleep(max(self._backoff, min(asked, BACKOFF_MAX)) * random.uniform(1.0, 1.5))
+        seconds = max(self._backoff, min(asked, BACKOFF_MAX)) * random.uniform(1.0, 1.5)
+        with contextlib.suppress(TimeoutError):
+            async with timeout(self._clock, seconds):
+                await self._hurry.wait()
+        self._hurry.clear()
         self._backoff = min(self._backoff * 2, BACKOFF_MAX)
 
     def _lost(self, why: str) -> None:
@@ -195,6 +217,7 @@ class Informer(Generic[T]):
 
     async def _relist(self) -> None:
         unreadable: list[bytes] = []
+        catch_ups = self._catch_ups
         items, version = await self._client.list(
             self._path,
             self._type,
@@ -216,8 +239,8 @@ class Informer(Generic[T]):
         self._resource_version = version
         self._lists += 1
         self._in_touch()
-        if not self.synced:
-            self.synced = True
+        self.synced = True
+        if catch_ups == self._catch_ups:
             self._synced.set()
 
     def _skip(self, data: bytes | msgspec.Raw, known: Mapping[str, str]) -> None:
@@ -313,7 +336,8 @@ class Informer(Generic[T]):
         except TimeoutError:
             if not interrupt.expired():
                 raise
-            self._resource_version = ""
+            if self._synced.is_set():  # else `catch_up` ended it
+                self._resource_version = ""
         finally:
             self._interrupt = None
 
@@ -338,16 +362,21 @@ class Informer(Generic[T]):
             "timeoutSeconds": str(random.randint(*WATCH_SECONDS)),
         }
         events = decoder(WatchEvent)
+        catching_up = CatchingUp(self._clock, self._synced.set)
+        goal = "" if self._synced.is_set() else await self._newest()
         answered = math.inf  # when the API server accepted the watch; infinite again after its first line
         try:
             async with self._client.watch(self._path, params, read_timeout=self._read_timeout) as lines:
                 self._in_touch()  # the server answered; some servers send no bookmarks, and a quiet watch has no lines
                 await self._check()
                 answered = self._clock.monotonic()
+                if not self._synced.is_set():
+                    catching_up.start(goal)
                 async for line in lines:
                     answered = math.inf
                     self._apply(await nesting.decode(events, line))
                     self._in_touch()
+                    catching_up.advance(self._resource_version)
         except UnavailableError:
             if self._clock.monotonic() - answered >= SILENT * self._read_timeout:
                 # After a restore without `--bump-revision`, the resourceVersion is in the API server's future. The
@@ -355,6 +384,13 @@ class Informer(Generic[T]):
                 logger.info("%s: the API server accepted the watch but sent nothing, listing again", self.name)
                 self._resource_version = ""
             raise
+        finally:
+            catching_up.close()
+
+    async def _newest(self) -> str:
+        """The resourceVersion of a consistent read, which sends one object."""
+        params = {**self._params, "limit": "1"}
+        return (await self._client.get(self._path, PartialObject, params=params)).metadata.resource_version
 
     def _apply(self, event: WatchEvent) -> None:
         match event.type:

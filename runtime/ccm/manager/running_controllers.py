@@ -74,10 +74,17 @@ class RunningControllers:
 
     def __init__(self, specs: Iterable[ControllerSpec[Any]], context: ControllerContext, options: Options) -> None:
         self._made = [(spec, spec.make(context, _options_of(spec, options))) for spec in specs]
+        self._caches = context.caches.values()
         self._vouching = context.vouching if any(spec.vouching for spec, _ in self._made) else None
 
     async def run(self) -> None:
-        """Run all controllers. If one fails, all stop: a partly working leader would prevent others from leading."""
+        """Run all controllers. If one fails, all stop: a partly working leader would prevent others from leading.
+
+        A watch may have been silently dead while this process was a standby. So first of all, every cache has to show
+        what there is now; controllers wait for those that they use.
+        """
+        for cache in self._caches:
+            cache.catch_up()
         try:
             async with asyncio.TaskGroup() as tasks:
                 if self._vouching is not None:

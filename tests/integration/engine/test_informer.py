@@ -30,7 +30,7 @@ CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
 class Things:
     """ConfigMaps of this test alone, written past the proxy, and an informer that follows them through it."""
 
-    def __init__(self, kube: KubeClient, through: KubeClient, read_timeout: float = 30.0) -> None:
+    def __init__(self, kube: KubeClient, through: KubeClient, read_timeout: float = 30.0, page: int = 500) -> None:
         self._kube = kube
         self._set = f"informer-{uuid.uuid4().hex[:8]}"
         self.seen: list[tuple[str, str]] = []
@@ -42,6 +42,7 @@ class Things:
             key=lambda thing: thing.metadata.name.removeprefix(self._set + "-"),
             params={"labelSelector": f"set={self._set}"},
             read_timeout=read_timeout,
+            page=page,
         )
         self.informer.add_handler(self._handle)
 
@@ -192,6 +193,25 @@ async def test_a_half_open_watch_is_noticed(kube: KubeClient, through: KubeClien
         proxy.freeze()  # no byte, no FIN: as a firewall that forgot the connection
         await things.add("b")
         await eventually(lambda: "b" in things.present())
+
+
+@pytest.mark.parametrize("page", [500, 1], ids=["listed again", "watched again"])
+async def test_a_new_leader_knows_what_a_frozen_watch_did_not_tell(
+    kube: KubeClient, through: KubeClient, proxy: FaultProxy, page: int
+) -> None:
+    things = Things(kube, through, page=page)
+    await things.add("a", "b")
+    async with followed(things):
+        await eventually(lambda: proxy._open)
+        proxy.freeze()
+        await things.remove("a")
+        await things.add("c")
+        lists = sum(1 for _, path in proxy.requests if "limit=" in path)
+        things.informer.catch_up()
+        await asyncio.wait_for(things.informer.wait_synced(), 20)
+        assert things.present() == {"b", "c"}
+        assert sum(1 for _, path in proxy.requests if "limit=" in path) == lists + 1
+        assert proxy.count("GET", "watch=true") == (1 if page > 1 else 2)
 
 
 async def test_a_restore_to_lower_revisions_is_noticed(tmp_path: Path) -> None:

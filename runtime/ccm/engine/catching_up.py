@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decides when a watch that was opened again has shown everything up to a known moment.
+
+The API server sends at once what changed since the resourceVersion from which a watch starts. Nothing marks the end of
+that. A resourceVersion from a consistent read does, as soon as the watch reaches it. A kind that does not change never
+reaches it; then silence is the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ccm.base.clock import Clock, Timer
+
+#: After so many seconds without a line, a new watch has sent what there was.
+SILENCE = 0.25
+
+
+def is_reached(version: str, goal: str) -> bool:
+    """Whether one resourceVersion of a kind is as new as another one. Other forms than numbers have no order."""
+    return version.isdecimal() and goal.isdecimal() and int(version) >= int(goal)
+
+
+class CatchingUp:
+    """Calls `done` once, after `start`: when the watch has reached `goal`, or is silent. `advance` after each line."""
+
+    def __init__(self, clock: Clock, done: Callable[[], None]) -> None:
+        self._clock, self._done, self._goal = clock, done, ""
+        self._timer: Timer | None = None
+
+    def start(self, goal: str) -> None:
+        self._goal, self._timer = goal, self._clock.call_later(SILENCE, self._end)
+
+    def advance(self, version: str) -> None:
+        if self._timer is None:
+            return
+        self._timer.cancel()
+        if is_reached(version, self._goal):
+            self._end()
+        else:
+            self.start(self._goal)
+
+    def _end(self) -> None:
+        self._timer = None
+        self._done()
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
