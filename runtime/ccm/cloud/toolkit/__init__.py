@@ -7,6 +7,7 @@
 `service_checks` refuses or reports Services that nobody would serve.
 `ownership_marks` identifies the owner of a load balancer, and `digests` what was last written to it.
 `shared_balancers` and `shared_reads` let Services read and write concurrently; `steps` applies changes without waiting.
-`untrusted_text` makes text of others safe in messages. `kept_settings` says which settings do not change what exists.
+`recent` bounds what a provider remembers. `untrusted_text` makes text of others safe in messages.
+`kept_settings` says which settings do not change what exists.
 `backend_addresses`, `pod_ranges`, `rule_changes` and `retry_after` are small decisions that many clouds need.
 """

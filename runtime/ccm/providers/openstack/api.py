@@ -45,6 +45,8 @@ COMPUTE_VERSIONS = ("2.69", "2.47")
 CONNECTED = 10
 #: Neutron's extension that lets a change name the revision that it is based on.
 IF_MATCH = "revision-if-match"
+#: Of how many subnets something is remembered: many more than one cluster has.
+REMEMBERED_SUBNETS = 1000
 
 
 class Api:

@@ -14,9 +14,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ccm.cloud import Conflict, Invalid, NotFound, Route, Transient
+from ccm.cloud.toolkit.recent import Recent
 
 from . import instance_rules
-from .api import NETWORK, Api, of_project, unless_changed
+from .api import NETWORK, REMEMBERED_SUBNETS, Api, of_project, unless_changed
 from .instance_rules import PORT_FIELDS, Row
 
 #: The extension that adds and removes single routes; without it, the whole list is read and written.
@@ -36,7 +37,7 @@ class OpenStackRoutes:
         self._api = api
         self._router_id = api.settings.route.router_id
         self._whole_list = asyncio.Lock()
-        self._cidrs: dict[str, str] = {}
+        self._cidrs: Recent[str, str] = Recent(REMEMBERED_SUBNETS)
 
     async def list(self, cluster: str) -> Sequence[Route]:
         router = await self._router()
@@ -109,11 +110,15 @@ class OpenStackRoutes:
         ids = {
             str(fixed["subnet_id"]) for port in ports for fixed in port.get("fixed_ips") or () if fixed.get("subnet_id")
         }
-        if unknown := sorted(ids - self._cidrs.keys()):
+        cidrs = {id: cidr for id in ids if (cidr := self._cidrs.get(id)) is not None}
+        if unknown := sorted(ids - cidrs.keys()):
             query = [("fields", "id"), ("fields", "cidr"), *(("id", each) for each in unknown)]
             rows = await self._api.pages(NETWORK, "/subnets", "subnets", query)
-            self._cidrs |= {str(row["id"]): str(row["cidr"]) for row in rows if str(row["id"]) in ids}
-        return [self._cidrs[each] for each in sorted(ids) if each in self._cidrs]
+            for id in unknown:
+                if cidr := next((str(row["cidr"]) for row in rows if str(row["id"]) == id), ""):
+                    cidrs[id] = cidr
+                    self._cidrs.put(id, cidr)
+        return [cidrs[each] for each in sorted(cidrs)]
 
     async def _change(self, verb: str, route: dict[str, str]) -> None:
         """Add or remove one route. Succeeds if it already exists or is already gone."""

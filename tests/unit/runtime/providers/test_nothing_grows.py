@@ -10,14 +10,22 @@ from typing import Any
 import pytest
 
 from ccm.cloud import Page
+from ccm.cloud.toolkit import shared_reads
 from ccm.providers.hetzner.load_balancer_steps import Change
 from ccm.providers.hetzner.load_balancers import HetznerLoadBalancers
-from ccm.providers.openstack.load_balancers import security_groups
+from ccm.providers.openstack import routes as openstack_routes
+from ccm.providers.openstack.load_balancers import desired_states, security_groups
+from ccm.providers.openstack.load_balancers import load_balancers as octavia
+from ccm.providers.openstack.load_balancers.load_balancer_owners import Mark
 from ccm.providers.openstack.load_balancers.security_groups import SecurityGroups
+from ccm.providers.openstack.routes import OpenStackRoutes
+from ccm.providers.openstack.settings_sections import LoadBalancerSection
 from ccm.providers.vsphere.api import Inventory
 
 from .hetzner.wants import row, spec
+from .openstack import test_shared_balancers as shared_balancers
 from .openstack.fake_cloud import running
+from .openstack.octavia_in_memory import FakeOpenStack
 
 
 class _Machine:
@@ -91,8 +99,62 @@ async def test_ports_of_nodes_that_are_gone_are_forgotten(monkeypatch: pytest.Mo
     groups = SecurityGroups(Neutron())  # type: ignore[arg-type]
     for number in range(500):
         await groups._change({"id": f"port-{number}", "revision_number": 7, "security_groups": ["a"]}, add="sg")
-    assert len(groups._known) == 50 and "port-499" in groups._known
-    assert groups._known["port-499"] == {"security_groups": ["a", "sg"], "revision_number": 8}
+    assert len(groups._known) == 50
+    assert groups._known.get("port-499") == {"security_groups": ["a", "sg"], "revision_number": 8}
+
+
+class Subnets:
+    """Neutron, with every subnet and no port. `reads`: how often a subnet was read."""
+
+    def __init__(self) -> None:
+        self.settings = SimpleNamespace(route=SimpleNamespace(router_id="r"))
+        self.reads = 0
+
+    async def call(self, method: str, service: str, path: str, **more: Any) -> Any:
+        self.reads += 1
+        return {"subnet": {"cidr": path.rpartition("/")[2]}}
+
+    async def pages(self, service: str, path: str, key: str, query: Any) -> list[dict[str, Any]]:
+        if key == "ports":
+            return []
+        self.reads += 1
+        return [{"id": value, "cidr": value} for name, value in query if name == "id"]
+
+
+async def test_subnets_that_are_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those that a user only names: an annotation may have any text."""
+    monkeypatch.setattr(shared_reads, "GATHER", 0.0)
+    for module in (security_groups, openstack_routes):
+        monkeypatch.setattr(module, "REMEMBERED_SUBNETS", 10)
+    neutron: Any = Subnets()
+    groups, routes = SecurityGroups(neutron), OpenStackRoutes(neutron)
+    for number in range(200):
+        ports = [{"fixed_ips": [{"subnet_id": f"s{number}"}, {"subnet_id": f"t{number}"}]}]
+        for _ in range(2):
+            assert await groups.cidr(f"s{number}") == f"s{number}"
+            assert await routes._subnets(ports) == [f"s{number}", f"t{number}"]
+        assert await groups._port_changes("sg", (), f"s{number}") == ([], [])
+    assert neutron.reads == 400  # each is read once
+    assert len(groups._cidrs) == len(routes._cidrs) == len(groups._ports) == 10
+
+
+async def test_more_subnets_than_are_remembered_are_all_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(openstack_routes, "REMEMBERED_SUBNETS", 2)
+    routes = OpenStackRoutes(Subnets())  # type: ignore[arg-type]
+    ids = [f"s{number}" for number in range(5)]
+    assert await routes._subnets([{"fixed_ips": [{"subnet_id": id} for id in ids]}]) == ids
+
+
+def test_load_balancers_that_others_deleted_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (octavia, desired_states):
+        monkeypatch.setattr(module, "REMEMBERED", 10)
+    balancers = shared_balancers.provider(FakeOpenStack(LoadBalancerSection()))
+    for number in range(200):
+        wanted = shared_balancers.service(f"s{number}", "web")
+        mark = Mark.of(wanted, balancers.fingerprint(wanted, ()), "")
+        row = {"id": f"lb{number}", "name": "lb", "provisioning_status": "ACTIVE", "vip_address": "192.0.2.1"}
+        balancers._listed(wanted.cluster, row, mark, {})
+    assert len(balancers._memory) == len(balancers._desired._known) == 10
 
 
 class Project:

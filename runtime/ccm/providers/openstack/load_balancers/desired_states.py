@@ -11,10 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ccm.cloud import Invalid, LoadBalancerSpec
+from ccm.cloud.toolkit.recent import Recent
 
 from ..settings_sections import LoadBalancerClass, LoadBalancerSection
 from . import load_balancer_rules as rules
 from .load_balancer_rules import DesiredLoadBalancer
+from .memory import REMEMBERED
 
 
 @dataclass
@@ -30,7 +32,7 @@ class DesiredStates:
     def __init__(self, section: LoadBalancerSection, classes: Mapping[str, LoadBalancerClass]) -> None:
         self._section = section
         self._classes = classes
-        self._known: dict[tuple[str, str], Known] = {}
+        self._known: Recent[tuple[str, str], Known] = Recent(REMEMBERED)
 
     def of(self, spec: LoadBalancerSpec, made_by: str = "", *, nodes_only: bool = False) -> DesiredLoadBalancer:
         """Return the desired state, as `desired_load_balancer` does. Raises Invalid, which is not remembered."""
@@ -52,10 +54,11 @@ class DesiredStates:
 
     def forget(self, spec: LoadBalancerSpec) -> None:
         """Forget a Service whose load balancer is gone."""
-        self._known.pop((spec.cluster, spec.uid), None)
+        self._known.forget((spec.cluster, spec.uid))
 
     def _for(self, spec: LoadBalancerSpec) -> Known:
         known = self._known.get((spec.cluster, spec.uid))
         if known is None or known.spec != spec:
-            known = self._known[(spec.cluster, spec.uid)] = Known(spec)
+            known = Known(spec)
+            self._known.put((spec.cluster, spec.uid), known)
         return known

@@ -32,6 +32,7 @@ from ccm.cloud import (
     RetryAfter,
 )
 from ccm.cloud.toolkit.ownership_marks import cluster_tag
+from ccm.cloud.toolkit.recent import Recent
 
 from ..annotations import Annotations
 from . import convergence, listener_rules, load_balancer_owners, permissions, sharing_rules
@@ -47,7 +48,7 @@ from .listing import LOAD_BALANCER, Balancers
 from .load_balancer_owners import Mark
 from .load_balancer_rules import DesiredLoadBalancer, Features, Row
 from .lookup import Ownership
-from .memory import Memory
+from .memory import REMEMBERED, Memory
 from .parts import SOON, Parts
 from .removal import DELETABLE, Removal, failed
 from .repair import Repair
@@ -79,7 +80,7 @@ class OctaviaLoadBalancers:
         self._repair = Repair(api, self._parts, self._removal, self._soon)
         self._convergence = Convergence(api, self._parts, self._sign, self._soon, clock)
         self._groups = SecurityGroups(api)
-        self._memory: dict[tuple[str, str], Memory] = {}
+        self._memory: Recent[tuple[str, str], Memory] = Recent(REMEMBERED)
         self._version: tuple[int, int] | None = None
 
     # --- the contract -------------------------------------------------------------------------------------------
@@ -144,7 +145,7 @@ class OctaviaLoadBalancers:
         memory.balancer_id = job.id
         if job.status == "ERROR":
             await self._repair.repair(job, memory.tried)
-            self._memory[(spec.cluster, spec.uid)] = Memory(replaced=True, tried=memory.tried)
+            self._memory.put((spec.cluster, spec.uid), Memory(replaced=True, tried=memory.tried))
             raise RetryAfter(f"{failed(row)}; it is being deleted and will be created again", self._soon())
         if job.status != "ACTIVE" and not (written and job.status not in GOING):
             raise RetryAfter(f"load balancer {job.id} is {job.status}", self._soon())
@@ -265,13 +266,13 @@ class OctaviaLoadBalancers:
         if not memory.keep:
             await self._floating.delete_left(spec.uid)
         await self._groups.delete(spec)
-        self._memory.pop((spec.cluster, spec.uid), None)
+        self._memory.forget((spec.cluster, spec.uid))
         self._desired.forget(spec)
 
     # --- finding ------------------------------------------------------------------------------------------------
 
     def _remembered(self, spec: LoadBalancerSpec) -> Memory:
-        return self._memory.setdefault((spec.cluster, spec.uid), Memory())
+        return self._memory.obtain((spec.cluster, spec.uid), Memory)
 
     def _soon(self) -> float:
         """Return the seconds until the next beat that is at least half of SOON away.
@@ -410,7 +411,7 @@ class OctaviaLoadBalancers:
         """Return the contract's object. Without a fingerprint if something is wrong, so that the Service is ensured."""
         state = row["provisioning_status"]
         address = floating.get(row.get("vip_port_id") or "", "") if "f" in mark.flags else str(row["vip_address"])
-        memory = self._memory.setdefault((cluster, mark.uid), Memory())
+        memory = self._memory.obtain((cluster, mark.uid), Memory)
         if memory.want is not None:
             ingress = rules.ingress(memory.want, address or memory.address)
         else:

@@ -12,6 +12,8 @@ from .remedies import Remedies
 
 #: Maximum seconds between two reads of a new load balancer. Until then, each read waits as long as it has existed.
 PATIENCE = 12.0
+#: Of how many load balancers this process remembers something. Nobody says so when somebody else deletes one.
+REMEMBERED = 20_000
 
 
 @dataclass

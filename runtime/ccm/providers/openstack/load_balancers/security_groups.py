@@ -11,15 +11,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
-from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from ccm.cloud import Conflict, LoadBalancerSpec, NotFound, Port, RetryAfter
+from ccm.cloud.toolkit.recent import Recent
 from ccm.cloud.toolkit.rule_changes import rule_changes as changes
 from ccm.cloud.toolkit.shared_reads import ObjectLocks, Shared
 
-from ..api import NETWORK, Api, of_project, unless_changed
+from ..api import NETWORK, REMEMBERED_SUBNETS, Api, of_project, unless_changed
 from ..instance_rules import trunk_subports
 
 Row = Mapping[str, Any]
@@ -136,18 +136,20 @@ def subports_in_doubt(ports: Iterable[Row], members: Members) -> set[str]:
 class SecurityGroups:
     def __init__(self, api: Api) -> None:
         self._api = api
-        self._ports: dict[str, Shared[list[dict[str, Any]]]] = {}
+        self._ports: Recent[str, Shared[list[dict[str, Any]]]] = Recent(REMEMBERED_SUBNETS)
         #: Ports as their last changes left them, for listings that are older; of each, no more than a change needs.
-        self._known: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        self._known: Recent[str, dict[str, Any]] = Recent(REMEMBERED_PORTS)
         self._locks = ObjectLocks()
-        self._cidrs: dict[str, str] = {}
+        self._cidrs: Recent[str, str] = Recent(REMEMBERED_SUBNETS)
 
     async def cidr(self, subnet_id: str) -> str:
         """Return a subnet's CIDR. It is read once, because it never changes."""
-        if subnet_id not in self._cidrs:
+        cidr = self._cidrs.get(subnet_id)
+        if cidr is None:
             answer = await self._api.call("GET", NETWORK, f"/subnets/{subnet_id}", missing=subnet_id)
-            self._cidrs[subnet_id] = str(answer["subnet"]["cidr"])
-        return self._cidrs[subnet_id]
+            cidr = str(answer["subnet"]["cidr"])
+            self._cidrs.put(subnet_id, cidr)
+        return cidr
 
     async def ensure(self, spec: LoadBalancerSpec, wanted: Sequence[Rule]) -> str:
         """Create or update the Service's group with these rules. Return its ID.
@@ -199,10 +201,11 @@ class SecurityGroups:
 
     async def _port_changes(self, group: str, members: Members, subnet_id: str) -> tuple[list[Row], list[Row]]:
         """Return `port_changes` of the current ports; concurrent Services share one listing."""
-        if subnet_id not in self._ports:
-            params = {"fixed_ips": f"subnet_id={subnet_id}"} if subnet_id else {}
-            self._ports[subnet_id] = Shared(lambda: self._api.pages(NETWORK, "/ports", "ports", params))
-        ports = await self._ports[subnet_id].get()
+        params = {"fixed_ips": f"subnet_id={subnet_id}"} if subnet_id else {}
+        listing = self._ports.obtain(
+            subnet_id, lambda: Shared(lambda: self._api.pages(NETWORK, "/ports", "ports", params))
+        )
+        ports = await listing.get()
         parents: dict[str, str] = {}
         for server in sorted(subports_in_doubt(ports, members)):
             own = await self._api.pages(NETWORK, "/ports", "ports", {"device_id": server})
@@ -265,10 +268,5 @@ class SecurityGroups:
                 headers=await unless_changed(self._api, port),
                 missing=port_id,
             )
-            self._remember(port_id, answer["port"])
-
-    def _remember(self, port_id: str, row: Row) -> None:
-        self._known[port_id] = {key: row.get(key) for key in ("security_groups", "revision_number") if key in row}
-        self._known.move_to_end(port_id)
-        if len(self._known) > REMEMBERED_PORTS:
-            self._known.popitem(last=False)
+            row = answer["port"]
+            self._known.put(port_id, {key: row[key] for key in ("security_groups", "revision_number") if key in row})

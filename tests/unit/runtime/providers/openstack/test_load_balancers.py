@@ -915,7 +915,7 @@ async def test_one_that_failed_before_it_served_is_made_anew_and_keeps_its_float
     await balancers.ensure(spec(), nodes(1))
     address = only(fake.floating)["floating_ip_address"]
     with pytest.raises(Conflict, match="ERROR"):
-        balancers._memory.clear()
+        balancers._memory.forget((spec().cluster, spec().uid))
         await balancers.get(spec())
     assert (await balancers.list("prod"))[0].fingerprint == ""
     fake.fails = []
