@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ccm.controllers.services.service_rules import FINALIZER
-from ccm.providers.sim import CSI_DRIVER
+from ccm.providers.sim.volumes import CSI_DRIVER
 from ccm_simcloud.model import Address, InstanceBody, InstancePatch, RouteBody, VolumeBody
 from tests.merge_patch import merge
 

@@ -40,7 +40,8 @@ from ccm.manager.running_controllers import RunningControllers, usable_controlle
 from ccm.options.command_line import Options, parse
 from ccm.options.leader_migration import split
 from ccm.providers.sim import SimCloud
-from ccm.providers.sim.api import Api, Project, Settings
+from ccm.providers.sim.api import Api, Project
+from ccm.providers.sim.settings import Settings
 
 from . import cloud, connections
 from .api_server import ApiServer

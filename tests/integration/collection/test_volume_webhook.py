@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ccm.providers.sim import CSI_DRIVER
+from ccm.providers.sim.volumes import CSI_DRIVER
 from ccm_simcloud.model import VolumeBody
 from ccm_simcloud.testing import Simulator, running_simulator
 from tests.ports import free_port

@@ -30,7 +30,6 @@ from ccm.cloud import (
     Unauthorized,
     VolumeRef,
 )
-from ccm.providers import sim
 from ccm.providers.sim import (
     SimCloud,
     SimInstances,
@@ -39,9 +38,12 @@ from ccm.providers.sim import (
     SimQuotas,
     SimRoutes,
     SimVolumes,
+    instance_rules,
+    load_balancer_rules,
 )
 from ccm.providers.sim import api as sim_api
 from ccm.providers.sim.api import Api
+from ccm.providers.sim.volumes import CSI_DRIVER
 
 
 @dataclass(frozen=True)
@@ -308,9 +310,9 @@ class MatchesPartsOfNames(SimInstances):
         except NotFound:
             if ref.provider_id:
                 raise
-        rows = await self._api.list("/instances", sim.Instance)
+        rows = await self._api.list("/instances", sim_api.Instance)
         if found := [row for row in rows if row.name.startswith(ref.node_name)]:
-            return sim._instance(found[0])
+            return instance_rules.instance(found[0])
         raise NotFound(ref.node_name)
 
 
@@ -329,10 +331,10 @@ class FailsOverAnEmptyListing(SimInstances):
     async def get(self, ref: InstanceRef) -> cloud.Instance:
         if ref.provider_id:
             return await super().get(ref)
-        rows = await self._api.list("/instances", sim.Instance, [("name", ref.node_name)])
+        rows = await self._api.list("/instances", sim_api.Instance, [("name", ref.node_name)])
         if len(rows) > 1:
             raise Conflict("several")
-        return sim._instance(rows[0])
+        return instance_rules.instance(rows[0])
 
 
 @mutant("instances.a_deleted_instance_is_gone")
@@ -420,7 +422,8 @@ class TakesTheFirstOfThatName(SimInstances):
         try:
             return await super().get(ref)
         except Conflict:
-            return sim._instance((await self._api.list("/instances", sim.Instance, [("name", ref.node_name)]))[0])
+            rows = await self._api.list("/instances", sim_api.Instance, [("name", ref.node_name)])
+            return instance_rules.instance(rows[0])
 
 
 # --- a cloud that fails ----------------------------------------------------------------------------------------------
@@ -578,7 +581,7 @@ class StaysLockedOut(Api):
 @mutant("volumes.volumes_of_others_are_left_alone")
 class LabelsEveryVolume(SimVolumes):
     async def labels(self, ref: VolumeRef) -> dict[str, str]:
-        if ref.driver == sim.CSI_DRIVER:
+        if ref.driver == CSI_DRIVER:
             return dict(await super().labels(ref))
         return {"topology.kubernetes.io/zone": "north-a"}
 
@@ -625,13 +628,14 @@ class NoneLooksLikeOneThatIsNotReady(SimLoadBalancers):
 @mutant("load_balancers.another_clusters_is_never_touched")
 class ListsAllClusters(SimLoadBalancers):
     async def list(self, cluster: str) -> Sequence[cloud.LoadBalancer]:
-        return [sim._load_balancer(row) for row in await self._api.list("/load-balancers", sim.LoadBalancer)]
+        rows = await self._api.list("/load-balancers", sim_api.LoadBalancer)
+        return [load_balancer_rules.load_balancer(row) for row in rows]
 
 
 @mutant("load_balancers.another_clusters_is_never_touched")
 class IgnoresTheCluster(SimLoadBalancers):
-    async def _find(self, spec: LoadBalancerSpec) -> sim.LoadBalancer:
-        rows = await self._api.list("/load-balancers", sim.LoadBalancer, [("tag", f"service_uid:{spec.uid}")])
+    async def _find(self, spec: LoadBalancerSpec) -> sim_api.LoadBalancer:
+        rows = await self._api.list("/load-balancers", sim_api.LoadBalancer, [("tag", f"service_uid:{spec.uid}")])
         if not rows:
             raise NotFound("none")
         return rows[0]
@@ -726,7 +730,7 @@ class NeverWritesAChange(SimLoadBalancers):
     async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[cloud.Backend]) -> cloud.LoadBalancer:
         try:
             if (found := await self._find(spec)).state == "active":
-                return sim._load_balancer(found)
+                return load_balancer_rules.load_balancer(found)
         except NotFound:
             pass
         return await super().ensure(spec, backends)
@@ -739,7 +743,7 @@ class NeverWritesAChange(SimLoadBalancers):
 )
 class ForgetsThatBackendsWereUpdated(SimLoadBalancers):
     async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[cloud.Backend]) -> cloud.LoadBalancer:
-        return sim._load_balancer(await self._find(spec))
+        return load_balancer_rules.load_balancer(await self._find(spec))
 
 
 @mutant("load_balancers.members_have_the_addresses_that_are_given")
@@ -747,7 +751,7 @@ class LooksUpAddresses(SimLoadBalancers):
     """What a backend is not given it asks the cloud for."""
 
     async def _filled(self, backends: Sequence[cloud.Backend]) -> list[cloud.Backend]:
-        rows = [sim._instance(row) for row in await self._api.list("/instances", sim.Instance)]
+        rows = [instance_rules.instance(row) for row in await self._api.list("/instances", sim_api.Instance)]
         known = {each.provider_id: each.addresses for each in rows}
         return [replace(each, addresses=known[each.provider_id]) for each in backends]
 
@@ -757,13 +761,13 @@ class LooksUpAddresses(SimLoadBalancers):
 
 @mutant("load_balancers.members_have_the_addresses_that_are_given")
 class AddsAllInstances(SimLoadBalancers):
-    async def _find(self, spec: LoadBalancerSpec) -> sim.LoadBalancer:
+    async def _find(self, spec: LoadBalancerSpec) -> sim_api.LoadBalancer:
         found = await super()._find(spec)
-        rows = [sim._instance(row) for row in await self._api.list("/instances", sim.Instance)]
+        rows = [instance_rules.instance(row) for row in await self._api.list("/instances", sim_api.Instance)]
         everybody = [cloud.Backend(each.name, each.provider_id, each.addresses) for each in rows]
         if found.state == "active":
-            body = {"targets": sim._targets(everybody)}
-            await self._api.call("PUT", f"/load-balancers/{found.id}/targets", sim.LoadBalancer, body=body)
+            body = {"targets": load_balancer_rules.targets(everybody)}
+            await self._api.call("PUT", f"/load-balancers/{found.id}/targets", sim_api.LoadBalancer, body=body)
         return found
 
 
@@ -772,7 +776,7 @@ class AddsAllInstances(SimLoadBalancers):
 )
 class DeletesTheWholeCluster(SimLoadBalancers):
     async def delete(self, spec: LoadBalancerSpec) -> None:
-        for row in await self._api.list("/load-balancers", sim.LoadBalancer, [("tag", f"cluster:{spec.cluster}")]):
+        for row in await self._api.list("/load-balancers", sim_api.LoadBalancer, [("tag", f"cluster:{spec.cluster}")]):
             await super().delete(replace(spec, uid=row.tags["service_uid"]))
 
 
@@ -834,16 +838,16 @@ class NamesThatAreNeverTheSame(SimLoadBalancers):
         if (spec.cluster + spec.uid) in self.made:
             return await super().ensure(spec, backends)
         tags = {"cluster": spec.cluster, "service_uid": spec.uid, "fingerprint": self.fingerprint(spec, backends)}
-        body = sim._wanted(spec) | {"name": f"lb-{secrets.token_hex(4)}", "ip": "", "tags": tags}
-        body |= {"targets": sim._targets(backends)}
-        answer = await self._api.call("POST", "/load-balancers", sim.LoadBalancer, body=body)
+        body = load_balancer_rules.desired(spec) | {"name": f"lb-{secrets.token_hex(4)}", "ip": "", "tags": tags}
+        body |= {"targets": load_balancer_rules.targets(backends)}
+        answer = await self._api.call("POST", "/load-balancers", sim_api.LoadBalancer, body=body)
         self.made[spec.cluster + spec.uid] = 1
-        return sim._load_balancer(answer)
+        return load_balancer_rules.load_balancer(answer)
 
     async def delete(self, spec: LoadBalancerSpec) -> None:
         self.made.pop(spec.cluster + spec.uid, None)
         tags = [("tag", f"cluster:{spec.cluster}"), ("tag", f"service_uid:{spec.uid}")]
-        for row in await self._api.list("/load-balancers", sim.LoadBalancer, tags):
+        for row in await self._api.list("/load-balancers", sim_api.LoadBalancer, tags):
             await self._api.call("DELETE", f"/load-balancers/{row.id}", Any)
 
 
@@ -868,7 +872,7 @@ class AlwaysReady(SimLoadBalancers):
 @mutant("load_balancers.one_that_failed_is_reported_and_replaced")
 class FailureIsNoNews(SimLoadBalancers):
     async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:
-        return replace(sim._load_balancer(await self._find(spec)), ready=True)
+        return replace(load_balancer_rules.load_balancer(await self._find(spec)), ready=True)
 
 
 @mutant("load_balancers.one_that_failed_is_deleted", "load_balancers.a_half_made_one_is_deleted")
@@ -893,16 +897,17 @@ class TagsItAfterwards(SimLoadBalancers):
         try:
             await self._find(spec)
         except NotFound:
-            body = sim._wanted(spec) | {"name": f"lb-{secrets.token_hex(4)}", "targets": sim._targets(backends)}
-            made = await self._api.call("POST", "/load-balancers", sim.LoadBalancer, body=body)
+            body = load_balancer_rules.desired(spec) | {"name": f"lb-{secrets.token_hex(4)}"}
+            body |= {"targets": load_balancer_rules.targets(backends)}
+            made = await self._api.call("POST", "/load-balancers", sim_api.LoadBalancer, body=body)
             tags = {"cluster": spec.cluster, "service_uid": spec.uid}
-            await self._api.call("PATCH", f"/load-balancers/{made.id}", sim.LoadBalancer, body={"tags": tags})
+            await self._api.call("PATCH", f"/load-balancers/{made.id}", sim_api.LoadBalancer, body={"tags": tags})
         return await super().ensure(spec, backends)
 
 
 @mutant("load_balancers.a_proxys_404_is_not_not_found")
 class LoadBalancersOfAProxyAreGone(SimLoadBalancers):
-    async def _find(self, spec: LoadBalancerSpec) -> sim.LoadBalancer:
+    async def _find(self, spec: LoadBalancerSpec) -> sim_api.LoadBalancer:
         with gone_by_any_404():
             return await super()._find(spec)
 
@@ -951,7 +956,7 @@ class RoutesNoneAtATime(SimRoutes):
 @mutant("routes.a_route_leads_to_its_own_instance")
 class RoutesToWhateverAddress(SimRoutes):
     async def create(self, cluster: str, route: cloud.Route) -> None:
-        for row in await self._api.list("/instances", sim.Instance):
+        for row in await self._api.list("/instances", sim_api.Instance):
             if {each.address for each in row.addresses} & set(route.target_addresses or ()):
                 route = replace(route, provider_id=f"sim://{row.region}/{row.id}")
         await super().create(cluster, route)
@@ -972,7 +977,7 @@ class RoutesBelongToTheProject(SimRoutes):
 @mutant("routes.a_route_to_nowhere_shows")
 class BlackholesLookAlive(SimRoutes):
     async def list(self, cluster: str) -> Sequence[cloud.Route]:
-        rows = await self._api.list("/routes", sim.Route)
+        rows = await self._api.list("/routes", sim_api.Route)
         return [cloud.Route(row.destination, f"sim://{row.region}/{row.instance_id}", row.id) for row in rows]
 
 
@@ -1026,16 +1031,16 @@ class NoRoutesRatherThanAnError(SimRoutes):
 class ReplacesAllTags(SimInstanceTags):
     async def add(self, provider_id, tags):
         path = f"/instances/{provider_id.rpartition('/')[2]}"
-        await self._api.call("PATCH", path, sim.Instance, body={"labels": dict(tags)}, missing="instance_not_found")
+        await self._api.call("PATCH", path, sim_api.Instance, body={"labels": dict(tags)}, missing="instance_not_found")
 
 
 @mutant("instance_tags.a_tag_with_another_value_is_kept")
 class OverwritesTags(SimInstanceTags):
     async def add(self, provider_id, tags):
         path = f"/instances/{provider_id.rpartition('/')[2]}"
-        found = await self._api.call("GET", path, sim.Instance, missing="instance_not_found")
+        found = await self._api.call("GET", path, sim_api.Instance, missing="instance_not_found")
         body = {"labels": {**found.labels, **tags}}
-        await self._api.call("PATCH", path, sim.Instance, body=body, missing="instance_not_found")
+        await self._api.call("PATCH", path, sim_api.Instance, body=body, missing="instance_not_found")
 
 
 @mutant("instance_tags.a_deleted_instance_is_not_found")

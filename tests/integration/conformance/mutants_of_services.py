@@ -10,8 +10,8 @@ from typing import Any
 
 from ccm import cloud
 from ccm.cloud import CloudError, LoadBalancerSpec, Page, ProviderConfig
-from ccm.providers import sim
-from ccm.providers.sim import SimCloud, SimInstances, SimLoadBalancers
+from ccm.providers.sim import SimCloud, SimInstances, SimLoadBalancers, load_balancer_rules
+from ccm.providers.sim import api as sim_api
 from ccm.providers.sim.api import Api
 
 from .mutants import mutant
@@ -167,7 +167,7 @@ class HashesItsFingerprint(SimCloud):
 class Unordered(SimLoadBalancers):
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[cloud.Backend]) -> str:
         written, _, targets = super().fingerprint(spec, backends).partition("-")
-        return f"{sim._digest(list({written[at : at + 8] for at in range(0, 64, 8)}))}-{targets}"
+        return f"{load_balancer_rules.digest(list({written[at : at + 8] for at in range(0, 64, 8)}))}-{targets}"
 
 
 @mutant("load_balancers.the_fingerprint_is_the_same_in_every_process")
@@ -194,17 +194,17 @@ class EndsItsListingAtAFailure(SimInstances):
 @mutant("later_pages.all_load_balancers_are_listed", "later_pages.a_failure_among_load_balancers_is_transient")
 class ListsTheFirstPageOfLoadBalancers(SimLoadBalancers):
     async def list(self, cluster: str) -> Sequence[cloud.LoadBalancer]:
-        page = await self._api.page("/load-balancers", sim.LoadBalancer, [("tag", f"cluster:{cluster}")], None)
-        return [sim._load_balancer(row) for row in page.items if "service_uid" in row.tags]
+        page = await self._api.page("/load-balancers", sim_api.LoadBalancer, [("tag", f"cluster:{cluster}")], None)
+        return [load_balancer_rules.load_balancer(row) for row in page.items if "service_uid" in row.tags]
 
 
 @mutant("later_pages.a_failure_among_load_balancers_is_transient")
 class EndsTheListingOfLoadBalancersAtAFailure(SimLoadBalancers):
     async def list(self, cluster: str) -> Sequence[cloud.LoadBalancer]:
-        tags, rows, token = [("tag", f"cluster:{cluster}")], list[sim.LoadBalancer](), None
+        tags, rows, token = [("tag", f"cluster:{cluster}")], list[sim_api.LoadBalancer](), None
         while True:
             try:
-                page = await self._api.page("/load-balancers", sim.LoadBalancer, tags, token)
+                page = await self._api.page("/load-balancers", sim_api.LoadBalancer, tags, token)
             except CloudError:
                 if token is None:
                     raise
@@ -212,7 +212,7 @@ class EndsTheListingOfLoadBalancersAtAFailure(SimLoadBalancers):
             rows, token = [*rows, *page.items], page.next_page_token
             if token is None:
                 break
-        return [sim._load_balancer(row) for row in rows if "service_uid" in row.tags]
+        return [load_balancer_rules.load_balancer(row) for row in rows if "service_uid" in row.tags]
 
 
 # --- what nobody would serve -----------------------------------------------------------------------------------------

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from ccm.cloud import Cloud, ProviderConfig, VolumeRef
 from ccm.conformance import Listener, Subject, Trouble, World
-from ccm.providers.sim import CSI_DRIVER, SimCloud
+from ccm.providers.sim import SimCloud
+from ccm.providers.sim.volumes import CSI_DRIVER
 from ccm_simcloud import strict
 from ccm_simcloud.model import InstancePatch, VolumeBody
 from ccm_simcloud.testing import Simulator, running_simulator

@@ -19,7 +19,7 @@ import yaml
 
 from ccm.controllers.volumes.volume_webhook import DEADLINE
 from ccm.engine.client import ApiError, KubeClient
-from ccm.providers.sim import CSI_DRIVER
+from ccm.providers.sim.volumes import CSI_DRIVER
 from ccm_simcloud.model import VolumeBody
 from ccm_simcloud.testing import Simulator
 from tests.docs.commands import ROOT, command

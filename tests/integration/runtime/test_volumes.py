@@ -7,7 +7,7 @@ import asyncio
 from typing import Any
 
 from ccm.engine.client import KubeClient
-from ccm.providers.sim import CSI_DRIVER
+from ccm.providers.sim.volumes import CSI_DRIVER
 from ccm_simcloud.model import VolumeBody
 from ccm_simcloud.testing import Simulator
 

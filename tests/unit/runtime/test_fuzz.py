@@ -37,7 +37,7 @@ from ccm.engine.kubeconfig import from_kubeconfig
 from ccm.engine.objects import UNREADABLE, Lease, Node, Service, WatchEvent, decoder, identity
 from ccm.options import leader_migration
 from ccm.options.command_line import Options, OptionsError, parse
-from ccm.providers.sim.api import Settings
+from ccm.providers.sim.settings import Settings
 from ccm_simcloud import config as sim_config
 from ccm_simcloud import model, strict
 from ccm_simcloud.faults import Rule

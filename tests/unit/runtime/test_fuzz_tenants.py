@@ -27,6 +27,7 @@ from ccm.controllers.shared.rule_error import RuleError
 from ccm.engine.objects import UNREADABLE, Service, decoder
 from ccm.manager.logs import MESSAGE_LIMIT
 from ccm.providers import sim, static
+from ccm.providers.sim import load_balancer_rules as sim_rules
 from ccm.providers.static.settings import Settings
 
 from . import loop_watch
@@ -73,7 +74,7 @@ def judge(service: Service) -> None:
     assert isinstance(spec, LoadBalancerSpec)
     assert (spec.cluster, spec.uid) == ("kubernetes", "uid-of-hostile")
     assert len(spec.ports) <= PORTS and len(spec.source_ranges) <= SOURCE_RANGES
-    quick(sim._check_supported, spec)
+    quick(sim_rules.check_supported, spec)
     quick(sim.SimLoadBalancers(None).fingerprint, spec, BACKENDS)  # type: ignore[arg-type]
     provider = static.StaticLoadBalancers(Settings.parse(STATIC, "cloud.conf"))
     provider.use_allocations(ServiceAllocations())
@@ -113,7 +114,7 @@ class Own(Balancers):
         name = ("a" + service["metadata"]["uid"].replace("-", ""))[:32]
         if (spec.cluster, spec.uid, spec.default_name) != ("kubernetes", service["metadata"]["uid"], name):
             self.strays.append(repr(spec))
-        sim._check_supported(spec)
+        sim_rules.check_supported(spec)
         return super()._write(spec, backends)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ccm.cloud import Invalid, LoadBalancerSpec, NotImplementedByCloud, Port
-from ccm.providers import sim
+from ccm.cloud.toolkit.service_checks import ipv4_only
 from ccm.providers.aws.load_balancers.classic import load_balancer_rules as classic_rules
 from ccm.providers.aws.load_balancers.network import load_balancer_rules as network_rules
 from ccm.providers.aws.settings_sections import Global
@@ -19,6 +19,7 @@ from ccm.providers.hetzner import load_balancer_rules as hetzner_rules
 from ccm.providers.hetzner.settings import Variables
 from ccm.providers.openstack.load_balancers import load_balancer_rules as octavia
 from ccm.providers.openstack.settings_sections import LoadBalancerSection
+from ccm.providers.sim import load_balancer_rules as sim_rules
 
 SERVICE = LoadBalancerSpec("kube", "1-2-3-4", "default", "web", (Port("p", "TCP", 80, 30080),))
 
@@ -33,8 +34,8 @@ def with_octavia(spec: LoadBalancerSpec) -> list[str]:
 
 
 def with_sim(spec: LoadBalancerSpec) -> list[str]:
-    sim._check_supported(spec)
-    return list(sim.ipv4_only(spec))
+    sim_rules.check_supported(spec)
+    return list(ipv4_only(spec))
 
 
 #: Provider -> the warnings about a Service. Raises what `ensure` raises.

@@ -39,7 +39,8 @@ from ccm.cloud import (
     registry,
 )
 from ccm.gateway.gateway import Gateway
-from ccm.providers.sim import CSI_DRIVER, SimCloud
+from ccm.providers.sim import SimCloud
+from ccm.providers.sim.volumes import CSI_DRIVER
 from ccm_simcloud.testing import Simulator, running_simulator
 
 CONFIG: dict[str, Any] = {

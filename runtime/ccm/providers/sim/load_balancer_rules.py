@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a load balancer should be, and a load balancer of the cloud as the contract's. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from ccm import cloud
+from ccm.cloud import Backend, Backends, Ingress, LoadBalancerSpec, NotImplementedByCloud
+from ccm.cloud.toolkit.service_checks import ipv4_ranges, nobody_serves, require_node_ports
+
+from .api import LoadBalancer
+from .instance_rules import PROVIDER_ID
+
+
+def load_balancer(row: LoadBalancer, warnings: tuple[str, ...] = ()) -> cloud.LoadBalancer:
+    """The address is published once it answers. `Proxy`: nodes see the node port as the destination."""
+    ready = row.state == "active"
+    return cloud.LoadBalancer(
+        service_uid=row.tags.get("service_uid", ""),
+        name=row.name,
+        ingress=(Ingress(ip=row.ip, ip_mode="Proxy"),) if row.state in ("active", "updating") else (),
+        fingerprint=row.tags.get("fingerprint", ""),
+        ready=ready,
+        warnings=warnings,
+    )
+
+
+def check_supported(spec: LoadBalancerSpec) -> None:
+    """Raises NotImplementedByCloud, Invalid."""
+    for port in spec.ports:
+        if port.protocol not in ("TCP", "UDP"):
+            raise NotImplementedByCloud(
+                f"port {port.port}: load balancers of this cloud forward only TCP and UDP, not {port.protocol}"
+            )
+    require_node_ports(spec)
+    ipv4_ranges(spec)
+    if "IPv4" not in spec.ip_families:
+        raise NotImplementedByCloud("load balancers of this cloud have only IPv4 addresses")
+
+
+def desired(spec: LoadBalancerSpec) -> dict[str, Any]:
+    """Return everything that is written for a Service, except its targets."""
+    health = {"node_port": spec.health_check_node_port} if spec.health_check_node_port else None
+    return {
+        "ports": [
+            {"name": port.name, "protocol": port.protocol, "port": port.port, "node_port": port.node_port}
+            for port in spec.ports
+        ],
+        "source_ranges": sorted(spec.source_ranges),
+        "session_affinity": spec.session_affinity,
+        "health_check": health,
+    }
+
+
+def nobody(backends: Sequence[Backend]) -> tuple[str, ...]:
+    return nobody_serves(backends, targets(backends))
+
+
+def digest_of(backends: Sequence[Backend]) -> str:
+    return Backends.of(backends).once("sim digest of targets", lambda each: digest(targets(each)))
+
+
+def targets(backends: Sequence[Backend]) -> tuple[Mapping[str, str], ...]:
+    """Return sorted targets, because order has no meaning, without Nodes of other clouds or without address."""
+    return Backends.of(backends).recent("sim targets", _all_targets)
+
+
+def _all_targets(backends: Sequence[Backend]) -> tuple[Mapping[str, str], ...]:
+    matches = [(PROVIDER_ID.fullmatch(backend.provider_id), backend.internal_ip) for backend in backends]
+    return tuple(
+        {"instance_id": id_, "address": address}
+        for id_, address in sorted((match["id"], address) for match, address in matches if match and address)
+    )
+
+
+def digest(value: Any) -> str:
+    return hashlib.sha256(msgspec.json.encode(value, order="deterministic")).hexdigest()

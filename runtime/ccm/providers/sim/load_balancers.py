@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Load balancers: found by their tags, and written as a whole."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from ccm import cloud
+from ccm.cloud import Backend, Conflict, LoadBalancerSpec, NotFound, RetryAfter
+from ccm.cloud.toolkit.service_checks import ipv4_only
+
+from . import load_balancer_rules as rules
+from .api import POLL, Api, LoadBalancer
+
+GONE = "load_balancer_not_found"
+#: How many load balancers to convert before other tasks can run.
+STRETCH = 500
+
+
+class SimLoadBalancers:
+    """A load balancer is found only by its ownership tags. A name that is already taken is a Conflict."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    async def list(self, cluster: str) -> Sequence[cloud.LoadBalancer]:
+        rows = await self._api.list("/load-balancers", LoadBalancer, [("tag", f"cluster:{cluster}")])
+        found = []
+        for number, row in enumerate(rows, 1):
+            if "service_uid" in row.tags:
+                found.append(rules.load_balancer(row))
+            if number % STRETCH == 0:
+                await asyncio.sleep(0)
+        return found
+
+    def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
+        """Return two halves, so that `update_backends` cannot claim to have written other changes of the spec."""
+        return f"{rules.digest(rules.desired(spec) | {'ip': spec.load_balancer_ip})}-{rules.digest_of(backends)}"
+
+    async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:
+        found = await self._find(spec)
+        if found.state == "error":
+            raise Conflict(f"load balancer {found.id} failed in the cloud: {found.reason or 'no reason given'}")
+        return rules.load_balancer(found)
+
+    async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
+        """Raises RetryAfter while the cloud is busy with an earlier change. Returns once this change is written."""
+        rules.check_supported(spec)
+        desired = rules.desired(spec) | {"targets": rules.targets(backends)}
+        fingerprint = self.fingerprint(spec, backends)
+        try:
+            found = await self._find(spec)
+            if found.state == "error":
+                await self.delete(spec)  # the only change that this cloud allows
+                raise NotFound(f"load balancer {found.id} failed in the cloud and is being deleted")
+        except NotFound:
+            tags = {"cluster": spec.cluster, "service_uid": spec.uid, "fingerprint": fingerprint}
+            body = desired | {"name": spec.default_name, "ip": spec.load_balancer_ip, "tags": tags}
+            row = await self._api.call("POST", "/load-balancers", LoadBalancer, body=body)
+            return rules.load_balancer(row, (*ipv4_only(spec), *rules.nobody(backends)))
+        if spec.load_balancer_ip not in ("", found.ip):
+            raise Conflict(
+                f"load balancer {found.id} has the address {found.ip}, and this cloud cannot change it to "
+                f"{spec.load_balancer_ip}: delete the Service and create it again"
+            )
+        if found.state == "deleting":
+            raise RetryAfter(f"load balancer {found.id} is being deleted", POLL)
+        if found.tags.get("fingerprint") == fingerprint:
+            return rules.load_balancer(found, (*ipv4_only(spec), *rules.nobody(backends)))
+        body = desired | {"tags": {"fingerprint": fingerprint}}
+        path = f"/load-balancers/{found.id}"
+        row = await self._api.call("PATCH", path, LoadBalancer, body=body, missing=GONE)
+        return rules.load_balancer(row, (*ipv4_only(spec), *rules.nobody(backends)))
+
+    async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
+        found = await self._find(spec)
+        written = found.tags.get("fingerprint", "").partition("-")[0]
+        body = {
+            "targets": rules.targets(backends),
+            "tags": {"fingerprint": f"{written}-{rules.digest_of(backends)}"},
+        }
+        path = f"/load-balancers/{found.id}/targets"
+        row = await self._api.call("PUT", path, LoadBalancer, body=body, missing=GONE)
+        return rules.load_balancer(row, rules.nobody(backends))
+
+    async def delete(self, spec: LoadBalancerSpec) -> None:
+        found = await self._find(spec)
+        path = f"/load-balancers/{found.id}"
+        if await self._api.call("DELETE", path, LoadBalancer | None, missing=GONE) is None:  # type: ignore[arg-type]
+            return
+        raise RetryAfter(f"load balancer {found.id} is being deleted", POLL)
+
+    async def _find(self, spec: LoadBalancerSpec) -> LoadBalancer:
+        tags = [("tag", f"cluster:{spec.cluster}"), ("tag", f"service_uid:{spec.uid}")]
+        found = await self._api.list("/load-balancers", LoadBalancer, tags)
+        if not found:
+            raise NotFound(f"cluster {spec.cluster!r} has no load balancer for Service {spec.namespace}/{spec.name}")
+        if len(found) > 1:
+            ids = ", ".join(row.id for row in found)
+            raise Conflict(
+                f"{len(found)} load balancers ({ids}) have the tags of Service {spec.namespace}/{spec.name}: "
+                "delete all but one"
+            )
+        return found[0]

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Addresses of a pool for Services; nothing is written anywhere."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ccm.cloud import (
+    Allocations,
+    Backend,
+    Backends,
+    Conflict,
+    Ingress,
+    Invalid,
+    LoadBalancer,
+    LoadBalancerSpec,
+    NotFound,
+    NotImplementedByCloud,
+    QuotaExceeded,
+    Transient,
+)
+
+from .settings import Settings
+
+#: A Service: its cluster and its UID.
+_Owner = tuple[str, str]
+
+
+class StaticLoadBalancers:
+    """Allocates an address of the pool for each Service. Routing it to the nodes is left to others.
+
+    No cloud records which Service has which address: the Services' status does (`AllocatesAddresses`). In addition,
+    this object knows the addresses that it allocated, until a changed configuration replaces it.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._allocations: Allocations | None = None
+        self._given: dict[_Owner, LoadBalancer] = {}
+        self._owners: dict[str, _Owner] = {}
+
+    def use_allocations(self, allocations: Allocations) -> None:
+        self._allocations = allocations
+
+    async def list(self, cluster: str) -> Sequence[LoadBalancer]:
+        """Return those that this object allocated: none after a restart, so that each Service is ensured once."""
+        return [balancer for (owner, _), balancer in self._given.items() if owner == cluster]
+
+    def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
+        """Include ports and nodes although kube-proxy handles them, so that a change of them is seen as written."""
+        ports = [(port.protocol, port.port, port.node_port) for port in spec.ports]
+        desired = [spec.load_balancer_ip, spec.ip_families, ports, Backends.of(backends).digest]
+        return hashlib.sha256(json.dumps(desired).encode()).hexdigest()
+
+    async def get(self, spec: LoadBalancerSpec) -> LoadBalancer:
+        found = self._given.get((spec.cluster, spec.uid))
+        if found is None:
+            raise NotFound(f"Service {spec.namespace}/{spec.name} has no address")
+        return found
+
+    async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> LoadBalancer:
+        """Never awaits between choosing an address and returning it, so that no other Service gets the same one.
+
+        Raises Transient while it is not known which addresses Services have.
+        """
+        addresses = [found for family in spec.ip_families if (found := self._address(spec, family)) is not None]
+        if not addresses:
+            families = " or ".join(spec.ip_families)
+            raise NotImplementedByCloud(f"load_balancer_addresses of {self._settings.source} has no {families} address")
+        balancer = LoadBalancer(
+            service_uid=spec.uid,
+            name=f"{spec.namespace}/{spec.name}",
+            ingress=tuple(Ingress(ip=address, ip_mode="VIP") for address in addresses),
+            fingerprint=self.fingerprint(spec, backends),
+            warnings=tuple(
+                f"the address {each.ip} in the status of this Service is in use by an older Service: "
+                f"this one gets {', '.join(addresses)} instead"
+                for each in spec.ingress
+                if each.ip and self._is_taken(each.ip, spec)
+            ),
+        )
+        self._release(spec)
+        self._given[spec.cluster, spec.uid] = balancer
+        self._owners |= dict.fromkeys(addresses, (spec.cluster, spec.uid))
+        return balancer
+
+    async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> LoadBalancer:
+        found = replace(await self.get(spec), fingerprint=self.fingerprint(spec, backends))
+        self._given[spec.cluster, spec.uid] = found
+        return found
+
+    async def delete(self, spec: LoadBalancerSpec) -> None:
+        self._release(spec)
+
+    def _release(self, spec: LoadBalancerSpec) -> None:
+        if (found := self._given.pop((spec.cluster, spec.uid), None)) is not None:
+            for ingress in found.ingress:
+                del self._owners[ingress.ip]
+
+    def _address(self, spec: LoadBalancerSpec, family: str) -> str | None:
+        """Return the address for one family, None if the pool has none of that family."""
+        pool = [str(address) for address in self._settings.pool if f"IPv{address.version}" == family]
+        if not pool:
+            return None
+        if wanted := spec.load_balancer_ip:
+            return self._requested(wanted, pool, spec) if _family(wanted) == family else None
+        given = self._given.get((spec.cluster, spec.uid))
+        for ingress in (*(given.ingress if given else ()), *spec.ingress):
+            if ingress.ip in pool and not self._is_taken(ingress.ip, spec):
+                return ingress.ip
+        # The search starts at a hash of the name, so that a Service that is created again usually gets its former
+        # address.
+        start = int(hashlib.sha256(f"{spec.namespace}/{spec.name}".encode()).hexdigest(), 16) % len(pool)
+        for address in pool[start:] + pool[:start]:
+            if not self._is_taken(address, spec):
+                return address
+        raise QuotaExceeded(f"all {len(pool)} {family} addresses of load_balancer_addresses are in use")
+
+    def _requested(self, wanted: str, pool: Sequence[str], spec: LoadBalancerSpec) -> str:
+        """Check `spec.loadBalancerIP`. The message names no Service: the other one may belong to another tenant."""
+        if wanted not in pool:
+            raise Invalid(f"the address {wanted} is not in load_balancer_addresses of {self._settings.source}")
+        if self._is_taken(wanted, spec):
+            raise Conflict(f"the address {wanted} is in use")
+        return wanted
+
+    def _is_taken(self, address: str, spec: LoadBalancerSpec) -> bool:
+        """Return whether another Service has the address."""
+        if self._allocations is None:
+            raise Transient("cannot allocate an address until it is known which addresses Services have")
+        owner = (spec.cluster, spec.uid)
+        return self._owners.get(address, owner) != owner or self._allocations.holder(address) not in (None, spec.uid)
+
+
+def _family(address: str) -> str:
+    return "IPv6" if ":" in address else "IPv4"
