@@ -128,40 +128,40 @@ def canonical_ref(ref: InstanceRef, canonical: Callable[[str], str | None]) -> I
     return dataclasses.replace(ref, provider_id=spelling)
 
 
-def as_asked(found: Instance, ref: InstanceRef, canonical: str | None) -> Instance:
+def as_asked(instance: Instance, ref: InstanceRef, canonical: str | None) -> Instance:
     """With the providerID as the Node spells it: that spelling never changes, so comparisons are consistent."""
-    if not ref.provider_id or found.provider_id != canonical or canonical == ref.provider_id:
-        return found
-    return dataclasses.replace(found, provider_id=ref.provider_id)
+    if not ref.provider_id or instance.provider_id != canonical or canonical == ref.provider_id:
+        return instance
+    return dataclasses.replace(instance, provider_id=ref.provider_id)
 
 
-def instance_problem(found: Any) -> str:
+def instance_problem(answer: Any) -> str:
     """Why this is not a valid Instance, "" if it is valid. Python does not enforce types."""
-    if not isinstance(found, Instance):
-        return f"expected Instance, got {type(found).__name__}"
-    texts = {name: getattr(found, name) for name in ("provider_id", "name", "type", "zone", "region", "incomplete")}
+    if not isinstance(answer, Instance):
+        return f"expected Instance, got {type(answer).__name__}"
+    texts = {name: getattr(answer, name) for name in ("provider_id", "name", "type", "zone", "region", "incomplete")}
     wrong = [f"{name}={value!r}" for name, value in texts.items() if not isinstance(value, str)]
-    if not isinstance(found.addresses, Sequence) or not all(map(_is_address, found.addresses)):
-        wrong.append(f"addresses={found.addresses!r}")
-    if not isinstance(found.labels, Mapping) or not all(
-        isinstance(key, str) and isinstance(value, str) for key, value in found.labels.items()
+    if not isinstance(answer.addresses, Sequence) or not all(map(_is_address, answer.addresses)):
+        wrong.append(f"addresses={answer.addresses!r}")
+    if not isinstance(answer.labels, Mapping) or not all(
+        isinstance(key, str) and isinstance(value, str) for key, value in answer.labels.items()
     ):
-        wrong.append(f"labels={found.labels!r}")
+        wrong.append(f"labels={answer.labels!r}")
     for name in ("aliases", "warnings", "system_uuids", "pod_cidrs"):
-        texts_of = getattr(found, name)
+        texts_of = getattr(answer, name)
         if not isinstance(texts_of, tuple) or not all(isinstance(text, str) and text for text in texts_of):
             wrong.append(f"{name}={texts_of!r}")
-    if not isinstance(found.state, InstanceState):
-        wrong.append(f"state={found.state!r}")
+    if not isinstance(answer.state, InstanceState):
+        wrong.append(f"state={answer.state!r}")
     if not wrong:
         return ""
-    return f"instance {found.provider_id!r} ({found.name!r}) has {', '.join(wrong)}"[:500]
+    return f"instance {answer.provider_id!r} ({answer.name!r}) has {', '.join(wrong)}"[:500]
 
 
-def _is_address(found: Any) -> bool:
+def _is_address(value: Any) -> bool:
     return (
-        isinstance(found, Address)
-        and isinstance(found.type, AddressType)
-        and isinstance(found.address, str)
-        and bool(found.address)
+        isinstance(value, Address)
+        and isinstance(value.type, AddressType)
+        and isinstance(value.address, str)
+        and bool(value.address)
     )

@@ -38,11 +38,11 @@ def load(document: Document, path: Path, value: Any) -> dict[str, Any]:
     return found
 
 
-def _read(document: Document, path: Path, given: Mapping[str, Any], section: type[Any]) -> Any:
+def _read(document: Document, path: Path, mapping: Mapping[str, Any], section: type[Any]) -> Any:
     before = len(document.problems)
     fields = {field.encode_name: field for field in msgspec.structs.fields(section)}
     values: dict[str, Any] = {}
-    for key, value in given.items():
+    for key, value in mapping.items():
         if key not in fields:
             document.unknown((*path, key), fields)
             continue
@@ -51,7 +51,7 @@ def _read(document: Document, path: Path, given: Mapping[str, Any], section: typ
         except msgspec.ValidationError as error:
             document.problem((*path, key), str(error))
     for key, field in fields.items():
-        if field.required and key not in given:
+        if field.required and key not in mapping:
             document.problem((*path, key), "is missing")
     if len(document.problems) > before:
         return None

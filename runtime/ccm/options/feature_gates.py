@@ -46,19 +46,19 @@ def parse(text: str) -> dict[str, bool]:
     return check(given)
 
 
-def check(given: object) -> dict[str, bool]:
+def check(gates: object) -> dict[str, bool]:
     """A mapping of gates, as in a configuration file. Raises ValueError with all problems."""
-    if not isinstance(given, dict):
-        raise ValueError(f"{given!r} is not a mapping of gates to true or false")
-    problems = [f"unknown gate {name!r}" for name in given if name not in KNOWN and name not in UPSTREAM]
+    if not isinstance(gates, dict):
+        raise ValueError(f"{gates!r} is not a mapping of gates to true or false")
+    problems = [f"unknown gate {name!r}" for name in gates if name not in KNOWN and name not in UPSTREAM]
     if problems:
         problems[-1] += f": known gates are {', '.join(KNOWN)}"
     problems += [
-        f"{name}={value!s}: is neither true nor false" for name, value in given.items() if type(value) is not bool
+        f"{name}={value!s}: is neither true nor false" for name, value in gates.items() if type(value) is not bool
     ]
     if problems:
         raise ValueError("; ".join(problems))
-    return dict(given)
+    return dict(gates)
 
 
 def enabled(gates: Mapping[str, bool], name: str) -> bool:

@@ -29,12 +29,12 @@ def differences(settings: Mapping[str, Setting]) -> dict[str, str]:
     }
 
 
-def only_for_new(found: Mapping[str, str]) -> tuple[str, ...]:
+def only_for_new(unapplied: Mapping[str, str]) -> tuple[str, ...]:
     """Return the warning about `differences`, () if there are none. The keys are names that a user finds: of an
     annotation, of a field, or of the configuration."""
-    if not found:
+    if not unapplied:
         return ()
-    changes = ", ".join(f"{key} {what}" for key, what in found.items())
+    changes = ", ".join(f"{key} {what}" for key, what in unapplied.items())
     return (
         "settings for new load balancers do not change this one until the Service is deleted and created again: "
         f"{changes}",

@@ -50,16 +50,17 @@ class BalancerReads:
             spec = rules.load_balancer_spec(
                 service, self._context.cluster_name, needs_node_ports=self._context.gateway.cloud.needs_node_ports
             )
-            mark = self._balancers.mark(spec, self._backends)
+            fingerprint = self._balancers.fingerprint(spec, self._backends)
         except rules.ServiceRuleError as error:
             return Seen(problem=str(error), listed=listed)
         except CloudError as error:
             return error
 
-        def mark_of(backends: Backends) -> Hashable:
-            return self._balancers.mark(spec, backends)
+        def fingerprint_of(backends: Backends) -> Hashable:
+            return self._balancers.fingerprint(spec, backends)
 
-        step = rules.next_step(ServiceState(service), mark, mark_of, listed.fingerprint if listed is not None else "")
+        written = listed.fingerprint if listed is not None else ""
+        step = rules.next_step(ServiceState(service), fingerprint, fingerprint_of, written)
         if listed is not None and listed.ready and step is Step.ADOPT and not compare:
             return Seen(step, listed=listed, backends=count)
         read = await answer_of(lambda: self._balancers.call("get", lambda: self._balancers.cloud.get(spec)))

@@ -225,16 +225,16 @@ class NodeLifecycleController:
         due = self._context.monotonic() + interval
         self._patience[node.metadata.name] = _Patience(node.metadata.uid, interval, due)
 
-    async def _settle(self, gone: Iterable[Node], told: Evidence) -> None:
+    async def _settle(self, gone: Iterable[Node], evidence: Evidence) -> None:
         """Delete or hold the Nodes that the latest read reported gone.
 
         Slots of the cap are given out in order of `turn`. A slot stays taken even if the deletion then fails.
         """
         now = self._context.monotonic()
         taken = self._window.within(now)
-        nodes = told.known + len(taken)
+        nodes = evidence.known + len(taken)
         cap = self._options.safety.cap(nodes)
-        at_once = self._options.safety.cap(told.listed + len(told.absent))
+        at_once = self._options.safety.cap(evidence.listed + len(evidence.absent))
         chosen: list[Node] = []
         condemned: list[Node] = []
 
@@ -244,7 +244,7 @@ class NodeLifecycleController:
             decision = decide(
                 missing,
                 age=age,
-                doubt=doubt(told, last_seen=last_seen, cap=at_once, now=now),
+                doubt=doubt(evidence, last_seen=last_seen, cap=at_once, now=now),
                 used=len(taken - {uid}),
                 nodes=nodes,
                 cap=cap,
@@ -421,8 +421,8 @@ def _is_candidate(node: Node) -> bool:
     return not node_rules.is_ready(node) and not node.metadata.deletion_timestamp
 
 
-def _answer(found: Instance | BaseException) -> Answer:
+def _answer(result: Instance | BaseException) -> Answer:
     """Convert the result of one lookup. An exception outside of the contract counts as an unknown answer."""
-    if isinstance(found, (Instance, CloudError)):
-        return found
-    return Transient(f"unexpected {type(found).__name__} while asking the cloud: {found}")
+    if isinstance(result, (Instance, CloudError)):
+        return result
+    return Transient(f"unexpected {type(result).__name__} while asking the cloud: {result}")

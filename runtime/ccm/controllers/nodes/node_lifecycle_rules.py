@@ -118,15 +118,15 @@ class Window:
         )
         return json.dumps(dict(sorted(seconds.items())), separators=(",", ":"))
 
-    def recall(self, told: str, now: float, wall: datetime.datetime) -> None:
+    def recall(self, record: str, now: float, wall: datetime.datetime) -> None:
         """Add the deletions that a former leader recorded. A time in the future (clocks differ) counts as now.
 
         Raises ValueError for text that `told` did not write.
         """
         try:
-            seconds = {_moment(text): int(count) for text, count in json.loads(told).items()}
+            seconds = {_moment(text): int(count) for text, count in json.loads(record).items()}
         except (AttributeError, TypeError, ValueError) as error:
-            raise ValueError(f"{told[:100]!r} is not a record of deletions: {error}") from None
+            raise ValueError(f"{record[:100]!r} is not a record of deletions: {error}") from None
         for moment, count in seconds.items():
             ago = max(0.0, (wall - moment).total_seconds())
             if ago < self.length:

@@ -158,46 +158,46 @@ class Doubt:
     lasting: bool
 
 
-def doubt(told: Evidence, *, last_seen: float | None, cap: int, now: float) -> Doubt | None:
+def doubt(evidence: Evidence, *, last_seen: float | None, cap: int, now: float) -> Doubt | None:
     """Decide whether a Node whose instance is missing from the listing may be deleted. None means: no objection.
 
     `last_seen`: when this process saw the Node's instance, None for never; `cap`: how many of the witnesses may be
     deleted at once; `now`: monotonic seconds.
     """
-    message = _contradiction(told, last_seen, cap)
+    message = _contradiction(evidence, last_seen, cap)
     if not message:
         return None
-    old = {id_: each for id_, each in told.absent.items() if each.since is None or now - each.since >= SETTLED}
-    settled = dataclasses.replace(told, absent=old)
-    return Doubt(message, lasting=not told.ready or bool(_contradiction(settled, last_seen, cap)))
+    old = {id_: each for id_, each in evidence.absent.items() if each.since is None or now - each.since >= SETTLED}
+    settled = dataclasses.replace(evidence, absent=old)
+    return Doubt(message, lasting=not evidence.ready or bool(_contradiction(settled, last_seen, cap)))
 
 
-def _contradiction(told: Evidence, last_seen: float | None, cap: int) -> str:
+def _contradiction(evidence: Evidence, last_seen: float | None, cap: int) -> str:
     """Return how the witnesses contradict the listing, "" if they do not."""
-    absent = told.absent.values()
+    absent = evidence.absent.values()
     unreplaced = sum(1 for each in absent if not each.replaced)
-    if not told.ready and (len(absent) > cap or unreplaced >= max(1, told.listed)):
+    if not evidence.ready and (len(absent) > cap or unreplaced >= max(1, evidence.listed)):
         return (
             f"none of the Nodes is Ready, and the cloud does not list the instances of {len(absent)} of "
-            f"{told.listed + len(absent)} Nodes ({_names(absent)}). Without a Ready Node, at most {cap} missing Nodes "
-            "are deleted (--node-deletion-cap), and only if more Nodes are listed than missing. Check that "
+            f"{evidence.listed + len(absent)} Nodes ({_names(absent)}). Without a Ready Node, at most {cap} missing "
+            "Nodes are deleted (--node-deletion-cap), and only if more Nodes are listed than missing. Check that "
             "--cloud-config names this cluster's project; if the machines are really gone, delete the Nodes by hand"
         )
-    if told.ready and not absent and not told.listed:
+    if evidence.ready and not absent and not evidence.listed:
         return (
             "the cloud lists no instance of any Ready Node, at most other instances with their names, so its listing "
             "is not trusted and no Node is deleted. Check that --cloud-config names this cluster's project"
         )
-    if told.ready and len(absent) >= told.listed:
+    if evidence.ready and len(absent) >= evidence.listed:
         return (
-            f"the cloud lists the instances of {told.listed} Ready Nodes, but not those of {len(absent)} others "
+            f"the cloud lists the instances of {evidence.listed} Ready Nodes, but not those of {len(absent)} others "
             f"({_names(absent)}), so its listing is not trusted and no Node is deleted. Check that --cloud-config "
             "names this cluster's project"
         )
     related = [
         each for each in absent if each.since is not None and (last_seen is None or last_seen < each.since + RELATED)
     ]
-    if told.ready and len(related) > TOLERATED:
+    if evidence.ready and len(related) > TOLERATED:
         return (
             f"the cloud no longer lists the instances of {len(related)} Ready Nodes ({_names(related)}). This Node's "
             "instance may be missing for the same wrong reason, so the Node is kept until those instances are listed "

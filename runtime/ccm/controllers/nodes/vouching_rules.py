@@ -141,8 +141,8 @@ def other_holder(node: Node, instance: Instance, claimants: Iterable[Node]) -> s
     deletes its Node and creates it again with a copied providerID therefore comes last (CVE-2025-5187).
     """
 
-    def precedence(each: Node) -> tuple[bool, bool, str, str]:
-        meta = each.metadata
+    def precedence(claimant: Node) -> tuple[bool, bool, str, str]:
+        meta = claimant.metadata
         return meta.name != instance.name, not instance.is_named(meta.name), meta.creation_timestamp or "", meta.name
 
     first = min((*(each for each in claimants if each.metadata.name != node.metadata.name), node), key=precedence)
@@ -226,9 +226,9 @@ def own_labels(labels: Mapping[str, str], instance: Instance) -> Mapping[str, st
     return {**labels, **known} if known else labels
 
 
-def is_plausible(found: int, ready: int) -> bool:
-    """Return whether a first listing with `found` of `ready` Nodes may decide about backends and routes."""
-    return found >= ready * BELIEVED_SHARE
+def is_plausible(listed: int, ready: int) -> bool:
+    """Return whether a first listing with `listed` of `ready` Nodes may decide about backends and routes."""
+    return listed >= ready * BELIEVED_SHARE
 
 
 @functools.lru_cache(maxsize=65536)

@@ -32,17 +32,17 @@ def following(services: Iterable[Compared]) -> str | None:
     Load balancers that were written since their last comparison come first, then the one compared longest ago.
     """
 
-    def turn(each: Compared) -> tuple[bool, float, str]:
-        return each.compared_at >= each.written_at, each.compared_at, each.key
+    def turn(service: Compared) -> tuple[bool, float, str]:
+        return service.compared_at >= service.written_at, service.compared_at, service.key
 
     found = min(services, key=turn, default=None)
     return None if found is None else found.key
 
 
-def some(found: Sequence[str]) -> str:
+def some(deviations: Sequence[str]) -> str:
     """Format deviations for a message; lists only the first few when there are many."""
-    more = f", and {len(found) - NAMED} more" if len(found) > NAMED else ""
-    return ", ".join(found[:NAMED]) + more
+    more = f", and {len(deviations) - NAMED} more" if len(deviations) > NAMED else ""
+    return ", ".join(deviations[:NAMED]) + more
 
 
 def is_asked_for(old: Service | None, new: Service) -> bool:

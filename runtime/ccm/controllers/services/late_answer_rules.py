@@ -41,11 +41,11 @@ def is_late(late_until: float, now: float) -> bool:
     return now < late_until
 
 
-def is_overtaken(found: LoadBalancer, mark: Hashable, late_until: float, asked: float) -> bool:
-    """Return whether the cloud has something else than what the last write should have left, which is `mark`.
+def is_overtaken(balancer: LoadBalancer, written: Hashable, late_until: float, asked: float) -> bool:
+    """Return whether the cloud has something else than what the last write should have left, which is `written`.
 
     That happens if the write relied on a late answer. It shows in an answer to a question that was `asked` when answers
     were no longer late, once the load balancer is ready. A provider without fingerprints writes everything each time
     and relies on no answer.
     """
-    return found.ready and -math.inf < late_until <= asked and found.fingerprint not in ("", mark)
+    return balancer.ready and -math.inf < late_until <= asked and balancer.fingerprint not in ("", written)

@@ -112,13 +112,13 @@ class OrphanAudit:
             for uid in found:
                 await self._remove(listed[uid])
 
-    def _report(self, found: list[LoadBalancer], *, held: bool) -> None:
+    def _report(self, orphans: list[LoadBalancer], *, held: bool) -> None:
         """Log one line for each orphan that is new."""
         way_out = rules.way_out(self._context.cluster_name, delete=self._delete, held=held)
         rule = "TooManyOrphans" if held else "ReportOnly"
-        kept = found if held or not self._delete else []
+        kept = orphans if held or not self._delete else []
         self._context.holds.replace(KIND, {each.name: (rule, way_out) for each in kept})
-        for balancer in found:
+        for balancer in orphans:
             if balancer.service_uid not in self._reported:
                 log.warning(
                     "load balancer %s belongs to the Service with UID %s, which does not exist: %s",
@@ -126,7 +126,7 @@ class OrphanAudit:
                     balancer.service_uid,
                     way_out,
                 )
-        self._reported = frozenset(balancer.service_uid for balancer in found)
+        self._reported = frozenset(balancer.service_uid for balancer in orphans)
 
     async def _remove(self, balancer: LoadBalancer) -> None:
         context = self._context

@@ -302,7 +302,7 @@ class ServiceController:
             self._waits.begin(key, service, self._what_is_missing)
             return
         if known.cloud is not self._balancers.cloud:  # what was written to another cloud does not count for this one
-            known.mark, known.followed, known.cloud = None, None, self._balancers.cloud
+            known.written_fingerprint, known.followed, known.cloud = None, None, self._balancers.cloud
         known.deleting = False
         spec = await self._desired(service, known)
         if known.provisional and not late_answer_rules.is_late(known.late_until, self._context.monotonic()):
@@ -312,7 +312,7 @@ class ServiceController:
             balancer = await self._steps.take(service, spec, known)
         except ImplementedElsewhere:
             backends = self._nodes.backends
-            known.is_elsewhere(self._balancers.mark(spec, backends), spec, backends)
+            known.is_elsewhere(self._balancers.fingerprint(spec, backends), spec, backends)
             self._waits.end(key)
             return
         if balancer is None:

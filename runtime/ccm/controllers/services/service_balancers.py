@@ -149,10 +149,10 @@ class ServiceBalancers:
         try:
             return await self.call("get", lambda: self.cloud.get(spec))
         except (NotFound, Conflict):
-            state.mark = None  # it vanished or failed in the meantime: create it again
+            state.written_fingerprint = None  # it vanished or failed in the meantime: create it again
             raise
 
-    def mark(self, spec: LoadBalancerSpec, backends: Backends) -> Hashable:
+    def fingerprint(self, spec: LoadBalancerSpec, backends: Backends) -> Hashable:
         """Return a comparable value of what would be written for this spec; an equal value means no write is needed.
 
         Raises Transient if the provider fails.

@@ -51,7 +51,9 @@ class ServiceRelease:
         if not state.deleting:
             state.deleting = True
             self._events.event(service, "Normal", "DeletingLoadBalancer", "Deleting load balancer")
-        state.mark = None  # if the Service wants it again before the deletion is done, it is created again
+        state.written_fingerprint = (
+            None  # if the Service wants it again before the deletion is done, it is created again
+        )
         await self._balancers.delete(rules.deletion_spec(service, self._context.cluster_name), state)
         listed = self._balancers.at_start.pop(service.metadata.uid, None)
         await self._writes.release(service, state.ingress or (listed.ingress if listed is not None else ()))

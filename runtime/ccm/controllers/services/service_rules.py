@@ -204,16 +204,18 @@ class Step(enum.Enum):
     NOTHING = "the cloud is done: write nothing"
 
 
-def next_step(state: ServiceState, mark: Hashable, mark_of: Callable[[Backends], Hashable], listed: str = "") -> Step:
+def next_step(
+    state: ServiceState, fingerprint: Hashable, fingerprint_of: Callable[[Backends], Hashable], listed: str = ""
+) -> Step:
     """Return the smallest step that brings the cloud to the desired state.
 
-    `mark`: what would be written to the cloud now; `mark_of`: the same with other backends. `listed`: the fingerprint
-    in the cloud's listing at start, "" for none.
+    `fingerprint`: of what would be written to the cloud now; `fingerprint_of`: the same with other backends. `listed`:
+    the one in the cloud's listing at start, "" for none.
     """
-    if state.mark is None:
-        return Step.ADOPT if listed and listed == mark else Step.ENSURE
-    if state.mark != mark or state.unsure:
-        return Step.UPDATE if state.mark == mark_of(state.backends) else Step.ENSURE
+    if state.written_fingerprint is None:
+        return Step.ADOPT if listed and listed == fingerprint else Step.ENSURE
+    if state.written_fingerprint != fingerprint or state.unsure:
+        return Step.UPDATE if state.written_fingerprint == fingerprint_of(state.backends) else Step.ENSURE
     if not state.settled:
         return Step.LOOK
     return Step.COMPARE if state.compare else Step.NOTHING
@@ -224,7 +226,7 @@ def comparable(states: Mapping[str, ServiceState]) -> list[Compared]:
     return [
         Compared(key, state.written_at, state.compared_at)
         for key, state in states.items()
-        if state.settled and state.mark is not None and wants_load_balancer(state.service)
+        if state.settled and state.written_fingerprint is not None and wants_load_balancer(state.service)
     ]
 
 

@@ -17,8 +17,8 @@ from .told_warnings import ToldWarnings
 class ServiceState:
     """What this process knows about one Service.
 
-    `mark`: what was last written to the cloud, None if unknown (`ServiceBalancers.mark`); `spec` and `backends`: what
-    it was computed from. `updating`: a write of the backends alone is in progress; `unsure`: that write failed, so they
+    `written_fingerprint`: of what was last written to the cloud, None if unknown; `spec` and `backends`: what it was
+    computed from. `updating`: a write of the backends alone is in progress; `unsure`: that write failed, so they
     must be written again. `polls`: reads from the cloud since the last write; `settled`: the load balancer is ready and
     the Service has its addresses. `late_until`: until when the cloud may show what was before the last write;
     `provisional`: it was settled by an answer from before that. `tried_at`: when the last attempt to write all of it
@@ -36,7 +36,7 @@ class ServiceState:
     """
 
     service: Service
-    mark: Hashable = None
+    written_fingerprint: Hashable = None
     spec: LoadBalancerSpec | None = None
     backends: Backends = field(default_factory=Backends)
     unsure: bool = False
@@ -72,9 +72,11 @@ class ServiceState:
         """Make reading the load balancer the next step, whatever was known of it."""
         self.settled, self.provisional, self.polls = False, False, 1
 
-    def wrote(self, mark: Hashable, spec: LoadBalancerSpec, backends: Backends, now: float, lag: float = 0.0) -> None:
+    def wrote(
+        self, fingerprint: Hashable, spec: LoadBalancerSpec, backends: Backends, now: float, lag: float = 0.0
+    ) -> None:
         """`lag`: for how many seconds the cloud may show what was before this write."""
-        self.mark, self.spec, self.backends, self.written_at = mark, spec, backends, now
+        self.written_fingerprint, self.spec, self.backends, self.written_at = fingerprint, spec, backends, now
         self.unsure, self.updating, self.settled, self.polls = False, False, False, 0
         self.provisional, self.missed_at = False, math.inf
         self.exists, self.accepted, self.followed, self.refused, self.behind = True, spec, backends, False, False
@@ -83,9 +85,15 @@ class ServiceState:
 
     def is_unwritten(self, spec: LoadBalancerSpec) -> bool:
         """Return whether the cloud has another desired state than `spec`, as far as is known, whatever its backends."""
-        return self.mark is None or self.spec != spec
+        return self.written_fingerprint is None or self.spec != spec
 
-    def is_elsewhere(self, mark: Hashable, spec: LoadBalancerSpec, backends: Backends) -> None:
+    def is_elsewhere(self, fingerprint: Hashable, spec: LoadBalancerSpec, backends: Backends) -> None:
         """Another controller serves the Service: there is nothing to write until something changes."""
-        self.mark, self.spec, self.backends, self.followed, self.settled = mark, spec, backends, backends, True
+        self.written_fingerprint, self.spec, self.backends, self.followed, self.settled = (
+            fingerprint,
+            spec,
+            backends,
+            backends,
+            True,
+        )
         self.unsure, self.updating, self.refused, self.provisional = False, False, False, False

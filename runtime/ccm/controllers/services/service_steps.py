@@ -96,32 +96,33 @@ class ServiceSteps:
         return late and known.accepted is not None
 
     async def _take(self, service: Service, spec: LoadBalancerSpec, known: ServiceState) -> LoadBalancer | None:
-        if known.mark is None:
+        if known.written_fingerprint is None:
             self._nodes.refresh()
-        mark = self._balancers.mark(spec, self._nodes.backends)
-        listed = self._balancers.take_listed(spec.uid, is_written=known.mark is not None)
+        fingerprint = self._balancers.fingerprint(spec, self._nodes.backends)
+        listed = self._balancers.take_listed(spec.uid, is_written=known.written_fingerprint is not None)
         known.exists = known.exists or listed is not None
-        fingerprint = listed.fingerprint if listed is not None else ""
-        # With an unchanged spec, the mark with the old backends is what was written.
-        step = rules.next_step(
-            known, mark, lambda old: known.mark if known.spec == spec else self._balancers.mark(spec, old), fingerprint
-        )
+
+        def fingerprint_of(backends: Backends) -> Hashable:
+            """With an unchanged spec, the fingerprint with the old backends is what was written."""
+            return known.written_fingerprint if known.spec == spec else self._balancers.fingerprint(spec, backends)
+
+        step = rules.next_step(known, fingerprint, fingerprint_of, listed.fingerprint if listed is not None else "")
         if step is rules.Step.ADOPT and listed is not None:
             backends = known.followed = self._nodes.backends
             self._balancers.at_start[spec.uid] = listed  # for the next attempt, if this one fails
             await self._writes.add_finalizer(service)
-            known.wrote(mark, spec, backends, self._context.monotonic())
+            known.wrote(fingerprint, spec, backends, self._context.monotonic())
             return listed
         if step is rules.Step.UPDATE:
             try:
-                return await self._update(service, spec, known, self._nodes.backends, mark)
+                return await self._update(service, spec, known, self._nodes.backends, fingerprint)
             except NotFound:
-                known.mark = None  # someone deleted it in the meantime
+                known.written_fingerprint = None  # someone deleted it in the meantime
                 return await self._make(service, spec, known)
         if step is rules.Step.LOOK:
             asked = self._context.monotonic()
             found = await self._balancers.look(spec, known, self._waiting)
-            if not late_answer_rules.is_overtaken(found, known.mark, known.late_until, asked):
+            if not late_answer_rules.is_overtaken(found, known.written_fingerprint, known.late_until, asked):
                 self._warn(service, known, Source.READ if found.ready else Source.GLIMPSE, found)
                 return found
         if step is rules.Step.ENSURE:
@@ -198,16 +199,16 @@ class ServiceSteps:
         return found
 
     async def _update(
-        self, service: Service, spec: LoadBalancerSpec, known: ServiceState, backends: Backends, mark: Hashable
+        self, service: Service, spec: LoadBalancerSpec, known: ServiceState, backends: Backends, fingerprint: Hashable
     ) -> LoadBalancer:
         """Write only the backends. A failed update is retried as one, after its back-off (W16).
 
-        `mark` covers `spec` and `backends`; None if the desired state of the Service is another one, which stays
+        `fingerprint` covers `spec` and `backends`; None if the desired state of the Service is another one, which stays
         unwritten.
         """
         started = self._context.monotonic()
         known.followed = None
-        if mark is not None:
+        if fingerprint is not None:
             known.updating = known.unsure = True
         try:
             balancer = await self._balancers.call(
@@ -217,13 +218,13 @@ class ServiceSteps:
             raise
         except CloudError as error:
             if isinstance(error, Conflict):
-                known.mark = None  # if it cannot be updated, write all of it
+                known.written_fingerprint = None  # if it cannot be updated, write all of it
             metrics.NODE_SYNC_ERRORS.inc()
             raise
-        if mark is None:
+        if fingerprint is None:
             known.followed, known.missed_at = backends, math.inf
         else:
-            known.wrote(mark, spec, backends, self._context.monotonic(), self._balancers.lag)
+            known.wrote(fingerprint, spec, backends, self._context.monotonic(), self._balancers.lag)
         metrics.SYNCS.inc()
         metrics.UPDATE_LATENCY.observe(self._context.monotonic() - started)
         if backends:
@@ -249,7 +250,7 @@ class ServiceSteps:
             self._report_no_backends(service)
         if not self._may_exist(service, known):
             known.followed = wanted  # whatever this attempt leaves has these
-        known.mark, known.spec = None, spec  # unknown until the cloud answers
+        known.written_fingerprint, known.spec = None, spec  # unknown until the cloud answers
         known.met, known.again_at = False, -math.inf
 
         async def ensure() -> LoadBalancer:
@@ -262,7 +263,9 @@ class ServiceSteps:
             balancer = await self._balancers.call("ensure", ensure)
         finally:  # the cloud may have created it at any moment until now
             known.tried_at = self._context.monotonic()
-        known.wrote(self._balancers.mark(spec, wanted), spec, wanted, self._context.monotonic(), self._balancers.lag)
+        known.wrote(
+            self._balancers.fingerprint(spec, wanted), spec, wanted, self._context.monotonic(), self._balancers.lag
+        )
         metrics.SYNCS.inc()
         self._warn(service, known, Source.ENSURE, balancer)
         self._warn_of_families(service, spec, known, wanted)

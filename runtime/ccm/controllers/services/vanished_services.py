@@ -106,7 +106,10 @@ class VanishedServices:
             self._context.holds.put(KIND, key, "TooManyVanished", message)
             raise Requeue(absence_rules.GRACE)
         if not state.deleting:
-            state.deleting, state.mark = True, None  # if the Service reappears, the load balancer is created again
+            state.deleting, state.written_fingerprint = (
+                True,
+                None,
+            )  # if the Service reappears, the load balancer is created again
             self._events.event(service, "Normal", "DeletingLoadBalancer", "Deleting load balancer")
         try:
             spec = state.spec or rules.deletion_spec(service, self._context.cluster_name)

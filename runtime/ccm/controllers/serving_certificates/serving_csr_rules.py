@@ -109,8 +109,8 @@ def concerned(request: SigningRequest) -> str:
 def newest(requests: Iterable[SigningRequest]) -> tuple[list[SigningRequest], list[SigningRequest]]:
     """Return those that are read, newest first, and the others."""
 
-    def age(each: SigningRequest) -> tuple[str, str]:
-        return each.metadata.creation_timestamp or "", each.metadata.name
+    def age(request: SigningRequest) -> tuple[str, str]:
+        return request.metadata.creation_timestamp or "", request.metadata.name
 
     ordered = sorted(requests, key=age, reverse=True)
     return ordered[:READ], ordered[READ:]

@@ -52,10 +52,10 @@ class Holds:
         for name in [name for name in held if not still(name)]:
             del held[name]
 
-    def replace(self, kind: str, found: Mapping[str, tuple[str, str]]) -> None:
+    def replace(self, kind: str, objects: Mapping[str, tuple[str, str]]) -> None:
         """Report all objects of a kind at once: name -> rule and message."""
-        self.keep(kind, found.__contains__)
-        for name, (rule, message) in found.items():
+        self.keep(kind, objects.__contains__)
+        for name, (rule, message) in objects.items():
             self.put(kind, name, rule, message)
 
     def drop(self, kind: str, name: str) -> None:

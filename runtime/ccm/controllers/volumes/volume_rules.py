@@ -58,13 +58,13 @@ class Additions:
     node_affinity: dict[str, Any] | None
 
 
-def additions(volume: PersistentVolume, found: Mapping[str, str]) -> Additions | None:
+def additions(volume: PersistentVolume, cloud_labels: Mapping[str, str]) -> Additions | None:
     """Return the missing labels and node affinity; None if no label is missing.
 
     The scheduler follows the labels. The node affinity expresses the same in the form used today. Raises RuleError if
     the cloud returns several zones of which one is empty.
     """
-    labels = {key: value for key, value in found.items() if value and not _is_labelled(volume, key)}
+    labels = {key: value for key, value in cloud_labels.items() if value and not _is_labelled(volume, key)}
     for key, value in labels.items():
         if not all(value.split(ZONES)):
             raise RuleError(f"the cloud returned {key}={value!r}, in which a zone is empty")
@@ -74,18 +74,18 @@ def additions(volume: PersistentVolume, found: Mapping[str, str]) -> Additions |
         return Additions(labels, None)
     expressions = [
         {"key": key, "operator": "In", "values": sorted(value.split(ZONES)) if key == ZONE else [value]}
-        for key, value in sorted(found.items())
+        for key, value in sorted(cloud_labels.items())
         if value
     ]
     return Additions(labels, {"required": {"nodeSelectorTerms": [{"matchExpressions": expressions}]}})
 
 
-def patch(volume: PersistentVolume, found: Mapping[str, str]) -> dict[str, Any] | None:
+def patch(volume: PersistentVolume, cloud_labels: Mapping[str, str]) -> dict[str, Any] | None:
     """Return `additions` as a merge patch of exactly the volume that was read; None if there are none.
 
     Raises RuleError.
     """
-    added = additions(volume, found)
+    added = additions(volume, cloud_labels)
     if added is None:
         return None
     meta = {"uid": volume.metadata.uid, "resourceVersion": volume.metadata.resource_version, "labels": added.labels}

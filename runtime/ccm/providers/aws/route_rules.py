@@ -54,14 +54,16 @@ def entries(tables: Iterable[Row]) -> list[Entry]:
     return found
 
 
-def routes(found: Sequence[Entry], tables: int, zones: Mapping[str, str], instances: Mapping[str, str]) -> list[Route]:
+def routes(
+    entries: Sequence[Entry], tables: int, zones: Mapping[str, str], instances: Mapping[str, str]
+) -> list[Route]:
     """`tables`: how many there are. `zones`: instance -> its zone. `instances`: interface -> its instance.
 
     A route that is missing from some tables is left out, so that it is created there; if its instance is gone, it shows
     as a blackhole in the other ones.
     """
     groups: dict[tuple[str, str, bool], list[Entry]] = {}
-    for each in found:
+    for each in entries:
         instance = each.instance or instances.get(each.interface, "")
         # An instance that is in no zone does not exist: its route leads nowhere.
         is_gone = each.blackhole or (bool(instance) and instance not in zones)
@@ -71,11 +73,11 @@ def routes(found: Sequence[Entry], tables: int, zones: Mapping[str, str], instan
         Route(
             destination,
             "" if is_gone or not instance else provider_id(zones[instance], instance),
-            id=",".join(sorted(each.table for each in entries)),
+            id=",".join(sorted(each.table for each in same)),
             blackhole=is_gone,
         )
-        for (destination, instance, is_gone), entries in groups.items()
-        if is_gone or len({each.table for each in entries}) == tables or destinations.count(destination) > 1
+        for (destination, instance, is_gone), same in groups.items()
+        if is_gone or len({each.table for each in same}) == tables or destinations.count(destination) > 1
     ]
 
 
@@ -92,11 +94,11 @@ def interface_of(row: Row, addresses: Sequence[str] | None) -> Row | None:
 
 
 def missing_from(
-    tables: Sequence[str], found: Iterable[Entry], destination: str, target: Row
+    tables: Sequence[str], entries: Iterable[Entry], destination: str, target: Row
 ) -> tuple[list[str], list[Entry]]:
     """Tables without the route to this interface (`target`), and entries that have another target for it."""
     instance, interface = str(target.get("InstanceId")), str(target.get("NetworkInterfaceId"))
-    present = [each for each in found if each.destination == destination]
+    present = [each for each in entries if each.destination == destination]
     right = [
         each for each in present if not each.blackhole and (each.interface == interface or each.instance == instance)
     ]

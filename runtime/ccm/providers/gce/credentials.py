@@ -96,8 +96,8 @@ def parse(content: str, path: str) -> ServiceAccountKey | Federation:
     raise ConfigError([f'{path}: type: expected "service_account" or "external_account"'])
 
 
-def _service_account(found: Mapping[str, Any], path: str) -> ServiceAccountKey:
-    reader = _Reader(found, path)
+def _service_account(document: Mapping[str, Any], path: str) -> ServiceAccountKey:
+    reader = _Reader(document, path)
     email, pem = reader.text("client_email"), reader.text("private_key")
     key_id, url = reader.text("private_key_id", ""), reader.url("token_uri", TOKEN_URL)
     project = reader.text("project_id", "")
@@ -111,12 +111,12 @@ def _service_account(found: Mapping[str, Any], path: str) -> ServiceAccountKey:
     return ServiceAccountKey(email, private, key_id, url, project)
 
 
-def _federation(found: Mapping[str, Any], path: str) -> Federation:
-    reader = _Reader(found, path)
+def _federation(document: Mapping[str, Any], path: str) -> Federation:
+    reader = _Reader(document, path)
     audience, kind = reader.text("audience"), reader.text("subject_token_type")
     url = reader.url("token_url", STS_URL)
     impersonation = reader.url("service_account_impersonation_url", "")
-    source = found.get("credential_source")
+    source = document.get("credential_source")
     file = name = ""
     if not isinstance(source, dict) or not isinstance(source.get("file"), str) or not source["file"]:
         reader.problems.append(f"{path}: credential_source: only a file with the token is supported")
@@ -136,8 +136,8 @@ def _federation(found: Mapping[str, Any], path: str) -> Federation:
 class _Reader:
     """Takes texts out of a JSON object and collects problems."""
 
-    def __init__(self, found: Mapping[str, Any], path: str) -> None:
-        self._found, self._path = found, path
+    def __init__(self, document: Mapping[str, Any], path: str) -> None:
+        self._found, self._path = document, path
         self.problems: list[str] = []
 
     def text(self, name: str, default: str | None = None) -> str:

@@ -100,16 +100,16 @@ def instance(row: Row, scope: Scope, ipv6_first: bool) -> Instance:
         raise Transient("an instance in the answer has not the form that the API describes") from None
 
 
-def names(row: Row, found: Place, scope: Scope) -> list[str]:
+def names(row: Row, place: Place, scope: Scope) -> list[str]:
     """The name, the host name that somebody chose, and the internal DNS names, zonal and global. An instance of another
     zone has only its zonal DNS name: its own name may be that of an instance of the cluster."""
-    organisation, _, project = found.project.rpartition(":")
+    organisation, _, project = place.project.rpartition(":")
     domain = f"c.{project}{'.' if organisation else ''}{organisation}.internal"
-    zonal = f"{found.name}.{found.zone}.{domain}"
-    if not scope.covers(found.zone):
+    zonal = f"{place.name}.{place.zone}.{domain}"
+    if not scope.covers(place.zone):
         return [zonal]
-    chosen = str(row.get("hostname") or found.name)
-    return list(dict.fromkeys([found.name, chosen, zonal, f"{found.name}.{domain}"]))
+    chosen = str(row.get("hostname") or place.name)
+    return list(dict.fromkeys([place.name, chosen, zonal, f"{place.name}.{domain}"]))
 
 
 def ordered(addresses: Iterator[Address], ipv6_first: bool) -> tuple[Address, ...]:

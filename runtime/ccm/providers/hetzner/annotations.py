@@ -196,17 +196,17 @@ TABLE = AnnotationTable(
 )
 
 
-def parse(given: Mapping[str, str], *, nodes_only: bool = False) -> ServiceAnnotations:
+def parse(annotations: Mapping[str, str], *, nodes_only: bool = False) -> ServiceAnnotations:
     """Raises Invalid with all values that cannot be used, and all annotations that are probably misspelled.
 
     `nodes_only`: with those that say which nodes get traffic, and where; nothing else keeps targets from following.
     """
-    found = ServiceAnnotations(given, TABLE)
+    found = ServiceAnnotations(annotations, TABLE)
     if nodes_only:
         if problems := found.problems_of("node-selector", "use-private-ip"):
             raise Invalid("; ".join(problems))
         return found
-    problems = [*found.problems, *(f"annotation {key}: unknown" for key in TABLE.unknown(given))]
+    problems = [*found.problems, *(f"annotation {key}: unknown" for key in TABLE.unknown(annotations))]
     if problems:
         raise Invalid("; ".join(problems))
     return found

@@ -229,25 +229,25 @@ def _renamed(variable: _Given, warnings: list[str]) -> _Given:
     return dataclasses.replace(variable, name=name)
 
 
-def _merged(given: list[_Given], problems: list[str]) -> dict[str, _Given]:
+def _merged(every: list[_Given], problems: list[str]) -> dict[str, _Given]:
     found: dict[str, _Given] = {}
-    for each in given:
+    for each in every:
         if (first := found.setdefault(each.name, each)).value != each.value:
             there = "in the environment" if each.where == each.name else "again"
             problems.append(f"{first.where}: it is set {there} with another value: remove one of them")
     return found
 
 
-def _robot(given: _Given) -> list[str]:
+def _robot(variable: _Given) -> list[str]:
     try:
-        return [f"{given.where}: {ROBOT_REFUSED}"] if given.value and boolean(given.value) else []
+        return [f"{variable.where}: {ROBOT_REFUSED}"] if variable.value and boolean(variable.value) else []
     except ValueError as error:
-        return [f"{given.where}: {error}"]
+        return [f"{variable.where}: {error}"]
 
 
-def _contradictions(settings: Variables, given: Mapping[str, _Given]) -> Iterator[str]:
+def _contradictions(settings: Variables, variables: Mapping[str, _Given]) -> Iterator[str]:
     def at(name: str) -> str:
-        return given[name].where if name in given else name
+        return variables[name].where if name in variables else name
 
     if not settings.hcloud_token and not settings.hcloud_token_file:
         yield "HCLOUD_TOKEN: it is missing: set it to an API token of the project, or HCLOUD_TOKEN_FILE to its file"
@@ -260,15 +260,15 @@ def _contradictions(settings: Variables, given: Mapping[str, _Given]) -> Iterato
         yield f"{zone}: HCLOUD_LOAD_BALANCERS_LOCATION is set, too: remove one of them"
 
 
-def _without_network(settings: Variables, given: Mapping[str, _Given]) -> Iterator[str]:
+def _without_network(settings: Variables, variables: Mapping[str, _Given]) -> Iterator[str]:
     """What needs a network. hcloud-cloud-controller-manager starts with it, too."""
     if settings.hcloud_network:
         return
     if settings.hcloud_load_balancers_private_subnet_ip_range:
-        where = given["HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE"].where
+        where = variables["HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE"].where
         yield f"{where} has no effect: it needs HCLOUD_NETWORK"
     if settings.hcloud_load_balancers_use_private_ip:
-        where = given["HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP"].where
+        where = variables["HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP"].where
         yield f"{where}: it needs HCLOUD_NETWORK, so Services without the annotation use-private-ip are refused"
 
 

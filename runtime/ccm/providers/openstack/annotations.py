@@ -209,10 +209,10 @@ BY_KEY, BY_NAME = KNOWN.by_key, KNOWN.by_name
 class Annotations(ServiceAnnotations):
     """The annotations of one Service, parsed."""
 
-    def __init__(self, given: Mapping[str, str]) -> None:
-        super().__init__(given, KNOWN)
+    def __init__(self, annotations: Mapping[str, str]) -> None:
+        super().__init__(annotations, KNOWN)
 
 
-def unknown(given: Mapping[str, str]) -> list[str]:
+def unknown(annotations: Mapping[str, str]) -> list[str]:
     """Return unknown annotations with our prefix, which are probably misspelled; only the first ones of many."""
-    return KNOWN.unknown(given)
+    return KNOWN.unknown(annotations)

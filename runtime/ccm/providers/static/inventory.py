@@ -97,11 +97,11 @@ def inventory(top: Located, group: str, problems: Problems, variables: Mapping[s
     return machines
 
 
-def _as_machine(name: str, said: dict[str, Located], line: int, variables: Mapping[str, str]) -> Located:
+def _as_machine(name: str, variables: dict[str, Located], line: int, keys: Mapping[str, str]) -> Located:
     machine = {"name": Located(name, line)}
-    if (address := said.get("ansible_host")) is not None:
+    if (address := variables.get("ansible_host")) is not None:
         machine["addresses"] = Located([address], address.line)
-    machine |= {key: said[variable] for variable, key in variables.items() if variable in said}
+    machine |= {key: variables[variable] for variable, key in keys.items() if variable in variables}
     return Located(machine, line)
 
 

@@ -215,27 +215,27 @@ class Taker:
             taken.append(Address(AddressType.HOSTNAME, str(self.given["name"].value)))
         return tuple(dict.fromkeys(taken))
 
-    def _address(self, each: Located) -> Address | None:
-        if isinstance(each.value, str):
-            kind, text = AddressType.INTERNAL_IP, each.value
-        elif isinstance(each.value, dict) and each.value.keys() == {"type", "address"}:
-            named, text = each.value["type"].value, each.value["address"].value
+    def _address(self, entry: Located) -> Address | None:
+        if isinstance(entry.value, str):
+            kind, text = AddressType.INTERNAL_IP, entry.value
+        elif isinstance(entry.value, dict) and entry.value.keys() == {"type", "address"}:
+            named, text = entry.value["type"].value, entry.value["address"].value
             if named not in list(AddressType):
-                self._wrong(each, f"addresses: type {named!r} is unknown; expected one of {', '.join(AddressType)}")
+                self._wrong(entry, f"addresses: type {named!r} is unknown; expected one of {', '.join(AddressType)}")
                 return None
             kind = AddressType(named)
         else:
-            self._wrong(each, f"addresses: expected an IP address, or type and address, not {shown(each)}")
+            self._wrong(entry, f"addresses: expected an IP address, or type and address, not {shown(entry)}")
             return None
         if not isinstance(text, str) or not text or "{{" in text:
             hint = "; templates are not evaluated" if "{{" in str(text) else ""
-            self._wrong(each, f"addresses: {text!r} is not an address{hint}")
+            self._wrong(entry, f"addresses: {text!r} is not an address{hint}")
             return None
         if kind in IP_TYPES:
             try:
                 return Address(kind, str(ipaddress.ip_address(text)))
             except ValueError:
-                self._wrong(each, f"addresses: {text!r} is not an IP address")
+                self._wrong(entry, f"addresses: {text!r} is not an IP address")
                 return None
         return Address(kind, text)
 
@@ -277,22 +277,22 @@ def _example(key: str) -> str:
     }.get(key, "the value of a label, e.g. rack-1")
 
 
-def _entries(found: Located, problems: Problems) -> list[Located]:
-    if isinstance(found.value, list):
-        return found.value
-    problems.add(found, f"machines: expected a list of machines, not {shown(found)}")
+def _entries(machines: Located, problems: Problems) -> list[Located]:
+    if isinstance(machines.value, list):
+        return machines.value
+    problems.add(machines, f"machines: expected a list of machines, not {shown(machines)}")
     return []
 
 
-def _pool(found: Located | None, problems: Problems) -> tuple[IP, ...]:
+def _pool(entries: Located | None, problems: Problems) -> tuple[IP, ...]:
     """Parse addresses, ranges A-B, and networks. A network stands for all its host addresses."""
-    if found is None:
+    if entries is None:
         return ()
-    if not isinstance(found.value, list) or not found.value:
-        problems.add(found, "load_balancer_addresses: expected a list of addresses, ranges A-B, or networks")
+    if not isinstance(entries.value, list) or not entries.value:
+        problems.add(entries, "load_balancer_addresses: expected a list of addresses, ranges A-B, or networks")
         return ()
     addresses: dict[IP, None] = {}
-    for each in found.value:
+    for each in entries.value:
         if not isinstance(each.value, str):
             problems.add(each, f"load_balancer_addresses: expected text, not {shown(each)}")
             continue

@@ -104,10 +104,10 @@ _LINK_MULTICAST: dict[int, IPNetwork] = {
 }
 
 
-def _pair(found: Sequence[_Candidate], nodes: Nodes) -> tuple[_Candidate | None, _Candidate | None]:
+def _pair(candidates: Sequence[_Candidate], nodes: Nodes) -> tuple[_Candidate | None, _Candidate | None]:
     """The InternalIP and the ExternalIP among the addresses of one family."""
-    inside = [each for each in found if not _in(each.ip, nodes.exclude_internal_network_subnet_cidr)]
-    outside = [each for each in found if not _in(each.ip, nodes.exclude_external_network_subnet_cidr)]
+    inside = [each for each in candidates if not _in(each.ip, nodes.exclude_internal_network_subnet_cidr)]
+    outside = [each for each in candidates if not _in(each.ip, nodes.exclude_external_network_subnet_cidr)]
     internal = _in_networks(inside, nodes.internal_network_subnet_cidr) or _first(
         inside, lambda each: _same(each.network, nodes.internal_vm_network_name)
     )
@@ -123,16 +123,16 @@ def _in(ip: IP, networks: Iterable[IPNetwork]) -> bool:
     return any(ip in network for network in networks)
 
 
-def _in_networks(found: Sequence[_Candidate], networks: Iterable[IPNetwork]) -> _Candidate | None:
+def _in_networks(candidates: Sequence[_Candidate], networks: Iterable[IPNetwork]) -> _Candidate | None:
     """The first address in the first network that has one."""
     for network in networks:
-        if (match := next((each for each in found if each.ip in network), None)) is not None:
+        if (match := next((each for each in candidates if each.ip in network), None)) is not None:
             return match
     return None
 
 
-def _first(found: Iterable[_Candidate], matches: Callable[[_Candidate], bool]) -> _Candidate | None:
-    return next((each for each in found if matches(each)), None)
+def _first(candidates: Iterable[_Candidate], matches: Callable[[_Candidate], bool]) -> _Candidate | None:
+    return next((each for each in candidates if matches(each)), None)
 
 
 def _same(one: str, other: str) -> bool:

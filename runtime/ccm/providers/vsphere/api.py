@@ -268,6 +268,6 @@ def _key(managed: Any) -> str:
     return "" if managed is None else f"{type(managed)._wsdlName}:{managed._moId}"
 
 
-def _option(found: Any) -> str:
+def _option(option: Any) -> str:
     """The text of an option, given as such or as key and value."""
-    return str(getattr(found, "value", found) or "")
+    return str(getattr(option, "value", option) or "")

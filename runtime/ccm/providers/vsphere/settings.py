@@ -112,11 +112,11 @@ def _reader(text: str) -> GcfgSections:
     return reader
 
 
-def _vcenter(reader: GcfgSections, name: str, given: VirtualCenter, common: Global) -> VCenter:
-    is_yaml, own = isinstance(reader, YamlSections), given.server
-    if is_yaml and not own and name != common.server:
+def _vcenter(reader: GcfgSections, name: str, own: VirtualCenter, common: Global) -> VCenter:
+    is_yaml, named = isinstance(reader, YamlSections), own.server
+    if is_yaml and not named and name != common.server:
         reader.missing("VirtualCenter", "server", "server: is missing", sub=name)
-    server = own or name
+    server = named or name
     if not re.fullmatch(r"[A-Za-z0-9._:\[\]-]+", server):
         reader.problem("VirtualCenter", "server", "server: expected an address or a DNS name", sub=name)
 
@@ -124,9 +124,9 @@ def _vcenter(reader: GcfgSections, name: str, given: VirtualCenter, common: Glob
         reader.problem("VirtualCenter", "server", "server: set the port with the key port", sub=name)
 
     def of(key: str) -> Any:
-        return getattr(given, key) or getattr(common, key)
+        return getattr(own, key) or getattr(common, key)
 
-    secrets = _secrets(reader, name, given, common)
+    secrets = _secrets(reader, name, own, common)
     if not secrets:
         for key in ("user", "password"):
             if not of(key):
@@ -138,7 +138,7 @@ def _vcenter(reader: GcfgSections, name: str, given: VirtualCenter, common: Glob
         user=of("user"),
         password=of("password"),
         secrets=secrets,
-        insecure=given.insecure_flag or common.insecure_flag,
+        insecure=own.insecure_flag or common.insecure_flag,
         ca_file=of("ca_file"),
         thumbprint=of("thumbprint"),
         datacenters=of("datacenters"),
@@ -146,11 +146,11 @@ def _vcenter(reader: GcfgSections, name: str, given: VirtualCenter, common: Glob
     )
 
 
-def _secrets(reader: GcfgSections, name: str, given: VirtualCenter, common: Global) -> str:
+def _secrets(reader: GcfgSections, name: str, own: VirtualCenter, common: Global) -> str:
     """The folder with the credentials of a vCenter: its own Secret's, the common folder, or the common Secret's."""
-    for section, sub, each in (("VirtualCenter", name, given), ("Global", "", common)):
+    for section, sub, each in (("VirtualCenter", name, own), ("Global", "", common)):
         if bool(each.secret_name) != bool(each.secret_namespace):
-            if all(getattr(given, key) or getattr(common, key) for key in ("user", "password")):
+            if all(getattr(own, key) or getattr(common, key) for key in ("user", "password")):
                 has, lacks = ("secret-name", "secret-namespace")[:: 1 if each.secret_name else -1]
                 reader.no_effect(section, has, f"{lacks} is not set", sub)
             else:
@@ -162,8 +162,8 @@ def _secrets(reader: GcfgSections, name: str, given: VirtualCenter, common: Glob
             return f"{SECRETS}/{each.secret_namespace}/{each.secret_name}"
         if isinstance(each, Global) and each.secrets_directory:
             return each.secrets_directory
-    has_login = (given.user or common.user) and (given.password or common.password)
-    return "" if has_login or given.user or common.user else SECRETS
+    has_login = (own.user or common.user) and (own.password or common.password)
+    return "" if has_login or own.user or common.user else SECRETS
 
 
 def named_files(settings: Settings) -> list[str]:

@@ -68,25 +68,25 @@ class YamlSections(GcfgSections):
         keys = re.sub(r"^[a-z-]+(, [a-z-]+)*(?=:)", lambda found: camel(found[0].replace("-", "_")), problem)
         self.problems.append((line, f"{where}: {keys}"))
 
-    def _mapping(self, found: Located | None, where: str) -> dict[str, Located]:
-        if found is None or found.value is None:
+    def _mapping(self, located: Located | None, where: str) -> dict[str, Located]:
+        if located is None or located.value is None:
             return {}
-        if isinstance(found.value, dict):
-            return found.value
-        self._doubt("", "", found.line, f"{where}: expected keys and values")
+        if isinstance(located.value, dict):
+            return located.value
+        self._doubt("", "", located.line, f"{where}: expected keys and values")
         return {}
 
     def _read(
-        self, section: str, where: str, field: dataclasses.Field[Any], found: Located, values: dict[str, Any]
+        self, section: str, where: str, field: dataclasses.Field[Any], located: Located, values: dict[str, Any]
     ) -> None:
-        raw, key = _text(found), field.name.replace("_", "-")
+        raw, key = _text(located), field.name.replace("_", "-")
         if raw is None:
-            self._doubt(section, key, found.line, f"{where}: expected one value, or a list of values without commas")
+            self._doubt(section, key, located.line, f"{where}: expected one value, or a list of values without commas")
             return
         try:
             values[field.name] = field.metadata["kind"](raw) if raw else field.default
         except ValueError as error:
-            self._doubt(section, key, found.line, f"{where}: {error}")
+            self._doubt(section, key, located.line, f"{where}: {error}")
 
 
 def camel(name: str) -> str:
@@ -94,9 +94,9 @@ def camel(name: str) -> str:
     return re.sub(r"_([a-z])", lambda found: found[1].upper(), name)
 
 
-def _text(found: Located) -> str | None:
+def _text(located: Located) -> str | None:
     """A value as INI spells it; None if it is neither a scalar nor a list of scalars."""
-    if isinstance(found.value, list):
-        parts = [each.text for each in found.value]
+    if isinstance(located.value, list):
+        parts = [each.text for each in located.value]
         return ",".join(part for part in parts if part) if all(part and "," not in part for part in parts) else None
-    return "" if found.value is None else found.text
+    return "" if located.value is None else located.text

@@ -43,11 +43,11 @@ def test_wants_load_balancer(spec, expected):
 
 
 OLD, NEW = Backends(), Backends([Backend("node-1", "sim://1", ())])
-WRITTEN = {"mark": "web on OLD", "backends": OLD}
+WRITTEN = {"written_fingerprint": "web on OLD", "backends": OLD}
 
 
 @pytest.mark.parametrize(
-    ("known", "mark", "listed", "step"),
+    ("known", "fingerprint", "listed", "step"),
     [
         pytest.param({}, "web on NEW", "", rules.Step.ENSURE, id="never written, and not listed"),
         pytest.param({}, "web on NEW", "web on NEW", rules.Step.ADOPT, id="never written, listed as it should be"),
@@ -66,13 +66,13 @@ WRITTEN = {"mark": "web on OLD", "backends": OLD}
         pytest.param(WRITTEN | {"settled": True, "compare": True}, "web on NEW", "", rules.Step.UPDATE, id="first"),
     ],
 )
-def test_next_step(known, mark, listed, step):
-    def mark_of(backends):
+def test_next_step(known, fingerprint, listed, step):
+    def fingerprint_of(backends):
         assert backends is OLD
         # What the Service is now, on the backends that the cloud was given.
-        return f"{mark.partition(' ')[0]} on OLD"
+        return f"{fingerprint.partition(' ')[0]} on OLD"
 
-    assert rules.next_step(ServiceState(service(), **known), mark, mark_of, listed) is step
+    assert rules.next_step(ServiceState(service(), **known), fingerprint, fingerprint_of, listed) is step
 
 
 @pytest.mark.parametrize(

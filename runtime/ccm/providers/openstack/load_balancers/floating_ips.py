@@ -195,20 +195,20 @@ def external_networks(networks: Sequence[Row], subnets: Sequence[Row]) -> list[R
     ]
 
 
-def network_warning(found: Sequence[Row]) -> str:
+def network_warning(networks: Sequence[Row]) -> str:
     """Return the warning about a network of floating IPs that nobody chose; "" if there was no choice."""
     how = "choose it with floating-network-id in [LoadBalancer] of cloud.conf, or with the annotation of that name"
-    if not found:
+    if not networks:
         return (
             "there is no external network to take a floating IP from, so the load balancer is reachable only at its "
             f"own address, from inside the cloud; if there is one that the project cannot see, {how}"
         )
-    if len(found) == 1:
+    if len(networks) == 1:
         return ""
-    names = ", ".join(f"{row.get('name') or ''} ({row['id']})".strip() for row in found)
+    names = ", ".join(f"{row.get('name') or ''} ({row['id']})".strip() for row in networks)
     return (
-        f"there are {len(found)} external networks to take a floating IP from, and the one with the lowest ID is used: "
-        f"{names}; {how}"
+        f"there are {len(networks)} external networks to take a floating IP from, and the one with the lowest ID is "
+        f"used: {names}; {how}"
     )
 
 

@@ -218,13 +218,17 @@ def served_at(desired: DesiredLoadBalancer, backends: Sequence[Backend], region:
 def create_body(
     desired: DesiredLoadBalancer,
     wanted: Sequence[Listener],
-    mark: Mark,
+    owner: Mark,
     subnet_id: str,
     vip_address: str,
     features: Features,
 ) -> dict[str, Any]:
     """Return the whole load balancer. `subnet_id`: the VIP's, if discovered; `wanted`: empty if the parts follow."""
-    body: dict[str, Any] = {"name": desired.name, "description": desired.description, "tags": [desired.name, str(mark)]}
+    body: dict[str, Any] = {
+        "name": desired.name,
+        "description": desired.description,
+        "tags": [desired.name, str(owner)],
+    }
     if desired.provider:
         body["provider"] = desired.provider
     if features.flavors and desired.flavor_id:

@@ -103,32 +103,32 @@ def service_tags(row: Row) -> list[str]:
     return [tag for tag in row.get("tags") or () if tag.startswith(SERVICE_PREFIX)]
 
 
-def tags_with(row: Row, name: str, mark: Mark) -> list[str]:
+def tags_with(row: Row, name: str, owner: Mark) -> list[str]:
     """Return all tags, with those of one Service updated."""
     others = [
         tag
         for tag in row.get("tags") or ()
         if tag != name
-        and ((found := Mark.parse(tag)) is None or (found.cluster, found.uid) != (mark.cluster, mark.uid))
+        and ((found := Mark.parse(tag)) is None or (found.cluster, found.uid) != (owner.cluster, owner.uid))
     ]
-    return [*others, name, str(mark)]
+    return [*others, name, str(owner)]
 
 
-def tags_without(row: Row, mark: Mark | None, name: str) -> list[str]:
+def tags_without(row: Row, owner: Mark | None, name: str) -> list[str]:
     """Return all tags except those of one Service. `name`: its load balancer's name, if known.
 
     The tag with that name stays if the Mark of another Service with this name needs it.
     """
-    others = [each for each in marks(row) if mark is None or each.uid != mark.uid]
+    others = [each for each in marks(row) if owner is None or each.uid != owner.uid]
     return [
         tag
         for tag in row.get("tags") or ()
         if any(each.names(tag) for each in others)
-        or not (tag == name or (mark is not None and (tag == str(mark) or mark.names(tag))))
+        or not (tag == name or (owner is not None and (tag == str(owner) or owner.names(tag))))
     ]
 
 
-def is_owner(row: Row, mark: Mark) -> bool:
+def is_owner(row: Row, owner: Mark) -> bool:
     """Return whether it was created for the Service with this Mark, of which only the UID may be known."""
     name = str(row.get("name") or "")
-    return mark.names(name) or name == default_name(mark.uid)
+    return owner.names(name) or name == default_name(owner.uid)

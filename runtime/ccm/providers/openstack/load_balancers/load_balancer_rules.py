@@ -235,11 +235,11 @@ def slow_monitor(desired: DesiredLoadBalancer) -> str:
 
 
 def _place(
-    kind: str, said: Annotations, chosen: LoadBalancerClass, section: LoadBalancerSection, *, internal: bool
+    kind: str, annotations: Annotations, chosen: LoadBalancerClass, section: LoadBalancerSection, *, internal: bool
 ) -> str:
     """Return the network or subnet of the VIP. As in cloud-provider-openstack, the class comes before the annotation,
     except for an internal load balancer."""
-    of_class, annotated = str(getattr(chosen, f"{kind}_id")), str(said.get(f"{kind}-id", ""))
+    of_class, annotated = str(getattr(chosen, f"{kind}_id")), str(annotations.get(f"{kind}-id", ""))
     first, second = (annotated, of_class) if internal else (of_class, annotated)
     return first or second or str(getattr(section, f"{kind}_id"))
 
@@ -255,17 +255,21 @@ def _address(text: str, family: str) -> str:
 
 
 def _floating(
-    spec: LoadBalancerSpec, address: str, said: Annotations, chosen: LoadBalancerClass, section: LoadBalancerSection
+    spec: LoadBalancerSpec,
+    address: str,
+    annotations: Annotations,
+    chosen: LoadBalancerClass,
+    section: LoadBalancerSection,
 ) -> DesiredFloatingIP:
     """Use class, then annotation, then cloud.conf; within one of them, a subnet ID wins over a pattern."""
     places = [
         (chosen.floating_subnet_id, chosen.floating_subnet, chosen.floating_subnet_tags),
-        tuple(said.get(key, "") for key in ("floating-subnet-id", "floating-subnet", "floating-subnet-tags")),
+        tuple(annotations.get(key, "") for key in ("floating-subnet-id", "floating-subnet", "floating-subnet-tags")),
         (section.floating_subnet_id, section.floating_subnet, section.floating_subnet_tags),
     ]
     subnet_id, pattern, tags = next((place for place in places if any(place)), ("", "", ""))
     return DesiredFloatingIP(
-        network_id=chosen.floating_network_id or said.get("floating-network-id", section.floating_network_id),
+        network_id=chosen.floating_network_id or annotations.get("floating-network-id", section.floating_network_id),
         subnet_id=subnet_id,
         pattern="" if subnet_id else pattern,
         tags="" if subnet_id else tags,

@@ -141,9 +141,9 @@ def removal(listener: Row, seen: Observed) -> list[Step]:
     return [Step("DELETE", f"/pools/{pool['id']}"), *gone] if pool is not None else gone
 
 
-def _listener_steps(want: Listener, listener: Row, seen: Observed, serial: bool) -> list[Step]:
+def _listener_steps(desired: Listener, listener: Row, seen: Observed, serial: bool) -> list[Step]:
     found = []
-    if change := _to_write(want.settings, listener):
+    if change := _to_write(desired.settings, listener):
         if "tags" in change:
             change["tags"] = sorted({*(listener.get("tags") or ()), *change["tags"]})
         if "insert_headers" in change:  # keep the headers of others
@@ -152,23 +152,23 @@ def _listener_steps(want: Listener, listener: Row, seen: Observed, serial: bool)
         found.append(Step("PUT", f"/listeners/{listener['id']}", {"listener": change}, _in_error("listener", listener)))
     pool = seen.pool_of(listener)
     if pool is None:
-        return [*found, Step("POST", "/pools", {"pool": want.pool.body() | {"listener_id": listener["id"]}})]
-    if pool["protocol"] != want.pool.protocol:
+        return [*found, Step("POST", "/pools", {"pool": desired.pool.body() | {"listener_id": listener["id"]}})]
+    if pool["protocol"] != desired.pool.protocol:
         return [*found, Step("DELETE", f"/pools/{pool['id']}")]
-    if change := _to_write(want.pool.settings, pool):
+    if change := _to_write(desired.pool.settings, pool):
         found.append(Step("PUT", f"/pools/{pool['id']}", {"pool": change}, _in_error("pool", pool)))
-    found += member_steps(want.pool, pool, seen.members.get(pool["id"], ()), serial)
-    return found + _monitor_steps(want.pool.monitor, pool, seen.monitors.get(pool["id"]))
+    found += member_steps(desired.pool, pool, seen.members.get(pool["id"], ()), serial)
+    return found + _monitor_steps(desired.pool.monitor, pool, seen.monitors.get(pool["id"]))
 
 
-def member_steps(want: Pool, pool: Row, present: Sequence[Row], serial: bool) -> list[Step]:
+def member_steps(desired: Pool, pool: Row, present: Sequence[Row], serial: bool) -> list[Step]:
     there = {_member(row): row for row in present if row.get("provisioning_status") != "PENDING_DELETE"}
     in_error = [text for row in there.values() if (text := _in_error("member", row))]
-    same = there.keys() == set(want.members)
+    same = there.keys() == set(desired.members)
     if same and not in_error:
         return []
     if not serial:
-        put = members_put(str(pool["id"]), [member.body() for member in want.members])
+        put = members_put(str(pool["id"]), [member.body() for member in desired.members])
         return [replace(put, repairs=f"members of pool {pool['id']}") if same else put]
     path = f"/pools/{pool['id']}/members"
     if same:
@@ -177,8 +177,8 @@ def member_steps(want: Pool, pool: Row, present: Sequence[Row], serial: bool) ->
             for row in there.values()
             if (text := _in_error("member", row))
         ]
-    gone = [Step("DELETE", f"{path}/{row['id']}") for member, row in there.items() if member not in want.members]
-    return gone + [Step("POST", path, {"member": member.body()}) for member in want.members if member not in there]
+    gone = [Step("DELETE", f"{path}/{row['id']}") for member, row in there.items() if member not in desired.members]
+    return gone + [Step("POST", path, {"member": member.body()}) for member in desired.members if member not in there]
 
 
 def members_put(pool_id: str, bodies: Sequence[Mapping[str, Any]] | msgspec.Raw) -> Step:
@@ -196,14 +196,14 @@ def _member(row: Row) -> Member:
     )
 
 
-def _monitor_steps(want: Monitor | None, pool: Row, monitor: Row | None) -> list[Step]:
-    if want is None:
+def _monitor_steps(desired: Monitor | None, pool: Row, monitor: Row | None) -> list[Step]:
+    if desired is None:
         return [] if monitor is None else [Step("DELETE", f"/healthmonitors/{monitor['id']}")]
     if monitor is None:
-        return [Step("POST", "/healthmonitors", {"healthmonitor": want.body() | {"pool_id": pool["id"]}})]
-    if monitor["type"] != want.type:
+        return [Step("POST", "/healthmonitors", {"healthmonitor": desired.body() | {"pool_id": pool["id"]}})]
+    if monitor["type"] != desired.type:
         return [Step("DELETE", f"/healthmonitors/{monitor['id']}")]
-    if change := _to_write(want.settings, monitor):
+    if change := _to_write(desired.settings, monitor):
         path, text = f"/healthmonitors/{monitor['id']}", _in_error("monitor", monitor)
         return [Step("PUT", path, {"healthmonitor": change}, text)]
     return []
@@ -236,7 +236,7 @@ def _same(key: str, wanted: Any, present: Any) -> bool:
     return bool(wanted == present)
 
 
-def _cidrs(found: Sequence[str] | None) -> frozenset[IPNetwork] | None:
+def _cidrs(cidrs: Sequence[str] | None) -> frozenset[IPNetwork] | None:
     """Return who may connect, None for everybody: no CIDRs mean everybody, as does any CIDR with all addresses."""
-    networks = frozenset(ipaddress.ip_network(each, strict=False) for each in found or ())
+    networks = frozenset(ipaddress.ip_network(each, strict=False) for each in cidrs or ())
     return None if not networks or any(each.prefixlen == 0 for each in networks) else networks

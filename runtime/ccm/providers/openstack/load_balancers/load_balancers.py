@@ -308,7 +308,7 @@ class OctaviaLoadBalancers:
         spec: LoadBalancerSpec,
         desired: DesiredLoadBalancer,
         backends: Sequence[Backend],
-        mark: Mark,
+        owner: Mark,
         features: Features,
         memory: Memory,
     ) -> cloud.LoadBalancer:
@@ -321,8 +321,8 @@ class OctaviaLoadBalancers:
         serial = self._section.provider_requires_serial_api_calls
         wanted = () if serial else listener_rules.listeners(desired, backends, member_subnet, features)
         if serial:
-            mark = Mark.of(spec, "", mark.flags)
-        body = listener_rules.create_body(desired, wanted, mark, subnet, desired.vip_address, features)
+            owner = Mark.of(spec, "", owner.flags)
+        body = listener_rules.create_body(desired, wanted, owner, subnet, desired.vip_address, features)
         if used_again:
             body["tags"].append(load_balancer_owners.KEEP_FLOATING)
         row = (await self._octavia("POST", "/loadbalancers", {"loadbalancer": body}))["loadbalancer"]
@@ -353,7 +353,7 @@ class OctaviaLoadBalancers:
     async def _octavia(self, method: str, path: str, body: Any = None, *, missing: str = "") -> Any:
         return await self._api.call(method, LOAD_BALANCER, f"/lbaas{path}", body=body, missing=missing)
 
-    async def _sign(self, job: Job, mark: Mark, *, keep_floating: bool = False) -> Job:
+    async def _sign(self, job: Job, owner: Mark, *, keep_floating: bool = False) -> Job:
         """Make the last change: the tags record that all else is written. No other change is pending then.
 
         The tags of others are read again, because they may have changed since this call began.
@@ -365,7 +365,7 @@ class OctaviaLoadBalancers:
                     raise RetryAfter(f"load balancer {job.id} is {row['provisioning_status']}", self._soon())
                 if load_balancer_owners.own_mark(row, job.spec.cluster, job.spec.uid) is None:
                     sharing_rules.refuse_a_namesakes(row, job.spec)
-                tags = load_balancer_owners.tags_with(row, job.want.name, mark)
+                tags = load_balancer_owners.tags_with(row, job.want.name, owner)
                 if keep_floating and load_balancer_owners.KEEP_FLOATING not in tags:
                     tags.append(load_balancer_owners.KEEP_FLOATING)
                 if set(tags) == set(row.get("tags") or ()):
@@ -407,20 +407,20 @@ class OctaviaLoadBalancers:
             (*memory.warnings, *listener_rules.nobody(job.want, job.backends)),
         )
 
-    def _listed(self, cluster: str, row: Row, mark: Mark, floating: Mapping[str, str]) -> cloud.LoadBalancer:
+    def _listed(self, cluster: str, row: Row, owner: Mark, floating: Mapping[str, str]) -> cloud.LoadBalancer:
         """Return the contract's object. Without a fingerprint if something is wrong, so that the Service is ensured."""
         state = row["provisioning_status"]
-        address = floating.get(row.get("vip_port_id") or "", "") if "f" in mark.flags else str(row["vip_address"])
-        memory = self._memory.obtain((cluster, mark.uid), Memory)
+        address = floating.get(row.get("vip_port_id") or "", "") if "f" in owner.flags else str(row["vip_address"])
+        memory = self._memory.obtain((cluster, owner.uid), Memory)
         if memory.want is not None:
             ingress = rules.ingress(memory.want, address or memory.address)
         else:
-            ingress = (Ingress(ip=address, ip_mode="Proxy" if "p" in mark.flags else "VIP"),) if address else ()
-        right = bool(address) and state != "ERROR" and ("h" not in mark.flags or memory.want is not None)
+            ingress = (Ingress(ip=address, ip_mode="Proxy" if "p" in owner.flags else "VIP"),) if address else ()
+        right = bool(address) and state != "ERROR" and ("h" not in owner.flags or memory.want is not None)
         if right and state == "ACTIVE":
-            memory.row, memory.owner, memory.address = row, load_balancer_owners.is_owner(row, mark), address
-        fingerprint = mark.fingerprint if right else ""
-        return cloud.LoadBalancer(mark.uid, row["name"], ingress, fingerprint, state == "ACTIVE", memory.warnings)
+            memory.row, memory.owner, memory.address = row, load_balancer_owners.is_owner(row, owner), address
+        fingerprint = owner.fingerprint if right else ""
+        return cloud.LoadBalancer(owner.uid, row["name"], ingress, fingerprint, state == "ACTIVE", memory.warnings)
 
     def _backends_digest(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
         try:
@@ -431,6 +431,6 @@ class OctaviaLoadBalancers:
         return Backends.of(backends).once(key, lambda every: rules.members_fingerprint(members_of(want, every)))
 
 
-def _is_outdated(mark: Mark | None, digest: str) -> bool:
+def _is_outdated(owner: Mark | None, digest: str) -> bool:
     """Return whether the Service's tag exists and records other members."""
-    return mark is not None and not mark.fingerprint.endswith(f"-{digest}")
+    return owner is not None and not owner.fingerprint.endswith(f"-{digest}")

@@ -44,15 +44,15 @@ def denied(ranges: Iterable[str], section: LoadBalancerSection) -> tuple[Annotat
     return tuple(BY_KEY[key] for key in sorted(ranges) if key in BY_KEY and key not in may)
 
 
-def effective(given: Mapping[str, str], section: LoadBalancerSection) -> dict[str, str]:
+def effective(annotations: Mapping[str, str], section: LoadBalancerSection) -> dict[str, str]:
     """Return the annotations without those for new load balancers that the Service may not have."""
-    without = {each.key for each in denied(given, section) if each.for_new}
-    return {key: value for key, value in given.items() if key not in without}
+    without = {each.key for each in denied(annotations, section) if each.for_new}
+    return {key: value for key, value in annotations.items() if key not in without}
 
 
-def named(given: Mapping[str, str], section: LoadBalancerSection) -> str:
+def named(annotations: Mapping[str, str], section: LoadBalancerSection) -> str:
     """Return the load balancer ID that the Service names, "" if it names none or may not name one."""
-    text = effective(given, section).get(f"{PREFIX}load-balancer-id", "").strip().lower()
+    text = effective(annotations, section).get(f"{PREFIX}load-balancer-id", "").strip().lower()
     return text if UUID.fullmatch(text) else ""
 
 
@@ -76,12 +76,12 @@ def check_kept(
         raise Invalid(f"{_refusal(found)}; the load balancer stays unchanged")
 
 
-def _refusal(found: Sequence[Annotation]) -> str:
-    keys = ", ".join(each.key for each in found[:NAMED])
+def _refusal(refused: Sequence[Annotation]) -> str:
+    keys = ", ".join(each.key for each in refused[:NAMED])
     return f"annotation {keys}: {KEY} does not allow it: remove it, or ask the cluster's administrator"
 
 
-def warning(given: Mapping[str, str], section: LoadBalancerSection, balancer_id: str) -> str:
+def warning(annotations: Mapping[str, str], section: LoadBalancerSection, balancer_id: str) -> str:
     """Return the warning about a Service that has annotations that it may not have; "" if it has none.
 
     cloud-provider-openstack writes the ID of its own load balancer to each Service, which needs no warning.
@@ -89,8 +89,8 @@ def warning(given: Mapping[str, str], section: LoadBalancerSection, balancer_id:
     said = f"{PREFIX}load-balancer-id", f"{PREFIX}load-balancer-address"
     keys = [
         each.key
-        for each in denied(given, section)
-        if not (each.key in said and given.get(said[0], "").strip().lower() == balancer_id)
+        for each in denied(annotations, section)
+        if not (each.key in said and annotations.get(said[0], "").strip().lower() == balancer_id)
     ]
     if not keys:
         return ""

@@ -59,10 +59,10 @@ def entries(group: Row) -> set[Entry]:
     }
 
 
-def permissions(given: Iterable[Entry]) -> list[dict[str, Any]]:
+def permissions(entries: Iterable[Entry]) -> list[dict[str, Any]]:
     """Rules in the form of EC2's API, together by protocol and ports."""
     found: dict[tuple[str, int, int], dict[str, Any]] = {}
-    for each in given:
+    for each in entries:
         rule = found.setdefault((each.protocol, each.first, each.last), {"IpProtocol": each.protocol})
         if each.protocol != EVERYTHING:
             rule |= {"FromPort": each.first, "ToPort": each.last}

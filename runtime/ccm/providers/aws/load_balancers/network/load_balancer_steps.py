@@ -145,19 +145,19 @@ def _listeners(present: Present, desired: Wanted, tags: Mapping[str, str]) -> It
         yield Step("delete_listener", {"ListenerArn": there[port]["ListenerArn"]}, f"port {port} is superfluous")
 
 
-def _listener_difference(row: Row, each: Listener, groups: Mapping[str, Row]) -> str:
-    if row["Protocol"] != each.protocol:
+def _listener_difference(row: Row, listener: Listener, groups: Mapping[str, Row]) -> str:
+    if row["Protocol"] != listener.protocol:
         return f"its protocol is {row['Protocol']}"
     arns = [action.get("TargetGroupArn") for action in row.get("DefaultActions") or ()]
-    group = groups.get(each.group)
+    group = groups.get(listener.group)
     if group is None or arns != [group["TargetGroupArn"]]:
         return "it sends to another target group"
-    if each.protocol != "TLS":
+    if listener.protocol != "TLS":
         return ""
     certificates = [str(one.get("CertificateArn")) for one in row.get("Certificates") or ()]
-    if certificates[:1] != [each.certificate]:
+    if certificates[:1] != [listener.certificate]:
         return "it has another certificate"
-    return "it has another policy" if each.policy and row.get("SslPolicy") != each.policy else ""
+    return "it has another policy" if listener.policy and row.get("SslPolicy") != listener.policy else ""
 
 
 def _superfluous(present: Present, desired: Wanted) -> Iterator[Step]:
