@@ -55,14 +55,17 @@ KNOWN = (
         ("write-without-lease",),
         ("snapshot",),
     ),
-    Known(
-        _NO_NODE,
-        "slow@419; api EVENT leases#1=api-throttled; api LIST nodes#4=snapshot",
-        ("backend-removed",),
-        ("snapshot",),
-        "n2",  # the Node that joins in this workload
-        points=("api ",),
-        workloads=("slow",),
+    *(
+        Known(
+            _NO_NODE,
+            "slow@419; api WATCH nodes#3=snapshot",
+            (invariant,),
+            ("snapshot",),
+            "n2",  # the Node that joins in this workload
+            points=("api ",),
+            workloads=("slow",),
+        )
+        for invariant in ("route-deleted", "backend-removed")
     ),
     *(
         Known(
@@ -78,8 +81,7 @@ KNOWN = (
     *(
         Known(
             _NO_NODE,
-            "dead-connections@116; steps=2,3; api LIST services#2=shrunken; "
-            "cloud load_balancers.set_targets#1=snapshot",
+            "dead-connections@363; api PATCH services/shop/new/status#2=snapshot",
             (invariant,),
             ("snapshot",),
             "n3",
@@ -90,7 +92,7 @@ KNOWN = (
     Known(
         "a process has nothing to compare its first two lists of Nodes with: if both are wrong, load balancers lose "
         "members. Nothing else says which Nodes there are: the cloud has machines that are no Nodes",
-        "churn-46@46; steps=1,5; api EVENT nodes#1=relist-empty; api GET namespaces/kube-system#9=relist-shrunken",
+        "churn-46@46; steps=5; api LIST nodes#3=empty; api LIST nodes#4=empty",
         ("backend-removed-at-start",),
     ),
 )

@@ -17,7 +17,6 @@ from ccm.controllers.nodes.node_lifecycle_rules import Safety
 from ccm.controllers.routes.route_removal import RouteRemoval
 from ccm.controllers.services import late_answer_rules, vanished_services
 from ccm.controllers.services.service_balancers import ServiceBalancers
-from ccm.controllers.services.service_release import ServiceRelease
 from ccm.controllers.services.service_steps import ServiceSteps
 from ccm.engine.client import KubeClient
 from ccm.engine.election import LeaderElector
@@ -98,15 +97,6 @@ def timers_alone_end_a_leader_that_stood_still(patch: Patch) -> None:
     patch.setattr(LeaderElector, "_set_tripwire", without_alarm)
 
 
-def the_cache_of_services_is_believed(patch: Patch) -> None:
-    """What it shows to be of another type loses its load balancer without a read."""
-
-    async def is_confirmed(self: ServiceRelease, service: Any) -> bool:
-        return True
-
-    patch.setattr(ServiceRelease, "_is_confirmed", is_confirmed)
-
-
 def late_answers_are_believed(patch: Patch) -> None:
     """What the cloud shows right after a deletion or a write is what there is."""
     patch.setattr(ServiceBalancers, "shows_deleted", lambda self, uid: 0.0)
@@ -150,7 +140,7 @@ FIXES = (
     ),
     Fix(
         listings_of_instances_are_proof,
-        "reload@34; steps=; cloud project.get#1=relist-empty; cloud instances.list#1=shrunken",
+        "reload@34; steps=; api LIST nodes#1=empty; api LIST nodes#2=empty; cloud instances.list#1=shrunken",
         "route-deleted",
     ),
     Fix(
@@ -162,11 +152,6 @@ FIXES = (
         timers_alone_end_a_leader_that_stood_still,
         "leaders@4; steps=; api PATCH services/shop/web/status#1=stop-40",
         "write-without-lease",
-    ),
-    Fix(
-        the_cache_of_services_is_believed,
-        "services@300; api EVENT services#10=silent; api EVENT services#16=cut",
-        "load-balancer-deleted",
     ),
     *(
         Fix(late_answers_are_believed, sequence, "not-converged")
@@ -184,13 +169,11 @@ FIXES = (
             "mistakes-525@525; steps=0,1,3,6; cloud load_balancers.list#12=empty",
         )
     ),
-    *(
-        Fix(former_leaders_are_forgotten, sequence, "load-balancer-leaked")
-        for sequence in (
-            "two-leaders@454; api LIST nodes#2=cloud-stale",
-            "churn-133@133; steps=1,2; api POST leases/cloud-controller-manager#1=kill-before; "
-            "api LIST nodes#3=cloud-stale",
-        )
+    Fix(
+        former_leaders_are_forgotten,
+        "churn-133@133; steps=1,2; api POST leases/cloud-controller-manager#1=kill-before; "
+        "api LIST nodes#4=cloud-stale",
+        "load-balancer-leaked",
     ),
     Fix(nodes_go_at_no_rate, "churn-0@0; steps=1", "node-stays"),
 )
