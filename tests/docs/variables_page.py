@@ -36,7 +36,7 @@ The playbooks use both.
 
 ## Set these eight first
 """
-BOOKS = """## The seven playbooks
+BOOKS = """## The eight playbooks
 
 They are all that you run. Each has one job that no other one does:
 """
@@ -50,6 +50,11 @@ JOBS = (
         "yes",
     ),
     ("verify", "Checks a migrated cluster by effects. `site` runs the same checks last.", "no"),
+    (
+        "verify_active",
+        "Creates a load balancer, asks it from outside and from Pods, names what is broken, and deletes it again.",
+        "yes",
+    ),
     ("rollback", "Restores what `site` changed.", "yes"),
     ("lint", "Says what keeps components of the next Kubernetes from starting, before or after a migration.", "no"),
     ("render", "Writes the objects of a rollout as files, without a cluster.", "files only"),
@@ -139,5 +144,6 @@ def meaning(description: str | list[str]) -> str:
     text = description if isinstance(description, str) else " ".join(description)
     text = re.sub(r"\bL\(([^,()]+), *([^()]+)\)", r"[\1](\2)", text)
     text = re.sub(r"\b[BI]\(([^()]*)\)", r"*\1*", text)
-    text = re.sub(r"\b[OCVRE]\(([^()]*)\)", lambda found: f"`{found[1].removesuffix('#role')}`", text)
+    # A name of another role's variable is written PLUGIN#role:ENTRY:NAME, and a plugin's PLUGIN#TYPE.
+    text = re.sub(r"\b[OCVREPM]\((?:[\w.]+#role:\w+:)?([^()#]*)(?:#\w+)?\)", r"`\1`", text)
     return " ".join(text.split())

@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part of a kubelet that forwards ports, for tests without machines: HTTPS on loopback, which the API server uses.
+"""The parts of a kubelet that forward ports and run commands, for tests without machines: HTTPS on loopback.
 
 It serves WebSockets with the subprotocol v4.channel.k8s.io as a kubelet and its container runtime do
-(k8s.io/cri-streaming, portforward/websocket.go). Its Pods have the network of this machine. It knows no other request.
+(k8s.io/cri-streaming, portforward/websocket.go and remotecommand/websocket.go). Its Pods have the network of this
+machine. It knows no other request.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from aiohttp import WSMsgType, web
 
@@ -21,14 +24,38 @@ from .cluster import Authority
 
 PROTOCOL = "v4.channel.k8s.io"
 DATA, ERROR = b"\0", b"\1"
+#: Channels of a command: standard output, standard error, and its end.
+OUT, ERR, END = b"\1", b"\2", b"\3"
+#: With it in status.declaredFeatures of its Node, the API server passes WebSockets on to the kubelet (KEP-4006).
+FEATURE = "ExtendWebSocketsToKubelet"
+#: Runs a command of a Pod: exit status, standard output, standard error.
+Command = Callable[[str, list[str]], Awaitable[tuple[int, bytes, bytes]]]
 
 
 class Kubelet:
-    """`port`: for status.daemonEndpoints of its Node. `forwarded`: "NAMESPACE/POD:PORT" of each request."""
+    """`port`: for status.daemonEndpoints of its Node. `forwarded`: "NAMESPACE/POD:PORT" of each request. `command`:
+    what runs the commands of its Pods."""
 
     def __init__(self) -> None:
         self.port = free_port()
         self.forwarded: list[str] = []
+        self.command: Command | None = None
+
+    async def execute(self, request: web.Request) -> web.StreamResponse:
+        assert self.command is not None, "this kubelet runs no commands"
+        socket = web.WebSocketResponse(protocols=["v5.channel.k8s.io", PROTOCOL])
+        await socket.prepare(request)
+        assert socket.ws_protocol
+        status, out, err = await self.command(request.match_info["pod"], request.query.getall("command"))
+        for channel, data in ((OUT, out), (ERR, err)):
+            if data:
+                await socket.send_bytes(channel + data)
+        cause = {"reason": "ExitCode", "message": str(status)}
+        failed = {"status": "Failure", "reason": "NonZeroExitCode", "details": {"causes": [cause]}}
+        end: dict[str, Any] = failed if status else {"status": "Success"}
+        await socket.send_bytes(END + json.dumps({"metadata": {}, **end}).encode())
+        await socket.close()
+        return socket
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         namespace, pod, port = request.match_info["namespace"], request.match_info["pod"], int(request.query["port"])
@@ -64,18 +91,22 @@ class Kubelet:
 
 
 @contextlib.asynccontextmanager
-async def running_kubelet(authority: Authority, folder: Path) -> AsyncIterator[Kubelet]:
-    """`folder`: for its key."""
-    for name, data in zip(("kubelet.crt", "kubelet.key"), authority.issue("kubelet", hosts=["127.0.0.1"]), strict=True):
+async def running_kubelet(
+    authority: Authority, folder: Path, hosts: Sequence[str] = ("127.0.0.1",)
+) -> AsyncIterator[Kubelet]:
+    """`folder`: for its key. `hosts`: the addresses of its Nodes."""
+    for name, data in zip(("kubelet.crt", "kubelet.key"), authority.issue("kubelet", hosts=hosts), strict=True):
         (folder / name).write_bytes(data)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(folder / "kubelet.crt", folder / "kubelet.key")
     kubelet, app = Kubelet(), web.Application()
     app.router.add_get("/portForward/{namespace}/{pod}", kubelet.handle)
+    app.router.add_get("/exec/{namespace}/{pod}/{container}", kubelet.execute)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     try:
-        await web.TCPSite(runner, "127.0.0.1", kubelet.port, ssl_context=context).start()
+        for host in hosts:
+            await web.TCPSite(runner, host, kubelet.port, ssl_context=context).start()
         yield kubelet
     finally:
         await runner.cleanup()

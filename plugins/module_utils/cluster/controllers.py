@@ -71,23 +71,30 @@ def _is_ready(pod: Row) -> bool:
 
 def ask_runtime(api: Any, params: Params, runtime: Row) -> Tuple[List[Row], str]:
     """Return (the result of C(ccm nodes), why it could not be run). Only reports depend on it."""
+    answer, why = run_in_runtime(api, params, runtime, ["ccm", "nodes", "--output=json"], (0,))
+    return answer or [], why
+
+
+def run_in_runtime(api: Any, params: Params, runtime: Row, command: List[str], accepted: Tuple[int, ...]) -> Tuple[Any, str]:
+    """Run a command in a Pod of the runtime; return (its JSON, why there is none). C(accepted) has the statuses of an answer."""
     if not (runtime["exists"] and runtime["managed"]):
-        return [], "the runtime is not installed yet"
+        return None, "the runtime is not installed yet"
     query = {"labelSelector": "app.kubernetes.io/name={0}".format(params["name"])}
     pods = api.items("/api/v1/namespaces/{0}/pods".format(params["namespace"]), query)
     # A Pod that is not Ready can also answer: the cloud may be the reason.
     running = sorted((pod for pod in pods if (pod.get("status") or {}).get("phase") == "Running"), key=lambda pod: not _is_ready(pod))
     if not running:
-        return [], "the runtime has no running Pod"
+        return None, "the runtime has no running Pod"
     meta, container = running[0]["metadata"], running[0]["spec"]["containers"][0]
     if container.get("command") or FOREIGN_POD in (meta.get("annotations") or {}):
-        return [], "the controller is not this collection's own runtime"
+        return None, "the controller is not this collection's own runtime"
     cloud = [argument for argument in container.get("args") or [] if argument.startswith(("--cloud-provider=", "--cloud-config="))]
     try:
-        status, out, err = api.execute(params["namespace"], meta["name"], container["name"], ["ccm", "nodes", "--output=json"] + cloud)
-        return (json.loads(out), "") if status == 0 else ([], "'ccm nodes' failed: {0}".format(" ".join(err.split())[-300:]))
+        status, out, err = api.execute(params["namespace"], meta["name"], container["name"], command + cloud)
+        said = "'{0}' failed: {1}".format(" ".join(command[:2]), " ".join(err.split())[-300:])
+        return (json.loads(out), "") if status in accepted else (None, said)
     except (_api.ApiError, ValueError) as exc:
-        return [], str(exc)
+        return None, str(exc)
 
 
 def read_others(api: Any, params: Params) -> List[Row]:

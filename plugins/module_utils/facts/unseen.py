@@ -48,6 +48,11 @@ _KNOWN: List[Tuple[str, str]] = [
 _PYTHON = "Install Python 3.8 or newer, or set ansible_python_interpreter"
 
 
+def is_ansibles(answer: Dict[str, Any]) -> bool:
+    """Whether a failed result is about the connection or Ansible's own files on the host, and not the words of a module."""
+    return bool(answer.get("unreachable")) or bool(_EMPTY.search(" ".join(str(answer.get("msg") or "").split())))
+
+
 def reason(answer: Dict[str, Any]) -> str:
     """Return why a host could not be inspected. C(answer): the failed result, with C(msg), C(module_stderr), C(module_stdout) and C(rc)."""
     message = " ".join(str(answer.get("msg") or "").split())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 
-from ansible_collections.outoftree.ccm.plugins.module_utils.facts import host_facts
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts import host_facts, unseen
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import grouping
 
 #: Variables in which the roles store what happened on a host, in the order of the run.
@@ -136,7 +136,9 @@ def node_only(plan: Dict[str, Any], services: int) -> List[str]:
 
 
 def _words(result: Mapping[str, Any]) -> str:
-    """Return the first line of a module's message. Ansible has already shown the whole message."""
+    """Return the first line of a module's message, or what Ansible's own message is about. It has already shown the whole message."""
+    if unseen.is_ansibles(dict(result)):
+        return unseen.reason(dict(result))
     return (str(result.get("msg") or "").strip().splitlines() or ["no message"])[0][:300]
 
 

@@ -14,6 +14,8 @@ STEP = {"control_plane": [], "kubelet": {"component": "kubelet"}}
 PLAN = {"edits": [{"host": "w", "component": "kubelet"}, {"host": "w", "component": "kubelet"}, {"host": "w", "component": "node"}],
         "hosts": {"w": STEP}, "nodes": {"w": "n"}}
 DONE = {"component": "kubelet", "changed": True, "seconds": 4.2}
+NO_PLACE = {"failed": True, "msg": "Failed to create temporary directory. Failed command was: ( umask 77 && mkdir -p \"` echo ~/.ansible/tmp `\"&& mkdir "
+                                   "), exited with result 1, stderr output: mkdir: cannot create directory '/home/x': Read-only file system"}
 GONE = {"unreachable": True, "msg": "Failed to connect\nssh: no route to host"}
 
 
@@ -23,7 +25,7 @@ def changed(result: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("facts", "state", "edits", "detail"), [
     ({}, "left out", 0, ""),
-    ({"__ccm_install_detected": GONE}, "unreachable", 0, "Failed to connect"),
+    ({"__ccm_install_detected": GONE}, "unreachable", 0, "Failed to connect ssh: no route to host"),
     ({"__ccm_install_detected": {"msg": "no python"}}, "failed", 0, "no python"),
     (DETECTED, "not begun", 0, ""),
     (changed(DONE), "changed", 2, ""),
@@ -35,7 +37,9 @@ def changed(result: dict[str, Any], **more: Any) -> dict[str, Any]:
     (changed({**DONE, "restarted_at": "x"}, __ccm_install_ready={"failed": True, "missing": {"o": ["ready"]}}), "changed", 2, ""),
     (changed({**DONE, "restarted_at": "x"}, __ccm_install_ready={"skipped": True}), "half done", 2,
      "restarted; the run stopped before it checked that the Node is Ready"),
-    (changed(GONE), "unreachable", 0, "Failed to connect"),
+    (changed(NO_PLACE), "failed", 0, "Ansible has no place for its temporary files: cannot create directory '/home/x': Read-only file system. "
+                                     "Set ansible_remote_tmp"),
+    (changed(GONE), "unreachable", 0, "Failed to connect ssh: no route to host"),
     (changed(DONE, __ccm_install_ready={"failed": True, "msg": "not Ready"}), "failed", 2, "not Ready"),
     (changed({**DONE, "restarted_at": "x"}, __ccm_install_ready={"waited": 1.0}), "changed", 2, ""),
     (changed({**DONE, "restarted_at": "x"}), "half done", 2, "restarted; the run stopped before it checked that the Node is Ready"),

@@ -1,0 +1,225 @@
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a check of the traffic creates, and whom it asks. Pure.
+
+One DaemonSet is server and client on each Node. One Service of type LoadBalancer leads to it: first by every Node, then, with another port,
+only by Nodes that have a Pod (C(externalTrafficPolicy: Local)), so that each answer says which Node is behind the load balancer.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Dict, List, Sequence
+
+Row = Dict[str, Any]
+
+NAMESPACE = "outoftree-ccm-check"
+NAME = "check"
+#: On everything that the check creates. A namespace without it belongs to somebody else.
+LABEL = {"app.kubernetes.io/managed-by": "outoftree.ccm", "app.kubernetes.io/name": "outoftree-ccm-check"}
+
+#: Port of the servers, and of the Service before and after the change.
+SERVER_PORT, FIRST_PORT, SECOND_PORT = 8080, 80, 8081
+
+EXCLUDED = "node.kubernetes.io/exclude-from-external-load-balancers"
+#: Nodes with one of these taints are no backends.
+APART = ("node.cloudprovider.kubernetes.io/uninitialized", "ToBeDeletedByClusterAutoscaler")
+#: The role gives this annotation to the Pods of other vendors' controllers only.
+FOREIGN_POD = "ccm.outoftree.dev/cloud-config"
+#: Name of the controller that creates load balancers.
+SERVES = "service-lb-controller"
+CLEANUP = "service.kubernetes.io/load-balancer-cleanup"
+
+#: Number of other Nodes that each Pod asks, and of Pods that ask.
+PEERS, ASKERS = 3, 40
+#: With this many requests for each Node, a Node that a load balancer leaves out by chance is rarer than one run in 100,000.
+REQUESTS = 12
+FEWEST_REQUESTS, MOST_REQUESTS = 20, 400
+#: Number of connections at a time.
+SIDE_BY_SIDE = 4
+
+
+def namespace(name: str) -> Row:
+    labels = dict(LABEL, **{"pod-security.kubernetes.io/enforce": "restricted"})
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+
+
+def program(python: str, *arguments: str) -> List[str]:
+    """Return what runs in a container. The source is in its environment, because the command of an exec is part of a URL."""
+    return [python, "-c", "import os; exec(os.environ['CHECK_SOURCE'])"] + list(arguments)
+
+
+def daemonset(image: str, python: str, source: str, token: str) -> Row:
+    """Return the servers. C(python) is the image's, C(source) what it runs."""
+    container = {
+        "name": NAME, "image": image, "imagePullPolicy": "IfNotPresent",
+        "command": program(python, "serve", str(SERVER_PORT)),
+        "env": [{"name": "CHECK_SOURCE", "value": source}, {"name": "CHECK_TOKEN", "value": token},
+                {"name": "CHECK_NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],
+        "ports": [{"name": "http", "containerPort": SERVER_PORT}],
+        "readinessProbe": {"httpGet": {"path": "/", "port": SERVER_PORT}, "periodSeconds": 1, "timeoutSeconds": 5},
+        "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "128Mi"}},
+        "securityContext": {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}},
+    }
+    pod = {
+        "automountServiceAccountToken": False, "enableServiceLinks": False, "terminationGracePeriodSeconds": 1,
+        "nodeSelector": {"kubernetes.io/os": "linux"}, "tolerations": [{"operator": "Exists"}], "containers": [container],
+        "securityContext": {"runAsNonRoot": True, "runAsUser": 65532, "runAsGroup": 65532, "seccompProfile": {"type": "RuntimeDefault"}},
+    }
+    template = {"metadata": {"labels": LABEL}, "spec": pod}
+    return {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": NAME, "labels": LABEL},
+            "spec": {"selector": {"matchLabels": LABEL}, "template": template}}
+
+
+def service(annotations: Dict[str, str]) -> Row:
+    port = {"name": "http", "port": FIRST_PORT, "targetPort": SERVER_PORT, "protocol": "TCP"}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": NAME, "labels": LABEL, "annotations": annotations},
+            "spec": {"type": "LoadBalancer", "externalTrafficPolicy": "Cluster", "selector": LABEL, "ports": [port]}}
+
+
+def changed_service(current: Row) -> Row:
+    """Return the merge patch that changes the port and asks only Nodes with a Pod. The ports on the Nodes stay."""
+    port = dict(current["spec"]["ports"][0], port=SECOND_PORT)
+    return {"spec": {"externalTrafficPolicy": "Local", "ports": [port]}}
+
+
+def nodes(items: Sequence[Row]) -> List[Row]:
+    """Return {name, ready, backend, address} of each Node. C(backend) is whether load balancers have it."""
+    return [_node(item) for item in sorted(items, key=lambda item: item["metadata"]["name"])]
+
+
+def _node(item: Row) -> Row:
+    status, spec = item.get("status") or {}, item.get("spec") or {}
+    ready = any(c.get("type") == "Ready" and c.get("status") == "True" for c in status.get("conditions") or [])
+    labels = item["metadata"].get("labels") or {}
+    apart = EXCLUDED in labels or any(taint.get("key") in APART for taint in spec.get("taints") or [])
+    addresses = [a["address"] for kind in ("InternalIP", "ExternalIP") for a in status.get("addresses") or [] if a.get("type") == kind]
+    return {"name": item["metadata"]["name"], "ready": ready, "backend": ready and not apart, "address": (addresses or [""])[0],
+            "linux": labels.get("kubernetes.io/os", "linux") == "linux"}
+
+
+def identity(items: Sequence[Row]) -> Dict[str, Row]:
+    """Return what the check must not change, of each Node by its name."""
+    return {item["metadata"]["name"]: {
+        "uid": item["metadata"].get("uid"), "providerID": (item.get("spec") or {}).get("providerID"),
+        "unschedulable": bool((item.get("spec") or {}).get("unschedulable"))} for item in items}
+
+
+def changed_nodes(before: Dict[str, Row], after: Dict[str, Row]) -> List[str]:
+    """Return what became of Nodes meanwhile. A Node that joined is no change."""
+    texts = ["{0} is gone".format(name) for name in sorted(before) if name not in after]
+    return texts + ["{0} has another {1}".format(name, key) for name in sorted(before) if name in after
+                    for key in sorted(before[name]) if before[name][key] != after[name][key]]
+
+
+def askers(names: Sequence[str]) -> List[str]:
+    """Return at most ASKERS of the Nodes, spread over all of them."""
+    return [names[place * len(names) // ASKERS] for place in range(ASKERS)] if len(names) > ASKERS else list(names)
+
+
+def neighbours(name: str, names: Sequence[str]) -> List[str]:
+    """Return the next Nodes behind this one, in a circle, so that each is asked by others."""
+    place = list(names).index(name) + 1 if name in names else 0
+    circle = list(names[place:]) + list(names[:place])
+    return [other for other in circle if other != name][:PEERS]
+
+
+def inside(name: str, world: Row) -> List[Row]:
+    """Return what the Pod of a Node asks.
+
+    C(world) has C(pods) (IP by Node), C(nodes), C(node_port), C(health_port) or 0, C(cluster_ip), C(address) or '', and C(port).
+    """
+    pods, port = world["pods"], world["port"]
+    targets = [_target("pod", other, pods[other], SERVER_PORT) for other in neighbours(name, sorted(pods))]
+    targets.append(_target("service", "", world["cluster_ip"], port, 5))
+    if world["address"]:
+        targets.append(_target("balancer", "", world["address"], port, 5))
+    if world["health_port"]:
+        with_pod = {node["name"]: node["address"] for node in world["nodes"] if node["backend"] and node["address"] and node["name"] in pods}
+        return targets + [dict(_target("health", other, with_pod[other], world["health_port"], 1), path="/healthz", any=True)
+                          for other in _some(name, with_pod)]
+    serving = {node["name"]: node["address"] for node in world["nodes"] if node["backend"] and node["address"]}
+    if world["node_port"]:
+        targets += [_target("node", other, serving[other], world["node_port"]) for other in _some(name, serving)]
+    return targets
+
+
+def _some(name: str, serving: Dict[str, str]) -> List[str]:
+    return neighbours(name, sorted(serving)) or sorted(serving)[:1]
+
+
+def _target(kind: str, node: str, host: str, port: int, count: int = 3) -> Row:
+    return {"name": "{0}:{1}".format(kind, node), "host": host, "port": port, "count": count}
+
+
+def outside(address: str, port: int, requests: int) -> List[Row]:
+    """Return what the host of the module asks: the load balancer, on several connections at a time."""
+    count = max(1, -(-requests // SIDE_BY_SIDE))
+    return [_target("balancer", "", address, port, count) for unused in range(min(SIDE_BY_SIDE, requests))]
+
+
+def expected(rows: Sequence[Row], pods: Dict[str, Row]) -> List[str]:
+    """Return the Nodes that must be behind the load balancer: backends whose Pod is ready."""
+    return sorted(node["name"] for node in rows if node["backend"] and pods.get(node["name"], {}).get("ready"))
+
+
+def is_complete(result: Row, names: Sequence[str]) -> bool:
+    """Whether every request was answered, and each of these Nodes answered."""
+    return result["answered"] == result["asked"] and all(name in result["nodes"] for name in names)
+
+
+def requests_for(expected: int) -> int:
+    """Return how many requests show which of this many Nodes are behind the load balancer."""
+    return min(MOST_REQUESTS, max(FEWEST_REQUESTS, REQUESTS * expected))
+
+
+def merged(results: Sequence[Row]) -> Row:
+    """Return the results of one target that was asked on several connections as one."""
+    total: Row = {"asked": 0, "answered": 0, "nodes": {}, "errors": {}, "ms": []}
+    for result in results:
+        for key in ("asked", "answered"):
+            total[key] += result[key]
+        for key in ("nodes", "errors"):
+            for name, count in result[key].items():
+                total[key][name] = total[key].get(name, 0) + count
+        total["ms"] += result["ms"]
+    return total
+
+
+def address_of(item: Row) -> str:
+    """Return the first address or name of a Service's load balancer, '' without one."""
+    for ingress in ((item.get("status") or {}).get("loadBalancer") or {}).get("ingress") or []:
+        if ingress.get("ip") or ingress.get("hostname"):
+            return ingress.get("ip") or ingress["hostname"]
+    return ""
+
+
+def runtime_image(daemonset: Any) -> str:
+    """Return the image of this collection's own runtime out of the controller's DaemonSet, '' if another controller runs in it."""
+    if not daemonset or (daemonset["metadata"].get("labels") or {}).get("app.kubernetes.io/managed-by") != LABEL["app.kubernetes.io/managed-by"]:
+        return ""
+    template = daemonset["spec"]["template"]
+    container = template["spec"]["containers"][0]
+    foreign = container.get("command") or FOREIGN_POD in ((template.get("metadata") or {}).get("annotations") or {})
+    return "" if foreign else container.get("image", "")
+
+
+def controller(lease: Row, own: bool) -> Row:
+    """Return who leads, and whether it serves Services: None if its Lease does not say. C(own): whether it is this collection's runtime."""
+    notes = lease["annotations"]
+    running = [name.strip() for name in notes.get("controllers", "").split(",")]
+    absent = [name.strip() for name in notes.get("not-offered", "").split(",")]
+    why = "its provider {0} has no load balancers".format(notes.get("cloud-provider", "")) if SERVES in absent else \
+        "it runs {0}".format(", ".join(running))
+    return {"leads": lease["held"], "holder": lease["holder"], "age": lease["age"], "why": why,
+            "offers": SERVES in running if "controllers" in notes and own else None, "address": "", "differences": ""}
+
+
+def explained(answer: Any) -> Row:
+    """Return the load balancer's address in the cloud, and its differences from the Service, out of C(ccm explain service)."""
+    looked = {item.get("what"): str(item.get("answer")) for item in (answer or {}).get("lookedUp") or []} if isinstance(answer, dict) else {}
+    listed = re.search(r": (?:not )?ready, (\S+)$", looked.get("its load balancer, by its UID", ""))
+    differences = looked.get("differences from the Service", "none")
+    return {"address": listed.group(1) if listed else "", "differences": "" if differences == "none" else differences}

@@ -1,0 +1,443 @@
+#!/usr/bin/python
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: ccm_load_balancer_check
+short_description: Create a load balancer, ask it from outside and from Pods, and delete it
+description:
+  - Creates a namespace with a DaemonSet of small HTTP servers and a Service of type LoadBalancer. Asks the Service's address from the host
+    of the module and from a Pod on each Node, Pods of other Nodes, and ports of the Nodes. Changes the Service's port, and asks again with
+    C(externalTrafficPolicy) V(Local), which shows the Nodes behind the load balancer. Then deletes everything, and compares the Nodes.
+  - Reports what works, what does not with its cause, and what could not be asked. A check that found a fault does not fail the module. See
+    RV(ok).
+  - Fails before its first change if the namespace exists. It deletes what it created also if it fails or is ended by a signal other than
+    SIGKILL. It never removes a finalizer, because the controller would then leave a load balancer in the cloud.
+  - The Pods run Python from an image that the cluster has. They fulfil the Pod security standard V(restricted).
+version_added: 0.1.0
+author:
+  - The outoftree.ccm authors (@outoftree)
+extends_documentation_fragment:
+  - outoftree.ccm.attributes
+  - outoftree.ccm.api
+attributes:
+  check_mode:
+    support: full
+    details: Reports what it would create and whom it would ask. It creates and asks nothing.
+  diff_mode:
+    support: N/A
+options:
+  name:
+    description: Name of the controller's DaemonSet in C(kube-system). Its image runs in the Pods if O(image) is empty.
+    type: str
+    default: cloud-controller-manager
+  lease:
+    description: Name of the controller's Lease in C(kube-system).
+    type: str
+    default: cloud-controller-manager
+  check_namespace:
+    description: Namespace to create.
+    type: str
+    default: outoftree-ccm-check
+  image:
+    description: Image with Python 3.8 or newer for the Pods. If empty, it is that of the runtime of this collection.
+    type: str
+    default: ""
+  python:
+    description: Python in the image. The default is that of the runtime's image.
+    type: str
+    default: /opt/ccm/bin/python
+  annotations:
+    description: Annotations of the Service. Some clouds need one, such as the location of a load balancer.
+    type: dict
+    default: {}
+  wait_timeout:
+    description: Seconds to wait until the load balancer answers, and again after the change of its port, and until everything is removed.
+    type: int
+    default: 180
+  request_timeout:
+    description: Seconds to wait for an answer to one request.
+    type: float
+    default: 2.0
+seealso:
+  - module: outoftree.ccm.ccm_health_info
+"""
+
+EXAMPLES = r"""
+- name: Check that load balancers work
+  outoftree.ccm.ccm_load_balancer_check:
+    image: registry.example.com/python:3.13
+    python: python3
+    wait_timeout: 120
+  register: traffic
+"""
+
+RETURN = r"""
+ok:
+  description: Whether nothing that could be asked failed.
+  returned: always
+  type: bool
+  sample: true
+cause:
+  description: A word for the cause of the first failure, such as V(quota), V(no-route) or V(security-group). Empty without one.
+  returned: always
+  type: str
+  sample: ""
+checks:
+  description: Each question with C(name), C(state) (V(ok), V(failed) or V(not asked)), C(detail) and C(cause). Empty in check mode.
+  returned: always
+  type: list
+  elements: dict
+  sample: [{name: outside, state: ok, detail: "40 of 40 requests answered, median 2 ms, slowest 9 ms", cause: ""}]
+message:
+  description: The failures as texts.
+  returned: always
+  type: list
+  elements: str
+  sample: []
+lines:
+  description: The checks for people, at most 80 columns wide.
+  returned: always
+  type: list
+  elements: str
+  sample: ["ok    outside      40 of 40 requests answered, median 2 ms, slowest 9 ms"]
+requests:
+  description: For each kind of question, C(asked), C(answered), C(errors) by kind, C(median_ms) and C(slowest_ms).
+  returned: always
+  type: dict
+  sample: {outside: {asked: 40, answered: 40, errors: {}, median_ms: 2.0, slowest_ms: 9.0}}
+"""
+
+import inspect
+import json
+import secrets
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.outoftree.ccm.plugins.module_utils.cluster import api as _api, asker, controllers
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts import health
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan import traffic, traffic_verdict
+
+POLL = 0.5
+#: Seconds for the command in a Pod: at most three attempts of each question, side by side, and the start of Python.
+COMMAND_SECONDS = 30
+#: Seconds for the Pods to start, if the limit is shorter: it is for the cloud.
+POD_SECONDS = 60
+SIDE_BY_SIDE = 8
+#: What a kubelet reports about a Pod that does not run without help.
+HOPELESS = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "CrashLoopBackOff", "CreateContainerConfigError")
+
+
+class Ended(Exception):
+    """A signal ended the module."""
+
+
+class Check:
+    """One run: the cluster, what was created, and the evidence so far."""
+
+    def __init__(self, module, api):
+        self.module, self.api, self.params = module, api, module.params
+        self.place = module.params["check_namespace"]
+        self.token = secrets.token_hex(8)
+        self.uid = ""
+        self.limit = module.params["wait_timeout"]
+        self.evidence = {
+            "limit": self.limit, "nodes": [], "pods": {}, "unheard": {}, "first": {}, "second": {}, "changed_nodes": [],
+            "controller": {}, "removal": {"seconds": 0.0, "left": [], "after": None},
+            "service": {"refused": "", "created": False, "class": "", "finalizer": False, "address": "", "seconds": 0.0, "events": [],
+                        "node_port": 0, "health_port": 0, "cluster_ip": ""},
+        }
+
+    # -- reading ---------------------------------------------------------------------------------------------------------------------------
+
+    def path(self, kind, name="", group="/api/v1"):
+        return "{0}/namespaces/{1}/{2}{3}".format(group, self.place, kind, "/" + name if name else "")
+
+    def look_around(self):
+        """Read what the check needs to know before its first change."""
+        daemonset = self.api.get(_api.daemonset_path(self.params["name"]))
+        self.runtime = traffic.runtime_image(daemonset)
+        lease = health.lease_state(self.api.get(_api.lease_path(self.params["lease"])), self.api.now)
+        items = self.api.items("/api/v1/nodes")
+        self.before = traffic.identity(items)
+        self.evidence["nodes"] = traffic.nodes(items)
+        self.evidence["controller"] = traffic.controller(lease, bool(self.runtime))
+        self.image = self.params["image"] or self.runtime
+
+    def refusal(self):
+        """Return why the check cannot begin, '' if it can."""
+        existing = self.api.get("/api/v1/namespaces/" + self.place)
+        if existing is not None:
+            ours = (existing["metadata"].get("labels") or {}).get("app.kubernetes.io/name") == traffic.LABEL["app.kubernetes.io/name"]
+            return "the namespace {0} is there already{1}".format(self.place, (
+                ": another check runs, or one was killed. If none runs, remove it: kubectl delete namespace {0}".format(self.place)) if ours
+                else ", and is not this check's own. Choose another one with check_namespace")
+        if not self.image:
+            return ("there is no image for the Pods: the runtime of this collection does not run here. Name an image with Python (option image, "
+                    "variable ccm_install_verify_active_details)")
+        return ""
+
+    def read_pods(self):
+        expected = [node["name"] for node in self.evidence["nodes"] if node["ready"] and node["linux"]]
+        pods = {name: {"ready": False, "reason": "there is no Pod", "ip": "", "pod": ""} for name in expected}
+        for item in self.api.items(self.path("pods")):
+            state = health.pod_state(item)
+            if state["node"] and not state["leaving"]:
+                pods[state["node"]] = {"ready": state["ready"], "reason": state["reason"], "pod": state["name"],
+                                       "ip": (item.get("status") or {}).get("podIP") or ""}
+        self.evidence["pods"] = pods
+
+    def read_service(self, began):
+        item = self.api.get(self.path("services", traffic.NAME)) or {"metadata": {}, "spec": {}}
+        known, spec = self.evidence["service"], item["spec"]
+        address = traffic.address_of(item)
+        if address and not known["address"]:
+            known["seconds"] = round(time.monotonic() - began, 1)
+        known.update({
+            "class": spec.get("loadBalancerClass") or "", "finalizer": traffic.CLEANUP in (item["metadata"].get("finalizers") or []),
+            "address": address or known["address"], "cluster_ip": spec.get("clusterIP") or "",
+            "node_port": ((spec.get("ports") or [{}])[0]).get("nodePort") or 0, "health_port": spec.get("healthCheckNodePort") or 0})
+        return item
+
+    def read_events(self):
+        query = {"fieldSelector": "involvedObject.kind=Service,involvedObject.uid={0}".format(self.uid)}
+        events = sorted(self.api.items(self.path("events"), query), key=lambda event: event.get("lastTimestamp") or event.get("eventTime") or "")
+        self.evidence["service"]["events"] = [{"type": event.get("type"), "reason": event.get("reason"),
+                                               "message": " ".join((event.get("message") or "").split())} for event in events]
+
+    # -- the check -------------------------------------------------------------------------------------------------------------------------
+
+    def create(self):
+        """Create everything. The cloud works on the load balancer while the Pods start."""
+        self.api.call("POST", "/api/v1/namespaces", traffic.namespace(self.place))
+        self.api.call("POST", self.path("daemonsets", group="/apis/apps/v1"),
+                      traffic.daemonset(self.image, self.params["python"], inspect.getsource(asker), self.token))
+        try:
+            created = self.api.call("POST", self.path("services"), traffic.service(self.params["annotations"]))
+            self.uid = created["metadata"]["uid"]
+            self.evidence["service"]["created"] = True
+        except _api.ApiError as exc:
+            if exc.status not in (403, 422):
+                raise
+            self.evidence["service"]["refused"] = str(exc)
+
+    def wait_for_pods(self, deadline):
+        while True:
+            self.read_pods()
+            pods = self.evidence["pods"].values()
+            if all(pod["ready"] or pod["reason"].startswith(HOPELESS) for pod in pods) or time.monotonic() > deadline:
+                return any(pod["ready"] for pod in pods)
+            time.sleep(POLL)
+
+    def wait_for_address(self, began):
+        service, controller = self.evidence["service"], self.evidence["controller"]
+        while service["created"]:
+            self.read_service(began)
+            hopeless = controller["offers"] is False or service["class"]
+            if service["address"] or hopeless or time.monotonic() - began > self.limit:
+                return
+            time.sleep(POLL)
+
+    def expected(self):
+        return traffic.expected(self.evidence["nodes"], self.evidence["pods"])
+
+    def ask_outside(self, port, began, expected):
+        """Wait until the load balancer answers, then ask often; return (result, seconds until it answered).
+
+        A load balancer needs a while until each Node behind it is healthy. So an incomplete result is asked for again, each time after a
+        longer pause: one that loses requests for good must not pass by chance.
+        """
+        address, timeout = self.evidence["service"]["address"], self.params["request_timeout"]
+        one = traffic.outside(address, port, 1)
+        while True:
+            result = traffic.merged(asker.ask_all({"targets": one, "token": self.token, "timeout": timeout}))
+            seconds = round(time.monotonic() - began, 1)
+            if result["answered"] or seconds > self.limit:
+                break
+            time.sleep(POLL)
+        many, pause = traffic.outside(address, port, traffic.requests_for(len(self.expected()))), POLL
+        while result["answered"]:
+            result = traffic.merged(asker.ask_all({"targets": many, "token": self.token, "timeout": timeout}))
+            left = self.limit - (time.monotonic() - began)
+            if traffic.is_complete(result, expected) or left < 0:
+                break
+            time.sleep(min(pause, max(left, POLL)))
+            pause *= 2
+        return result, seconds
+
+    def ask_inside(self, port):
+        """Return what the Pods of each Node got, by Node."""
+        service, pods = self.evidence["service"], self.evidence["pods"]
+        world = {"pods": {name: pod["ip"] for name, pod in pods.items() if pod["ready"]}, "nodes": self.evidence["nodes"], "port": port,
+                 "node_port": service["node_port"], "health_port": service["health_port"], "cluster_ip": service["cluster_ip"],
+                 "address": service["address"]}
+
+        def run(name):
+            job = {"targets": traffic.inside(name, world), "token": self.token, "timeout": self.params["request_timeout"]}
+            command = traffic.program(self.params["python"], "ask", json.dumps(job, separators=(",", ":")))
+            try:
+                status, out, err = self.api.execute(self.place, pods[name]["pod"], traffic.NAME, command, COMMAND_SECONDS)
+                return json.loads(out) if status == 0 else self.deaf(name, " ".join(err.split())[-300:])
+            except (_api.ApiError, ValueError) as exc:
+                return self.deaf(name, str(exc))
+
+        if not service["cluster_ip"]:
+            return {}
+        names = traffic.askers(sorted(world["pods"]))
+        with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+            return {name: results for name, results in zip(names, pool.map(run, names)) if results is not None}
+
+    def deaf(self, name, why):
+        self.evidence["unheard"][name] = why
+
+    def run(self):
+        began = time.monotonic()
+        self.create()
+        if not self.wait_for_pods(began + max(self.limit, POD_SECONDS)):
+            return
+        self.wait_for_address(began)
+        first, service = self.evidence["first"], self.evidence["service"]
+        if service["address"]:
+            first["outside"], first["seconds"] = self.ask_outside(traffic.FIRST_PORT, time.monotonic(), [])
+        first["inside"] = self.ask_inside(traffic.FIRST_PORT)
+        if not service["address"]:
+            lease = health.lease_state(self.api.get(_api.lease_path(self.params["lease"])), self.api.now)
+            self.evidence["controller"] = traffic.controller(lease, bool(self.runtime))
+            self.read_events()
+        elif first["outside"]["answered"]:
+            self.change_port()
+        if not (self.evidence["second"].get("outside") or {}).get("answered"):
+            self.ask_controller()
+
+    def change_port(self):
+        second, began = self.evidence["second"], time.monotonic()
+        self.api.patch(self.path("services", traffic.NAME), traffic.changed_service(self.read_service(began)))
+        self.read_service(began)
+        second["outside"], second["seconds"] = self.ask_outside(traffic.SECOND_PORT, began, self.expected())
+        old = {"targets": traffic.outside(self.evidence["service"]["address"], traffic.FIRST_PORT, 1), "token": self.token,
+               "timeout": self.params["request_timeout"]}
+        # A load balancer may close its old port a little later than it opens the new one.
+        while True:
+            second["old"] = traffic.merged(asker.ask_all(old))
+            if not second["old"]["answered"] or time.monotonic() - began > self.limit:
+                break
+            time.sleep(POLL)
+        second["inside"] = self.ask_inside(traffic.SECOND_PORT)
+
+    def ask_controller(self):
+        """Ask the runtime what the cloud has. Other controllers have no such command."""
+        params = {"name": self.params["name"], "namespace": _api.NAMESPACE}
+        command = ["ccm", "explain", "service", "{0}/{1}".format(self.place, traffic.NAME), "--output=json"]
+        known = {"exists": bool(self.runtime), "managed": bool(self.runtime)}
+        answer, unused = controllers.run_in_runtime(self.api, params, known, command, (0, 1, 2))
+        self.evidence["controller"].update(traffic.explained(answer))
+
+    # -- cleaning up -----------------------------------------------------------------------------------------------------------------------
+
+    def remove(self):
+        """Delete what was created, the Service first: its controller needs the namespace for Events."""
+        began, removal = time.monotonic(), self.evidence["removal"]
+        self.delete(self.path("services", traffic.NAME))
+        if not self.is_gone(self.path("services", traffic.NAME), began):
+            removal["left"].append("the Service {0}/{1} waits for its controller ({2})".format(self.place, traffic.NAME, traffic.CLEANUP))
+        elif (self.evidence["first"].get("outside") or {}).get("answered"):
+            removal["after"] = self.ask_until_silent(began)
+        self.delete("/api/v1/namespaces/" + self.place)
+        if not self.is_gone("/api/v1/namespaces/" + self.place, began) and not removal["left"]:
+            removal["left"].append("the namespace {0} is still being deleted".format(self.place))
+        removal["seconds"] = round(time.monotonic() - began, 1)
+        self.evidence["changed_nodes"] = traffic.changed_nodes(self.before, traffic.identity(self.api.items("/api/v1/nodes")))
+
+    def delete(self, path):
+        try:
+            self.api.call("DELETE", path)
+        except _api.ApiError as exc:
+            if exc.status != 404:
+                raise
+
+    def is_gone(self, path, began):
+        while self.api.get(path) is not None:
+            if time.monotonic() - began > self.limit:
+                return False
+            time.sleep(POLL)
+        return True
+
+    def ask_until_silent(self, began):
+        port = traffic.SECOND_PORT if (self.evidence["second"].get("outside") or {}).get("answered") else traffic.FIRST_PORT
+        job = {"targets": traffic.outside(self.evidence["service"]["address"], port, 1), "token": self.token,
+               "timeout": self.params["request_timeout"]}
+        while True:
+            result = traffic.merged(asker.ask_all(job))
+            if not result["answered"] or time.monotonic() - began > self.limit:
+                return result
+            time.sleep(POLL)
+
+
+def end(number, frame):
+    raise Ended("signal {0}".format(number))
+
+
+def checked(check):
+    """Run the check and clean up whatever happens; return what ended it early, '' if nothing did."""
+    problem = ""
+    try:
+        check.run()
+    except (Ended, KeyboardInterrupt) as exc:
+        problem = "it was ended by {0}".format(exc or "a signal")
+    except _api.ApiError as exc:
+        problem = _api.explain(exc)
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    try:
+        check.remove()
+    except _api.ApiError as exc:
+        problem = "{0}; the namespace {1} may be left: {2}. Remove it: kubectl delete namespace {1}".format(
+            problem or "the check could not clean up", check.place, _api.explain(exc)).strip()
+    return problem
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec=dict(
+            name=dict(type="str", default=_api.NAME),
+            lease=dict(type="str", default=_api.NAME),
+            check_namespace=dict(type="str", default=traffic.NAMESPACE),
+            image=dict(type="str", default=""),
+            python=dict(type="str", default="/opt/ccm/bin/python"),
+            annotations=dict(type="dict", default={}),
+            wait_timeout=dict(type="int", default=180),
+            request_timeout=dict(type="float", default=2.0),
+            **_api.API_OPTIONS
+        ),
+        supports_check_mode=True,
+    )
+    check = Check(module, _api.connect(module))
+    try:
+        check.look_around()
+        problem = check.refusal()
+    except _api.ApiError as exc:
+        problem = _api.explain(exc)
+    nothing = dict(checks=[], message=[], requests={})
+    if problem:
+        module.fail_json(msg="Nothing was created: {0}".format(problem), ok=False, cause="refused", lines=[], **nothing)
+    if module.check_mode:
+        lines = ["Would create the namespace {0} with a Service of type LoadBalancer and Pods of {1}".format(check.place, check.image),
+                 "on {0} Node(s), ask them, and delete everything".format(len([n for n in check.evidence["nodes"] if n["ready"]]))]
+        module.exit_json(changed=False, ok=True, cause="", lines=lines, **nothing)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, end)
+    problem = checked(check)
+    verdict = traffic_verdict.judge(check.evidence)
+    if problem:
+        module.fail_json(msg="The check of load balancers stopped: {0}".format(problem), **verdict)
+    module.exit_json(changed=bool(check.evidence["removal"]["left"]), **verdict)
+
+
+if __name__ == "__main__":
+    main()
