@@ -249,6 +249,7 @@ peers-tests: setup ## test tables of released controllers and of upstream's libr
 docs: setup ## pages of docs/reference from the code and its tables
 	@python tests/docs/reference.py
 	@python tests/docs/kubernetes_versions.py > docs/reference/kubernetes-versions.md
+	@python tests/docs/awx_files.py
 	@python tests/docs/commands.py
 	@python -m tests.comparison
 
