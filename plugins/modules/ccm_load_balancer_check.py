@@ -127,8 +127,8 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.plan import traffic,
 POLL = 0.5
 #: Seconds for the command in a Pod: at most three attempts of each question, side by side, and the start of Python.
 COMMAND_SECONDS = 30
-#: Seconds for the Pods to start, if the limit is shorter: it is for the cloud.
-POD_SECONDS = 60
+#: Seconds for the Pods to start, and for the removal, if the limit is shorter: that is for what the cloud creates.
+LEAST_SECONDS = 60
 SIDE_BY_SIDE = 8
 #: What a kubelet reports about a Pod that does not run without help.
 HOPELESS = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "CrashLoopBackOff", "CreateContainerConfigError")
@@ -299,7 +299,7 @@ class Check:
     def run(self):
         began = time.monotonic()
         self.create()
-        if not self.wait_for_pods(began + max(self.limit, POD_SECONDS)):
+        if not self.wait_for_pods(began + max(self.limit, LEAST_SECONDS)):
             return
         self.wait_for_address(began)
         first, service = self.evidence["first"], self.evidence["service"]
@@ -363,7 +363,7 @@ class Check:
 
     def is_gone(self, path, began):
         while self.api.get(path) is not None:
-            if time.monotonic() - began > self.limit:
+            if time.monotonic() - began > max(self.limit, LEAST_SECONDS):
                 return False
             time.sleep(POLL)
         return True
