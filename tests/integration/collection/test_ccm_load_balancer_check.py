@@ -109,7 +109,7 @@ async def test_a_quota_is_named(world: World, start_ccm: StartCcm):
     leaves_nothing(world)
 
 
-@pytest.mark.parametrize("settings", [{"timing": {"load_balancer_create": 3600.0}}], ids=["slow"])
+@pytest.mark.parametrize("settings", [{"timing": {"load_balancer_create": 40.0}}], ids=["slow"])
 async def test_a_slow_cloud_is_named(world: World, start_ccm: StartCcm):
     await start_ccm().leading()
     result = await check(world, SHORT)
