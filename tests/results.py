@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 @dataclass(frozen=True)
 class Test:
-    """One test. `outcome`: of its last try, passed, failed, or skipped with its reason; `cpu`: None if unknown."""
+    """One test. `outcome`: of its last try: passed, or failed or skipped with its reason; `cpu`: None if unknown."""
 
     name: str
     seconds: float
@@ -61,10 +61,12 @@ def read(path: Path) -> list[Test]:
     tests: dict[str, Test] = {}
     for case in ET.parse(path).iter("testcase"):
         name = f"{case.get('classname', '')}::{case.get('name', '')}".removeprefix("::")
-        failed = case.find("failure") is not None or case.find("error") is not None
+        failure = next((case.find(tag) for tag in ("failure", "error") if case.find(tag) is not None), None)
         skipped = case.find("skipped")
-        outcome = "failed" if failed else "skipped" if skipped is not None else "passed"
+        outcome = "failed" if failure is not None else "skipped" if skipped is not None else "passed"
         reason = "" if skipped is None else skipped.get("message") or skipped.text or "no reason given"
+        if failure is not None:
+            reason = (failure.get("message") or "").partition("\n")[0][:300]
         properties = {each.get("name"): each.get("value", "") for each in case.iter("property")}
         tests[name] = Test(
             name,

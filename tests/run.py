@@ -39,6 +39,8 @@ PATIENCE = 90.0
 SHOWN = 80  # lines of a failed part's output
 #: Of patient parts. Not the lowest: beside parts that need both cores their tests would run into time-outs.
 NICE = "10"
+ERROR_LINES = 30  # in the summary; a reader may have nothing but the end of a long log
+_ERROR = re.compile(r"fatal: \[|\[ERROR\]|^E   |^\w*Error: |: error: ")
 _PERCENT = re.compile(rb"\[ *(\d+)%\]")
 
 
@@ -115,7 +117,8 @@ class Part:
                 self.status = self.status or 1
         # A part without tests is one test; so is what failed outside of all tests.
         if not self.tests or (self.status and not self.count("failed")):
-            self.tests.append(Test(self.name, self.seconds, "failed" if self.status else "passed"))
+            reason = last_error(self.log.read_text(errors="replace")) if self.status else ""
+            self.tests.append(Test(self.name, self.seconds, "failed" if self.status else "passed", reason))
         figures = {"part": self.name, "seconds": round(self.seconds, 1), "cpu": round(self.computed, 1)}
         (self.folder / "part.json").write_text(json.dumps(figures))  # for tests/costs.py
 
@@ -133,6 +136,18 @@ class Part:
 
     def end_of_output(self) -> str:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-SHOWN:])
+
+
+def last_error(output: str) -> str:
+    """The last error of a program in its output, from Ansible's task on; empty if no line looks like one."""
+    plain = re.sub(r"\x1b\[[\d;]*m", "", output)
+    lines = [re.sub(r"^ *│ ?", "", line) for line in plain.splitlines()]  # molecule's frame
+    errors = [number for number, line in enumerate(lines) if _ERROR.search(line)]
+    if not errors:
+        return ""
+    tasks = [number for number, line in enumerate(lines[: errors[-1]]) if "TASK [" in line]
+    first = tasks[-1] if tasks and errors[-1] - tasks[-1] <= ERROR_LINES // 2 else errors[-1]
+    return "\n".join(lines[first : first + ERROR_LINES])
 
 
 class Session:
@@ -229,7 +244,9 @@ def summary(parts: Sequence[Part], seconds: float, elsewhere: Iterable[str] = ()
     failed = [test for test in tests if test.outcome == "failed"]
     if failed:
         lines += ["", "Failed:"]
-        lines += itertools.chain(*([f"  {test.name}", f"    alone: {test.command}"] for test in failed))
+        for test in failed:
+            lines += [f"  {test.name}", f"    alone: {test.command}"]
+            lines += (f"    | {line}".rstrip() for line in test.reason.splitlines())
     lines += ["", *(f"Not in this run: {text}" for text in elsewhere), f"{seconds / 60:.1f} minutes"]
     lines.append(f"{sum(test.outcome == 'passed' for test in tests)} passed, {len(failed)} failed")
     return "\n".join(lines)

@@ -155,6 +155,37 @@ def test_a_failed_test_comes_with_the_command_that_runs_it_alone(parts: Parts):
     ]
 
 
+#: As molecule frames what ansible-playbook prints, in colours.
+FRAMED = """
+  \033[2m│\033[0m TASK [Read the manifest] ***
+  \033[2m\033[32m│\033[0m \033[0;32mok: [one][0m
+  \033[2m│\033[0m TASK [Check the message] ***
+  \033[2m\033[31m│\033[0m \033[0;31mfatal: [one]: FAILED! => {\033[0m
+  \033[2m\033[31m│\033[0m \033[0;31m    "assertion": "broken.restored"\033[0m
+SCENARIO RECAP
+"""
+
+
+@pytest.mark.parametrize(
+    ("output", "first", "last"),
+    [
+        (FRAMED, "TASK [Check the message] ***", "SCENARIO RECAP"),
+        (
+            "a\nmake[1]: x.py:3: error: no such name\nmake: *** [lint] Error 2",
+            "make[1]: x.py:3: error: no such name",
+            "make: *** [lint] Error 2",
+        ),
+        ("all is well", "", ""),
+    ],
+    ids=["ansible", "compiler", "none"],
+)
+def test_the_summary_has_the_last_error_of_a_part_without_tests(parts: Parts, output: str, first: str, last: str):
+    parts.add("molecule", f"print({output!r}, flush=True)\nraise SystemExit(1)")
+    said = parts.run("--timed", "molecule")[1]
+    reason = [line.removeprefix("    | ") for line in said if line.startswith("    | ")]
+    assert (reason[:1], reason[-1:]) == ([first] * bool(first), [last] * bool(last))
+
+
 def test_a_test_in_quarantine_is_named_and_decides_nothing(parts: Parts):
     since = '<properties><property name="quarantine" value="2026-11-25"/></properties>'
     parts.add("unit", cases=case("bad", inside=since + '<skipped message="of luck"/>') + case("good", inside=since))
