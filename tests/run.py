@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run parts of the tests, show progress, and sum up: what ran, what was skipped and why, and the slowest tests.
 
-    python -m tests.run [--first PART,...] [--timed PART,...] [--patient PART,...] [--keep-going] [--one-at-a-time]
+    python -m tests.run [--first PART,...] [--timed PART,...] [--patient PART,...] [--then PART,...]
+                        [--keep-going] [--one-at-a-time]
 
 A part is a target of the Makefile. Parts of --first run before all others. Parts of --timed run one after the other:
 they wait more than they compute, and a test among them fails when it gets no processor for seconds. Parts of --patient
-run one after the other beside them, at a low priority: they compute, and take the time that is left.
+run one after the other beside them, at a low priority: they compute, and take the time that is left. Those of --then
+follow the patient ones, as timed ones.
 
 Each part runs as `make PART RESULTS=FOLDER`; its pytest runs write their results (JUnit XML) there. A test that
 fails gets a second try, because real servers beside other work are late at times; the summary names it. All that a part
@@ -262,13 +264,16 @@ def main(arguments: Sequence[str] | None = None, make: Sequence[str] = ("make",)
     parser.add_argument("--first", metavar="PART,...", type=names, default=[])
     parser.add_argument("--timed", metavar="PART,...", type=names, default=[])
     parser.add_argument("--patient", metavar="PART,...", type=names, default=[])
+    parser.add_argument(
+        "--then", metavar="PART,...", type=names, default=[], help="after the patient ones, at full speed"
+    )
     parser.add_argument("--keep-going", action="store_true", help="run all parts, whatever fails")
     parser.add_argument("--one-at-a-time", action="store_true", help="for a machine with one core, or a busy one")
     parser.add_argument("--elsewhere", metavar="TEXT", action="append", default=[], help="what other commands run")
     asked = parser.parse_args(arguments)
-    first, timed = list(map(Part, asked.first)), list(map(Part, asked.timed))
+    first, timed, then = (list(map(Part, parts)) for parts in (asked.first, asked.timed, asked.then))
     patient = [Part(name, patient=not asked.one_at_a_time) for name in asked.patient]
-    beside = [[*patient, *timed]] if asked.one_at_a_time else [timed, patient]
+    beside = [[*patient, *timed, *then]] if asked.one_at_a_time else [timed, [*patient, *then]]
     started = time.monotonic()
     session = Session(first, beside, make, asked.keep_going)
     code = 0

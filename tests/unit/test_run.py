@@ -243,6 +243,18 @@ def test_timed_and_patient_parts_run_side_by_side_unless_the_machine_is_too_smal
     assert said[-1] == "1 passed, 1 failed"
 
 
+def test_what_follows_the_patient_parts_runs_beside_the_timed_ones_with_the_same_share(parts: Parts):
+    wait = "import os, pathlib, time\nhere, end = pathlib.Path(__file__).parent, time.monotonic() + 30\n"
+    wait += "(here / '{name}').with_suffix('.nice').write_text(str(os.nice(0)))\n"
+    wait += "while not (here / '{other}.nice').exists() and time.monotonic() < end: time.sleep(0.1)\n"
+    for name, other in (("molecule", "long"), ("sequences", "sequences"), ("long", "molecule")):
+        parts.add(name, wait.format(name=name, other=other))
+    assert parts.run("--timed", "molecule", "--patient", "sequences", "--then", "long")[0] == 0
+    own = os.nice(0)
+    niceness = [int((parts.folder / f"{name}.nice").read_text()) for name in ("molecule", "sequences", "long")]
+    assert niceness == [own, min(19, own + int(run.NICE)), own]
+
+
 def test_what_is_long_exists():
     """A name that fits nothing would bring a test back into `make test`, or to the end of it."""
     folder = run.ROOT / "tests" / "integration"
