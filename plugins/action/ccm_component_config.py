@@ -33,5 +33,6 @@ class ActionModule(ActionBase):
         if tolerant and result.get("failed"):
             # A task with ignore_errors as a template would ignore any_errors_fatal for every host.
             message = (str(result.get("msg") or "no message").strip().splitlines() or [""])[0]
-            result.update(failed=False, tolerated=True, warnings=["{0}: {1}".format(task_vars["inventory_hostname"], message)])
+            result.update(failed=False, tolerated=True, warnings=[
+                *result.get("warnings", ()), "{0}: {1}".format(task_vars["inventory_hostname"], message)])
         return result

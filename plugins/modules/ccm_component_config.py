@@ -301,14 +301,13 @@ def fail(module, component, failure, result):
 
 
 def forget_undone(module, journal, work):
-    """Remove the records of files that have their old content again. Returns a sentence if the journal cannot be written."""
+    """Remove the records of files that have their old content again. Warns if the journal cannot be written."""
     try:
         for path, *_rest in work:
             journal.undo(path, read(path))
     except OSError as exc:
-        return "The journal still lists the change, because {0} cannot be written or read: {1}".format(
-            exc.filename or module.params["state_directory"], exc.strerror)
-    return ""
+        module.warn("The journal still lists the change, because {0} cannot be written or read: {1}".format(
+            exc.filename or module.params["state_directory"], exc.strerror))
 
 
 def main():
@@ -419,8 +418,9 @@ def apply(module, journal):
         try:
             result["waited"] = settle(component, work, flags, flags_before, restart, params["force"])
         except Failed as failure:
-            problem = forget_undone(module, journal, work) if params["state"] == "present" else ""
-            result.update(seconds=round(time.monotonic() - begun, 1), warnings=[problem] if problem else [])
+            if params["state"] == "present":
+                forget_undone(module, journal, work)
+            result.update(seconds=round(time.monotonic() - begun, 1))
             fail(module, component, failure, result)
     if params["state"] == "restored":
         for name in settled + [item[0] for item in work]:

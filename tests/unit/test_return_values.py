@@ -13,7 +13,9 @@ import yaml
 ROOT = Path(__file__).parents[2]
 MODULES = sorted(ROOT.glob("plugins/modules/*.py"))
 #: Ansible's own.
-COMMON = {"changed", "diff", "failed", "msg", "warnings"}
+COMMON = {"changed", "diff", "failed", "msg"}
+#: What ansible-core 2.23 no longer takes: `module.warn` and `module.deprecate` say it on every core.
+NOT_TO_BE_PASSED = {"warnings", "deprecations"}
 
 
 def documented(path: Path) -> dict[str, dict]:
@@ -24,15 +26,17 @@ def documented(path: Path) -> dict[str, dict]:
 
 
 class Keys:
-    """The keys that a module gives to exit_json: named, in a dict, set later, or from a function of the module."""
+    """The keys that a module gives to exit_json or fail_json: named, in a dict, set later, or from its functions."""
 
     def __init__(self, text: str) -> None:
         self._tree = ast.parse(text)
         self._functions = {each.name: each for each in ast.walk(self._tree) if isinstance(each, ast.FunctionDef)}
         self._seen: set[str] = set()
 
-    def returned(self) -> set[str]:
-        calls = [call for call in self._calls() if ast.unparse(call.func).endswith(".exit_json")]
+    def returned(self, *ends: str) -> set[str]:
+        """By exit_json, unless other `ends` are named."""
+        names = tuple(f".{end}" for end in ends or ("exit_json",))
+        calls = [call for call in self._calls() if ast.unparse(call.func).endswith(names)]
         return {key for call in calls for key in self._of_call(call)}
 
     def _calls(self) -> Iterator[ast.Call]:
@@ -95,6 +99,11 @@ def test_every_key_that_a_module_returns_is_documented(path: Path) -> None:
     returned = Keys(path.read_text()).returned()
     assert returned & documented(path).keys(), "this test no longer finds what the module returns"
     assert sorted(returned - documented(path).keys() - COMMON) == [], "describe it in RETURN"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+def test_a_module_warns_and_does_not_return_warnings(path: Path) -> None:
+    assert Keys(path.read_text()).returned("exit_json", "fail_json") & NOT_TO_BE_PASSED == set(), "call module.warn"
 
 
 @pytest.mark.parametrize(

@@ -113,6 +113,21 @@ def test_a_component_that_does_not_come_up_is_restored_and_its_log_told(host: Ho
     assert result["failed"] and result["restored"] and not result["changed"]
     assert "Error: unknown flag" in result["msg"] and "restored and is healthy" in result["msg"]
     assert host.manifest.read_bytes() == BEFORE and not (host.state / "journal.json").exists()
+    assert "warnings" not in result and "deprecations" not in result
+
+
+def test_a_journal_that_cannot_be_written_after_a_failed_change_is_a_warning(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(journal: Any, path: str, content: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "/var/lib/outoftree-ccm/journal.json")
+
+    warnings: list[str] = []
+    host.broken.add(AFTER)
+    monkeypatch.setattr(_journal.Journal, "undo", full)
+    monkeypatch.setattr(basic.AnsibleModule, "warn", lambda module, text: warnings.append(text))
+    result = host.present()
+    assert result["failed"] and result["restored"]
+    (warning,) = warnings
+    assert warning.startswith("The journal still lists the change, because /var/lib/outoftree-ccm/journal.json cannot be written")
 
 
 def test_a_restored_component_that_does_not_serve_is_called_that(host: Host) -> None:
