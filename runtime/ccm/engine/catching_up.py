@@ -8,9 +8,13 @@ reaches it; then silence is the end.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from ccm.base.clock import Clock, Timer
+
+from .api_errors import GoneError
+from .client import KubeClient
+from .objects import PartialObject
 
 #: After so many seconds without a line, a new watch has sent what there was.
 SILENCE = 0.25
@@ -19,6 +23,18 @@ SILENCE = 0.25
 def is_reached(version: str, goal: str) -> bool:
     """Whether one resourceVersion of a kind is as new as another one. Other forms than numbers have no order."""
     return version.isdecimal() and goal.isdecimal() and int(version) >= int(goal)
+
+
+async def newest_version(client: KubeClient, path: str, params: Mapping[str, str], reached: str) -> str:
+    """The resourceVersion of a consistent read of a kind, which sends one object.
+
+    Raises GoneError if it is not as new as `reached`: the API server went back, so a watch from there shows nothing.
+    """
+    answer = await client.get(path, PartialObject, params={**params, "limit": "1"})
+    newest = answer.metadata.resource_version
+    if not is_reached(newest, reached):
+        raise GoneError(200, "", f"the newest resourceVersion is {newest or 'missing'}, but {reached} was seen before")
+    return newest
 
 
 class CatchingUp:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import math
 import random
@@ -23,9 +24,10 @@ from ccm.base.clock import SYSTEM_CLOCK, Clock, timeout
 from . import absence_rules as rules
 from . import metrics, nesting
 from .api_errors import ApiError, GoneError, UnavailableError, from_status
-from .catching_up import CatchingUp
+from .catching_up import CatchingUp, newest_version
 from .client import KubeClient
 from .objects import UNREADABLE, KubeObject, PartialObject, Status, WatchEvent, decoder, identity, object_key
+from .reconnecting import Pauses
 
 logger = logging.getLogger(__name__)
 
@@ -33,13 +35,12 @@ T = TypeVar("T", bound=KubeObject)
 
 #: Seconds of silence after which a watch counts as dead: longer than a watch lasts, so a quiet one ends before.
 READ_TIMEOUT = 60.0
-#: A watch without a single line counts as silent, not as interrupted, after this share of that time.
-SILENT = 0.9
 #: How long the API server keeps one watch open, in seconds; random within this range, so that they do not end together.
 #: It sends a bookmark 2 s before the end.
 WATCH_SECONDS = (40, 50)
-#: Shortest and longest pause before the next connection, in seconds.
-BACKOFF_FIRST, BACKOFF_MAX = 0.2, 30.0
+#: A list follows after watches that the API server accepted, but on which it sent nothing for so many seconds in all:
+#: shorter than one watch, whose end is no line.
+SILENT = 35.0
 #: How many changes of a list to notify handlers of before other tasks can run.
 STRETCH = 250
 #: A watch that lasted this long, in seconds, was healthy: the next pause is the shortest one again.
@@ -113,9 +114,9 @@ class Informer(Generic[T]):
         self._handlers: list[Handler[T]] = []
         self._synced = asyncio.Event()  # not while the cache is to catch up
         self._catch_ups = 0
-        self._hurry = asyncio.Event()
         self._resource_version = ""
-        self._backoff = BACKOFF_FIRST
+        self._silence = 0.0
+        self._pauses = Pauses(clock)
 
     def add_handler(self, handler: Handler[T]) -> None:
         """Call `handler` for every change; objects already in the cache are added at once. It must not block."""
@@ -152,8 +153,13 @@ class Informer(Generic[T]):
         """
         self._synced.clear()
         self._catch_ups += 1
-        self._hurry.set()
+        self._pauses.hurry()
         self._end_watch()
+
+    def _caught_up(self, catch_ups: int) -> None:
+        """`catch_ups`: how often `catch_up` had been called when the requests began that the cache comes from."""
+        if catch_ups == self._catch_ups:
+            self._synced.set()
 
     @property
     def confirmed(self) -> bool:
@@ -190,19 +196,7 @@ class Informer(Generic[T]):
                 self._lost(f"{self._path}: the watch sent an invalid event: {error}")
                 self._resource_version = ""
             metrics.WATCH_RESTARTS.labels(self.name, reason).inc()
-            await self._pause(healthy=self._clock.monotonic() - started >= HEALTHY_AFTER, asked=asked)
-
-    async def _pause(self, *, healthy: bool, asked: float) -> None:
-        """Wait before *every* new connection: a server that ends each watch at once must not cause a busy loop.
-        `asked`: the seconds in its Retry-After. Only `catch_up` ends the wait."""
-        if healthy:
-            self._backoff = BACKOFF_FIRST
-        seconds = max(self._backoff, min(asked, BACKOFF_MAX)) * random.uniform(1.0, 1.5)
-        with contextlib.suppress(TimeoutError):
-            async with timeout(self._clock, seconds):
-                await self._hurry.wait()
-        self._hurry.clear()
-        self._backoff = min(self._backoff * 2, BACKOFF_MAX)
+            await self._pauses.wait(healthy=self._clock.monotonic() - started >= HEALTHY_AFTER, asked=asked)
 
     def _lost(self, why: str) -> None:
         if why != self.last_error:
@@ -226,6 +220,8 @@ class Informer(Generic[T]):
             unreadable=unreadable.append,
             keep=self._known_or_new,
         )
+        if not version:
+            raise UnavailableError(200, "NotUnderstood", f"LIST {self._path}: the answer has no resourceVersion")
         await self._check()
         known, self._unreadable = self._unreadable, {}
         for data in unreadable:
@@ -236,12 +232,11 @@ class Informer(Generic[T]):
         if self._doubtful:
             await self._doubt(listed)
         await self._replace(listed)
-        self._resource_version = version
+        self._resource_version, self._silence = version, 0.0
         self._lists += 1
         self._in_touch()
         self.synced = True
-        if catch_ups == self._catch_ups:
-            self._synced.set()
+        self._caught_up(catch_ups)
 
     def _skip(self, data: bytes | msgspec.Raw, known: Mapping[str, str]) -> None:
         """Log an object that cannot be decoded, once for each of its versions; `known`: versions already logged."""
@@ -362,8 +357,10 @@ class Informer(Generic[T]):
             "timeoutSeconds": str(random.randint(*WATCH_SECONDS)),
         }
         events = decoder(WatchEvent)
-        catching_up = CatchingUp(self._clock, self._synced.set)
-        goal = "" if self._synced.is_set() else await self._newest()
+        catching_up = CatchingUp(self._clock, functools.partial(self._caught_up, self._catch_ups))
+        goal = ""
+        if not self._synced.is_set():
+            goal = await newest_version(self._client, self._path, self._params, self._resource_version)
         answered = math.inf  # when the API server accepted the watch; infinite again after its first line
         try:
             async with self._client.watch(self._path, params, read_timeout=self._read_timeout) as lines:
@@ -373,24 +370,25 @@ class Informer(Generic[T]):
                 if not self._synced.is_set():
                     catching_up.start(goal)
                 async for line in lines:
-                    answered = math.inf
+                    answered, self._silence = math.inf, 0.0
                     self._apply(await nesting.decode(events, line))
                     self._in_touch()
                     catching_up.advance(self._resource_version)
         except UnavailableError:
-            if self._clock.monotonic() - answered >= SILENT * self._read_timeout:
-                # After a restore without `--bump-revision`, the resourceVersion is in the API server's future. The
-                # server then accepts every watch from it but sends nothing, until the next list.
-                logger.info("%s: the API server accepted the watch but sent nothing, listing again", self.name)
-                self._resource_version = ""
+            self._count_silence(answered)
             raise
+        else:
+            self._count_silence(answered)
         finally:
             catching_up.close()
 
-    async def _newest(self) -> str:
-        """The resourceVersion of a consistent read, which sends one object."""
-        params = {**self._params, "limit": "1"}
-        return (await self._client.get(self._path, PartialObject, params=params)).metadata.resource_version
+    def _count_silence(self, answered: float) -> None:
+        """After a restore without `--bump-revision`, the resourceVersion is in the API server's future. The server then
+        accepts every watch from it and ends it in time, but sends nothing, not even a bookmark, until the next list."""
+        self._silence += max(0.0, self._clock.monotonic() - answered)
+        if self._silence >= SILENT:
+            logger.info("%s: the API server accepts watches but sends nothing, listing again", self.name)
+            self._resource_version = ""
 
     def _apply(self, event: WatchEvent) -> None:
         match event.type:

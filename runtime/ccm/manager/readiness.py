@@ -15,8 +15,8 @@ from ccm.serving.health import Check, Health
 from .cloud_reload import Keeper
 from .leadership import Leadership
 
-#: The caches are stale if an informer has heard nothing from the API server for this long, in seconds; bookmarks arrive
-#: about once a minute.
+#: The caches are stale if an informer has heard nothing from the API server for this long, in seconds; a watch begins
+#: at least once a minute.
 STALE_AFTER = 180.0
 #: Work that has waited longer is stuck, in seconds.
 STUCK_AFTER = 600.0

@@ -16,6 +16,7 @@ import pytest
 from aiohttp import web
 
 from ccm.engine import informer as module
+from ccm.engine import reconnecting
 from ccm.engine.api_credentials import Access, Pem
 from ccm.engine.client import KubeClient
 from ccm.engine.informer import Informer
@@ -83,7 +84,7 @@ async def followed(things: Things) -> AsyncIterator[None]:
 @pytest.fixture
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that the end of a fault is noticed soon; how the pauses grow is tested on a fake clock."""
-    monkeypatch.setattr(module, "BACKOFF_MAX", 0.5)
+    monkeypatch.setattr(reconnecting, "BACKOFF_MAX", 0.5)
 
 
 async def six_take(seconds: float, count: Callable[[], int]) -> None:
@@ -214,11 +215,13 @@ async def test_a_new_leader_knows_what_a_frozen_watch_did_not_tell(
         assert proxy.count("GET", "watch=true") == (1 if page > 1 else 2)
 
 
-async def test_a_restore_to_lower_revisions_is_noticed(tmp_path: Path) -> None:
-    """The API server accepts a watch from a revision that it does not have yet, and stays silent."""
+async def test_a_restore_to_lower_revisions_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The API server accepts a watch from a revision that it does not have yet, stays silent, and ends it in time."""
+    monkeypatch.setattr(module, "WATCH_SECONDS", (5, 5))
+    monkeypatch.setattr(module, "SILENT", 4.0)
     apiserver = await asyncio.to_thread(ApiServer, tmp_path)
     kube = KubeClient(Access(apiserver.url, ca=Pem(file=apiserver.ca_file), token=apiserver.token))
-    things = Things(kube, kube, read_timeout=2)
+    things = Things(kube, kube)
     try:
         await things.add("a")
         before = await asyncio.to_thread(apiserver.save)

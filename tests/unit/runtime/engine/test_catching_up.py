@@ -8,8 +8,9 @@ import pytest
 from ccm.base.clock import FakeClock
 from ccm.engine.api_errors import UnavailableError
 from ccm.engine.catching_up import SILENCE, is_reached
-from ccm.engine.informer import BACKOFF_MAX, Informer
+from ccm.engine.informer import Informer
 from ccm.engine.objects import ObjectMeta, PartialObject
+from ccm.engine.reconnecting import BACKOFF_FIRST, BACKOFF_MAX
 from ccm.manager.running_controllers import RunningControllers
 
 from .test_informer import Script, event, obj
@@ -124,6 +125,39 @@ async def test_a_back_off_does_not_delay_it():
         assert standby.ready.done() and names(standby.informer) == {"n1", "n2"}
 
 
+async def test_what_failed_before_does_not_delay_what_fails_now():
+    """An outage ends, this process leads, and its first request is refused once more."""
+    server = Server(obj("n1", 1))
+    server.watches = [DOWN]
+    async with Standby(server) as standby:
+        await standby.clock.advance(200)
+        server.watches, server.lists = [[None]], [DOWN]
+        await standby.lead()
+        assert not standby.ready.done()
+        server.lists = []
+        await standby.clock.advance(BACKOFF_FIRST * 2 * 1.5)
+        assert standby.ready.done()
+
+
+async def test_who_begins_to_lead_twice_waits_for_the_second_time():
+    """A process with two Leases. What the first time asked for proves nothing about the second one."""
+    server = large([None])
+    async with Standby(server, page=4) as standby:
+        server.version = 12
+        await standby.lead()
+        await standby.clock.advance(SILENCE * 0.9)
+        await standby.lead()
+        await standby.clock.advance(SILENCE * 0.9)
+        assert not standby.ready.done() and len(server.watched) == 3
+        await standby.clock.advance(SILENCE * 0.2)
+        assert standby.ready.done()
+        standby.informer._caught_up(1)
+        assert standby.informer._synced.is_set()
+        standby.informer.catch_up()
+        standby.informer._caught_up(2)  # a watch that has not heard yet that it is to end
+        assert not standby.informer._synced.is_set()
+
+
 def large(watch):
     """More objects than a page has; `watch` is what the watch sends that is opened again."""
     server = Server(*(obj(f"n{number}", number) for number in range(1, 6)))
@@ -152,6 +186,16 @@ async def test_a_large_kind_that_does_not_change_has_told_all_when_it_is_silent(
         assert not standby.ready.done()
         await standby.clock.advance(SILENCE * 0.2)
         assert standby.ready.done() and server.listed == 1 and len(server.watched) == 2
+
+
+async def test_a_large_kind_whose_versions_went_back_is_listed_again():
+    """After a restore, a watch from the version that was seen is silent although much is missing."""
+    server = large([None])
+    async with Standby(server, page=4) as standby:
+        server.present, server.version = [obj(f"n{number}", 3) for number in range(1, 7)], 7
+        await standby.lead()
+        await standby.clock.advance(BACKOFF_FIRST * 2 * 1.5)
+        assert standby.ready.done() and server.listed == 2 and "n6" in names(standby.informer)
 
 
 async def test_a_watch_that_tells_older_changes_is_not_silent():

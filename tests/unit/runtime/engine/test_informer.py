@@ -12,6 +12,7 @@ from prometheus_client import REGISTRY
 
 from ccm.base.clock import FakeClock
 from ccm.engine import informer as module
+from ccm.engine import reconnecting
 from ccm.engine.api_errors import ForbiddenError, GoneError, TooManyRequestsError, UnavailableError
 from ccm.engine.informer import Informer
 from ccm.engine.objects import PartialObject, decoder
@@ -259,7 +260,7 @@ async def test_an_unreachable_server_at_start_is_waited_for(informer, script, cl
     assert len(told) == 2, "the same reason is told once"
 
 
-@pytest.mark.parametrize(("asked", "waits"), [(8, 8), (10**9, module.BACKOFF_MAX), (0, 0.2)])
+@pytest.mark.parametrize(("asked", "waits"), [(8, 8), (10**9, reconnecting.BACKOFF_MAX), (0, 0.2)])
 async def test_retry_after_is_heeded_within_reason(informer, script, clock, asked, waits):
     script.lists = [([obj("a", 1)], 5)]
     script.watches = [TooManyRequestsError(429, "", "busy", retry_after=asked), [None]]
@@ -275,7 +276,7 @@ async def test_a_watch_that_stood_resets_the_pause(informer, script, clock):
     script.watches = [DOWN] * 6 + [[]]
     await informer.start()
     await clock.advance(40)
-    assert informer._backoff > 10
+    assert informer._pauses.next > 10
 
     @contextlib.asynccontextmanager
     async def long(path, params, *, read_timeout):
@@ -287,7 +288,7 @@ async def test_a_watch_that_stood_resets_the_pause(informer, script, clock):
 
     script.watch = long
     await clock.advance(60)
-    assert informer._backoff <= module.BACKOFF_FIRST * 2
+    assert informer._pauses.next <= reconnecting.BACKOFF_FIRST * 2
 
 
 async def test_an_unknown_event_is_ignored(informer, script, seen, caplog):
@@ -408,14 +409,17 @@ async def test_a_watch_that_is_answered_is_contact_although_nothing_changes(scri
 
 
 @pytest.mark.parametrize(
-    ("lines", "seconds", "lists"),
+    ("lines", "seconds", "broken", "lists"),
     [
-        ([], module.READ_TIMEOUT, 2),  # accepted and silent: the resourceVersion may be in the server's future
-        ([], 1, 1),  # a connection that breaks
-        ([event("BOOKMARK", obj("", 9))], module.READ_TIMEOUT, 1),  # a connection that died after it had served
+        ([], module.READ_TIMEOUT, True, 2),  # accepted and silent: the resourceVersion may be in the server's future
+        ([], module.WATCH_SECONDS[0], False, 2),  # the same, and the server ends the watch in time
+        ([], 1, True, 1),  # a connection that breaks
+        ([], 1, False, 1),  # the server ends it soon, e.g. because it stops
+        ([event("BOOKMARK", obj("", 9))], module.READ_TIMEOUT, True, 1),  # a connection that died after it had served
+        ([event("BOOKMARK", obj("", 9))], module.WATCH_SECONDS[1], False, 1),  # a kind that does not change
     ],
 )
-async def test_only_a_watch_that_sent_nothing_lists_again(script, clock, informer, lines, seconds, lists):
+async def test_only_a_watch_that_sent_nothing_lists_again(script, clock, informer, lines, seconds, broken, lists):
     @contextlib.asynccontextmanager
     async def silent(path, params, *, read_timeout):
         assert read_timeout == module.READ_TIMEOUT
@@ -424,7 +428,8 @@ async def test_only_a_watch_that_sent_nothing_lists_again(script, clock, informe
             for line in lines:
                 yield line
             await clock.sleep(seconds)
-            raise UnavailableError(0, "SocketTimeoutError", "silence")
+            if broken:
+                raise UnavailableError(0, "SocketTimeoutError", "silence")
 
         yield stream()
         script.watched.append(params)
@@ -435,6 +440,39 @@ async def test_only_a_watch_that_sent_nothing_lists_again(script, clock, informe
     script.watch = Script().watch
     await clock.advance(2)
     assert script.listed == lists
+
+
+async def test_short_watches_that_sent_nothing_list_again_after_as_long(script, clock, informer):
+    """An intermediary may end them after 10 s, as those of kinds that do not change."""
+    script.lists = [([obj("a", 4)], 5), ([obj("a", 2)], 3)]
+
+    @contextlib.asynccontextmanager
+    async def short(path, params, *, read_timeout):
+        async def lines():
+            await clock.sleep(10)
+            for line in () if len(script.watched) > 1 else (event("BOOKMARK", obj("", 9)),):
+                yield line
+
+        script.watched.append(params)
+        yield lines()
+
+    script.watch = short
+    await informer.start()
+    await clock.advance(40)
+    assert script.listed == 1
+    await clock.advance(15)
+    assert script.listed == 2 and informer.get("a").metadata.resource_version == "2"
+
+
+async def test_a_list_without_a_version_is_none(script, clock, informer, seen):
+    """Nothing could be watched from there, and listing again at once would never end."""
+    script.lists = [([obj("a", 1)], "")]
+    await informer.start()
+    await clock.advance(60)
+    assert 5 < script.listed < 12 and not informer.synced and seen == [] and script.watched == []
+    script.lists = [([obj("a", 1)], 5)]
+    await clock.advance(reconnecting.BACKOFF_MAX * 1.5)
+    assert informer.synced
 
 
 async def test_a_watch_that_is_refused_is_no_contact(script, clock, informer):
