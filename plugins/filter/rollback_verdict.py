@@ -51,7 +51,7 @@ _value:
 
 from ansible.errors import AnsibleFilterError
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.isolation import isolated
-from ansible_collections.outoftree.ccm.plugins.module_utils.plan.rollback import judge
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.rollback_verdict import judge
 
 
 def rollback_verdict(plan, detected, inventory, predicted=False):

@@ -183,7 +183,7 @@ services:
   returned: always
   type: list
   elements: dict
-  sample: [{namespace: default, name: web, ingress: [10.89.77.200], finalizer: true}]
+  sample: [{namespace: default, name: web, class: "", ingress: [10.89.77.200], finalizer: true}]
 volumes:
   description:
     - Volumes of in-tree cloud plug-ins, empty without O(volumes). C(source) is the plug-in's field in a volume.

@@ -14,20 +14,20 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.cluster import api as _api
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import health, others as _others
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes import ApiObject, CloudMatch, HeldLease, OtherController, RuntimeFacts
 
 Params = Dict[str, Any]
-Row = Dict[str, Any]
 
 #: The role gives it to the Pods of other vendors' controllers only. Not all of them have a command of their own.
 FOREIGN_POD = "ccm.outoftree.dev/cloud-config"
 
 
-def read_leases(api: Any, params: Params, others: List[Row]) -> List[Row]:
+def read_leases(api: Any, params: Params, others: List[OtherController]) -> List[HeldLease]:
     """Return the held Leases of cloud-controller-managers that no known workload uses, with their holders."""
     known = [(params["namespace"], params["lease"])] + [(item["lease"]["namespace"], item["lease"]["name"]) for item in others if item["lease"]]
     # Each Node has one in kube-node-lease.
     leases = api.items("/apis/coordination.k8s.io/v1/leases", {"fieldSelector": "metadata.namespace!=kube-node-lease"})
-    found = []
+    found: List[HeldLease] = []
     for lease in _others.strange_leases(leases, known, params["ignored"]):
         state = health.lease_state(lease, api.now)
         if state["held"]:
@@ -35,7 +35,7 @@ def read_leases(api: Any, params: Params, others: List[Row]) -> List[Row]:
     return found
 
 
-def read_runtime(api: Any, params: Params) -> Row:
+def read_runtime(api: Any, params: Params) -> RuntimeFacts:
     daemonset = api.get(_api.daemonset_path(params["name"], params["namespace"]))
     state = health.daemonset_state(daemonset)
     meta = (daemonset or {}).get("metadata") or {}
@@ -65,17 +65,17 @@ def leftovers(api: Any, params: Params) -> List[str]:
     return found
 
 
-def _is_ready(pod: Row) -> bool:
+def _is_ready(pod: ApiObject) -> bool:
     return any(c.get("type") == "Ready" and c.get("status") == "True" for c in pod["status"].get("conditions") or [])
 
 
-def ask_runtime(api: Any, params: Params, runtime: Row) -> Tuple[List[Row], str]:
+def ask_runtime(api: Any, params: Params, runtime: RuntimeFacts) -> Tuple[List[CloudMatch], str]:
     """Return (the result of C(ccm nodes), why it could not be run). Only reports depend on it."""
     answer, why = run_in_runtime(api, params, runtime, ["ccm", "nodes", "--output=json"], (0,))
     return answer or [], why
 
 
-def run_in_runtime(api: Any, params: Params, runtime: Row, command: List[str], accepted: Tuple[int, ...]) -> Tuple[Any, str]:
+def run_in_runtime(api: Any, params: Params, runtime: RuntimeFacts, command: List[str], accepted: Tuple[int, ...]) -> Tuple[Any, str]:
     """Run a command in a Pod of the runtime; return (its JSON, why there is none). C(accepted) has the statuses of an answer."""
     if not (runtime["exists"] and runtime["managed"]):
         return None, "the runtime is not installed yet"
@@ -97,7 +97,7 @@ def run_in_runtime(api: Any, params: Params, runtime: Row, command: List[str], a
         return None, str(exc)
 
 
-def read_others(api: Any, params: Params) -> List[Row]:
+def read_others(api: Any, params: Params) -> List[OtherController]:
     """Return the other cloud-controller-managers, with who holds the Lease of each."""
     others = []
     for kind, plural in sorted(_others.KINDS.items()):
@@ -135,5 +135,5 @@ def read_taken(api: Any, params: Params) -> List[str]:
     return taken
 
 
-def _is_not_ours(found: Optional[Row], params: Params) -> bool:
+def _is_not_ours(found: Optional[ApiObject], params: Params) -> bool:
     return found is not None and (found["metadata"].get("labels") or {}).get(_others.MANAGED) != params["managed_by"]

@@ -14,10 +14,10 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Set
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.cluster import api as _api
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import image_pulls, in_tree_volumes as _volumes
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes import ApiObject, PodVolumes, VolumeFacts
 
-Row = Dict[str, Any]
 #: What is kept of a page.
-Keep = Callable[[Iterable[Row]], List[Any]]
+Keep = Callable[[Iterable[ApiObject]], List[Any]]
 
 
 def read_volumes(api: Any) -> Dict[str, Any]:
@@ -43,7 +43,7 @@ def read_volumes(api: Any) -> Dict[str, Any]:
         classes = _volumes.counted(classes, listed("/api/v1/persistentvolumeclaims", "persistentvolumeclaims", _volumes.class_names))
     claims = {item["claim"]: item["source"] for item in persistent if item["claim"]}
 
-    def of_pods(items: Iterable[Row]) -> List[Row]:
+    def of_pods(items: Iterable[ApiObject]) -> List[PodVolumes]:
         items = list(items)
         images.update(image_pulls.pulled(items))
         return _volumes.pods(items, claims)
@@ -54,9 +54,9 @@ def read_volumes(api: Any) -> Dict[str, Any]:
     for kind, path in sorted(_volumes.WORKLOADS.items()):
         group, plural = path.split("/")[2], path.split("/")[-1]
         inline += listed(path, "{0}.{1}".format(plural, group), functools.partial(_volumes.templates, kind))
-    found: Dict[str, Any] = {"persistent": persistent, "classes": classes, "inline": inline, "pods": pods, "drivers": [], "nodes": {}}
+    volumes: VolumeFacts = {"persistent": persistent, "classes": classes, "inline": inline, "pods": pods, "drivers": [], "nodes": {}}
     if persistent or classes or inline or pods:
-        found["drivers"] = listed(storage + "csidrivers", "csidrivers.storage.k8s.io", _volumes.drivers)
+        volumes["drivers"] = listed(storage + "csidrivers", "csidrivers.storage.k8s.io", _volumes.drivers)
         registered = listed(storage + "csinodes", "csinodes.storage.k8s.io", _volumes.registered)
-        found["nodes"] = {item["name"]: item["drivers"] for item in registered}
-    return dict({} if "pods" in unread else {"images": sorted(images)}, volumes=dict(found, unread=unread))
+        volumes["nodes"] = {item["name"]: item["drivers"] for item in registered}
+    return dict({} if "pods" in unread else {"images": sorted(images)}, volumes=dict(volumes, unread=unread))

@@ -10,7 +10,9 @@ Pure and stdlib-only: it takes objects as dicts from the API, and the API server
 from __future__ import annotations
 
 from datetime import datetime, timezone
-from typing import Any, Dict, List, Optional
+from typing import List, Optional
+
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes import ApiObject, BalancedService, DaemonSetState, Health, LeaseState, PodState
 
 ANNOTATION_PREFIX = "ccm.outoftree.dev/"
 
@@ -36,7 +38,7 @@ def age(text: Optional[str], now: datetime) -> Optional[float]:
     return None if then is None else round(max(0.0, (now - then).total_seconds()), 1)
 
 
-def lease_state(lease: Optional[Dict[str, Any]], now: datetime) -> Dict[str, Any]:
+def lease_state(lease: Optional[ApiObject], now: datetime) -> LeaseState:
     """Return the holder of a Lease, the age of its last renewal, and the runtime's annotations."""
     if not lease:
         return {"exists": False, "holder": "", "renewed": "", "age": None, "held": False, "annotations": {}}
@@ -50,7 +52,7 @@ def lease_state(lease: Optional[Dict[str, Any]], now: datetime) -> Dict[str, Any
             "annotations": own}
 
 
-def daemonset_state(daemonset: Optional[Dict[str, Any]]) -> Dict[str, Any]:
+def daemonset_state(daemonset: Optional[ApiObject]) -> DaemonSetState:
     """Return the counts that show whether a rollout is complete."""
     if not daemonset:
         return {"exists": False, "desired": 0, "ready": 0, "updated": 0, "observed": False, "image": ""}
@@ -66,7 +68,7 @@ def daemonset_state(daemonset: Optional[Dict[str, Any]]) -> Dict[str, Any]:
     }
 
 
-def pod_state(pod: Dict[str, Any]) -> Dict[str, Any]:
+def pod_state(pod: ApiObject) -> PodState:
     """Return name, node and readiness of a Pod and, if it does not run, the kubelet's reason."""
     status = pod.get("status") or {}
     conditions = {c.get("type"): c for c in status.get("conditions") or []}
@@ -96,9 +98,9 @@ def pod_state(pod: Dict[str, Any]) -> Dict[str, Any]:
     }
 
 
-def judge(daemonset: Dict[str, Any], pods: List[Dict[str, Any]], lease: Dict[str, Any], now: datetime,
+def judge(daemonset: DaemonSetState, pods: List[PodState], lease: LeaseState, now: datetime,
           controllers: Optional[List[str]] = None, max_cloud_age: float = 0, require_cloud: bool = True,
-          notes_own: bool = True, leads: bool = True, if_offered: Optional[List[str]] = None) -> Dict[str, Any]:
+          notes_own: bool = True, leads: bool = True, if_offered: Optional[List[str]] = None) -> Health:
     """Return {healthy, reasons, unjudged, last_cloud_success_age}.
 
     C(controllers): canonical names that the leader must run (not checked if the Lease has no annotation with controllers).
@@ -148,12 +150,12 @@ def judge(daemonset: Dict[str, Any], pods: List[Dict[str, Any]], lease: Dict[str
     return {"healthy": not reasons, "reasons": reasons, "unjudged": unjudged, "last_cloud_success_age": cloud_age}
 
 
-def without_address(services: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
+def without_address(services: List[BalancedService]) -> List[BalancedService]:
     """Return the Services that wait for a load balancer. One with a loadBalancerClass belongs to another controller."""
     return [service for service in services if not service["ingress"] and not service["class"]]
 
 
-def _holds(pod: Dict[str, Any], holder: str) -> bool:
+def _holds(pod: PodState, holder: str) -> bool:
     """Whether a Pod holds the Lease. Identities are '<host or pod name>_<uuid>'; the host name of hostNetwork Pods is the node's."""
     who = holder.rsplit("_", 1)[0]
     return who in (pod["name"], pod["node"]) or who.startswith((pod["name"], pod["node"])) or pod["node"].startswith(who)

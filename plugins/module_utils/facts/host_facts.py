@@ -14,7 +14,8 @@ import functools
 import re
 from typing import Any, Dict, Iterable, List, Optional, cast, get_args, get_origin, get_type_hints
 
-from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostFacts
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes import NodeFacts
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostAnswer, HostFacts
 
 #: Maximum number of characters in a host's result. A control plane's files have some 100 KiB.
 LIMIT = 16 << 20
@@ -95,7 +96,7 @@ def _misfit(value: Any, shape: Any, where: str) -> str:
     return ""
 
 
-def _incomplete(facts: Dict[str, Any]) -> str:
+def _incomplete(facts: HostAnswer) -> str:
     if facts["node_name"] and not is_node_name(facts["node_name"]):
         return "{0!r} is not a valid Node name".format(facts["node_name"][:100])
     for part, keys in WHOLE.items():
@@ -129,7 +130,7 @@ def readable(text: str) -> str:
     return "".join(char if char.isprintable() or char == "\n" else "?" for char in text[:SENTENCE])
 
 
-def sorted_out(detected: Dict[str, Any]) -> Dict[str, Dict[str, Any]]:
+def sorted_out(detected: Dict[str, Any]) -> Dict[str, HostAnswer]:
     """Return the facts by host, or the reason if a host's facts cannot be used."""
     found = {}
     for host, facts in detected.items():
@@ -142,7 +143,7 @@ def sorted_out(detected: Dict[str, Any]) -> Dict[str, Dict[str, Any]]:
     return found
 
 
-def usable(found: Dict[str, Dict[str, Any]]) -> Dict[str, HostFacts]:
+def usable(found: Dict[str, HostAnswer]) -> Dict[str, HostFacts]:
     """Return the hosts with usable facts from the result of sorted_out."""
     return {host: cast(HostFacts, facts) for host, facts in found.items() if "node_name" in facts}
 
@@ -157,11 +158,11 @@ def is_ours(facts: HostFacts, path: str) -> bool:
     return path in facts["journal"] and facts["journal"][path]["state"] == "written"
 
 
-def proven(name: str, node: Optional[Dict[str, Any]], known: Iterable[str]) -> bool:
+def proven(name: str, node: Optional[NodeFacts], known: Iterable[str]) -> bool:
     """Whether the inventory's names or addresses confirm that a host is the Node that it claims to be.
 
     C(known) are the inventory's names and addresses of the host. C(node) is the Node of that name, with its addresses.
     """
     ours = {text.lower() for text in known if text}
-    addresses = {address["address"].lower() for address in (node or {}).get("addresses", []) if address.get("address")}
+    addresses = {address["address"].lower() for address in (node["addresses"] if node else []) if address.get("address")}
     return name in ours or bool(ours & addresses) or name in {text.split(".")[0] for text in ours} or name.split(".")[0] in ours

@@ -10,7 +10,9 @@ Pure and stdlib-only. The sources are pkg/credentialprovider/gcp and azure of Ku
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, Iterable, List, NamedTuple, Set, Tuple
+from typing import Iterable, List, NamedTuple, Set, Tuple
+
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes import ApiObject
 
 
 class Registry(NamedTuple):
@@ -40,7 +42,7 @@ def of_registry(image: str, registry: Registry) -> bool:
     return re.fullmatch("(?:{0})(:[0-9]+)?".format(registry.hosts), image.partition("/")[0]) is not None
 
 
-def pulled(pods: Iterable[Dict[str, Any]]) -> List[str]:
+def pulled(pods: Iterable[ApiObject]) -> List[str]:
     """Return the images of these registries in Pods that have not ended and that bring no credentials (C(imagePullSecrets))."""
     found: Set[str] = set()
     for pod in pods:

@@ -9,9 +9,12 @@ Pure and stdlib-only: it takes objects as dicts from the API, page by page, and 
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List
+from typing import Dict, Iterable, List
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import versions
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes import (
+    ApiObject, InlineVolume, NodeDrivers, PersistentVolume, PodVolumes, StorageClass,
+)
 
 #: Marks a StorageClass as the default. The second one is of clusters before 1.6, and still counts.
 DEFAULT = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
@@ -33,14 +36,14 @@ _PROVISIONERS = {volume.provisioner: volume.source for volume in versions.IN_TRE
 _DRIVERS = tuple(volume.driver for volume in versions.IN_TREE_VOLUMES if volume.driver)
 
 
-def source_of(volume: Dict[str, Any]) -> str:
+def source_of(volume: ApiObject) -> str:
     """Return the in-tree source of a volume of a Pod, or of a PersistentVolume's spec; '' if it has another one."""
     return next((source for source in _SOURCES if volume.get(source) is not None), "")
 
 
-def persistent(items: Iterable[Dict[str, Any]]) -> List[Dict[str, Any]]:
+def persistent(items: Iterable[ApiObject]) -> List[PersistentVolume]:
     """Return {name, source, claim} of each in-tree PersistentVolume; C(claim) is V(namespace/name), '' if none is bound."""
-    found = []
+    found: List[PersistentVolume] = []
     for item in items:
         spec = item.get("spec") or {}
         claim = spec.get("claimRef") or {}
@@ -50,9 +53,9 @@ def persistent(items: Iterable[Dict[str, Any]]) -> List[Dict[str, Any]]:
     return found
 
 
-def classes(items: Iterable[Dict[str, Any]]) -> List[Dict[str, Any]]:
+def classes(items: Iterable[ApiObject]) -> List[StorageClass]:
     """Return {name, source, default} of each StorageClass with an in-tree provisioner."""
-    found = []
+    found: List[StorageClass] = []
     for item in items:
         marks = item["metadata"].get("annotations") or {}
         if item.get("provisioner") in _PROVISIONERS:
@@ -61,21 +64,25 @@ def classes(items: Iterable[Dict[str, Any]]) -> List[Dict[str, Any]]:
     return found
 
 
-def class_names(items: Iterable[Dict[str, Any]]) -> List[str]:
+def class_names(items: Iterable[ApiObject]) -> List[str]:
     """Return the name of the StorageClass of each PersistentVolumeClaim that has one."""
     names = [(item["metadata"].get("annotations") or {}).get(CLASS) or (item.get("spec") or {}).get("storageClassName") for item in items]
     return [name for name in names if name]
 
 
-def counted(known: Iterable[Dict[str, Any]], names: List[str]) -> List[Dict[str, Any]]:
+def counted(known: Iterable[StorageClass], names: List[str]) -> List[StorageClass]:
     """Return the StorageClasses that claims use, or that are the default, each with its number of C(claims)."""
-    found = [dict(item, claims=names.count(item["name"])) for item in known]
+    found: List[StorageClass] = []
+    for item in known:
+        used = item.copy()
+        used["claims"] = names.count(item["name"])
+        found.append(used)
     return [item for item in found if item["claims"] or item["default"]]
 
 
-def templates(kind: str, items: Iterable[Dict[str, Any]]) -> List[Dict[str, Any]]:
+def templates(kind: str, items: Iterable[ApiObject]) -> List[InlineVolume]:
     """Return {kind, namespace, name, source} for each in-tree source that the Pods of a workload have. A CronJob counts for its Jobs."""
-    found = []
+    found: List[InlineVolume] = []
     for item in items:
         spec = item.get("spec") or {}
         if _owned(item["metadata"]):
@@ -86,13 +93,13 @@ def templates(kind: str, items: Iterable[Dict[str, Any]]) -> List[Dict[str, Any]
     return found
 
 
-def pods(items: Iterable[Dict[str, Any]], claims: Dict[str, str]) -> List[Dict[str, Any]]:
+def pods(items: Iterable[ApiObject], claims: Dict[str, str]) -> List[PodVolumes]:
     """Return {namespace, name, node, sources, inline} of each Pod that uses an in-tree volume and has not ended.
 
     C(claims) has the source of each bound claim, by V(namespace/name). C(node) is '' if the Pod is not scheduled. C(inline) has the
     sources that the Pod itself names, as templates does; it is empty for a Pod that a controller created, because its template has them.
     """
-    found = []
+    found: List[PodVolumes] = []
     for item in items:
         meta, spec = item["metadata"], item.get("spec") or {}
         if (item.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
@@ -106,28 +113,28 @@ def pods(items: Iterable[Dict[str, Any]], claims: Dict[str, str]) -> List[Dict[s
     return found
 
 
-def _owned(meta: Dict[str, Any]) -> bool:
+def _owned(meta: ApiObject) -> bool:
     return any(owner.get("controller") for owner in meta.get("ownerReferences") or [])
 
 
-def _claim(pod: str, volume: Dict[str, Any]) -> str:
+def _claim(pod: str, volume: ApiObject) -> str:
     """Return the name of the claim that a volume of a Pod uses; '' if it uses none. An ephemeral volume has a claim of its own."""
     if volume.get("ephemeral") is not None:
         return "{0}-{1}".format(pod, volume["name"])
     return (volume.get("persistentVolumeClaim") or {}).get("claimName") or ""
 
 
-def _inline(kind: str, meta: Dict[str, Any], spec: Dict[str, Any]) -> List[Dict[str, Any]]:
+def _inline(kind: str, meta: ApiObject, spec: ApiObject) -> List[InlineVolume]:
     sources = sorted({source_of(volume) for volume in spec.get("volumes") or []} - {""})
     return [{"kind": kind, "namespace": meta["namespace"], "name": meta["name"], "source": source} for source in sources]
 
 
-def drivers(items: Iterable[Dict[str, Any]]) -> List[str]:
+def drivers(items: Iterable[ApiObject]) -> List[str]:
     """Return the names of CSIDrivers that serve in-tree volumes."""
     return [item["metadata"]["name"] for item in items if item["metadata"]["name"] in _DRIVERS]
 
 
-def registered(items: Iterable[Dict[str, Any]]) -> List[Dict[str, Any]]:
+def registered(items: Iterable[ApiObject]) -> List[NodeDrivers]:
     """Return {name, drivers} of each CSINode, which has the name of its Node. C(drivers) are those that serve in-tree volumes."""
     return [{"name": item["metadata"]["name"],
              "drivers": [driver["name"] for driver in (item.get("spec") or {}).get("drivers") or [] if driver["name"] in _DRIVERS]}

@@ -10,7 +10,9 @@ Pure and stdlib-only: it takes Node objects as dicts from the API, and returns p
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, List, Optional
+from typing import Dict, List, Optional
+
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes import ApiObject, CloudMatch, NodeFacts
 
 #: The taint with which a kubelet with --cloud-provider=external registers. The controller removes it (KEP-2392).
 TAINT_KEY = "node.cloudprovider.kubernetes.io/uninitialized"
@@ -34,14 +36,14 @@ KEEP_SERVER = ("this is a server of k3s or RKE2, whose Node must not be deleted,
 PREDICATES = ("initialized", "ready", "tainted")
 
 
-def summary(node: Dict[str, Any], scheme: str, expected_id: Optional[str] = None) -> Dict[str, Any]:
+def summary(node: ApiObject, scheme: str, expected_id: Optional[str] = None) -> NodeFacts:
     """Return the needed facts of a Node; C(scheme) is the provider's providerID prefix such as 'sim://' ('' accepts any)."""
     meta, spec, status = node.get("metadata") or {}, node.get("spec") or {}, node.get("status") or {}
     labels = meta.get("labels") or {}
-    ready: Dict[str, Any] = next((c for c in status.get("conditions") or [] if c.get("type") == "Ready"), {})
+    ready: ApiObject = next((c for c in status.get("conditions") or [] if c.get("type") == "Ready"), {})
     voter = next((c.get("status") == "True" for c in status.get("conditions") or [] if c.get("type") == "EtcdIsVoter"), None)
     taints = spec.get("taints") or []
-    result: Dict[str, Any] = {
+    result: NodeFacts = {
         "name": meta.get("name", ""),
         "uid": meta.get("uid", ""),
         "resource_version": meta.get("resourceVersion", ""),
@@ -64,17 +66,19 @@ def summary(node: Dict[str, Any], scheme: str, expected_id: Optional[str] = None
         "instance": "",
         "primary": [],
         "primary_after": [],
+        "class": "",
+        "reason": "",
     }
     result["class"], result["reason"] = classify(result, scheme, expected_id)
     return result
 
 
-def selected(nodes: List[Dict[str, Any]], selector: Dict[str, str]) -> int:
+def selected(nodes: List[ApiObject], selector: Dict[str, str]) -> int:
     """Return how many Nodes have every label of a selector."""
     return sum(selector.items() <= ((node.get("metadata") or {}).get("labels") or {}).items() for node in nodes)
 
 
-def classify(node: Dict[str, Any], scheme: str, expected_id: Optional[str] = None) -> "tuple[str, str]":
+def classify(node: NodeFacts, scheme: str, expected_id: Optional[str] = None) -> "tuple[str, str]":
     """Return (class, reason); see RETURN of ccm_node_info for the classes."""
     provider_id = node["provider_id"]
     if provider_id and expected_id and provider_id != expected_id:
@@ -90,13 +94,13 @@ def classify(node: Dict[str, Any], scheme: str, expected_id: Optional[str] = Non
     return "initialized", ""
 
 
-def way_out(node: Dict[str, Any]) -> str:
+def way_out(node: NodeFacts) -> str:
     """Return what to do about a wrong providerID. On k3s and RKE2, Nodes of etcd members have a condition about their vote."""
     server = node["etcd_voter"] is not None or node["control_plane"] and node["provider_id"].startswith(EMBEDDED)
     return "a providerID cannot be changed, and " + KEEP_SERVER if server else REGISTER_AGAIN
 
 
-def judged(nodes: List[Dict[str, Any]], matches: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
+def judged(nodes: List[NodeFacts], matches: List[CloudMatch]) -> List[NodeFacts]:
     """Return the summaries, with classes corrected by comparing the Nodes with each other and with the cloud.
 
     C(matches) is the result of C(ccm nodes), which also knows the instance and the primary addresses. An inconclusive answer of the cloud
@@ -108,7 +112,7 @@ def judged(nodes: List[Dict[str, Any]], matches: List[Dict[str, Any]]) -> List[D
     found = {match["name"]: match for match in matches}
     result = []
     for node in nodes:
-        match = found.get(node["name"], {})
+        match: CloudMatch = found.get(node["name"], {})
         others = [name for name in holders[node["provider_id"]] if name != node["name"]]
         kind, reason = node["class"], node["reason"]
         if kind in ("foreign", "mismatched"):
@@ -122,12 +126,19 @@ def judged(nodes: List[Dict[str, Any]], matches: List[Dict[str, Any]]) -> List[D
         elif node["provider_id"] and others and match.get("verdict") != "ok":
             kind, reason = "mismatched", "{1} has the same providerID {0}, but one machine cannot be two Nodes. For the wrong one: {2}".format(
                 node["provider_id"], " and ".join(others), way_out(node))
-        answers: Dict[str, Any] = {key: match[key] for key in ("instance", "primary", "primary_after") if key in match}
-        result.append(dict(node, **dict(answers, **{"class": kind, "reason": reason})))
+        facts = node.copy()
+        facts["class"], facts["reason"] = kind, reason
+        if "instance" in match:
+            facts["instance"] = match["instance"]
+        if "primary" in match:
+            facts["primary"] = match["primary"]
+        if "primary_after" in match:
+            facts["primary_after"] = match["primary_after"]
+        result.append(facts)
     return result
 
 
-def missing(node: Dict[str, Any], predicate: str, heartbeat_after: str = "") -> List[str]:
+def missing(node: NodeFacts, predicate: str, heartbeat_after: str = "") -> List[str]:
     """Return what is missing on a Node for a condition; an empty list ends the wait."""
     absent = []
     if predicate == "initialized":
@@ -150,13 +161,13 @@ def missing(node: Dict[str, Any], predicate: str, heartbeat_after: str = "") -> 
     return absent
 
 
-def with_taint(node: Dict[str, Any]) -> List[Dict[str, Any]]:
+def with_taint(node: ApiObject) -> List[ApiObject]:
     """Return the Node's taints with the uninitialized taint."""
     taints = [t for t in (node.get("spec") or {}).get("taints") or [] if t.get("key") != TAINT_KEY]
     return taints + [dict(TAINT)]
 
 
-def without_taint(node: Dict[str, Any]) -> List[Dict[str, Any]]:
+def without_taint(node: ApiObject) -> List[ApiObject]:
     """Return the Node's taints without the uninitialized taint."""
     return [t for t in (node.get("spec") or {}).get("taints") or [] if t.get("key") != TAINT_KEY]
 

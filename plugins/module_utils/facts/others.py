@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Iterable, List, Optional, Tuple
+
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes import ApiObject, LeaseName, OtherController, StaticController
 
 #: Kinds of workloads, with the path of their lists.
 KINDS = {"Deployment": "deployments", "DaemonSet": "daemonsets"}
@@ -44,7 +46,7 @@ def _base(path: str) -> str:
     return path.partition("@")[0].rpartition("/")[2].partition(":")[0]
 
 
-def _names(workload: Dict[str, Any]) -> List[str]:
+def _names(workload: ApiObject) -> List[str]:
     """Return the names of a workload. An image often contains several programs, so its name counts only without a command."""
     names = [workload["metadata"]["name"]]
     for container in workload["spec"]["template"]["spec"]["containers"]:
@@ -53,7 +55,7 @@ def _names(workload: Dict[str, Any]) -> List[str]:
     return names
 
 
-def _container(workload: Dict[str, Any]) -> Dict[str, Any]:
+def _container(workload: ApiObject) -> ApiObject:
     """Return the container of the controller by its name, or the first container."""
     containers = workload["spec"]["template"]["spec"]["containers"]
     for container in containers:
@@ -63,7 +65,7 @@ def _container(workload: Dict[str, Any]) -> Dict[str, Any]:
     return containers[0]
 
 
-def _words(container: Dict[str, Any]) -> List[str]:
+def _words(container: ApiObject) -> List[str]:
     """Return a container's command line, with the values of variables that its env has."""
     known = {item["name"]: item["value"] for item in container.get("env") or [] if item.get("value")}
 
@@ -84,7 +86,7 @@ def _flag(words: List[str], name: str, default: str = "") -> str:
     return value
 
 
-def summary(kind: str, workload: Dict[str, Any]) -> Optional[Dict[str, Any]]:
+def summary(kind: str, workload: ApiObject) -> Optional[OtherController]:
     """Return the facts that a migration needs, None if the workload is not a cloud-controller-manager.
 
     C(lease) is empty if it runs without leader election. C(active): whether its Pods may run. C(port): its port on its nodes, 0 for none.
@@ -97,7 +99,7 @@ def summary(kind: str, workload: Dict[str, Any]) -> Optional[Dict[str, Any]]:
     paused = PAUSED in (meta.get("annotations") or {})
     wanted = workload["spec"].get("replicas", 1) if kind == "Deployment" else \
         (workload.get("status") or {}).get("desiredNumberScheduled", 0)
-    lease = {} if _flag(words, "leader-elect", "true") == "false" else {
+    lease: LeaseName = {} if _flag(words, "leader-elect", "true") == "false" else {
         "namespace": _flag(words, "leader-elect-resource-namespace", NAMESPACE),
         "name": _flag(words, "leader-elect-resource-name", NAME)}
     port = _flag(words, "secure-port", "10258")
@@ -110,7 +112,7 @@ def summary(kind: str, workload: Dict[str, Any]) -> Optional[Dict[str, Any]]:
     }
 
 
-def keeper(workload: Dict[str, Any]) -> str:
+def keeper(workload: ApiObject) -> str:
     """Return what may put a workload back as it was, with the mark that shows it; '' if nothing shows."""
     meta = workload["metadata"]
     marks = {**(meta.get("labels") or {}), **(meta.get("annotations") or {})}
@@ -121,15 +123,15 @@ def keeper(workload: Dict[str, Any]) -> str:
     return "an operator (it belongs to {0} {1})".format(owner.get("kind"), owner.get("name")) if owner else ""
 
 
-def static_pod(pod: Any) -> Optional[Dict[str, Any]]:
+def static_pod(pod: Any) -> Optional[StaticController]:
     """Return C(name), C(image) and C(certain) of a static Pod that is a cloud-controller-manager by its names, None for another one."""
     spec = pod.get("spec") if isinstance(pod, dict) else None
     containers = spec.get("containers") if isinstance(spec, dict) else None
     if not isinstance(containers, list) or not containers or not all(isinstance(item, dict) for item in containers):
         return None
     meta = pod.get("metadata") if isinstance(pod.get("metadata"), dict) else {}
-    workload: Dict[str, Any] = {"metadata": {"name": str(meta.get("name") or "")},
-                                "spec": {"template": {"spec": {"containers": [_plain(item) for item in containers]}}}}
+    workload: ApiObject = {"metadata": {"name": str(meta.get("name") or "")},
+                           "spec": {"template": {"spec": {"containers": [_plain(item) for item in containers]}}}}
     names = [name for name in _names(workload) if _NAMES.search(name)]
     if not names:
         return None
@@ -137,7 +139,7 @@ def static_pod(pod: Any) -> Optional[Dict[str, Any]]:
             "certain": any(_CERTAIN.search(name) for name in names)}
 
 
-def _plain(container: Dict[str, Any]) -> Dict[str, Any]:
+def _plain(container: ApiObject) -> ApiObject:
     """Return the needed parts of a container in a file that anything may be in."""
     command = container.get("command")
     return {"name": str(container.get("name") or ""), "image": str(container.get("image") or ""),
@@ -148,7 +150,7 @@ def _plain(container: Dict[str, Any]) -> Dict[str, Any]:
 _KNOWN_LEASES = ("outoftree-ccm-run", "k3s-cloud-controller-manager", "rke2-cloud-controller-manager")
 
 
-def strange_leases(leases: Iterable[Dict[str, Any]], known: Iterable[Tuple[str, str]], ignored: Iterable[str]) -> List[Dict[str, Any]]:
+def strange_leases(leases: Iterable[ApiObject], known: Iterable[Tuple[str, str]], ignored: Iterable[str]) -> List[ApiObject]:
     """Return the Leases (namespace and name) that are named like a cloud-controller-manager's and that nothing known uses.
 
     C(known) are the Leases of the new controller and of the workloads found, C(ignored) names as C(NAMESPACE/NAME).
@@ -162,7 +164,7 @@ def strange_leases(leases: Iterable[Dict[str, Any]], known: Iterable[Tuple[str, 
     return found
 
 
-def pause(kind: str, workload: Dict[str, Any]) -> Optional[Dict[str, Any]]:
+def pause(kind: str, workload: ApiObject) -> Optional[ApiObject]:
     """Return the merge patch that stops its Pods and records its state; None if it is already paused."""
     meta = workload["metadata"]
     if PAUSED in (meta.get("annotations") or {}):
@@ -173,7 +175,7 @@ def pause(kind: str, workload: Dict[str, Any]) -> Optional[Dict[str, Any]]:
     return _patch(meta, json.dumps({}), {"template": {"spec": {"nodeSelector": {PAUSED: "true"}}}})
 
 
-def resume(kind: str, workload: Dict[str, Any]) -> Optional[Dict[str, Any]]:
+def resume(kind: str, workload: ApiObject) -> Optional[ApiObject]:
     """Return the merge patch that restores its state; None if it is not paused. A scale that was changed in between stays."""
     meta = workload["metadata"]
     noted = (meta.get("annotations") or {}).get(PAUSED)
@@ -185,11 +187,11 @@ def resume(kind: str, workload: Dict[str, Any]) -> Optional[Dict[str, Any]]:
     return _patch(meta, None, {"template": {"spec": {"nodeSelector": {PAUSED: None}}}})
 
 
-def _patch(meta: Dict[str, Any], note: Optional[str], spec: Dict[str, Any]) -> Dict[str, Any]:
+def _patch(meta: ApiObject, note: Optional[str], spec: ApiObject) -> ApiObject:
     return {"metadata": {"resourceVersion": meta["resourceVersion"], "annotations": {PAUSED: note}}, "spec": spec}
 
 
-def owned(kind: str, name: str, pods: Iterable[Dict[str, Any]]) -> List[str]:
+def owned(kind: str, name: str, pods: Iterable[ApiObject]) -> List[str]:
     """Return the names of the workload's Pods. Those of a Deployment belong to ReplicaSets with its name and a hash."""
     found = []
     for pod in pods:
@@ -200,7 +202,7 @@ def owned(kind: str, name: str, pods: Iterable[Dict[str, Any]]) -> List[str]:
     return found
 
 
-def ready(kind: str, workload: Dict[str, Any]) -> bool:
+def ready(kind: str, workload: ApiObject) -> bool:
     """Whether all Pods of a workload are Ready, if its status is up to date."""
     status = workload.get("status") or {}
     if status.get("observedGeneration", 0) < workload["metadata"].get("generation", 0):

@@ -14,6 +14,9 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Optional, TypedDict
 
+#: What a host returned, before host_facts checks it: its facts, or a failed result with C(msg).
+HostAnswer = Dict[str, Any]
+
 # -- what a host returns ----------------------------------------------------------------------------------------------
 
 

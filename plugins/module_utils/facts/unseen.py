@@ -11,7 +11,9 @@ the host wrote. Pure and stdlib-only.
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, List, Tuple
+from typing import List, Tuple
+
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostAnswer
 
 #: Longest reason.
 LONGEST = 300
@@ -48,12 +50,12 @@ _KNOWN: List[Tuple[str, str]] = [
 _PYTHON = "Install Python 3.8 or newer, or set ansible_python_interpreter"
 
 
-def is_ansibles(answer: Dict[str, Any]) -> bool:
+def is_ansibles(answer: HostAnswer) -> bool:
     """Whether a failed result is about the connection or Ansible's own files on the host, and not the words of a module."""
     return bool(answer.get("unreachable")) or bool(_EMPTY.search(" ".join(str(answer.get("msg") or "").split())))
 
 
-def reason(answer: Dict[str, Any]) -> str:
+def reason(answer: HostAnswer) -> str:
     """Return why a host could not be inspected. C(answer): the failed result, with C(msg), C(module_stderr), C(module_stdout) and C(rc)."""
     message = " ".join(str(answer.get("msg") or "").split())
     wrote = [str(answer.get(key) or "") for key in ("module_stderr", "stderr")]

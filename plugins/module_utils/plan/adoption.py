@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import base64
 import re
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, List, Sequence, TypedDict, cast
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import host_facts, versions
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes import ClusterFacts, NodeFacts
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostFacts
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import grouping, summary
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import Plan
 
 #: The first minor whose kube-proxy ends itself when its Node's primary address changes (kubernetes/kubernetes#138183).
 PROXY_ENDS = (1, 37)
@@ -25,7 +27,17 @@ PROXY_ENDS = (1, 37)
 LISTED = 12
 
 
-def outlook(plan: Dict[str, Any], cluster: Dict[str, Any], control_plane: Sequence[str], workers: int, limit: Any) -> Dict[str, Any]:
+class Outlook(TypedDict):
+    """What follows from the cloud's answers; outlook describes the keys."""
+
+    lines: List[str]
+    hosts: Dict[str, str]
+    problems: List[str]
+    stop: bool
+    adopted: List[str]
+
+
+def outlook(plan: Plan, cluster: ClusterFacts, control_plane: Sequence[str], workers: int, limit: Any) -> Outlook:
     """Return what follows from the cloud's answers.
 
     C(lines) say who will be adopted as which instance. C(problems) has one for each host whose Node will not be adopted, by C(hosts), and
@@ -49,14 +61,14 @@ def problems(apart: Dict[str, str]) -> List[str]:
     return ["{0}: {1}".format(host, why) for host, why in apart.items()]
 
 
-def not_adopted(plan: Dict[str, Any], cluster: Dict[str, Any]) -> Dict[str, str]:
+def not_adopted(plan: Plan, cluster: ClusterFacts) -> Dict[str, str]:
     """Return the hosts that the run would change although their Nodes will not be adopted, each with the reason."""
     known = {node["name"]: node for node in cluster["nodes"]}
     return {host: "its Node {0} will not be adopted: {1}".format(name, host_facts.readable(known[name]["reason"]))
             for host, name in plan["nodes"].items() if name in known and _concerned(plan, host, name, known[name])}
 
 
-def known_before(plan: Dict[str, Any], cluster: Dict[str, Any]) -> Dict[str, str]:
+def known_before(plan: Plan, cluster: ClusterFacts) -> Dict[str, str]:
     """Return those of C(not_adopted) that are certain before a rollout, which the run would only stop after.
 
     Without an answer of the cloud, these are hosts whose Nodes have the same providerID. Which of two Nodes is wrong stays open if
@@ -70,13 +82,13 @@ def known_before(plan: Dict[str, Any], cluster: Dict[str, Any]) -> Dict[str, str
     return {host: why for host, why in apart.items() if ours.count(identities[plan["nodes"][host]]) > 1}
 
 
-def _concerned(plan: Dict[str, Any], host: str, name: str, node: Dict[str, Any]) -> bool:
+def _concerned(plan: Plan, host: str, name: str, node: NodeFacts) -> bool:
     """Whether the run would change a host, and the cloud says that its Node is not its own. A Node of another provider was reported before."""
-    steps = plan["hosts"].get(host) or {}
-    return node["class"] == "mismatched" and bool(steps.get("kubelet") or name in plan["adopt"]) or node["class"] == "foreign" and name in plan["adopt"]
+    steps = plan["hosts"].get(host)
+    return node["class"] == "mismatched" and bool(steps and steps["kubelet"] or name in plan["adopt"]) or node["class"] == "foreign" and name in plan["adopt"]
 
 
-def _lines(nodes: Sequence[Dict[str, Any]]) -> List[str]:
+def _lines(nodes: Sequence[NodeFacts]) -> List[str]:
     """Return who will be adopted as which instance."""
     known = [(node["name"], node.get("instance") or "") for node in nodes]
     named = [(name, instance) for name, instance in known if instance]
@@ -89,7 +101,7 @@ def _lines(nodes: Sequence[Dict[str, Any]]) -> List[str]:
     return lines
 
 
-def warnings(plan: Dict[str, Any], cluster: Dict[str, Any]) -> List[str]:
+def warnings(plan: Plan, cluster: ClusterFacts) -> List[str]:
     """Return a warning about the Nodes whose primary address the controller will change, as far as the cloud was asked.
 
     A kubelet with C(--node-ip) keeps its address: it names it once it has an external cloud, and not before.
@@ -109,7 +121,7 @@ def warnings(plan: Dict[str, Any], cluster: Dict[str, Any]) -> List[str]:
                 len(names), grouping.compact(names), first, ends)]
 
 
-def check(plan: Dict[str, Any], known: Dict[str, HostFacts], cluster: Dict[str, Any]) -> None:
+def check(plan: Plan, known: Dict[str, HostFacts], cluster: ClusterFacts) -> None:
     """Note which kubelets keep their address, and warn of those whose address changes, if the controller runs already.
 
     A host whose Node will not be adopted is a problem, as far as that is known before the rollout.
@@ -127,9 +139,14 @@ def with_node_ip(hosts: Dict[str, HostFacts]) -> List[str]:
                    + facts["service"].get("config_files", []) if path in facts["files"])]
 
 
-def without(plan: Dict[str, Any], hosts: Dict[str, str]) -> Dict[str, Any]:
+def without(plan: Plan, hosts: Dict[str, str]) -> Plan:
     """Return the plan without these hosts, each with the reason, as other workers that a run leaves out."""
     names = {plan["nodes"][host] for host in hosts if host in plan["nodes"]}
-    return dict(plan, left_out=dict(plan.get("left_out", {}), **hosts), adopt=[name for name in plan["adopt"] if name not in names],
-                edits=[edit for edit in plan["edits"] if edit["host"] not in hosts and edit["host"] not in names],
-                hosts=dict(plan["hosts"], **{host: {"control_plane": [], "kubelet": None} for host in hosts}))
+    left = cast(Plan, dict(plan))
+    left["left_out"] = {**plan.get("left_out", {}), **hosts}
+    left["adopt"] = [name for name in plan["adopt"] if name not in names]
+    left["edits"] = [edit for edit in plan["edits"] if edit["host"] not in hosts and edit["host"] not in names]
+    left["hosts"] = dict(plan["hosts"])
+    for host in hosts:
+        left["hosts"][host] = {"control_plane": [], "kubelet": None}
+    return left

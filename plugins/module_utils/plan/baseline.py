@@ -12,12 +12,14 @@ Pure, controller side. It only adds problems and warnings to the plan.
 
 from __future__ import annotations
 
-from typing import Any, Dict
+from typing import Dict
 
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes import NodeFacts
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostFacts
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import Plan
 
 
-def check(plan: Dict[str, Any], host: str, facts: HostFacts, nodes: Dict[str, Dict[str, Any]]) -> None:
+def check(plan: Plan, host: str, facts: HostFacts, nodes: Dict[str, NodeFacts]) -> None:
     """Evaluate the results of a host's probes. C(nodes) are the cluster's, by name."""
     steps = plan["hosts"][host]
     # A step without files and restart only waits for a component that an earlier run left starting. It may still be unhealthy.
@@ -33,8 +35,8 @@ def check(plan: Dict[str, Any], host: str, facts: HostFacts, nodes: Dict[str, Di
                 "{1} on that host, then run again".format(host, component, ill))
         elif ill:
             plan["warnings"].append("{0}: {1} is not healthy: {2}. The run does not change it".format(host, component, ill))
-    node = nodes.get(facts["node_name"], {})
-    if steps["kubelet"] and steps["kubelet"]["component"] in replaced and not node.get("ready", True):
+    node = nodes.get(facts["node_name"])
+    if steps["kubelet"] and steps["kubelet"]["component"] in replaced and node and not node.get("ready", True):
         plan["problems"].append(
             "{0}: the Node {1} is not Ready ({2}). After the restart of its kubelet, the run would wait for it in vain. Investigate it "
             "('kubectl describe node {1}'), then run again".format(host, node["name"], node.get("ready_reason") or "no status yet"))

@@ -9,14 +9,16 @@ takeover compares the flags of other controllers in the same way.
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
+from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit import kubeadm, manifest, unit
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit.yamltext import EditRefused, NotYaml, load
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import versions
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes import ClusterFacts
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import cloud_controllers, effective, is_true
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostFacts
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.target import EXTERNAL
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import Plan
 
 COMPONENT = "kube-controller-manager"
 NAMES = ("cloud-provider", "controllers", "cidr-allocator-type", "allocate-node-cidrs", "cluster-name", "cluster-cidr", "configure-cloud-routes")
@@ -35,7 +37,7 @@ class New(NamedTuple):
     cluster_cidr: Optional[str]
 
 
-def check(plan: Dict[str, Any], known: Dict[str, HostFacts], cluster: Dict[str, Any], control_plane: Iterable[str], new: New) -> None:
+def check(plan: Plan, known: Dict[str, HostFacts], cluster: ClusterFacts, control_plane: Iterable[str], new: New) -> None:
     """Add a problem for what would stop, and a warning for what would begin."""
     version = versions.parse(cluster["version"]) or versions.SUPPORTED[1]
     for host in control_plane:
@@ -74,7 +76,7 @@ def _flags(facts: HostFacts) -> Dict[str, str]:
     return {}
 
 
-def _of_kubeadm(cluster: Dict[str, Any]) -> Dict[str, str]:
+def _of_kubeadm(cluster: ClusterFacts) -> Dict[str, str]:
     config = cluster.get("kubeadm_config") or {}
     try:
         found = kubeadm.all_flags(config["content"]) if config.get("exists") else {}

@@ -13,12 +13,12 @@ Pure, controller side. It only writes problems.
 from __future__ import annotations
 
 from collections import Counter
-from typing import Iterable, List, Sequence, Tuple, Union, cast
+from typing import Iterable, List, Optional, Sequence, Tuple, Union, cast
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit import compare, unit
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import find_flags
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.host_facts import readable
-from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import ComponentFacts, FileFacts, HostFacts, KubeletFacts
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import ComponentFacts, FileFacts, HostFacts, KubeletFacts, UnitFacts
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.target import Target
 
 Running = Union[KubeletFacts, ComponentFacts]
@@ -70,6 +70,15 @@ def of_pod(component: str, argv: Sequence[str], running: Sequence[str]) -> str:
         return ""
     expected = [unit.Argument(word, "", 0, 0, "", exact="$(" not in word) for word in argv[1:]]
     return compare.first_difference(expected, running[1:], lambda argument: "in its manifest")
+
+
+def of_unit(host: str, component: str, process: Optional[Running], facts: HostFacts, unit: Union[UnitFacts, KubeletFacts],
+            written: List[str]) -> str:
+    """Return the problem of a unit's process whose flags come from none of its files; '' for one that only was not restarted."""
+    paths = [path for path in unit["unit_files"] + unit["environment_files"] if facts["files"][path]["exists"]]
+    if process is None or changed_since(process, [facts["files"][path] for path in paths]):
+        return ""
+    return unexplained(host, component, process, written, paths) or others(host, component, process)
 
 
 def undefined(host: str, facts: HostFacts, component: str, version: Tuple[int, int], target: Target, why: str) -> List[str]:

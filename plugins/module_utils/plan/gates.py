@@ -9,18 +9,20 @@ They are warnings with file and line. Nothing breaks now, but the component woul
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, Tuple
+from typing import Dict, Iterable, Mapping, Tuple
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit import kubeadm, manifest, patches, unit
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit.yamltext import NotYaml, load
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import versions
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes import ClusterFacts
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import Flag
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostFacts
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import Plan
 
 SCHEDULER = "kube-scheduler"
 
 
-def check_kubelet(plan: Dict[str, Any], host: str, facts: HostFacts, version: Tuple[int, int]) -> None:
+def check_kubelet(plan: Plan, host: str, facts: HostFacts, version: Tuple[int, int]) -> None:
     """Warn of gates in the KubeletConfiguration, which belongs to the installer and is not edited."""
     for path in facts["kubelet"]["config_files"]:
         try:
@@ -37,14 +39,14 @@ def check_kubelet(plan: Dict[str, Any], host: str, facts: HostFacts, version: Tu
                          "remove it from the file and from the ConfigMap kube-system/kubelet-config, if there is one")
 
 
-def _warn_of_kubelet(plan: Dict[str, Any], where: str, gates: Dict[str, Any], version: Tuple[int, int], what: str) -> None:
+def _warn_of_kubelet(plan: Plan, where: str, gates: Mapping[str, object], version: Tuple[int, int], what: str) -> None:
     items = ",".join("{0}={1}".format(name, str(value).lower()) for name, value in gates.items())
     for item, fact in versions.dead_gates("kubelet", items, version):
         plan["warnings"].append("{0} has the feature gate {1}: {2}. Before the next upgrade, {3}".format(
             where, item, versions.why("kubelet", "feature-gates", version, fact.value), what))
 
 
-def check_patch(plan: Dict[str, Any], host: str, path: str, text: str, version: Tuple[int, int]) -> None:
+def check_patch(plan: Plan, host: str, path: str, text: str, version: Tuple[int, int]) -> None:
     """Warn of gates in a kubeadm patch that is not edited, and of cloud flags and gates that kubeadm would not read there.
 
     Raises PatchRefused, NotYaml and BadManifest.
@@ -61,7 +63,7 @@ def check_patch(plan: Dict[str, Any], host: str, path: str, text: str, version: 
             host, path, ", ".join(names), "kubeadm ignores a file of this name" if name is None else "not where this collection edits it"))
 
 
-def check_scheduler(plan: Dict[str, Any], host: str, facts: HostFacts, version: Tuple[int, int]) -> None:
+def check_scheduler(plan: Plan, host: str, facts: HostFacts, version: Tuple[int, int]) -> None:
     """Warn of the gates in kube-scheduler's manifest, unit and environment files."""
     for path in facts["manifests"]:
         try:
@@ -80,7 +82,7 @@ def check_scheduler(plan: Dict[str, Any], host: str, facts: HostFacts, version: 
         _warn_of_flags(plan, host, texts, unit.flags(sources.command_line()), version)
 
 
-def _warn_of_flags(plan: Dict[str, Any], host: str, texts: Dict[str, str], flags: Iterable[Flag], version: Tuple[int, int]) -> None:
+def _warn_of_flags(plan: Plan, host: str, texts: Dict[str, str], flags: Iterable[Flag], version: Tuple[int, int]) -> None:
     for flag in flags:
         if flag.name == "feature-gates":
             places = ["{0} line {1}".format(path, number) for path, text in texts.items()
@@ -88,14 +90,14 @@ def _warn_of_flags(plan: Dict[str, Any], host: str, texts: Dict[str, str], flags
             _warn(plan, "{0}: {1}".format(host, (places or sorted(texts))[0]), flag.value, version)
 
 
-def check_kubeadm(plan: Dict[str, Any], cluster: Dict[str, Any], version: Tuple[int, int]) -> None:
+def check_kubeadm(plan: Plan, cluster: ClusterFacts, version: Tuple[int, int]) -> None:
     """Warn of the gates that C(kubeadm upgrade) would write into kube-scheduler's manifest, and of those of kube-proxy."""
     for gate, line in kubeadm.scheduler_gates(cluster["kubeadm_config"]["content"]):
         _warn(plan, "the ConfigMap kube-system/kubeadm-config line {0}".format(line), gate, version)
     _check_kube_proxy(plan, cluster.get("kube_proxy", {}), version)
 
 
-def _check_kube_proxy(plan: Dict[str, Any], texts: Dict[str, str], version: Tuple[int, int]) -> None:
+def _check_kube_proxy(plan: Plan, texts: Dict[str, str], version: Tuple[int, int]) -> None:
     """Warn of the gates in kube-proxy's ConfigMap. It knows the same gates as kube-scheduler, and does not start with another one."""
     for key, text in texts.items():
         try:
@@ -109,7 +111,7 @@ def _check_kube_proxy(plan: Dict[str, Any], texts: Dict[str, str], version: Tupl
                   "kube-proxy")
 
 
-def _warn(plan: Dict[str, Any], where: str, gates: str, version: Tuple[int, int], component: str = SCHEDULER) -> None:
+def _warn(plan: Plan, where: str, gates: str, version: Tuple[int, int], component: str = SCHEDULER) -> None:
     for item, fact in versions.dead_gates(SCHEDULER, gates, version):
         plan["warnings"].append("{0} gives {1} the feature gate {2}: {3}. Remove it before the next upgrade".format(
             where, component, item.strip(), versions.why(SCHEDULER, "feature-gates", version, fact.value).replace(SCHEDULER, component)))

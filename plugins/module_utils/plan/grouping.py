@@ -7,7 +7,9 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple, cast
+
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import Edit
 
 #: From this number of hosts on, equal rows or messages share one.
 SHARED = 5
@@ -75,30 +77,30 @@ def hosts(names: Sequence[str]) -> str:
     return "{0} hosts: {1}".format(len(names), compact(names))
 
 
-def equal_edits(edits: Sequence[Dict[str, Any]]) -> List[Tuple[Dict[str, Any], List[str]]]:
+def equal_edits(edits: Sequence[Edit]) -> List[Tuple[Edit, List[str]]]:
     """Return (edit, its hosts) in the order of the edits. Edits that are equal on at least SHARED hosts are one.
 
     The edit of a Node names the Node as its file, so the name does not count there.
     """
-    found: Dict[Tuple[Any, ...], List[Dict[str, Any]]] = {}
+    found: Dict[Tuple[Optional[str], ...], List[Edit]] = {}
     for edit in edits:
         found.setdefault(_kind(edit), []).append(edit)
-    result: List[Tuple[Dict[str, Any], List[str]]] = []
+    result: List[Tuple[Edit, List[str]]] = []
     for edit in edits:
         same = found[_kind(edit)]
         if len(same) < SHARED:
             result.append((edit, [edit["host"]]))
         elif same[0] is edit:
-            result.append((dict(edit, file=_file(edit)), [other["host"] for other in same]))
+            result.append((cast(Edit, dict(edit, file=_file(edit))), [other["host"] for other in same]))
     return result
 
 
-def _file(edit: Dict[str, Any]) -> str:
+def _file(edit: Edit) -> str:
     return "Node/NAME" if edit["component"] == "node" else str(edit["file"])
 
 
-def _kind(edit: Dict[str, Any]) -> Tuple[Any, ...]:
-    return (_file(edit),) + tuple(edit[name] for name in ("component", "flag", "now", "then", "why", "risk"))
+def _kind(edit: Edit) -> Tuple[Optional[str], ...]:
+    return _file(edit), edit["component"], edit["flag"], edit["now"], edit["then"], edit["why"], edit["risk"]
 
 
 def equal_messages(texts: Sequence[str]) -> List[str]:

@@ -9,19 +9,21 @@ Running Pods stay, so nobody notices before a Pod is scheduled again.
 
 from __future__ import annotations
 
-from typing import Any, Dict, List
+from typing import Dict, List
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit import manifest, unit
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit.yamltext import NotYaml, load
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import image_pulls, versions
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes import ClusterFacts
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.image_pulls import GATE
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostFacts
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import grouping
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import Plan
 
 FLAG = "image-credential-provider-config"
 
 
-def check(plan: Dict[str, Any], known: Dict[str, HostFacts], cluster: Dict[str, Any]) -> None:
+def check(plan: Plan, known: Dict[str, HostFacts], cluster: ClusterFacts) -> None:
     """Add a problem for each kubelet whose credentials end now and whose cluster pulls such images, or else a warning."""
     for host, facts in known.items():
         version = versions.parse(facts["kubelet"].get("version", "")) or versions.parse(cluster["version"]) or versions.SUPPORTED[1]
@@ -33,7 +35,8 @@ def check(plan: Dict[str, Any], known: Dict[str, HostFacts], cluster: Dict[str, 
             continue
         images = [image for image in cluster.get("images") or [] if any(image_pulls.of_registry(image, item) for item in registries)]
         ends = by_flag and bool(versions.dead_gates("kubelet", GATE + "=false", version))
-        plan["problems" if ends and (images or cluster.get("images") is None) else "warnings"].append(
+        stops = ends and (images or cluster.get("images") is None)
+        (plan["problems"] if stops else plan["warnings"]).append(
             "{0}: its kubelet pulls private images of {1} with credentials of its own, because {2} is false. {3}. {4}. Before, {5} on the hosts, and "
             "set --image-credential-provider-bin-dir and --{6}. If no image needs credentials, remove the gate first".format(
                 host, " and ".join(item.name for item in registries), GATE,
@@ -42,7 +45,7 @@ def check(plan: Dict[str, Any], known: Dict[str, HostFacts], cluster: Dict[str, 
                 _described(images, cluster), " and ".join("install " + item.plugin for item in registries), FLAG))
 
 
-def _described(images: List[str], cluster: Dict[str, Any]) -> str:
+def _described(images: List[str], cluster: ClusterFacts) -> str:
     if cluster.get("images") is None:
         return "The kubeconfig's user may not list Pods, so it is unknown which of them have such images"
     return "Pods without imagePullSecrets have {0}".format(grouping.sample(images, "such image(s)") if images else "no such image now")

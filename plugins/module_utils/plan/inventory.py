@@ -9,13 +9,15 @@ Pure, controller side. It only adds problems and warnings to the plan.
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence, Set
+from typing import Dict, List, Optional, Sequence, Set
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit import manifest
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit.yamltext import NotYaml, load
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import host_facts, versions as _versions
-from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostFacts
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes import ClusterFacts, NodeSelector
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostAnswer, HostFacts
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import grouping, unseen_hosts
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import Plan
 
 #: A kubelet may be this many minor releases older than its API server, and never newer (version skew policy).
 SKEW = 3
@@ -24,7 +26,7 @@ SKEW = 3
 MANAGED_VERSIONS = (("-eks-", "EKS"), ("-gke.", "GKE"))
 
 
-def with_versions(detected: Dict[str, HostFacts], cluster: Dict[str, Any]) -> Dict[str, HostFacts]:
+def with_versions(detected: Dict[str, HostFacts], cluster: ClusterFacts) -> Dict[str, HostFacts]:
     """Return the hosts' facts with the version that each kubelet reports on its Node, which counts more than the host's own answer."""
     reported = {node["name"]: node.get("kubelet_version", "") for node in cluster["nodes"]}
     found = {}
@@ -37,7 +39,7 @@ def with_versions(detected: Dict[str, HostFacts], cluster: Dict[str, Any]) -> Di
     return found
 
 
-def check_claims(plan: Dict[str, Any], cluster: Dict[str, Any], control_plane: List[str], names: Dict[str, List[str]]) -> None:
+def check_claims(plan: Plan, cluster: ClusterFacts, control_plane: List[str], names: Dict[str, List[str]]) -> None:
     """Refuse to change a Node only because a worker claims to be that Node.
 
     A compromised worker could otherwise have another host's Node tainted, or drained and deleted. C(names) are the inventory's names
@@ -54,15 +56,15 @@ def check_claims(plan: Dict[str, Any], cluster: Dict[str, Any], control_plane: L
                 host, name))
 
 
-def check(plan: Dict[str, Any], detected: Dict[str, HostFacts], cluster: Dict[str, Any], control_plane: List[str],
-          unseen: Optional[Dict[str, Dict[str, Any]]] = None, excluded_hosts: Sequence[str] = (), away: Sequence[str] = ()) -> None:
+def check(plan: Plan, detected: Dict[str, HostFacts], cluster: ClusterFacts, control_plane: List[str],
+          unseen: Optional[Dict[str, HostAnswer]] = None, excluded_hosts: Sequence[str] = (), away: Sequence[str] = ()) -> None:
     """Add the problems that prevent the migration, and warnings for the operator.
 
     C(unseen): hosts that could not be inspected, with the reason. C(excluded_hosts): hosts that C(--limit) excludes. C(away): hosts
     without a Node that will register one.
     """
     _check_managed(plan, cluster)
-    _check_selector(plan, cluster.get("node_selector") or {})
+    _check_selector(plan, cluster.get("node_selector"))
     unseen = unseen or {}
     plan["unseen"] = unseen_hosts.reasons(unseen)
     plan["problems"] += unseen_hosts.problems(plan["unseen"], control_plane)
@@ -76,7 +78,7 @@ def check(plan: Dict[str, Any], detected: Dict[str, HostFacts], cluster: Dict[st
     _check_versions(plan, detected, cluster, control_plane)
 
 
-def _check_excluded(plan: Dict[str, Any], detected: Dict[str, HostFacts], cluster: Dict[str, Any], excluded_hosts: List[str]) -> None:
+def _check_excluded(plan: Plan, detected: Dict[str, HostFacts], cluster: ClusterFacts, excluded_hosts: List[str]) -> None:
     """Refuse to start the external controller while excluded control planes may run the same loops in kube-controller-manager."""
     version = _versions.parse(cluster["version"])
     managers = [facts["components"].get("kube-controller-manager") for facts in detected.values()]
@@ -89,7 +91,7 @@ def _check_excluded(plan: Dict[str, Any], detected: Dict[str, HostFacts], cluste
             "group kube_control_plane".format(", ".join(sorted(excluded_hosts))))
 
 
-def _check_managed(plan: Dict[str, Any], cluster: Dict[str, Any]) -> None:
+def _check_managed(plan: Plan, cluster: ClusterFacts) -> None:
     found = ["the API server is {0} ({1})".format(cluster["version"], service)
              for mark, service in MANAGED_VERSIONS if mark in cluster["version"]]
     found += ["Node {0} belongs to {1}".format(node["name"], node["managed_by"])
@@ -100,16 +102,16 @@ def _check_managed(plan: Dict[str, Any], cluster: Dict[str, Any]) -> None:
             "nothing to migrate. This collection is for clusters whose control planes you run yourself".format(found[0]))
 
 
-def _check_selector(plan: Dict[str, Any], selector: Dict[str, Any]) -> None:
+def _check_selector(plan: Plan, selector: Optional[NodeSelector]) -> None:
     """Refuse a cluster in which no node would run the controller, such as one whose installer set no labels."""
-    if selector.get("labels") and not selector["nodes"]:
+    if selector and selector.get("labels") and not selector["nodes"]:
         labels = " ".join("{0}={1}".format(name, value) for name, value in sorted(selector["labels"].items()))
         plan["problems"].append(
             "no Node has the labels {0}, so no node would run the controller. Set them on the control planes with 'kubectl label node NAME "
             "{0}', or choose other labels with ccm_runtime_node_selector".format(labels))
 
 
-def _check_nodes(plan: Dict[str, Any], detected: Dict[str, HostFacts], cluster: Dict[str, Any], unknown: Set[str]) -> bool:
+def _check_nodes(plan: Plan, detected: Dict[str, HostFacts], cluster: ClusterFacts, unknown: Set[str]) -> bool:
     """Return whether the cluster has none of the hosts' Nodes. Nothing else about its Nodes then concerns the hosts."""
     names = {node["name"] for node in cluster["nodes"]}
     seen: Dict[str, str] = {}
@@ -144,7 +146,7 @@ def _name_setting(facts: HostFacts) -> str:
     return "node-name in {0}".format(service["config_files"][0]) if service else "--hostname-override"
 
 
-def check_name(plan: Dict[str, Any], host: str, facts: HostFacts) -> None:
+def check_name(plan: Plan, host: str, facts: HostFacts) -> None:
     """Refuse to restart a kubelet that would then register under another name than that of its Node."""
     registers = facts.get("registers")
     if registers and facts["node_name"] and registers["name"] != facts["node_name"]:
@@ -153,7 +155,7 @@ def check_name(plan: Dict[str, Any], host: str, facts: HostFacts) -> None:
             "{4}={1}, then run again".format(host, facts["node_name"], registers["name"], registers["setting"], _name_setting(facts)))
 
 
-def _check_cluster(plan: Dict[str, Any], ours: List[str], names: Set[str]) -> bool:
+def _check_cluster(plan: Plan, ours: List[str], names: Set[str]) -> bool:
     """Refuse a cluster that has none of the hosts' Nodes: whether this is so. One host may just have another name."""
     if len(ours) < 2 or names.intersection(ours):
         return False
@@ -164,7 +166,7 @@ def _check_cluster(plan: Dict[str, Any], ours: List[str], names: Set[str]) -> bo
     return True
 
 
-def _check_control_plane(plan: Dict[str, Any], detected: Dict[str, HostFacts], cluster: Dict[str, Any],
+def _check_control_plane(plan: Plan, detected: Dict[str, HostFacts], cluster: ClusterFacts,
                          control_plane: List[str], unknown: Set[str]) -> None:
     for host in control_plane:
         facts = detected.get(host)
@@ -195,10 +197,10 @@ def _check_control_plane(plan: Dict[str, Any], detected: Dict[str, HostFacts], c
                                     "configuration. Add it to the group".format(host, facts["service"]["unit"]))
 
 
-def _check_versions(plan: Dict[str, Any], detected: Dict[str, HostFacts], cluster: Dict[str, Any],
+def _check_versions(plan: Plan, detected: Dict[str, HostFacts], cluster: ClusterFacts,
                     control_plane: List[str]) -> None:
     newest = _versions.parse(cluster["version"])
-    found: Dict[str, Dict[Any, List[str]]] = {}
+    found: Dict[str, Dict[_versions.Version, List[str]]] = {}
     for host, facts in detected.items():
         kubelet = _versions.parse(facts["kubelet"].get("version", ""))
         if kubelet is not None and not _versions.supported(kubelet):
@@ -219,9 +221,9 @@ def _check_versions(plan: Dict[str, Any], detected: Dict[str, HostFacts], cluste
                                     .format(component, ", ".join(listed)))
 
 
-def component_versions(facts: HostFacts) -> Dict[str, Any]:
+def component_versions(facts: HostFacts) -> Dict[str, _versions.Version]:
     """Return the (major, minor) of each control-plane component of a host, by its manifest's image or its process."""
-    versions = {}
+    versions: Dict[str, _versions.Version] = {}
     for component, running in facts["components"].items():
         version = _versions.parse(running.get("version", ""))
         if version is not None:

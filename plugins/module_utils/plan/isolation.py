@@ -14,8 +14,10 @@ from __future__ import annotations
 from typing import Any, Callable, Dict, List, TypeVar
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import host_facts
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostAnswer
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import adoption, summary, unseen_hosts
-from ansible_collections.outoftree.ccm.plugins.module_utils.plan.plan import finish
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.draft import finish
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import Plan
 
 Result = TypeVar("Result")
 
@@ -23,7 +25,7 @@ Result = TypeVar("Result")
 FILES = 60
 
 
-def isolated(make: Callable[[Dict[str, Any]], Result], detected: Dict[str, Any]) -> Result:
+def isolated(make: Callable[[Dict[str, HostAnswer]], Result], detected: Dict[str, HostAnswer]) -> Result:
     """Return C(make(detected)). Hosts for which that fails have a reason in C(msg) in place of their facts, like unreachable ones."""
     try:
         return make(detected)
@@ -34,7 +36,7 @@ def isolated(make: Callable[[Dict[str, Any]], Result], detected: Dict[str, Any])
     return make({host: {"msg": reasons[host]} if reasons[host] else facts for host, facts in detected.items()})
 
 
-def _reason(make: Callable[[Dict[str, Any]], Any], host: str, facts: Any) -> str:
+def _reason(make: Callable[[Dict[str, HostAnswer]], Any], host: str, facts: Any) -> str:
     """Return why a plan of this host alone fails, '' if it does not."""
     error = _error(make, host, facts)
     if not error:
@@ -45,12 +47,12 @@ def _reason(make: Callable[[Dict[str, Any]], Any], host: str, facts: Any) -> str
         "file " + host_facts.readable(file)[:200] if file else "facts", error)
 
 
-def _without(facts: Dict[str, Any], path: str) -> Dict[str, Any]:
+def _without(facts: HostAnswer, path: str) -> HostAnswer:
     """Return a host's facts with one file empty."""
     return dict(facts, files=dict(facts["files"], **{path: dict(facts["files"][path], content="")}))
 
 
-def _error(make: Callable[[Dict[str, Any]], Any], host: str, facts: Any) -> str:
+def _error(make: Callable[[Dict[str, HostAnswer]], Any], host: str, facts: Any) -> str:
     try:
         make({host: facts})
     except Exception as exc:
@@ -58,7 +60,7 @@ def _error(make: Callable[[Dict[str, Any]], Any], host: str, facts: Any) -> str:
     return ""
 
 
-def leave_out(plan: Dict[str, Any], detected: Dict[str, Any], control_plane: List[str], limit: Any) -> Dict[str, Any]:
+def leave_out(plan: Plan, detected: Dict[str, HostAnswer], control_plane: List[str], limit: Any) -> Plan:
     """Return the plan without the workers that returned something unusable or whose Nodes will not be adopted, up to C(limit).
 
     C(limit) is a number or a share such as V(10%). A host that could not be reached is none of them. Raises ValueError.

@@ -14,15 +14,17 @@ nothing to migrate.
 from __future__ import annotations
 
 import base64
-from typing import Any, Dict, List
+from typing import Dict, List
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import host_facts, versions
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes import ClusterFacts
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import find_flags
-from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostSteps
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostAnswer, HostSteps
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.target import (
     hands_over, in_tree_provider, is_external, leader_migration_changes,
 )
-from ansible_collections.outoftree.ccm.plugins.module_utils.plan import inventory, plan as _plan
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan import control_plane as _control_plane, draft, inventory
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import Plan
 
 COMPONENT = "kube-controller-manager"
 
@@ -43,14 +45,14 @@ def configuration(lease: str) -> str:
     return "\n".join(lines + [""])
 
 
-def make_leader_migration_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], control_plane: List[str],
-                               lease: str) -> Dict[str, Any]:
+def make_leader_migration_plan(detected: Dict[str, HostAnswer], cluster: ClusterFacts, control_plane: List[str],
+                               lease: str) -> Plan:
     """Return the plan of the first stage, in the shape of make_plan."""
-    plan = _plan.empty()
+    plan = draft.empty()
     version = versions.parse(cluster["version"])
     if version is None or not versions.supported(version) or version >= versions.IN_TREE_GONE:
         plan["problems"].append(refusal(cluster["version"]))
-        return _plan.finish(plan)
+        return draft.finish(plan)
     found = host_facts.sorted_out(detected)
     known = inventory.with_versions(host_facts.usable(found), cluster)
     unseen = {host: facts for host, facts in found.items() if host not in known}
@@ -73,12 +75,12 @@ def make_leader_migration_plan(detected: Dict[str, Dict[str, Any]], cluster: Dic
         if not in_tree_provider(flags):
             plan["warnings"].append("{0}: {1} has no in-tree provider, so it runs no cloud loops and hands over only the "
                                     "Lease".format(host, COMPONENT))
-        _plan.plan_control_plane(plan, steps, host, facts, version, (COMPONENT,), leader_migration_changes(CONFIG))
+        _control_plane.plan_control_plane(plan, steps, host, facts, version, (COMPONENT,), leader_migration_changes(CONFIG))
         for step in steps["control_plane"]:
             if step["files"]:
                 text = configuration(lease)
                 step["files"].insert(0, {"path": CONFIG, "content": base64.b64encode(text.encode()).decode(), "sha256": ""})
-    return _plan.finish(plan)
+    return draft.finish(plan)
 
 
 def refusal(version: str) -> str:

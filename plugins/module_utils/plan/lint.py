@@ -10,13 +10,14 @@ what an upgrade would meet. Pure, controller side. The facts are those of versio
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Tuple, TypedDict
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit import kubeadm, manifest, patches, rancher, unit
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit.yamltext import EditRefused, NotYaml, load
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import host_facts, unseen, versions
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes import ClusterFacts
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import find_flags
-from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import FileFacts, HostFacts
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import FileFacts, HostAnswer, HostFacts
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import grouping, volumes
 
 CONFIG_MAP = "configmap:kube-system/kubeadm-config"
@@ -43,7 +44,33 @@ class Given(NamedTuple):
     value: str
 
 
-def lint(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any]) -> Dict[str, Any]:
+class Finding(TypedDict):
+    """A setting or an object with which something stops; lint describes the keys."""
+
+    host: str
+    component: str
+    file: str
+    line: int
+    flag: str
+    item: str
+    level: str
+    stops_in: Optional[str]
+    reason: str
+    fix: str
+
+
+class Lint(TypedDict):
+    """The linter's result."""
+
+    version: str
+    newest: str
+    findings: List[Finding]
+    unread: List[str]
+    ok: bool
+    lines: List[str]
+
+
+def lint(detected: Dict[str, HostAnswer], cluster: ClusterFacts) -> Lint:
     """Return C(findings), C(unread) (what could not be read, with the reason), C(ok) and C(lines) for people.
 
     A finding has C(host), C(component), C(file), C(line), C(flag), C(item), C(level), C(stops_in), C(reason) and C(fix). C(stops_in)
@@ -67,7 +94,7 @@ def lint(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any]) -> Dict[s
             "ok": ok, "lines": _lines(findings, unread, version)}
 
 
-def preview(known: Dict[str, HostFacts], cluster: Dict[str, Any], version: versions.Version) -> List[str]:
+def preview(known: Dict[str, HostFacts], cluster: ClusterFacts, version: versions.Version) -> List[str]:
     """Return a sentence for each setting with which a component of this or the next minor does not start, and that no run removes.
 
     What concerns clouds is not among them: the planner edits it, or says why not.
@@ -79,7 +106,7 @@ def preview(known: Dict[str, HostFacts], cluster: Dict[str, Any], version: versi
             if finding["level"] == NOW and not versions.concerns_clouds(finding["flag"].lstrip("-"), finding["item"])]
 
 
-def sarif(result: Dict[str, Any]) -> Dict[str, Any]:
+def sarif(result: Lint) -> Dict[str, Any]:
     """Return the result of lint as SARIF 2.1.0, which code scanners read. A file's host is a part of its URI."""
     rules = {_rule(finding): finding["reason"] for finding in result["findings"]}
     return {
@@ -93,7 +120,7 @@ def sarif(result: Dict[str, Any]) -> Dict[str, Any]:
     }
 
 
-def _sarif_result(finding: Dict[str, Any]) -> Dict[str, Any]:
+def _sarif_result(finding: Finding) -> Dict[str, Any]:
     uri = "{0}/{1}".format(finding["host"] or "cluster", finding["file"].lstrip("/"))
     location: Dict[str, Any] = {"artifactLocation": {"uri": uri}}
     if finding["line"]:
@@ -102,7 +129,7 @@ def _sarif_result(finding: Dict[str, Any]) -> Dict[str, Any]:
             "locations": [{"physicalLocation": location}]}
 
 
-def _rule(finding: Dict[str, Any]) -> str:
+def _rule(finding: Finding) -> str:
     return "/".join(part for part in (finding["component"], finding["flag"].lstrip("-"), finding["item"].partition("=")[0]) if part)
 
 
@@ -159,7 +186,7 @@ def _of_kubelet_configuration(host: str, path: str, entry: FileFacts, unread: Li
     yield from _of_gates(host, path, text, gates if isinstance(gates, dict) else {})
 
 
-def _of_gates(host: str, path: str, text: str, gates: Dict[str, Any]) -> Iterator[Given]:
+def _of_gates(host: str, path: str, text: str, gates: Mapping[str, object]) -> Iterator[Given]:
     for name, value in gates.items():
         if isinstance(value, bool):
             unused, line = _place({path: text}, str(name), str(value).lower())
@@ -197,7 +224,7 @@ def _of_rancher(host: str, facts: HostFacts, unread: List[str]) -> Iterator[Give
         unread.append("{0}: {1}".format(host, exc))
 
 
-def _of_kubeadm(cluster: Dict[str, Any], unread: List[str]) -> Iterator[Given]:
+def _of_kubeadm(cluster: ClusterFacts, unread: List[str]) -> Iterator[Given]:
     config = cluster.get("kubeadm_config") or {}
     text = config.get("content", "") if config.get("exists") else ""
     if not text:
@@ -217,7 +244,7 @@ def _of_kubeadm(cluster: Dict[str, Any], unread: List[str]) -> Iterator[Given]:
     yield Given("", "kubeadm", CONFIG_MAP, _place({CONFIG_MAP: text}, "apiVersion", api)[1], "apiVersion", api)
 
 
-def _of_volumes(cluster: Dict[str, Any], unread: List[str]) -> Iterator[Dict[str, Any]]:
+def _of_volumes(cluster: ClusterFacts, unread: List[str]) -> Iterator[Finding]:
     """Yield a finding for each in-tree plug-in of volumes whose CSI driver is missing."""
     found = cluster.get("volumes") or {}
     unread += ["{0}: the kubeconfig's user may not list them".format(kind) for kind in found.get("unread", [])]
@@ -240,7 +267,7 @@ def _of_volumes(cluster: Dict[str, Any], unread: List[str]) -> Iterator[Dict[str
 # -- what is wrong with it --------------------------------------------------------------------------------------------
 
 
-def _judged(given: Given, version: versions.Version) -> Iterator[Dict[str, Any]]:
+def _judged(given: Given, version: versions.Version) -> Iterator[Finding]:
     by_item: Dict[str, List[versions.Fact]] = {}
     for item, fact in versions.about(given.component, given.flag.lstrip("-"), given.value):
         by_item.setdefault(item, []).append(fact)
@@ -251,14 +278,16 @@ def _judged(given: Given, version: versions.Version) -> Iterator[Dict[str, Any]]
             yield _finding(given, item, version, stops, fact.reason)
 
 
-def _finding(given: Given, item: str, version: versions.Version, stops: Optional[versions.Version], reason: str) -> Dict[str, Any]:
+def _finding(given: Given, item: str, version: versions.Version, stops: Optional[versions.Version], reason: str) -> Finding:
     level = UNUSED if stops is None else NOW if stops <= (version[0], version[1] + 1) else LATER
-    finding = dict(given._asdict(), item=item, level=level, stops_in=None if stops is None else versions.show(stops), reason=reason)
-    del finding["value"]
-    return dict(finding, fix=_fix(finding))
+    finding: Finding = {
+        "host": given.host, "component": given.component, "file": given.file, "line": given.line, "flag": given.flag, "item": item,
+        "level": level, "stops_in": None if stops is None else versions.show(stops), "reason": reason, "fix": ""}
+    finding["fix"] = _fix(finding)
+    return finding
 
 
-def _fix(finding: Dict[str, Any]) -> str:
+def _fix(finding: Finding) -> str:
     what = finding["item"] if finding["item"] and finding["flag"].lstrip("-") != "cloud-provider" else finding["flag"]
     if finding["flag"] == "apiVersion":
         return "convert it with 'kubeadm config migrate'"
@@ -269,7 +298,7 @@ def _fix(finding: Dict[str, Any]) -> str:
     return "remove {0}".format(what)
 
 
-def _sentence(finding: Dict[str, Any]) -> str:
+def _sentence(finding: Finding) -> str:
     if finding["component"] == VOLUMES:
         driver = "the CSI driver {0}".format(finding["item"]) if finding["item"] else "a CSI driver, which does not exist"
         return "volumes of {0} need {1}: {2}. To fix it, {3}".format(finding["flag"], driver, finding["reason"], finding["fix"])
@@ -279,11 +308,11 @@ def _sentence(finding: Dict[str, Any]) -> str:
     return "{0}: {1}. To fix it, {2}".format(effect, finding["reason"], finding["fix"])
 
 
-def _where(finding: Dict[str, Any]) -> str:
+def _where(finding: Finding) -> str:
     return ":".join(part for part in (finding["host"], finding["file"], str(finding["line"] or "")) if part)
 
 
-def _lines(findings: List[Dict[str, Any]], unread: List[str], version: versions.Version) -> List[str]:
+def _lines(findings: List[Finding], unread: List[str], version: versions.Version) -> List[str]:
     lines = []
     for finding in findings:
         lines.append("{0:6} {1}".format(finding["level"], _where(finding)))

@@ -6,12 +6,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List
+from typing import Iterable, List
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import versions
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes import ClusterFacts
 
 
-def instructions(layouts: Iterable[str], cluster: Dict[str, Any]) -> List[str]:
+def instructions(layouts: Iterable[str], cluster: ClusterFacts) -> List[str]:
     """Return, as lines of text, the configuration that a new node needs, for each layout in the cluster."""
     lines: List[str] = []
     if "kubeadm" in layouts:

@@ -10,14 +10,15 @@ They have credentials of the cloud. Nothing deletes them, because a rollback nee
 from __future__ import annotations
 
 import base64
-from typing import Any, Dict, List
+from typing import Dict, List
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import host_facts
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import cloud_configs
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostFacts
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import Plan
 
 
-def check(plan: Dict[str, Any], detected: Dict[str, HostFacts]) -> None:
+def check(plan: Plan, detected: Dict[str, HostFacts]) -> None:
     """Add a note for each file."""
     plan["notes"] += notes(detected)
 

@@ -12,8 +12,14 @@ from __future__ import annotations
 from typing import Any, Dict, List
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import grouping, ticket
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import Edit, Report
 
+#: A result as Ansible hands it on, empty if the run did not come that far.
 Row = Dict[str, Any]
+
+#: The report of a run without a plan.
+NOTHING: Report = {"go": True, "problems": [], "warnings": [], "notes": [], "edits": [], "adopt": [], "reregister": [], "takeover": [],
+                   "volumes": [], "new_nodes": []}
 
 #: Number of texts of each list, and of characters of the report.
 MOST_TEXTS, MOST_CHARACTERS = 50, 50000
@@ -24,7 +30,7 @@ def outcome(title: str, plan: Row, summary: Row, verified: Row, traffic: Row) ->
 
     C(verdict) is C(go) or C(no-go) after a plan, C(complete) or C(not complete) after changes, and C(passed) or C(failed) after a check alone.
     """
-    report = plan.get("report") or {"go": True, "edits": [], "problems": [], "warnings": [], "notes": []}
+    report: Report = plan.get("report") or NOTHING
     checked = [part for part in (verified, traffic) if part]
     ok = bool(summary.get("ok", True) and all(part.get("ok") for part in checked) and (checked if summary else report["go"]))
     problems = _problems(report, summary, verified, traffic)
@@ -45,7 +51,7 @@ def _verdict(ok: bool, planned: bool, changed: bool, checked: bool) -> str:
     return "go" if ok else "no-go"
 
 
-def _problems(report: Row, summary: Row, verified: Row, traffic: Row) -> List[str]:
+def _problems(report: Report, summary: Row, verified: Row, traffic: Row) -> List[str]:
     found = list(report["problems"])
     found += ["{host}: {state}{0}".format(": " + entry["detail"] if entry["detail"] else "", **entry)
               for entry in summary.get("hosts") or [] if entry["host"] in summary.get("failed", [])]
@@ -54,7 +60,7 @@ def _problems(report: Row, summary: Row, verified: Row, traffic: Row) -> List[st
     return found + list(traffic.get("message") or [])
 
 
-def _counts(report: Row, summary: Row, problems: List[str]) -> Row:
+def _counts(report: Report, summary: Row, problems: List[str]) -> Row:
     hosts: Dict[str, int] = {}
     for entry in summary.get("hosts") or []:
         hosts[entry["state"]] = hosts.get(entry["state"], 0) + 1
@@ -62,7 +68,7 @@ def _counts(report: Row, summary: Row, problems: List[str]) -> Row:
     return {"edits": len(report["edits"]), "done": done, "hosts": hosts, "problems": len(problems), "warnings": len(report["warnings"])}
 
 
-def _change(edit: Row) -> str:
+def _change(edit: Edit) -> str:
     now, then = ("-" if value is None else str(value) for value in (edit["now"], edit["then"]))
     return "{component} {file}: {flag} {0} -> {1}".format(now, then, **edit)
 
@@ -71,9 +77,11 @@ def _bounded(texts: List[str]) -> List[str]:
     return texts if len(texts) <= MOST_TEXTS else texts[:MOST_TEXTS - 1] + ["and {0} more".format(len(texts) - MOST_TEXTS + 1)]
 
 
-def _text(title: str, report: Row, summary: Row, verified: Row, traffic: Row, ok: bool) -> str:
+def _text(title: str, report: Report, summary: Row, verified: Row, traffic: Row, ok: bool) -> str:
     request = {"change": "", "reason": "", "approved_by": "", "planned_at": ""}
     checks = list(verified.get("checks") or []) + [dict(check, ok=check["state"] != "failed") for check in traffic.get("checks") or []]
-    happened = {"ok": ok, "seconds": summary.get("seconds", 0.0), "hosts": summary.get("hosts") or [], "lines": summary.get("advice") or [],
-                "checks": checks} if summary or checks else {}
+    happened: ticket.Outcome = {}
+    if summary or checks:
+        happened = {"ok": ok, "seconds": summary.get("seconds", 0.0), "hosts": summary.get("hosts") or [],
+                    "lines": summary.get("advice") or [], "checks": checks}
     return ticket.markdown(ticket.parts(title, report, request, happened))

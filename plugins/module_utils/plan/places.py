@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import base64
 import re
-from typing import Any, Dict, List, Tuple, Union
+from typing import Any, List, Tuple, Union
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit import unit as _unit, words
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import host_facts
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostFacts, KubeletFacts, UnitFacts
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import Plan
 
 #: Settings of a unit whose commands run before the one of ExecStart.
 BEFORE = ("ExecCondition", "ExecStartPre")
@@ -24,7 +25,7 @@ BEFORE = ("ExecCondition", "ExecStartPre")
 _GATE = "If so, the run restores the files and stops at this host"
 
 
-def check(plan: Dict[str, Any], host: str, facts: HostFacts, lasting: bool = True) -> None:
+def check(plan: Plan, host: str, facts: HostFacts, lasting: bool = True) -> None:
     """Add a problem for each file. C(lasting): whether the change must survive a reboot, as for a migration."""
     for path in changed(plan["hosts"][host]):
         entry = facts["files"].get(path)
@@ -38,7 +39,7 @@ def check(plan: Dict[str, Any], host: str, facts: HostFacts, lasting: bool = Tru
                 "file below /etc".format(host, path, host_facts.readable(entry["volatile"])))
 
 
-def check_units(plan: Dict[str, Any], host: str, facts: HostFacts) -> None:
+def check_units(plan: Plan, host: str, facts: HostFacts) -> None:
     """Add warnings about the units whose files the plan changes: who may write the files, and who may pass the flags on."""
     files = changed(plan["hosts"][host])
     found: List[Tuple[str, Union[UnitFacts, KubeletFacts]]] = [("kubelet", facts["kubelet"]), *facts["units"].items()]

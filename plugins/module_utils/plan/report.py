@@ -6,19 +6,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional
+from typing import List, Optional
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import grouping
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import Plan, Report
 
 COLUMNS = ("host", "component", "file", "flag", "now", "then")
 
-#: The parts of the plan that the report contains. The roles carry out the rest, which has the contents of files.
-REPORTED = ("go", "problems", "warnings", "notes", "edits", "adopt", "reregister", "takeover", "volumes", "new_nodes")
 
-
-def report(plan: Dict[str, Any]) -> Dict[str, Any]:
-    """Return what preflight found, without the contents of any file."""
-    return {key: plan[key] for key in REPORTED}
+def report(plan: Plan) -> Report:
+    """Return what preflight found, without the contents of any file, which the roles carry out."""
+    return {"go": plan["go"], "problems": plan["problems"], "warnings": plan["warnings"], "notes": plan["notes"], "edits": plan["edits"],
+            "adopt": plan["adopt"], "reregister": plan["reregister"], "takeover": plan["takeover"], "volumes": plan["volumes"],
+            "new_nodes": plan["new_nodes"]}
 
 
 def _cell(value: Optional[str], absent: str) -> str:
@@ -27,7 +27,7 @@ def _cell(value: Optional[str], absent: str) -> str:
     return "''" if value == "" else str(value)
 
 
-def table(plan: Dict[str, Any]) -> List[str]:
+def table(plan: Plan) -> List[str]:
     """Return the plan as lines of text: a row for each edit, the reasons and risks, then notes, warnings and problems.
 
     Equal edits of many hosts are one row. Below the table, C(hosts 1) and so on name these hosts.

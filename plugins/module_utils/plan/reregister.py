@@ -10,8 +10,9 @@ server, because k3s and RKE2 remove a deleted server's member from etcd. Pure an
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, NamedTuple, Set, Tuple
+from typing import Dict, Iterable, List, NamedTuple, Set, Tuple
 
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes import ApiObject, ClusterFacts, NodeFacts
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.nodes import EMBEDDED
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostFacts
 
@@ -22,7 +23,7 @@ HINT = "; set ccm_install_reregister to true to drain agents of k3s and RKE2 and
 MIRROR = "kubernetes.io/config.mirror"
 
 
-def agents(detected: Dict[str, HostFacts], cluster: Dict[str, Any]) -> Dict[str, str]:
+def agents(detected: Dict[str, HostFacts], cluster: ClusterFacts) -> Dict[str, str]:
     """Return the Node names of the agents to register again, by host. An agent without a Node is included: an earlier run deleted it."""
     nodes = {node["name"]: node for node in cluster["nodes"]}
     found = {}
@@ -34,7 +35,7 @@ def agents(detected: Dict[str, HostFacts], cluster: Dict[str, Any]) -> Dict[str,
     return found
 
 
-def remark(node: Dict[str, Any], names: Iterable[str]) -> str:
+def remark(node: NodeFacts, names: Iterable[str]) -> str:
     """Return what to add to the reason why a Node is not adopted; C(names) are the Nodes of agents."""
     return HINT if node["provider_id"].startswith(EMBEDDED) and node["name"] in names else ""
 
@@ -46,7 +47,7 @@ class Fates(NamedTuple):
     refused: List[str]
 
 
-def fates(pods: Iterable[Dict[str, Any]], force: bool) -> Fates:
+def fates(pods: Iterable[ApiObject], force: bool) -> Fates:
     """Decide about a Node's Pods as kubectl drain does. Pods of DaemonSets and static Pods stay."""
     evict, refused = [], []
     for pod in pods:

@@ -12,18 +12,21 @@ restored is a problem of the plan. Pure, controller side.
 from __future__ import annotations
 
 import base64
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple, Union
+from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple, Union
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit import manifest, patches, rancher, unit as _unit
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit.yamltext import NotYaml, load
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import host_facts, versions
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes import ClusterFacts
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import render
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import (
-    BaselineFacts, HostFacts, HostSteps, JournalFacts, KubeletFacts, Step, StepFile, UnitFacts,
+    BaselineFacts, HostAnswer, HostFacts, HostSteps, JournalFacts, KubeletFacts, Step, StepFile, UnitFacts,
 )
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import (
-    grouping, inventory as _inventory, places, plan as _plan, undo, unseen_hosts,
+    draft, inventory as _inventory, places, undo, unseen_hosts,
 )
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.cluster_steps import KUBEADM_CONFIG
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import JournalCopies, RollbackPlan
 
 #: The order in which a control plane's components are restored.
 ORDER = ("kubeadm-patches", "kube-controller-manager", "kube-apiserver")
@@ -48,16 +51,15 @@ class Restored(NamedTuple):
     kept: List[str]
 
 
-def make_rollback_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], control_plane: List[str],
-                       excluded_hosts: Iterable[str] = (), force: bool = False, copies: Optional[Dict[str, Any]] = None) -> Dict[str, Any]:
+def make_rollback_plan(detected: Dict[str, HostAnswer], cluster: ClusterFacts, control_plane: List[str],
+                       excluded_hosts: Iterable[str] = (), force: bool = False, copies: Optional[JournalCopies] = None) -> RollbackPlan:
     """Return the plan; see the filter's documentation for its shape. The rollback must not start if C(problems) is not empty.
 
     C(copies) is the result of ccm_journal_copy. The facts of a host that lost its journal already have the journal of its copy.
     """
-    plan = _plan.empty()
-    plan.update(files=[], unrestored=[], kept=[], forget=[], copies={}, nothing="Nothing to restore: no journal lists a changed file.", **_cluster(cluster))
+    plan = _empty(cluster)
     found = host_facts.sorted_out(detected)
-    unseen = {host: facts for host, facts in found.items() if not _looked_at(facts)}
+    unseen = {host: facts for host, facts in found.items() if not looked_at(facts)}
     known = _inventory.with_versions(host_facts.usable({host: facts for host, facts in found.items() if host not in unseen}), cluster)
     _hosts(plan, known, unseen, sorted(excluded_hosts), cluster, control_plane)
     _copies(plan, copies or {})
@@ -71,21 +73,25 @@ def make_rollback_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, A
             _check_accounted(plan, host, facts, force)
     _plan_kubeadm_config(plan, known, cluster, control_plane, version, force)
     plan["warnings"] += plan["kept"]
-    _plan.finish(plan)
-    plan["report"].update({key: plan[key] for key in ("files", "unrestored", "copies")})
+    draft.finish(plan)
+    report = plan["report"]
+    report["files"], report["unrestored"], report["copies"] = plan["files"], plan["unrestored"], plan["copies"]
     return plan
 
 
-def _looked_at(facts: Dict[str, Any]) -> bool:
+def looked_at(facts: HostAnswer) -> bool:
     """Whether enough is known of a host. One whose kubelet does not run has no Node name, which matters only if it must be restored."""
     return "node_name" in facts and bool(
         facts["node_name"] or facts.get("kubelet") and not facts["journal"] and not facts.get("journal_problem"))
 
 
-def _cluster(cluster: Dict[str, Any]) -> Dict[str, Any]:
-    """Return what the rollback does with the controller and with what it leaves in the cluster."""
+def _empty(cluster: ClusterFacts) -> RollbackPlan:
+    """Return a plan without hosts: what the rollback does with the controller and with what it leaves in the cluster."""
     runtime = cluster["runtime"]
     return {
+        **draft.empty(),
+        "files": [], "unrestored": [], "kept": [], "forget": [], "copies": {},
+        "nothing": "Nothing to restore: no journal lists a changed file.",
         # Leftovers of an interrupted rollout or removal are removed, too, because they contain the cloud's credentials.
         "controller": bool(runtime["managed"] if runtime["exists"] else runtime.get("leftovers")),
         "paused": [other for other in cluster["others"] if other.get("paused")],
@@ -94,8 +100,8 @@ def _cluster(cluster: Dict[str, Any]) -> Dict[str, Any]:
     }
 
 
-def _hosts(plan: Dict[str, Any], detected: Dict[str, HostFacts], unseen: Dict[str, Dict[str, Any]], excluded_hosts: List[str],
-           cluster: Dict[str, Any], control_plane: List[str]) -> None:
+def _hosts(plan: RollbackPlan, detected: Dict[str, HostFacts], unseen: Dict[str, HostAnswer], excluded_hosts: List[str],
+           cluster: ClusterFacts, control_plane: List[str]) -> None:
     """Report hosts and Nodes that are unknown, and the problems of the others."""
     plan["problems"] += unseen_hosts.rollback_problems(unseen_hosts.reasons(unseen), control_plane)
     for host in excluded_hosts:
@@ -110,7 +116,7 @@ def _hosts(plan: Dict[str, Any], detected: Dict[str, HostFacts], unseen: Dict[st
                          for node in cluster["nodes"] if node["name"] not in known and plan["controller"]]
 
 
-def _copies(plan: Dict[str, Any], copies: Dict[str, Any]) -> None:
+def _copies(plan: RollbackPlan, copies: JournalCopies) -> None:
     """Report journals that come from the cluster, and those about which a person must decide."""
     for host, item in copies.get("hosts", {}).items():
         if item["problem"]:
@@ -127,19 +133,15 @@ def _copies(plan: Dict[str, Any], copies: Dict[str, Any]) -> None:
 
 
 def decoded(content: str) -> str:
-    """Return the text of a content in base64. Bytes that are not UTF-8 survive decoded() and encoded()."""
+    """Return the text of a content in base64. Bytes that are not UTF-8 survive it, as they survive draft.encoded."""
     return base64.b64decode(content).decode("utf-8", "surrogateescape")
 
 
-def encoded(text: str) -> str:
-    return base64.b64encode(text.encode("utf-8", "surrogateescape")).decode("ascii")
-
-
-def _steps(plan: Dict[str, Any], host: str, facts: HostFacts, cluster_version: Tuple[int, int], force: bool) -> HostSteps:
+def _steps(plan: RollbackPlan, host: str, facts: HostFacts, cluster_version: Tuple[int, int], force: bool) -> HostSteps:
     """Return the steps of a host: one for each component with a file in the journal."""
     by_component: Dict[str, List[Restored]] = {}
     for path, entry in sorted(facts["journal"].items()):
-        if path == _plan.KUBEADM_CONFIG:
+        if path == KUBEADM_CONFIG:
             continue
         restored = _restore(plan, host, facts, path, entry, cluster_version, force)
         if restored is not None:
@@ -154,7 +156,7 @@ def _steps(plan: Dict[str, Any], host: str, facts: HostFacts, cluster_version: T
     return steps
 
 
-def _restore(plan: Dict[str, Any], host: str, facts: HostFacts, path: str, entry: JournalFacts,
+def _restore(plan: RollbackPlan, host: str, facts: HostFacts, path: str, entry: JournalFacts,
              cluster_version: Tuple[int, int], force: bool) -> Optional[Restored]:
     """Return how to restore one file, and add it to the plan; None if it cannot be restored."""
     found = facts["files"][path]
@@ -268,21 +270,21 @@ def _version(facts: HostFacts, component: str, text: Optional[str], cluster_vers
 # -- steps ------------------------------------------------------------------------------------------------------------
 
 
-def _step(plan: Dict[str, Any], host: str, facts: HostFacts, component: str, restored: List[Restored]) -> Step:
+def _step(plan: RollbackPlan, host: str, facts: HostFacts, component: str, restored: List[Restored]) -> Step:
     """Return a step in the form of the forward plan. Original bytes come from the host's own journal, not from the plan."""
     files: List[StepFile] = []
     for item in restored:
         files.append({"path": item.path, "sha256": facts["files"][item.path]["sha256"]})
         if item.mode == FLAGS:
-            files[-1]["content"] = encoded(item.after or "")
+            files[-1]["content"] = draft.encoded(item.after or "")
         elif item.mode == DONE:
             files[-1]["keep"] = True
     after = _flags(facts, component, {item.path: item.after for item in restored})
     running = _running(facts, component)
     if all(item.mode == DONE for item in restored) and (
             facts["service"].get("stale") if component in ("k3s", "rke2") else running is not None and running != after):
-        _plan._edit(plan, host, component, "(the running process)", "--cloud-provider", " ".join(running or []) or None, " ".join(after) or None,
-                    "its files are restored, but it was not restarted", _plan.RISKS[component])
+        draft.edit(plan, host, component, "(the running process)", "--cloud-provider", " ".join(running or []) or None, " ".join(after) or None,
+                   "its files are restored, but it was not restarted", draft.RISKS[component])
     service = facts["journal"][restored[0].path].get("service") or {}
     return {"component": component, "state": "restored", "files": files, "flags": after, "flags_before": _flags(facts, component, {}),
             "restart": False, "service": {key: service[key] for key in ("unit", "data_directory") if service.get(key)}}
@@ -303,14 +305,14 @@ def _flags(facts: HostFacts, component: str, texts: Dict[str, Optional[str]]) ->
     return []
 
 
-def _rows(plan: Dict[str, Any], host: str, component: str, kind: Optional[undo.Kind], restored: Restored) -> None:
+def _rows(plan: RollbackPlan, host: str, component: str, kind: Optional[undo.Kind], restored: Restored) -> None:
     """Add a row to the table for each flag that changes in a file, or one for the file."""
     if restored.mode == DONE:
         return
-    risk = _plan.RISKS.get("kubeadm-config" if component == "kubeadm-patches" else component, "")
+    risk = draft.RISKS.get("kubeadm-config" if component == "kubeadm-patches" else component, "")
     rows = _changed(kind, restored)
     for flag, now, then in rows or [("(the file)", "as the migration left it", None if restored.after is None else "as it was before")]:
-        _plan._edit(plan, host, component, restored.path, flag, now, then, WHY[restored.mode], risk)
+        draft.edit(plan, host, component, restored.path, flag, now, then, WHY[restored.mode], risk)
 
 
 def _changed(kind: Optional[undo.Kind], restored: Restored) -> List[Tuple[str, Optional[str], Optional[str]]]:
@@ -331,7 +333,7 @@ def _changed(kind: Optional[undo.Kind], restored: Restored) -> List[Tuple[str, O
 # -- hosts without a journal, and the cluster ---------------------------------------------------------------------------
 
 
-def _check_accounted(plan: Dict[str, Any], host: str, facts: HostFacts, force: bool) -> None:
+def _check_accounted(plan: RollbackPlan, host: str, facts: HostFacts, force: bool) -> None:
     """Report a kubelet that waits for an external controller without a record in the journal. No controller would serve it afterwards."""
     if any(entry["component"] in KUBELETS for entry in facts["journal"].values()) or facts.get("journal_problem"):
         return
@@ -354,11 +356,11 @@ def _check_accounted(plan: Dict[str, Any], host: str, facts: HostFacts, force: b
             "hand, or set ccm_install_rollback_force to leave the kubelet as it is".format(host, reason))
 
 
-def _plan_kubeadm_config(plan: Dict[str, Any], detected: Dict[str, HostFacts], cluster: Dict[str, Any], control_plane: List[str],
+def _plan_kubeadm_config(plan: RollbackPlan, detected: Dict[str, HostFacts], cluster: ClusterFacts, control_plane: List[str],
                          version: Tuple[int, int], force: bool) -> None:
     """Plan the ConfigMap by the journal of any control plane, because each of them has its original."""
-    known = {host: detected[host]["journal"][_plan.KUBEADM_CONFIG] for host in control_plane
-             if host in detected and _plan.KUBEADM_CONFIG in detected[host]["journal"]}
+    known = {host: detected[host]["journal"][KUBEADM_CONFIG] for host in control_plane
+             if host in detected and KUBEADM_CONFIG in detected[host]["journal"]}
     plan["forget"] = sorted(known)
     current = cluster["kubeadm_config"]
     whole = [entry for entry in known.values() if entry.get("baselines")]
@@ -385,53 +387,4 @@ def _plan_kubeadm_config(plan: Dict[str, Any], detected: Dict[str, HostFacts], c
     plan["files"].append({"host": "(cluster)", "file": place, "component": "kubeadm-config", "mode": restored.mode})
     _rows(plan, "(cluster)", "kubeadm-config", kind, restored._replace(path=place))
     if restored.mode != DONE:
-        plan["kubeadm_config"] = {"path": _plan.KUBEADM_CONFIG, "content": encoded(restored.after or ""), "sha256": current["sha256"]}
-
-
-# -- the end ----------------------------------------------------------------------------------------------------------
-
-
-def judge(plan: Dict[str, Any], detected: Dict[str, Any], inventory: List[str], predicted: bool = False) -> Dict[str, Any]:
-    """Return whether every host is restored, by its state after the rollback. Only then may the controller be removed.
-
-    C(waiting) has a sentence for each host that keeps the controller, C(unrestored) one for everything that the rollback skipped.
-    C(predicted): nothing was written (check mode), so the journals do not count.
-    """
-    waiting: List[str] = []
-    given_up = {(item["host"], item["file"]) for item in plan["unrestored"]}
-    found = host_facts.sorted_out({host: facts for host, facts in detected.items() if facts is not None})
-    for host in inventory:
-        facts = found.get(host)
-        if facts is None:
-            waiting.append("{0}: --limit excludes the host".format(host))
-        elif not _looked_at(facts):
-            waiting.append("{0}: could not be inspected again: {1}".format(host, unseen_hosts.reasons({host: facts})[host]))
-        elif facts.get("journal_problem"):
-            waiting.append("{0}: {1}".format(host, facts["journal_problem"]))
-        elif not predicted:
-            waiting += ["{0}: {1} is not restored".format(host, path) for path in sorted(facts["journal"])
-                        if path != _plan.KUBEADM_CONFIG and (host, path) not in given_up]
-    unrestored = [("{host}: {file}: {reason}" if item["file"] else "{host}: {reason}").format(**item) for item in plan["unrestored"]]
-    return {"restored": not waiting, "complete": not waiting and not unrestored, "waiting": waiting, "unrestored": unrestored,
-            "message": grouping.few(waiting or unrestored, "The others are in ccm_install_summary"),
-            "lines": _last_words(plan, waiting + unrestored)}
-
-
-def _last_words(plan: Dict[str, Any], undone: List[str]) -> List[str]:
-    """Return, as lines, what was restored and how, and what a rollback cannot undo."""
-    edited = ["{host}: {file}".format(**item) for item in plan["files"] if item["mode"] == FLAGS]
-    lines = [] if edited or plan["kept"] or undone else ["Every file that the migration changed has its original content again."]
-    if edited:
-        lines.append("These files were changed after the migration, so the rollback undid only the migration's own changes in them: "
-                     + grouping.compact(edited))
-    if plan.get("copies"):
-        lines.append("These hosts lost their journal, so the rollback used its copy in the cluster: " + grouping.compact(
-            ["{0} (journal: copy in {1})".format(host, place) for host, place in sorted(plan["copies"].items())]))
-    lines += ["Not restored: " + sentence for sentence in grouping.equal_messages(plan["kept"] + undone)]
-    lines.append("Nodes keep their providerID, which Kubernetes does not allow to change or remove. They also keep their addresses and "
-                 "their zone, region and type labels. Kubelets without a cloud ignore them.")
-    if plan["held"] and not plan["paused"]:
-        lines.append("These Services keep the finalizer service.kubernetes.io/load-balancer-cleanup: {0}. Their load balancers keep "
-                     "working, but no controller updates them. Deleting such a Service hangs until a cloud-controller-manager runs again or "
-                     "you remove the finalizer by hand.".format(grouping.compact(plan["held"])))
-    return lines
+        plan["kubeadm_config"] = {"path": KUBEADM_CONFIG, "content": draft.encoded(restored.after or ""), "sha256": current["sha256"]}

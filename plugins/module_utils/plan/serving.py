@@ -10,15 +10,16 @@ change, and an external cloud-controller-manager may change them.
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, Optional, Tuple
+from typing import Dict, Iterable, List, Optional, Tuple
 
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes import ApiObject, Approver, NodeFacts, ServingFacts, SigningRequest
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.others import NAMESPACE
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostFacts
 
 SIGNER = "kubernetes.io/kubelet-serving"
 
 
-def may_approve(role: Dict[str, Any]) -> bool:
+def may_approve(role: ApiObject) -> bool:
     """Return whether a ClusterRole is meant for approvers. A role that may do everything does not count."""
     for rule in role.get("rules") or []:
         groups, resources, verbs, names = (rule.get(key) or [] for key in ("apiGroups", "resources", "verbs", "resourceNames"))
@@ -28,29 +29,31 @@ def may_approve(role: Dict[str, Any]) -> bool:
     return False
 
 
-def approvers(roles: Iterable[Dict[str, Any]], bindings: Iterable[Dict[str, Any]]) -> List[Dict[str, str]]:
+def approvers(roles: Iterable[ApiObject], bindings: Iterable[ApiObject]) -> List[Approver]:
     """Return who has the right to approve, as dicts of C(kind), C(namespace), C(name) and C(role)."""
     able = {role["metadata"]["name"] for role in roles if may_approve(role)}
-    found = [{"kind": subject["kind"], "namespace": subject.get("namespace", ""), "name": subject["name"], "role": binding["roleRef"]["name"]}
-             for binding in bindings if binding["roleRef"]["name"] in able for subject in binding.get("subjects") or []]
+    found: List[Approver] = [
+        {"kind": subject["kind"], "namespace": subject.get("namespace", ""), "name": subject["name"], "role": binding["roleRef"]["name"]}
+        for binding in bindings if binding["roleRef"]["name"] in able for subject in binding.get("subjects") or []]
     return sorted(found, key=lambda item: (item["kind"], item["namespace"], item["name"]))
 
 
-def pending(requests: Iterable[Dict[str, Any]]) -> List[Dict[str, str]]:
+def pending(requests: Iterable[ApiObject]) -> List[SigningRequest]:
     """Return the pending requests, newest last, as dicts of C(name), C(node) and C(created)."""
-    found = [{"name": request["metadata"]["name"], "node": (request["spec"].get("username") or "").rpartition(":")[2],
-              "created": request["metadata"].get("creationTimestamp") or ""}
-             for request in requests
-             if request["spec"].get("signerName") == SIGNER and not (request.get("status") or {}).get("conditions")]
+    found: List[SigningRequest] = [
+        {"name": request["metadata"]["name"], "node": (request["spec"].get("username") or "").rpartition(":")[2],
+         "created": request["metadata"].get("creationTimestamp") or ""}
+        for request in requests
+        if request["spec"].get("signerName") == SIGNER and not (request.get("status") or {}).get("conditions")]
     return sorted(found, key=lambda item: (item["created"], item["name"]))
 
 
-def who(approver: Dict[str, Any]) -> str:
+def who(approver: Approver) -> str:
     name = "{namespace}/{name}" if approver["namespace"] else "{name}"
     return ("{kind} " + name + " (ClusterRole {role})").format(**approver)
 
 
-def predict(detected: Dict[str, HostFacts], serving: Dict[str, Any], own: Optional[str] = None, approves: bool = False) -> Tuple[List[str], List[str]]:
+def predict(detected: Dict[str, HostFacts], serving: ServingFacts, own: Optional[str] = None, approves: bool = False) -> Tuple[List[str], List[str]]:
     """Return (notes, warnings) for preflight: who approves the requests that the migration, or a change of addresses, causes.
 
     ``own`` is the name of the runtime's ServiceAccount, and ``approves`` whether the runtime approves requests after this run. What the
@@ -95,13 +98,13 @@ def bootstraps(facts: HostFacts) -> bool:
     return "serving" in facts["kubelet"] and facts["kubelet"]["serving"]["bootstrap"]
 
 
-def approve(requests: List[Dict[str, str]], shown: int = 5) -> str:
+def approve(requests: List[SigningRequest], shown: int = 5) -> str:
     """Return the command that approves the requests. It names only the newest ones."""
     more = " ... ({0} more: kubectl get csr)".format(len(requests) - shown) if len(requests) > shown else ""
     return "check them, then run 'kubectl certificate approve {0}{1}'".format(" ".join(r["name"] for r in requests[-shown:]), more)
 
 
-def without_certificate(detected: Dict[str, HostFacts], nodes: List[Dict[str, Any]], serving: Dict[str, Any]) -> List[str]:
+def without_certificate(detected: Dict[str, HostFacts], nodes: List[NodeFacts], serving: ServingFacts) -> List[str]:
     """Return what is missing, for verify: every such kubelet must serve a certificate with all addresses of its Node."""
     by_name = {node["name"]: node for node in nodes}
     failures = []
@@ -109,7 +112,7 @@ def without_certificate(detected: Dict[str, HostFacts], nodes: List[Dict[str, An
         if not bootstraps(facts):
             continue
         name, seen = facts["node_name"], facts["kubelet"]["serving"]
-        wanted = [a["address"] for a in by_name.get(name, {}).get("addresses", []) if a["type"].endswith("IP")]
+        wanted = [a["address"] for a in (by_name[name]["addresses"] if name in by_name else []) if a["type"].endswith("IP")]
         absent = [address for address in wanted if address not in seen["names"]]
         waits = [request for request in serving["pending"] if request["node"] == name]
         reason = seen["problem"] or ("its serving certificate does not have the Node's address {0}".format(", ".join(absent)) if absent else "")

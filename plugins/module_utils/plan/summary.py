@@ -7,10 +7,11 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple, cast
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import host_facts, unseen
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import grouping
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import HostOutcome, Plan
 
 #: Variables in which the roles store what happened on a host, in the order of the run.
 CHANGES = ("__ccm_install_applied", "__ccm_install_kubelet")
@@ -28,7 +29,11 @@ COPIED = "journal: copy in "
 MANY = 12
 
 
-def _results(facts: Mapping[str, Any], names: Any) -> Iterator[Dict[str, Any]]:
+#: The result of a module, as Ansible stores it. A failed one may have anything.
+ModuleResult = Dict[str, Any]
+
+
+def _results(facts: Mapping[str, Any], names: Any) -> Iterator[ModuleResult]:
     """Yield each module's result among a host's facts; a loop has many."""
     for name in names:
         result = facts[name] if name in facts else None
@@ -36,7 +41,7 @@ def _results(facts: Mapping[str, Any], names: Any) -> Iterator[Dict[str, Any]]:
             yield from result.get("results", [result])
 
 
-def _waits(facts: Mapping[str, Any], node: str) -> List[Dict[str, Any]]:
+def _waits(facts: Mapping[str, Any], node: str) -> List[ModuleResult]:
     """Return the result of the wait for the host's Node. One call waits for all Nodes of a batch and names those that are not Ready."""
     result = facts[WAIT] if WAIT in facts else None
     if not result or result.get("skipped"):
@@ -46,7 +51,7 @@ def _waits(facts: Mapping[str, Any], node: str) -> List[Dict[str, Any]]:
     return [dict(result, failed=False)] if result.get("missing") else [dict(result)]
 
 
-def summarise(hosts: Mapping[str, Mapping[str, Any]], plan: Dict[str, Any]) -> List[Dict[str, Any]]:
+def summarise(hosts: Mapping[str, Mapping[str, Any]], plan: Plan) -> List[HostOutcome]:
     """Return one entry for each host: C(host), C(state), C(edits) made, C(planned) edits, C(seconds) and C(detail).
 
     C(hosts) is every host's facts. States: V(changed), V(nothing to do), V(not begun), V(restored) (failed, and the old
@@ -55,7 +60,7 @@ def summarise(hosts: Mapping[str, Mapping[str, Any]], plan: Dict[str, Any]) -> L
     return [_isolated(host, facts, plan) for host, facts in hosts.items()]
 
 
-def _isolated(host: str, facts: Mapping[str, Any], plan: Dict[str, Any]) -> Dict[str, Any]:
+def _isolated(host: str, facts: Mapping[str, Any], plan: Plan) -> HostOutcome:
     """Return the entry of a host. What it returned may be anything, and ends no summary of the others."""
     try:
         return _entry(host, facts, plan)
@@ -64,7 +69,7 @@ def _isolated(host: str, facts: Mapping[str, Any], plan: Dict[str, Any]) -> Dict
             type(exc).__name__, " ".join(host_facts.readable(str(exc)).split())[:200])}
 
 
-def _entry(host: str, facts: Mapping[str, Any], plan: Dict[str, Any]) -> Dict[str, Any]:
+def _entry(host: str, facts: Mapping[str, Any], plan: Plan) -> HostOutcome:
     detected = facts["__ccm_install_detected"] if "__ccm_install_detected" in facts else None
     results = list(_results(facts, CHANGES))
     waits = _waits(facts, plan.get("nodes", {}).get(host, ""))
@@ -72,28 +77,32 @@ def _entry(host: str, facts: Mapping[str, Any], plan: Dict[str, Any]) -> Dict[st
     done = {result.get("component") for result in results if result.get("changed") and result not in bad}
     edits = [edit["component"] for edit in plan.get("edits", []) if edit["host"] == host and edit["component"] != "node"]
     unseen = any(result.get("restarted_at") for result in _results(facts, CHANGES[1:])) and not waits
-    steps = plan.get("hosts", {}).get(host) or {}
-    planned = len(steps.get("control_plane") or []) + bool(steps.get("kubelet"))
-    entry = {"host": host, "planned": len(edits), "edits": sum(component in done for component in edits), "detail": "",
-             "seconds": round(sum(result.get("seconds") or result.get("waited") or 0.0 for result in results + waits), 1)}
+    steps = plan.get("hosts", {}).get(host)
+    planned = len(steps["control_plane"]) + bool(steps["kubelet"]) if steps else 0
+    detail = ""
     if detected is None:
-        entry["state"] = "left out"
+        state = "left out"
     elif host in plan.get("left_out", {}):
-        entry.update(state="failed", detail=plan["left_out"][host])
+        state, detail = "failed", plan["left_out"][host]
     elif "node_name" not in detected:
-        entry.update(state="unreachable" if detected.get("unreachable") else "failed", detail=_words(detected))
+        state, detail = "unreachable" if detected.get("unreachable") else "failed", _words(detected)
     elif bad:
-        entry.update(detail=_words(bad[-1]), state="unreachable" if bad[-1].get("unreachable") else
-                     "restored" if bad[-1].get("restored") else "failed")
+        state = "unreachable" if bad[-1].get("unreachable") else "restored" if bad[-1].get("restored") else "failed"
+        detail = _words(bad[-1])
     elif unseen:  # another host of its batch failed before the Node was checked
-        entry.update(state="half done", detail="restarted; the run stopped before it checked that the Node is Ready")
+        state, detail = "half done", "restarted; the run stopped before it checked that the Node is Ready"
     elif len([result for result in results if not result.get("skipped")]) < planned:
-        entry["state"] = "not begun" if not done else "half done"
+        state = "not begun" if not done else "half done"
     else:
-        entry["state"] = "changed" if done else "nothing to do"
-    if not entry["detail"] and host in plan.get("copies", {}):
-        entry["detail"] = COPIED + plan["copies"][host]
-    return entry
+        state = "changed" if done else "nothing to do"
+    return {"host": host, "planned": len(edits), "edits": sum(component in done for component in edits), "detail": detail or _copied(host, plan),
+            "seconds": round(sum(result.get("seconds") or result.get("waited") or 0.0 for result in results + waits), 1), "state": state}
+
+
+def _copied(host: str, plan: Plan) -> str:
+    """Return the detail of a host whose journal came from the cluster, '' for another one."""
+    copies = plan.get("copies", {})
+    return COPIED + copies[host] if host in copies else ""
 
 
 def allowed(limit: Any, workers: int) -> int:
@@ -104,12 +113,12 @@ def allowed(limit: Any, workers: int) -> int:
     return workers * int(match.group(1)) // 100 if match.group(2) else int(match.group(1))
 
 
-def failed(entries: List[Dict[str, Any]], states: Sequence[str] = BAD) -> List[str]:
+def failed(entries: List[HostOutcome], states: Sequence[str] = BAD) -> List[str]:
     """Return the hosts whose change failed."""
     return [entry["host"] for entry in entries if entry["state"] in states]
 
 
-def retry(entries: List[Dict[str, Any]]) -> List[str]:
+def retry(entries: List[HostOutcome]) -> List[str]:
     """Return, as lines, how to finish the failed hosts; nothing if the run stopped before other hosts and must run again as a whole."""
     names = failed(entries)
     if not names or any(entry["state"] in ("not begun", "half done") for entry in entries):
@@ -118,7 +127,7 @@ def retry(entries: List[Dict[str, Any]]) -> List[str]:
             "site.yml again with --limit 'localhost:kube_control_plane:{1}'".format(", ".join(names), ":".join(names))]
 
 
-def node_only(plan: Dict[str, Any], services: int) -> List[str]:
+def node_only(plan: Plan, services: int) -> List[str]:
     """Return, as lines, what it means for this cluster that the controller runs only its node controller.
 
     C(services) is the number of Services of type LoadBalancer.
@@ -142,12 +151,12 @@ def _words(result: Mapping[str, Any]) -> str:
     return (str(result.get("msg") or "").strip().splitlines() or ["no message"])[0][:300]
 
 
-def _rows(entries: List[Dict[str, Any]], many: bool) -> List[Tuple[str, Dict[str, Any], str]]:
+def _rows(entries: List[HostOutcome], many: bool) -> List[Tuple[str, HostOutcome, str]]:
     """Return (host or hosts, entry, seconds) of each row of the summary. If there are many, hosts with the same row share it."""
-    alike: Dict[Tuple[Any, ...], List[Dict[str, Any]]] = {}
+    alike: Dict[Tuple[str, int, int, str], List[HostOutcome]] = {}
     for entry in entries:
         alike.setdefault(_kind(entry), []).append(entry)
-    rows: List[Tuple[str, Dict[str, Any], str]] = []
+    rows: List[Tuple[str, HostOutcome, str]] = []
     for entry in entries:
         same = alike[_kind(entry)]
         if not many or len(same) < grouping.SHARED:
@@ -155,18 +164,18 @@ def _rows(entries: List[Dict[str, Any]], many: bool) -> List[Tuple[str, Dict[str
         elif same[0] is entry:
             times = [other["seconds"] for other in same]
             if entry["detail"].startswith(COPIED):
-                entry = dict(entry, detail="the journals have copies in the cluster" if all(other["detail"] for other in same) else "")
+                entry = cast(HostOutcome, dict(entry, detail="the journals have copies in the cluster" if all(other["detail"] for other in same) else ""))
             rows.append((grouping.hosts([other["host"] for other in same]), entry, "{0:.1f} to {1:.1f}".format(min(times), max(times))))
     return rows
 
 
-def _kind(entry: Dict[str, Any]) -> Tuple[Any, ...]:
+def _kind(entry: HostOutcome) -> Tuple[str, int, int, str]:
     """Return what is the same for all hosts of a row. The host's own name in the detail does not count."""
     detail = "" if entry["detail"].startswith(COPIED) else entry["detail"].replace(entry["host"], "NAME")
     return entry["state"], entry["edits"], entry["planned"], detail
 
 
-def table(entries: List[Dict[str, Any]], seconds: float) -> List[str]:
+def table(entries: List[HostOutcome], seconds: float) -> List[str]:
     """Return the summary as lines: a row for each host, but one line for all unchanged hosts if there are many.
 
     Hosts with the same state and detail also share a row if there are many, with the shortest and the longest time.

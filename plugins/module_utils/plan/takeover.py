@@ -10,20 +10,22 @@ and leads when that stops. If they use different Leases, the old one must stop f
 
 from __future__ import annotations
 
-from typing import Any, Dict, List
+from typing import Dict, List
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit import manifest
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit.yamltext import NotYaml, load
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import host_facts, others
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes import ClusterFacts, ControllerLease, OtherController, RuntimeFacts
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.health import parse_time
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.others import PAUSED
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostFacts
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import PausedWorkload, Plan, WayBack
 
 RISK = ("load balancers, routes and Nodes stay as they are; no controller changes them for the seconds until the new one leads; the old "
         "one resumes if the new one does not become healthy")
 
 
-def check(plan: Dict[str, Any], cluster: Dict[str, Any], adopt: bool, cluster_name: str, port: int) -> None:
+def check(plan: Plan, cluster: ClusterFacts, adopt: bool, cluster_name: str, port: int) -> None:
     """Add the problems that prevent a rollout, C(takeover): the workloads to pause, and whether each hands over by the Lease, and
     C(way_back): what happens if the new controller does not become healthy.
     """
@@ -45,7 +47,9 @@ def check(plan: Dict[str, Any], cluster: Dict[str, Any], adopt: bool, cluster_na
                     _called(other), other["cluster_name"], cluster_name))
         same = (other["lease"].get("namespace"), other["lease"].get("name")) == own
         handover = same and other["port"] != port
-        plan["takeover"].append(dict(_named(other), handover=handover))
+        pause = _named(other)
+        pause["handover"] = handover
+        plan["takeover"].append(pause)
         if other.get("keeper"):
             plan["warnings"].append("{0}: {1} may start it again while the new controller runs. Suspend that tool before the run".format(
                 _called(other), other["keeper"]))
@@ -66,7 +70,7 @@ def check(plan: Dict[str, Any], cluster: Dict[str, Any], adopt: bool, cluster_na
     _check_leases(plan, cluster)
 
 
-def _check_leases(plan: Dict[str, Any], cluster: Dict[str, Any]) -> None:
+def _check_leases(plan: Plan, cluster: ClusterFacts) -> None:
     """Add a problem for each Lease that somebody unknown holds: its controller runs where neither the cluster nor the hosts show it."""
     for lease in cluster.get("leases", []):
         plan["problems"].append(
@@ -76,7 +80,7 @@ def _check_leases(plan: Dict[str, Any], cluster: Dict[str, Any]) -> None:
                 host_facts.readable(lease["holder"]), lease["namespace"], lease["name"]))
 
 
-def check_hosts(plan: Dict[str, Any], known: Dict[str, HostFacts], cluster: Dict[str, Any]) -> None:
+def check_hosts(plan: Plan, known: Dict[str, HostFacts], cluster: ClusterFacts) -> None:
     """Add a problem for each cloud-controller-manager that a host itself starts: it may use another Lease, or none."""
     for host, facts in known.items():
         for path in facts["manifests"]:
@@ -99,7 +103,7 @@ def check_hosts(plan: Dict[str, Any], known: Dict[str, HostFacts], cluster: Dict
                                     "and disable it on every host, then run again".format(host, host_facts.readable(unit)))
 
 
-def _way_back(takeover: List[Dict[str, Any]], cluster: Dict[str, Any]) -> Dict[str, Any]:
+def _way_back(takeover: List[PausedWorkload], cluster: ClusterFacts) -> WayBack:
     """Return C(resume): the workloads to resume, C(remove): whether to remove the new one before, C(paused): those that stay paused.
 
     An earlier run that was killed may have paused workloads. They only come back if the new controller never led: later, it is in use.
@@ -110,28 +114,28 @@ def _way_back(takeover: List[Dict[str, Any]], cluster: Dict[str, Any]) -> Dict[s
     return {"remove": never_led and bool(resume), "resume": resume, "paused": [] if never_led else paused}
 
 
-def _never_led(runtime: Dict[str, Any], lease: Dict[str, Any]) -> bool:
+def _never_led(runtime: RuntimeFacts, lease: ControllerLease) -> bool:
     """Whether nobody renewed the Lease since the DaemonSet was created."""
     renewed, created = parse_time(lease["renewed"]), parse_time(runtime["created"])
     return not runtime["exists"] or renewed is None or created is not None and renewed < created
 
 
-def _named(other: Dict[str, Any]) -> Dict[str, Any]:
+def _named(other: OtherController) -> PausedWorkload:
     return {"kind": other["kind"], "namespace": other["namespace"], "name": other["name"]}
 
 
-def _called(other: Dict[str, Any]) -> str:
+def _called(other: OtherController) -> str:
     return "{kind} {namespace}/{name}".format(**other)
 
 
-def _apart(other: Dict[str, Any], port: int) -> str:
+def _apart(other: OtherController, port: int) -> str:
     """Return why it cannot run beside the new one: its Lease, or the same port on the same nodes."""
     if port:
         return "the port {0} on its nodes (with another ccm_runtime_secure_port, the new one could wait beside it)".format(port)
     return "the Lease {namespace}/{name}".format(**other["lease"]) if other["lease"] else "no Lease"
 
 
-def _refusal(other: Dict[str, Any]) -> str:
+def _refusal(other: OtherController) -> str:
     lease = "no Lease"
     if other["lease"]:
         lease = "the Lease {namespace}/{name}".format(**other["lease"])

@@ -11,12 +11,25 @@ from __future__ import annotations
 
 import html
 import re
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple, TypedDict
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import grouping
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import Check, HostOutcome, Report
 
 #: ("heading" or "text", one text), ("list", texts) or ("table", rows with the head first).
 Part = Tuple[str, Any]
+
+
+class Outcome(TypedDict, total=False):
+    """What happened, empty before the first change."""
+
+    ok: bool
+    seconds: float
+    hosts: List[HostOutcome]
+    failed: List[str]
+    lines: List[str]
+    checks: List[Check]
+
 
 MARKDOWN = (".md", ".markdown")
 HTML = (".html", ".htm")
@@ -39,7 +52,7 @@ def form(path: str) -> str:
     return "markdown" if name.endswith(MARKDOWN) else "html" if name.endswith(HTML) else "json"
 
 
-def parts(title: str, report: Dict[str, Any], request: Dict[str, str], outcome: Dict[str, Any]) -> List[Part]:
+def parts(title: str, report: Report, request: Dict[str, str], outcome: Outcome) -> List[Part]:
     """Return the parts of the report.
 
     C(report) is that of the plan. C(request) has the operator's words: C(change), C(reason), C(approved_by), and C(planned_at).
@@ -54,9 +67,9 @@ def parts(title: str, report: Dict[str, Any], request: Dict[str, str], outcome: 
     found += [("heading", "Why"), *([("text", request["reason"])] if request["reason"] else []), *_texts([
         edit["why"] for edit in report["edits"]], "The plan has no edit, so there is no reason.")]
     found += [("heading", "Risk"), *_texts([edit["risk"] for edit in report["edits"]], "The plan has no edit, so there is no risk.")]
-    for name, key in (("Problems", "problems"), ("Warnings", "warnings"), ("Notes", "notes")):
-        if report.get(key):
-            found += [("heading", name), ("list", grouping.equal_messages(report[key]))]
+    for name, texts in (("Problems", report["problems"]), ("Warnings", report["warnings"]), ("Notes", report["notes"])):
+        if texts:
+            found += [("heading", name), ("list", grouping.equal_messages(texts))]
     return found + [("heading", "What happened"), *_happened(outcome)]
 
 
@@ -66,7 +79,7 @@ def _time(run_id: str) -> str:
     return "{0}-{1}-{2} {3}:{4}:{5} UTC".format(*found.groups()) if found else run_id or "-"
 
 
-def _what(report: Dict[str, Any]) -> List[Part]:
+def _what(report: Report) -> List[Part]:
     if not report["edits"]:
         return [("text", "Nothing to change: every file and every Node is in its desired state.")]
     rows = [["Hosts", "Component", "File", "Flag", "Now", "Then"]]
@@ -86,7 +99,7 @@ def _texts(texts: Sequence[str], none: str) -> List[Part]:
     return [("list", different)] if different else [("text", none)]
 
 
-def _happened(outcome: Dict[str, Any]) -> List[Part]:
+def _happened(outcome: Outcome) -> List[Part]:
     if not outcome:
         return [("text", "Nothing was changed yet.")]
     found: List[Part] = [("text", "The run took {0:.0f} s.".format(outcome["seconds"]))]

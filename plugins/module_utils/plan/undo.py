@@ -223,7 +223,7 @@ class Unit(Kind):
     def edit(self, before: str, ours: str, now: str, changes: Dict[str, List[Change]], version: Tuple[int, int]) -> str:
         line = self._line(now)
         found = self._found(line)
-        spans: Dict[str, Any] = {}
+        spans: unit_edits.Spans = {}
         for change in changes[self.component]:
             if change.flag is None:
                 unit_edits.append(spans, line, self._place(before, line, change.name), render(change.name, change.then or ""))

@@ -10,13 +10,14 @@ side.
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Dict, List, Sequence, Tuple
 
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostAnswer
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.unseen import reason
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import grouping
 
 
-def reasons(unseen: Dict[str, Dict[str, Any]]) -> Dict[str, str]:
+def reasons(unseen: Dict[str, HostAnswer]) -> Dict[str, str]:
     """Return why each host could not be inspected. C(unseen): the hosts with their answers."""
     # A host whose kubelet does not run has problems in place of a message.
     return {host: reason(answer if answer.get("msg") else dict(answer, msg="; ".join(answer.get("problems", []))))

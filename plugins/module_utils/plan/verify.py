@@ -9,26 +9,39 @@ Pure, controller side. The checks judge effects (running processes, Nodes, addre
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional
+from typing import Dict, List, Optional, TypedDict
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import health as health_facts, host_facts
-from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostFacts
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes import ClusterFacts, HealthFacts, NodeFacts
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostAnswer, HostFacts
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import grouping, old_config, serving
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.plan import make_plan
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import Check, Plan
 
 #: With more Nodes than this, those that are initialised share one line.
 MANY = 12
 
 
-def verify(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], health: Dict[str, Any],
-           control_plane: List[str], names: Optional[Dict[str, List[str]]] = None, controller: str = "") -> Dict[str, Any]:
+class Verification(TypedDict):
+    """The verdict of a verification. C(message) is C(failures) for a message that ends a run."""
+
+    ok: bool
+    checks: List[Check]
+    failures: List[str]
+    message: List[str]
+    notes: List[str]
+    lines: List[str]
+
+
+def verify(detected: Dict[str, HostAnswer], cluster: ClusterFacts, health: HealthFacts,
+           control_plane: List[str], names: Optional[Dict[str, List[str]]] = None, controller: str = "") -> Verification:
     """Return {ok, checks: [{name, ok, detail}], failures, message, notes, lines}. Every check runs, even if others fail.
 
     C(controller) is the name of a vendor's controller, for the message about what it does not report.
     """
     plan = make_plan(detected, cluster, control_plane, names=names)
     known = host_facts.usable(host_facts.sorted_out(detected))  # the plan reports the others as problems
-    checks: List[Dict[str, Any]] = []
+    checks: List[Check] = []
     message: List[str] = []
 
     def check(name: str, failures: List[str], good: str) -> None:
@@ -78,7 +91,7 @@ def _cloud_flags(facts: HostFacts) -> List[str]:
     return [flag for flag in facts["kubelet"].get("flags", []) if flag.startswith("--cloud-")]
 
 
-def _way_out(node: Dict[str, Any], plan: Dict[str, Any]) -> str:
+def _way_out(node: NodeFacts, plan: Plan) -> str:
     """Return what to do about a Node that joined without the flag. For other classes, the reason already says it."""
     if node["class"] != "unmanaged":
         return ""
@@ -88,7 +101,7 @@ def _way_out(node: Dict[str, Any], plan: Dict[str, Any]) -> str:
     return ". Run site.yml again to give its kubelet the flag and the Node its providerID. Nothing else changes"
 
 
-def nodes_table(nodes: List[Dict[str, Any]]) -> List[str]:
+def nodes_table(nodes: List[NodeFacts]) -> List[str]:
     """Return a table of the Nodes with what the cloud gave each of them, as lines of text.
 
     If there are many, those that are initialised share one line.

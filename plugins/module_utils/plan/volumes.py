@@ -10,18 +10,20 @@ kubelet mounted. A kubelet that starts without the driver can neither unmount th
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence, Set
+from typing import List, Mapping, Optional, Sequence, Set
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import versions
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes import ClusterFacts, StorageClass, VolumeFacts
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import grouping
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import Plan, VolumeRow
 
 
-def check(plan: Dict[str, Any], cluster: Dict[str, Any], ignored: Sequence[str] = ()) -> None:
+def check(plan: Plan, cluster: ClusterFacts, ignored: Sequence[str] = ()) -> None:
     """Add C(volumes) to the plan, a note about each kind of volume, and what is wrong with its driver.
 
     C(ignored) are CSI drivers that need not be registered: what would be a problem is a warning.
     """
-    found = cluster.get("volumes") or {}
+    found: VolumeFacts = cluster.get("volumes") or {}
     plan["volumes"] = rows(found, _restarted(plan))
     for row in plan["volumes"]:
         plan["notes"].append("{0}: {1}{2}".format(_heading(row), _what(row), _served(row)))
@@ -37,12 +39,12 @@ def check(plan: Dict[str, Any], cluster: Dict[str, Any], ignored: Sequence[str] 
                              "the right to list them in the whole cluster, then run again".format(", ".join(found["unread"])))
 
 
-def _restarted(plan: Dict[str, Any]) -> Set[str]:
+def _restarted(plan: Plan) -> Set[str]:
     """Return the Nodes whose kubelet the run restarts."""
     return {plan["nodes"][host] for host, steps in plan["hosts"].items() if steps["kubelet"] or host in plan["reregister"]}
 
 
-def rows(found: Dict[str, Any], restarted: Set[str]) -> List[Dict[str, Any]]:
+def rows(found: VolumeFacts, restarted: Set[str]) -> List[VolumeRow]:
     """Return one row for each in-tree plug-in that the cluster uses.
 
     C(found) is C(volumes) of M(outoftree.ccm.ccm_cluster_info). A row has C(source), C(driver), C(persistent_volumes), C(storage_classes),
@@ -50,7 +52,7 @@ def rows(found: Dict[str, Any], restarted: Set[str]) -> List[Dict[str, Any]]:
     that use such volumes, C(restarted_without) and C(others_without) those of them without the driver: restarted by the run, or not.
     C(restarted_pods) and C(others_pods) are the Pods on them. C(idle_without) are restarted Nodes without the driver and without such Pods.
     """
-    result = []
+    result: List[VolumeRow] = []
     unread = found.get("unread", [])
     for volume in versions.IN_TREE_VOLUMES if found else ():
         pods = [pod for pod in found.get("pods", []) if volume.source in pod["sources"]]
@@ -59,42 +61,43 @@ def rows(found: Dict[str, Any], restarted: Set[str]) -> List[Dict[str, Any]]:
         bare = [node for node in sorted(restarted.union(nodes), key=grouping.in_order)
                 if known and volume.driver not in found["nodes"].get(node, [])]
         without = [node for node in bare if node in nodes]
-        row: Dict[str, Any] = {
+        ours, others = [node for node in without if node in restarted], [node for node in without if node not in restarted]
+        row: VolumeRow = {
             "source": volume.source,
             "driver": volume.driver,
-            "persistent_volumes": _names(found, "persistent", volume.source, "{name}"),
+            "persistent_volumes": _names(found.get("persistent", []), volume.source, "{name}"),
             "storage_classes": [item for item in found.get("classes", []) if item["source"] == volume.source],
-            "inline": _names(found, "inline", volume.source, "{kind} {namespace}/{name}"),
+            "inline": _names(found.get("inline", []), volume.source, "{kind} {namespace}/{name}"),
             "pods": ["{namespace}/{name}".format(**pod) for pod in pods],
             "installed": _installed(found, volume.driver),
             "nodes": nodes,
             "idle_without": [node for node in bare if node not in nodes],
+            "restarted_without": ours,
+            "restarted_pods": ["{namespace}/{name}".format(**pod) for pod in pods if pod["node"] in ours],
+            "others_without": others,
+            "others_pods": ["{namespace}/{name}".format(**pod) for pod in pods if pod["node"] in others],
         }
-        for key, names in (("restarted", [node for node in without if node in restarted]),
-                           ("others", [node for node in without if node not in restarted])):
-            row[key + "_without"] = names
-            row[key + "_pods"] = ["{namespace}/{name}".format(**pod) for pod in pods if pod["node"] in names]
         if row["persistent_volumes"] or row["storage_classes"] or row["inline"] or row["pods"]:
             result.append(row)
     return result
 
 
-def _names(found: Dict[str, Any], kind: str, source: str, form: str) -> List[str]:
-    return sorted((form.format(**item) for item in found.get(kind, []) if item["source"] == source), key=grouping.in_order)
+def _names(items: Sequence[Mapping[str, object]], source: str, form: str) -> List[str]:
+    return sorted((form.format(**item) for item in items if item["source"] == source), key=grouping.in_order)
 
 
-def _installed(found: Dict[str, Any], driver: str) -> Optional[bool]:
+def _installed(found: VolumeFacts, driver: str) -> Optional[bool]:
     return None if "csidrivers.storage.k8s.io" in found.get("unread", []) else driver in found["drivers"]
 
 
 # -- text -------------------------------------------------------------------------------------------------------------
 
 
-def _heading(row: Dict[str, Any]) -> str:
+def _heading(row: VolumeRow) -> str:
     return "volumes of {0}{1}".format(row["source"], ", which need the CSI driver " + row["driver"] if row["driver"] else "")
 
 
-def _what(row: Dict[str, Any]) -> str:
+def _what(row: VolumeRow) -> str:
     """Return which objects have such volumes."""
     parts = []
     for kind, names in (("PersistentVolume", row["persistent_volumes"]), ("StorageClass", list(map(_class, row["storage_classes"])))):
@@ -108,11 +111,11 @@ def _what(row: Dict[str, Any]) -> str:
     return "; ".join(parts)
 
 
-def _class(item: Dict[str, Any]) -> str:
+def _class(item: StorageClass) -> str:
     return "{0} ({1}{2} claim(s))".format(item["name"], "default, " if item["default"] else "", item["claims"])
 
 
-def _served(row: Dict[str, Any]) -> str:
+def _served(row: VolumeRow) -> str:
     """Return what is known of the driver, unless a warning or problem says it."""
     if not row["installed"] or row["restarted_without"] or row["others_without"]:
         return ""
@@ -124,7 +127,7 @@ def _nodes(names: List[str]) -> str:
     return ("Node " if len(names) == 1 else "the Nodes ") + grouping.compact(names)
 
 
-def _restarts(row: Dict[str, Any]) -> str:
+def _restarts(row: VolumeRow) -> str:
     """Return what the restart of Nodes without the driver would do; '' if there are none."""
     names = row["restarted_without"]
     if not names or not row["driver"]:
@@ -135,7 +138,7 @@ def _restarts(row: Dict[str, Any]) -> str:
                 "not registered" if row["installed"] is not False else "not installed, and not registered", grouping.compact(row["restarted_pods"])))
 
 
-def shortcomings(row: Dict[str, Any]) -> List[str]:
+def shortcomings(row: VolumeRow) -> List[str]:
     """Return what is wrong apart from the restart."""
     if not row["driver"]:
         return ["{0}: no release that this collection supports serves them, and no CSI driver does. Delete what you no longer need: {1}".format(

@@ -49,7 +49,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.edit import unit as 
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import flags as _flags  # noqa: E402
 from ansible_collections.outoftree.ccm.plugins.module_utils.host import detect  # noqa: E402
 from ansible_collections.outoftree.ccm.plugins.module_utils.host import journal as _journal
-from ansible_collections.outoftree.ccm.plugins.module_utils.plan import rollback  # noqa: E402
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan import draft, rollback  # noqa: E402
 
 
 @pytest.fixture
@@ -227,7 +227,7 @@ class Machine:
         for path in _journal.Journal(str(self.directory)).files:  # what the host has and this layout does not read
             if path.startswith("/") and path not in facts["files"]:
                 text = self.texts.get(path)
-                facts["files"][path] = {"exists": text is not None, "content": rollback.encoded(text or ""), "problem": "",
+                facts["files"][path] = {"exists": text is not None, "content": draft.encoded(text or ""), "problem": "",
                                         "sha256": _journal.digest(None if text is None else text.encode())}
         detect.detect_journal(facts, str(self.directory))
         facts.update(more)

@@ -12,10 +12,13 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.outoftree.ccm.plugins.module_utils.facts import host_facts
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts import host_facts, nodes
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes import ClusterFacts, NodeFacts
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostFacts, HostSteps, Step, StepFile
 from ansible_collections.outoftree.ccm.plugins.module_utils.host.journal import Journal, JournalEntry
-from ansible_collections.outoftree.ccm.plugins.modules import ccm_component_config, ccm_component_flags_info
+from ansible_collections.outoftree.ccm.plugins.modules import (
+    ccm_cluster_info, ccm_component_config, ccm_component_flags_info, ccm_node_info,
+)
 
 
 def test_a_type_is_data_for_the_check() -> None:
@@ -34,6 +37,22 @@ def test_host_facts_are_what_the_module_says_it_returns() -> None:
     for key, item in returned.items():
         inner = shape.get(key, shape.get(key + "?"))
         assert host_facts._misfit(item["sample"], inner, key) == ""
+
+
+def test_cluster_facts_are_what_the_module_says_it_returns() -> None:
+    returned = yaml.safe_load(ccm_cluster_info.RETURN)
+    shape = host_facts.shape_of(ClusterFacts)
+    assert set(returned) == {key.rstrip("?") for key in shape} and {key for key in shape if key.endswith("?")} == {"images?"}
+    misfits = [host_facts._misfit(item["sample"], shape.get(key, shape.get(key + "?")), key) for key, item in returned.items()]
+    assert misfits == [""] * len(returned)
+
+
+def test_node_facts_are_what_the_modules_say_and_return() -> None:
+    returned = yaml.safe_load(ccm_node_info.RETURN)["nodes"]
+    shape = host_facts.shape_of(NodeFacts)
+    assert set(returned["contains"]) == {key for key in shape if not key.endswith("?")} and "lease_renewed?" in shape
+    assert set(nodes.summary({}, "")) == set(returned["contains"])
+    assert [host_facts._misfit(node, shape, "") for node in [*returned["sample"], nodes.summary({}, "")]] == ["", ""]
 
 
 @pytest.mark.parametrize(("kind", "place"), [(Step, ()), (StepFile, ("files", "suboptions"))])

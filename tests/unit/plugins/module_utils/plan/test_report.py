@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.outoftree.ccm.plugins.module_utils.plan.report import REPORTED, report, table
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.report import report, table
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import Report
 
 
 def edit(host: str = "cp-1", now: str | None = "aws", then: str | None = "external", why: str = "because", risk: str = "none") -> dict[str, Any]:
@@ -56,5 +57,5 @@ def test_the_last_line_is_the_verdict(problems: list[str], verdict: str) -> None
 
 
 def test_the_data_holds_no_contents_of_files() -> None:
-    made = plan(edit(), **{key: [] for key in REPORTED if key not in ("go", "edits")}, hosts={"a": "secret"})
-    assert set(report(made)) == set(REPORTED)
+    made = plan(edit(), **{key: [] for key in Report.__required_keys__ if key not in ("go", "edits")}, hosts={"a": "secret"})
+    assert set(report(made)) == Report.__required_keys__

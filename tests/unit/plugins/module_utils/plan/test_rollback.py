@@ -12,10 +12,12 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.edit import kubeadm,
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import find_flags
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.target import flags_after
 from ansible_collections.outoftree.ccm.plugins.module_utils.host import journal
-from ansible_collections.outoftree.ccm.plugins.module_utils.plan import plan as _plan
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan import draft
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import rollback, undo
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.cluster_steps import KUBEADM_CONFIG
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.plan import make_plan
-from ansible_collections.outoftree.ccm.plugins.module_utils.plan.rollback import judge, make_rollback_plan
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.rollback import make_rollback_plan
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.rollback_verdict import judge
 
 KCM = "/etc/kubernetes/manifests/kube-controller-manager.yaml"
 FLAGS_ENV = "/var/lib/kubelet/kubeadm-flags.env"
@@ -350,7 +352,7 @@ def kubeadm_journal(host: Any, before: str, cluster_facts: Any) -> str:
     """Note the ConfigMap in the journal as a migration does; return what it made of it."""
     after = kubeadm.edit(before, (1, 29))[0]
     journal.Journal(str(host.directory)).record(
-        _plan.KUBEADM_CONFIG, "kubeadm-config", "run-1", before.encode(), after.encode(), 0o600, (0, 0), [])
+        KUBEADM_CONFIG, "kubeadm-config", "run-1", before.encode(), after.encode(), 0o600, (0, 0), [])
     return after
 
 
@@ -412,8 +414,8 @@ def manifest(*flags: str, image: str = "kube-apiserver:v1.33.4") -> str:
 
 def baseline(original: str | None, written: str, copied: bool = True) -> dict[str, Any]:
     """What the journal says of a file: its digest is its text here."""
-    return {"original": rollback.encoded(original or ""), "existed": original is not None, "sha256": original or "", "written_sha256": [written],
-            "written": rollback.encoded(written), "copied": copied}
+    return {"original": draft.encoded(original or ""), "existed": original is not None, "sha256": original or "", "written_sha256": [written],
+            "written": draft.encoded(written), "copied": copied}
 
 
 KIND = undo.Manifest("kube-apiserver")
@@ -561,13 +563,13 @@ def test_force_is_offered_with_what_it_does(control_plane: Any, worker: Any, clu
 def test_a_configuration_of_kubeadm_without_an_original(control_plane: Any, cluster_facts: Any) -> None:
     facts, cluster = control_plane().facts(), at(cluster_facts, "v1.29.9", "cp-1")
     cluster["kubeadm_config"].update(exists=True, content=V1BETA3)
-    facts["journal"] = {_plan.KUBEADM_CONFIG: {"component": "kubeadm-config", "state": "written"}}
+    facts["journal"] = {KUBEADM_CONFIG: {"component": "kubeadm-config", "state": "written"}}
     (problem,) = make_rollback_plan({"cp-1": facts}, cluster, ["cp-1"])["problems"]
     assert "cannot be restored: no journal has its original. Edit it with" in problem
     forced = make_rollback_plan({"cp-1": facts}, cluster, ["cp-1"], force=True)
     assert [(item["host"], item["reason"]) for item in forced["unrestored"]] == [("(cluster)", "no journal has its original")]
     assert any(text.endswith("It stays as it is") for text in forced["warnings"]) and forced["go"]
-    facts["journal"][_plan.KUBEADM_CONFIG]["problem"] = "the copy is missing"
+    facts["journal"][KUBEADM_CONFIG]["problem"] = "the copy is missing"
     assert "cannot be restored: the copy is missing" in make_rollback_plan({"cp-1": facts}, cluster, ["cp-1"])["problems"][0]
     cluster["kubeadm_config"]["exists"] = False
     assert make_rollback_plan({"cp-1": facts}, cluster, ["cp-1"])["problems"] == []
@@ -583,7 +585,7 @@ def test_the_last_words_name_services_that_keep_the_finalizer(held: list[str], p
 
 def test_what_was_given_up_or_is_the_clusters_keeps_no_controller(worker: Any) -> None:
     entry = {"component": "kubelet", "state": "written"}
-    facts = worker().facts(journal={FLAGS_ENV: entry, DEFAULT: entry, _plan.KUBEADM_CONFIG: entry})
+    facts = worker().facts(journal={FLAGS_ENV: entry, DEFAULT: entry, KUBEADM_CONFIG: entry})
     plan = {"files": [], "kept": [], "unrestored": [{"host": "w-1", "file": FLAGS_ENV, "reason": "lost"}], "held": [], "paused": []}
     assert judge(plan, {"w-1": facts}, ["w-1"])["waiting"] == [f"w-1: {DEFAULT} is not restored"]
     facts["journal_problem"] = "the journal cannot be read"

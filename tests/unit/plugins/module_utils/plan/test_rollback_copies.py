@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.outoftree.ccm.plugins.module_utils.plan.rollback import judge, make_rollback_plan
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.rollback import make_rollback_plan
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.rollback_verdict import judge
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.summary import summarise
 
 PLACE = "Secret kube-system/outoftree-ccm-journal-w-1-0a1b2c3d4e5f"

@@ -1,0 +1,309 @@
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The data of a cluster that modules, filters and roles exchange: the result of M(outoftree.ccm.ccm_cluster_info), and its Nodes.
+
+NodeFacts is also an item of M(outoftree.ccm.ccm_node_info). Both modules describe each field in RETURN. All of it passes through Ansible, so
+it consists of plain dictionaries. Pure and stdlib-only (Python 3.8); shapes says how optional keys are written.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional, TypedDict
+
+#: An object of the API or a part of it, as its JSON is. Anything may be missing.
+ApiObject = Dict[str, Any]
+
+# -- Nodes ------------------------------------------------------------------------------------------------------------
+
+
+class NodeAddress(TypedDict):
+    type: str
+    address: str
+
+
+#: C(class) is a word of Python, so these keys have another form.
+_NodeClass = TypedDict("_NodeClass", {"class": str, "reason": str})
+
+
+class _NodeFacts(_NodeClass):
+    name: str
+    uid: str
+    resource_version: str
+    provider_id: str
+    taints: List[str]
+    uninitialized: bool
+    addresses: List[NodeAddress]
+    zone: str
+    region: str
+    instance_type: str
+    control_plane: bool
+    etcd_voter: Optional[bool]
+    managed_by: str
+    ready: bool
+    ready_reason: str
+    heartbeat: str
+    kubelet_version: str
+    instance: str
+    primary: List[str]
+    primary_after: List[str]
+
+
+class NodeFacts(_NodeFacts, total=False):
+    """A Node. C(lease_renewed) is that of its Lease, as far as a wait for a heartbeat reads it."""
+
+    lease_renewed: str
+
+
+class CloudMatch(TypedDict, total=False):
+    """A row of C(ccm nodes): what the cloud says about a Node. The runtime's release decides which keys it has."""
+
+    name: str
+    verdict: str
+    reason: str
+    instance: str
+    primary: List[str]
+    primary_after: List[str]
+
+
+# -- controllers ------------------------------------------------------------------------------------------------------
+
+
+class LeaseState(TypedDict):
+    exists: bool
+    holder: str
+    renewed: str
+    age: Optional[float]
+    held: bool
+    annotations: Dict[str, str]
+
+
+class ControllerLease(LeaseState):
+    """The Lease of the new controller."""
+
+    namespace: str
+    name: str
+
+
+class DaemonSetState(TypedDict):
+    exists: bool
+    desired: int
+    ready: int
+    updated: int
+    observed: bool
+    image: str
+
+
+class PodState(TypedDict):
+    name: str
+    node: str
+    ready: bool
+    leaving: bool
+    restarts: int
+    reason: str
+
+
+class Health(TypedDict):
+    """The verdict about the controller's health."""
+
+    healthy: bool
+    reasons: List[str]
+    unjudged: List[str]
+    last_cloud_success_age: Optional[float]
+
+
+class HealthFacts(Health):
+    """The result of M(outoftree.ccm.ccm_health_info)."""
+
+    daemonset: DaemonSetState
+    pods: List[PodState]
+    lease: LeaseState
+
+
+class RuntimeFacts(TypedDict):
+    """The DaemonSet of the new controller, which may be a vendor's."""
+
+    exists: bool
+    name: str
+    image: str
+    created: str
+    managed: bool
+    wide: bool
+    leftovers: List[str]
+
+
+class LeaseName(TypedDict, total=False):
+    """Empty if a controller runs without leader election."""
+
+    namespace: str
+    name: str
+
+
+class OtherController(TypedDict):
+    """A Deployment or DaemonSet that is another cloud-controller-manager."""
+
+    kind: str
+    namespace: str
+    name: str
+    image: str
+    managed: str
+    pods: int
+    paused: bool
+    active: bool
+    cloud_provider: str
+    cluster_name: str
+    lease: LeaseName
+    holder: str
+    keeper: str
+    port: int
+
+
+class StaticController(TypedDict):
+    """A static Pod that is another cloud-controller-manager by its names, or C(certain) to be one."""
+
+    name: str
+    image: str
+    certain: bool
+
+
+class HeldLease(TypedDict):
+    namespace: str
+    name: str
+    holder: str
+
+
+# -- serving certificates ---------------------------------------------------------------------------------------------
+
+
+class _Approver(TypedDict):
+    kind: str
+    namespace: str
+    name: str
+    role: str
+
+
+class Approver(_Approver, total=False):
+    """Who may approve requests. C(running) is the number of Pods of a ServiceAccount."""
+
+    running: int
+
+
+class SigningRequest(TypedDict):
+    name: str
+    node: str
+    created: str
+
+
+class ServingFacts(TypedDict):
+    approvers: List[Approver]
+    pending: List[SigningRequest]
+
+
+# -- volumes of in-tree plug-ins --------------------------------------------------------------------------------------
+
+
+class PersistentVolume(TypedDict):
+    name: str
+    source: str
+    claim: str
+
+
+class _StorageClass(TypedDict):
+    name: str
+    source: str
+    default: bool
+
+
+class StorageClass(_StorageClass, total=False):
+    """C(claims) is the number of claims that use it, once they are counted."""
+
+    claims: int
+
+
+class InlineVolume(TypedDict):
+    """An in-tree volume that a workload or a Pod itself names."""
+
+    kind: str
+    namespace: str
+    name: str
+    source: str
+
+
+class _PodVolumes(TypedDict):
+    namespace: str
+    name: str
+    node: str
+    sources: List[str]
+
+
+class PodVolumes(_PodVolumes, total=False):
+    """A Pod that uses such volumes. C(inline) leaves it when the workloads are listed."""
+
+    inline: List[InlineVolume]
+
+
+class NodeDrivers(TypedDict):
+    """A CSINode."""
+
+    name: str
+    drivers: List[str]
+
+
+class VolumeFacts(TypedDict, total=False):
+    """Empty if nobody asked for volumes."""
+
+    persistent: List[PersistentVolume]
+    classes: List[StorageClass]
+    inline: List[InlineVolume]
+    pods: List[PodVolumes]
+    drivers: List[str]
+    nodes: Dict[str, List[str]]
+    unread: List[str]
+
+
+# -- the cluster ------------------------------------------------------------------------------------------------------
+
+
+class NodeSelector(TypedDict):
+    labels: Dict[str, str]
+    nodes: int
+
+
+class Compared(TypedDict):
+    done: bool
+    reason: str
+
+
+class KubeadmConfig(TypedDict):
+    exists: bool
+    content: str
+    sha256: str
+
+
+#: A Service of type LoadBalancer.
+BalancedService = TypedDict("BalancedService", {"namespace": str, "name": str, "class": str, "ingress": List[str], "finalizer": bool})
+
+
+class _ClusterFacts(TypedDict):
+    version: str
+    nodes: List[NodeFacts]
+    node_selector: NodeSelector
+    compared: Compared
+    serving: ServingFacts
+    kubeadm_config: KubeadmConfig
+    kube_proxy: Dict[str, str]
+    runtime: RuntimeFacts
+    lease: ControllerLease
+    others: List[OtherController]
+    leases: List[HeldLease]
+    ignored: List[str]
+    taken: List[str]
+    services: List[BalancedService]
+    volumes: VolumeFacts
+
+
+class ClusterFacts(_ClusterFacts, total=False):
+    """Everything in a cluster that decides about a migration. C(images) only if Pods were listed."""
+
+    images: List[str]

@@ -1,0 +1,75 @@
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The end of a rollback: is every host restored, so that the controller may be removed, and what a rollback cannot undo.
+
+Pure, controller side.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, TypedDict
+
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts import host_facts
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan import grouping, unseen_hosts
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.cluster_steps import KUBEADM_CONFIG
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.rollback import FLAGS, looked_at
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import RollbackPlan
+
+
+class RollbackVerdict(TypedDict):
+    """Whether every host is restored; judge describes the keys."""
+
+    restored: bool
+    complete: bool
+    waiting: List[str]
+    unrestored: List[str]
+    message: List[str]
+    lines: List[str]
+
+
+def judge(plan: RollbackPlan, detected: Dict[str, Any], inventory: List[str], predicted: bool = False) -> RollbackVerdict:
+    """Return whether every host is restored, by its state after the rollback. Only then may the controller be removed.
+
+    C(waiting) has a sentence for each host that keeps the controller, C(unrestored) one for everything that the rollback skipped.
+    C(predicted): nothing was written (check mode), so the journals do not count.
+    """
+    waiting: List[str] = []
+    given_up = {(item["host"], item["file"]) for item in plan["unrestored"]}
+    found = host_facts.sorted_out({host: facts for host, facts in detected.items() if facts is not None})
+    for host in inventory:
+        facts = found.get(host)
+        if facts is None:
+            waiting.append("{0}: --limit excludes the host".format(host))
+        elif not looked_at(facts):
+            waiting.append("{0}: could not be inspected again: {1}".format(host, unseen_hosts.reasons({host: facts})[host]))
+        elif facts.get("journal_problem"):
+            waiting.append("{0}: {1}".format(host, facts["journal_problem"]))
+        elif not predicted:
+            waiting += ["{0}: {1} is not restored".format(host, path) for path in sorted(facts["journal"])
+                        if path != KUBEADM_CONFIG and (host, path) not in given_up]
+    unrestored = [("{host}: {file}: {reason}" if item["file"] else "{host}: {reason}").format(**item) for item in plan["unrestored"]]
+    return {"restored": not waiting, "complete": not waiting and not unrestored, "waiting": waiting, "unrestored": unrestored,
+            "message": grouping.few(waiting or unrestored, "The others are in ccm_install_summary"),
+            "lines": _last_words(plan, waiting + unrestored)}
+
+
+def _last_words(plan: RollbackPlan, undone: List[str]) -> List[str]:
+    """Return, as lines, what was restored and how, and what a rollback cannot undo."""
+    edited = ["{host}: {file}".format(**item) for item in plan["files"] if item["mode"] == FLAGS]
+    lines = [] if edited or plan["kept"] or undone else ["Every file that the migration changed has its original content again."]
+    if edited:
+        lines.append("These files were changed after the migration, so the rollback undid only the migration's own changes in them: "
+                     + grouping.compact(edited))
+    if plan.get("copies"):
+        lines.append("These hosts lost their journal, so the rollback used its copy in the cluster: " + grouping.compact(
+            ["{0} (journal: copy in {1})".format(host, place) for host, place in sorted(plan["copies"].items())]))
+    lines += ["Not restored: " + sentence for sentence in grouping.equal_messages(plan["kept"] + undone)]
+    lines.append("Nodes keep their providerID, which Kubernetes does not allow to change or remove. They also keep their addresses and "
+                 "their zone, region and type labels. Kubelets without a cloud ignore them.")
+    if plan["held"] and not plan["paused"]:
+        lines.append("These Services keep the finalizer service.kubernetes.io/load-balancer-cleanup: {0}. Their load balancers keep "
+                     "working, but no controller updates them. Deleting such a Service hangs until a cloud-controller-manager runs again or "
+                     "you remove the finalizer by hand.".format(grouping.compact(plan["held"])))
+    return lines
