@@ -11,26 +11,7 @@ import os
 import socket
 
 from ansible.plugins.action import ActionBase
-
-PROC = "/proc"
-
-
-def machine():
-    """Return an ID that processes share if they can see each other (same boot, same PID namespace); '' if it is unknown."""
-    try:
-        with open(os.path.join(PROC, "sys/kernel/random/boot_id"), encoding="ascii") as handle:
-            return "{0} {1}".format(handle.read().strip(), os.readlink(os.path.join(PROC, "self/ns/pid")))
-    except OSError:
-        return ""
-
-
-def started(pid):
-    """Return when a process was started, in ticks since the boot; '' if it does not exist."""
-    try:
-        with open(os.path.join(PROC, str(int(pid)), "stat"), encoding="utf-8", errors="replace") as handle:
-            return handle.read().rpartition(")")[2].split()[19]
-    except (OSError, IndexError, TypeError, ValueError):
-        return ""
+from ansible_collections.outoftree.ccm.plugins.module_utils.cluster.this_machine import has_ended, machine, started
 
 
 def this_run():
@@ -42,12 +23,6 @@ def this_run():
     except (ImportError, KeyError, OSError):  # in a container, the user may have no name
         user = str(os.getuid())
     return "{0}@{1} (process {2}, started at {3})".format(user, socket.gethostname(), pid, process["start"] or "?"), process
-
-
-def has_ended(process):
-    """Whether a run that held the Lease ran on this machine and has ended."""
-    here = machine()
-    return bool(here) and process.get("machine") == here and bool(process.get("start")) and started(process.get("pid")) != process["start"]
 
 
 class ActionModule(ActionBase):

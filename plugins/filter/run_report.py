@@ -82,7 +82,7 @@ def run_report(plan, path, title=TITLE, change="", reason="", approved_by="", pl
         checks = (verified or {}).get("checks") or []
         # A run that stopped has no verification.
         outcome = {"ok": bool(summary["ok"] and (verified or {}).get("ok")), "seconds": summary["seconds"], "hosts": summary["hosts"],
-                   "failed": summary["failed"], "lines": summary["advice"], "checks": checks}
+                   "failed": summary["failed"], "lines": summary.get("measured", []) + summary["advice"], "checks": checks}
     if ticket.form(path) == "json":
         return json.dumps(dict(plan["report"], request=request, outcome=outcome), indent=4, sort_keys=True) + "\n"
     content = ticket.parts(title, plan["report"], request, outcome)

@@ -45,6 +45,10 @@ options:
     description: The number of Services of type LoadBalancer.
     type: int
     default: 0
+  disruption:
+    description: What M(outoftree.ccm.ccm_disruption_probe) returned at the end of the run, empty without it.
+    type: dict
+    default: {}
 """
 
 EXAMPLES = r"""
@@ -60,7 +64,8 @@ _value:
       lines of text, with what to do next, which RV(_value.advice) has alone.
     - RV(_value.ok) says whether no host failed. RV(_value.failed) has the names of failed hosts, RV(_value.named) a short form of those whose
       own change failed, RV(_value.allowed) how many may fail, and
-      RV(_value.stop) whether more than that failed. RV(_value.seconds) is the duration of the run.
+      RV(_value.stop) whether more than that failed. RV(_value.seconds) is the duration of the run. RV(_value.disruption) is the result of
+      O(disruption), which RV(_value.lines) has in words, and RV(_value.measured) alone.
   type: dict
 """
 
@@ -68,7 +73,7 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import grouping, summary
 
 
-def run_summary(facts, hosts, plan, seconds=0.0, max_failed=0, node_only=False, services=0):
+def run_summary(facts, hosts, plan, seconds=0.0, max_failed=0, node_only=False, services=0, disruption=None):
     try:
         tolerated = summary.allowed(max_failed, len(list(hosts)))
     except ValueError as exc:
@@ -77,11 +82,13 @@ def run_summary(facts, hosts, plan, seconds=0.0, max_failed=0, node_only=False, 
         entries = summary.summarise({host: facts[host] for host in hosts}, plan)
     except (KeyError, TypeError) as exc:
         raise AnsibleFilterError("run_summary needs hostvars, names of hosts in it, and a plan: {0}".format(exc)) from exc
-    lines = summary.table(entries, float(seconds)) + summary.retry(entries)
+    measured = list((disruption or {}).get("lines") or [])
+    lines = summary.table(entries, float(seconds)) + measured + summary.retry(entries)
     meaning = summary.node_only(plan, int(services)) if node_only else []
     failed = summary.failed(entries)
     advice = summary.retry(entries) + meaning
     return {"hosts": entries, "advice": advice, "lines": lines + meaning, "seconds": round(float(seconds), 1), "ok": not failed, "failed": failed,
+            "measured": measured, "disruption": (disruption or {}).get("result") or {},
             "named": grouping.compact(summary.failed(entries, summary.NAMED)),
             "allowed": tolerated, "stop": len(failed) > tolerated}
 

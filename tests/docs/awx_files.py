@@ -24,6 +24,7 @@ QUESTIONS = {
         "ccm_install_batch_pause",
         "ccm_install_max_failed_workers",
         "ccm_install_verify_active",
+        "ccm_install_probe_url",
     ),
     "rollback": ("ccm_install_rollback_force",),
 }

@@ -80,8 +80,8 @@ def _bounded(texts: List[str]) -> List[str]:
 def _text(title: str, report: Report, summary: Row, verified: Row, traffic: Row, ok: bool) -> str:
     request = {"change": "", "reason": "", "approved_by": "", "planned_at": ""}
     checks = list(verified.get("checks") or []) + [dict(check, ok=check["state"] != "failed") for check in traffic.get("checks") or []]
+    lines = list(summary.get("measured") or []) + list(summary.get("advice") or [])
     happened: ticket.Outcome = {}
     if summary or checks:
-        happened = {"ok": ok, "seconds": summary.get("seconds", 0.0), "hosts": summary.get("hosts") or [],
-                    "lines": summary.get("advice") or [], "checks": checks}
+        happened = {"ok": ok, "seconds": summary.get("seconds", 0.0), "hosts": summary.get("hosts") or [], "lines": lines, "checks": checks}
     return ticket.markdown(ticket.parts(title, report, request, happened))

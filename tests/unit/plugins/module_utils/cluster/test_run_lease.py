@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.outoftree.ccm.plugins.action import ccm_run_lease as action
-from ansible_collections.outoftree.ccm.plugins.module_utils.cluster import run_lease
+from ansible_collections.outoftree.ccm.plugins.module_utils.cluster import run_lease, this_machine
 
 NOW = datetime(2026, 11, 22, 9, 30, tzinfo=timezone.utc)
 ALICE, BOB = "alice@bastion (process 4242, started at 91234)", "bob@laptop (process 7, started at 5)"
@@ -80,14 +80,14 @@ def test_a_note_of_another_form_proves_nothing(note: Any) -> None:
 
 def test_a_run_has_ended_only_where_that_can_be_known() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        seen = {"machine": action.machine(), "pid": process.pid, "start": action.started(process.pid)}
-        assert seen["start"] and not action.has_ended(seen)
-        assert action.has_ended(dict(seen, start="1")), "its PID was given to another process"
+        seen = {"machine": this_machine.machine(), "pid": process.pid, "start": this_machine.started(process.pid)}
+        assert seen["start"] and not this_machine.has_ended(seen)
+        assert this_machine.has_ended(dict(seen, start="1")), "its PID was given to another process"
         process.communicate(b"\n")
-    assert action.has_ended(seen)
+    assert this_machine.has_ended(seen)
     for lack in ({"machine": "another boot"}, {"machine": ""}, {"start": ""}):
-        assert not action.has_ended({**seen, **lack})
-    assert not action.has_ended({})
+        assert not this_machine.has_ended({**seen, **lack})
+    assert not this_machine.has_ended({})
 
 
 def test_a_run_is_the_process_that_started_this_one() -> None:
