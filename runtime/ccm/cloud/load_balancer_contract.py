@@ -28,8 +28,8 @@ class Backend:
     `addresses`: the addresses of the Node that its instance has according to `Instances`; () while there are none. Send
     traffic only to these: addresses that only the Node claims are left out.
     `labels`: the Node's labels, with the values of `Instances` for all labels that it sets. They serve clouds where a
-    Service selects nodes by label. As upstream, a change of labels alone causes no write; it takes effect with the next
-    change of nodes or of the Service.
+    Service selects nodes by label. As upstream, a change of labels alone causes no write. It takes effect with the next
+    change of nodes or of the Service, or with the next comparison of the load balancer.
     """
 
     node_name: str

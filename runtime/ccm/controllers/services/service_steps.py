@@ -96,7 +96,7 @@ class ServiceSteps:
         return late and known.accepted is not None
 
     async def _take(self, service: Service, spec: LoadBalancerSpec, known: ServiceState) -> LoadBalancer | None:
-        if known.written_fingerprint is None:
+        if known.written_fingerprint is None or known.compare:  # labels of Nodes may have changed, which calls nobody
             self._nodes.refresh()
         fingerprint = self._balancers.fingerprint(spec, self._nodes.backends)
         listed = self._balancers.take_listed(spec.uid, is_written=known.written_fingerprint is not None)

@@ -89,6 +89,33 @@ async def test_a_provider_that_cannot_compare_writes_it_again_if_a_user_asks() -
         await until(lambda: c.cloud.count("ensure") == 2, PACE / 3)
 
 
+class Selecting(Comparing):
+    """Only Nodes with the label `pool: public` serve."""
+
+    def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
+        return super().fingerprint(spec, [each for each in backends if each.labels.get("pool") == "public"])
+
+
+@pytest.mark.parametrize("asked", [False, True], ids=["in turn", "asked for"])
+def test_labels_of_nodes_alone_take_effect_when_the_load_balancer_is_compared(asked: bool) -> None:
+    @in_virtual_time
+    async def run() -> None:
+        cluster = Comparable()
+        cluster.cloud = Selecting()
+        async with cluster as c:
+            c.serve()
+            c.add_node("n0")
+            c.add_service("web")
+            await until(lambda: c.api.ingress() and c.cloud.count("deviations"), 2 * PACE)
+            c.api.change("nodes", "n0", {"metadata": {"labels": {"pool": "public"}}})
+            if asked:
+                c.api.change("services", "shop/web", asking("1"))
+            await until(lambda: c.cloud.count("update") == 1, PACE / 3 if asked else 2 * PACE)
+            assert c.cloud.count("ensure") == 1
+
+    run()
+
+
 @pytest.mark.parametrize("error", [Transient("down"), RetryAfter("busy", 1.0)])
 def test_a_comparison_that_fails_is_no_failure_of_the_service_unless_a_user_asks(error: CloudError) -> None:
     @in_virtual_time
