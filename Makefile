@@ -8,8 +8,8 @@ MAKEFLAGS += --no-print-directory
 KUBERNETES_VERSION ?= v1.37.2
 VENV := build/venv
 BIN := $(CURDIR)/$(VENV)/bin
-BED := PYTHONPATH=tests/bed python3 -m bed
-RIG := PYTHONPATH=tests/bed:tests/openstack $(BIN)/python -m rig
+BED := PYTHONPATH=tools/bed python3 -m bed
+RIG := PYTHONPATH=tools/bed:tools/clouds/openstack $(BIN)/python -m rig
 export PATH := $(BIN):$(PATH)
 export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
 # Compiled once, and not beside the sources: it halves the time in which each program of Python starts.
@@ -23,13 +23,13 @@ help: ## list the commands
 
 .PHONY: demo
 demo: prerequisites setup images ## a live cluster goes external: raise it, migrate it, show it
-	@$(BIN)/python tests/bed/demo.py
+	@$(BIN)/python tools/bed/demo.py
 
 # One of them: FAULT="Quota".
 FAULT ?=
 .PHONY: demo-faults
 demo-faults: setup ## break the cluster of make demo in ten ways, and see what ccm explain, doctor, plan and status say
-	@$(BIN)/python tests/bed/demo_faults.py $(if $(FAULT),"$(FAULT)")
+	@$(BIN)/python tools/bed/demo_faults.py $(if $(FAULT),"$(FAULT)")
 
 .PHONY: demo-down
 demo-down: ## remove everything that make demo made (the cache stays)
@@ -37,17 +37,17 @@ demo-down: ## remove everything that make demo made (the cache stays)
 
 .PHONY: demo-picture
 demo-picture: setup ## docs/images/demo.svg: records a run of make demo, removes the demo, and draws the recording
-	@$(BIN)/python tests/docs/demo_picture.py --record
+	@$(BIN)/python tools/docs/demo_picture.py --record
 
 .PHONY: status-picture
 status-picture: setup ## docs/images/status-*.png: the page /statusz of an example, light and dark (needs chromium)
-	@$(BIN)/python tests/docs/status_picture.py
+	@$(BIN)/python tools/docs/status_picture.py
 
-# tests/run.py runs targets of this file as parts of one run, and sums up. KEEP_GOING=1 (or make -k) runs all parts, whatever
+# tools/run.py runs targets of this file as parts of one run, and sums up. KEEP_GOING=1 (or make -k) runs all parts, whatever
 # fails; ONE_AT_A_TIME=1 is for a machine with one core, or a busy one. Each part alone: `make lint`, `make unit`, and so on.
 KEEP_GOING ?= $(findstring k,$(filter-out --%,$(firstword $(MAKEFLAGS))))
 ONE_AT_A_TIME ?=
-PARTS := $(BIN)/python -m tests.run $(if $(KEEP_GOING),--keep-going) $(if $(ONE_AT_A_TIME),--one-at-a-time)
+PARTS := $(BIN)/python -m tools.run $(if $(KEEP_GOING),--keep-going) $(if $(ONE_AT_A_TIME),--one-at-a-time)
 # Where the results of a target's tests go in such a run: $(call junit,NAME) has pytest's options for it. There a test that
 # fails gets a second try, which the summary reports.
 RESULTS ?=
@@ -75,7 +75,7 @@ test-all: test test-ci integration-long chaos test-prometheus test-clouds cores 
 BEFORE ?=
 .PHONY: test-costs
 test-costs: setup ## what each part and file of the last make test and make test-ci cost, and what it found: BEFORE=FILE
-	@python -m tests.costs $(if $(BEFORE),--against $(BEFORE))
+	@python -m tools.costs $(if $(BEFORE),--against $(BEFORE))
 
 .PHONY: prerequisites
 prerequisites:
@@ -85,7 +85,7 @@ prerequisites:
 setup: $(VENV)/.installed ## the Python environment in build/venv
 
 $(VENV)/.installed: requirements-dev.txt runtime/pyproject.toml runtime/simcloud/pyproject.toml
-	@tests/bed/setup-venv $(VENV)
+	@tools/bed/setup-venv $(VENV)
 	@touch $@
 
 .PHONY: binaries
@@ -100,24 +100,24 @@ images: binaries ## the container images of the test bed, and the runtime's
 UPGRADE ?= --upgrade
 .PHONY: lock
 lock: setup ## runtime/*.lock: the packages of the image, and those that build its wheel: the newest ones, or UPGRADE= for no newer ones
-	@python -m tests.packaging.locks $(UPGRADE)
+	@python -m tools.packaging.locks $(UPGRADE)
 
 .PHONY: outdated
 outdated: setup ## what is pinned and has a newer release: packages, Go modules, actionlint, ansible-core, Kubernetes
-	@PYTHONPATH=tests/bed:. python -m tests.packaging.outdated
+	@PYTHONPATH=tools/bed:. python -m tools.packaging.outdated
 
 .PHONY: image
 image: ## the runtime's image and its archive for nodes without a registry
 	@$(BED) images --only runtime
 
-# What passed on the same contents, here or in another checkout, is not run again (tests/kept.py).
-KEPT := $(BIN)/python -m tests.kept
+# What passed on the same contents, here or in another checkout, is not run again (tools/kept.py).
+KEPT := $(BIN)/python -m tools.kept
 CHECKS := $(or $(OUTOFTREE_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/outoftree.ccm)/checks
 
 .PHONY: lint
 lint: setup types ## ruff, mypy, import layers, words, commits, changelog fragments, quarantine, ansible-lint
 	@cd runtime && ruff check . && ruff format --check . && lint-imports --no-cache
-	@ruff check -q --config runtime/pyproject.toml --exclude tests/unit/plugins tests molecule
+	@ruff check -q --config runtime/pyproject.toml --exclude tests/unit/plugins tests tools molecule
 	@ruff check -q --isolated --line-length 160 --select E,F,W --ignore E402 plugins tests/unit/plugins
 	@ruff check -q --isolated --preview --select E30 plugins tests/unit/plugins
 	@mkdir -p build/types/ansible_collections/outoftree/ccm
@@ -125,10 +125,10 @@ lint: setup types ## ruff, mypy, import layers, words, commits, changelog fragme
 	@$(KEPT) types-of-plugins plugins/module_utils -- env MYPYPATH=build/types mypy --config-file= --cache-dir $(CHECKS)/mypy-plugins \
 		--no-error-summary --ignore-missing-imports \
 		--disable-error-code union-attr -p ansible_collections.outoftree.ccm.plugins.module_utils
-	@python tests/prose/check.py
-	@python tests/prose/commits.py
+	@python tools/prose/check.py
+	@python tools/prose/commits.py
 	@python -m tests.quarantine
-	@python -m tests.new_kubernetes.decisions
+	@python -m tools.new_kubernetes.decisions
 	@$(KEPT) changelog changelogs galaxy.yml -- antsibull-changelog lint
 	@$(KEPT) ansible-lint $(LINTED) -- ansible-lint --offline -q
 
@@ -145,7 +145,7 @@ TESTS ?= $(shell git diff --name-only --diff-filter=d origin/main -- 'tests/unit
 .PHONY: quick
 quick: setup types ## the fast loop, under half a minute: ruff, mypy, words, and TESTS=tests/unit/...
 	@cd runtime && ruff check -q .
-	@python tests/prose/check.py
+	@python tools/prose/check.py
 	@$(if $(strip $(TESTS)),pytest -q -n 2 $(TESTS),echo "no unit test differs from origin/main: name some, TESTS=tests/unit/runtime/options")
 
 .PHONY: hooks
@@ -154,15 +154,15 @@ hooks: setup ## Git hooks that lint what a commit changes
 
 .PHONY: actionlint
 actionlint: setup ## the workflows of .github, by actionlint; Go builds it the first time
-	@PYTHONPATH=tests/bed python -m tests.packaging.actionlint
+	@PYTHONPATH=tools/bed python -m tools.packaging.actionlint
 
 .PHONY: prose
-prose: setup ## words that this project does not use, in every file; make lint reads those on the list of tests/prose/terms.yml
-	@python tests/prose/check.py --all
+prose: setup ## words that this project does not use, in every file; make lint reads those on the list of tools/prose/terms.yml
+	@python tools/prose/check.py --all
 
 .PHONY: unit
 unit: setup ## pure logic, and 2,000 sequences of faults
-	@pytest -q $(call junit,unit) -n 2 --timeout 300 tests/unit tests/bed/tests tests/bench tests/bench_collection tests/parity tests/peers tests/new_kubernetes tests/explore tests/mutation
+	@pytest -q $(call junit,unit) -n 2 --timeout 300 tests/unit tests/tools tests/peers tests/explore
 	@python -m tests.explore --seeds 0-109 --jobs 2 --least 2000
 
 .PHONY: sequences
@@ -172,38 +172,40 @@ sequences: setup ## 8,000 sequences of faults more than make unit has
 CORE ?= 2.19
 .PHONY: sanity
 sanity: setup ## ansible-test sanity and units with one ansible-core, CORE=2.19, as a Galaxy user's CI has them
-	@python -m tests.packaging.cores --do sanity,units '$(CORE)'
+	@python -m tools.packaging.cores --do sanity,units '$(CORE)'
 
 .PHONY: cores
 cores: setup binaries ## the collection with every supported ansible-core that a Python can be found for
-	@python -m tests.packaging.cores --do sanity,units,syntax,integration
+	@python -m tools.packaging.cores --do sanity,units,syntax,integration
 
 .PHONY: install-test
 install-test: setup binaries ## the tarball, installed beside nothing else, and what a user does with it
-	@PYTHONPATH=tests/bed pytest -q $(call junit,install-test) -m 'not long' tests/packaging
+	@pytest -q $(call junit,install-test) -m 'not long' tests/packaging
 
 .PHONY: docs-site
 docs-site: setup ## build/site/devel, or VERSION=1.0.0: docs/, and antsibull-docs' pages about the collection
-	@python tests/docs/site.py --version "$(VERSION)"
+	@python tools/docs/site.py --version "$(VERSION)"
 
 .PHONY: ee
 ee: setup ## build the execution environment of docs/how-to, use it, and remove it
-	@PYTHONPATH=tests/bed:. python -m tests.packaging.ee
+	@PYTHONPATH=tools/bed:. python -m tools.packaging.ee
 
 .PHONY: newcomer
 newcomer: setup binaries ## README and the first pages, word by word, in a bare Debian 12 and a bare Ubuntu 24.04
-	@PYTHONPATH=tests/bed:. python -m tests.packaging.newcomer
+	@PYTHONPATH=tools/bed:. python -m tools.packaging.newcomer
 
 # How often `make chaos` kills the leader under load (`make integration`: 3 times), and how long `make soak` takes.
 CHAOS_KILLS ?= 100
 # Files of tests side by side, each with an API server of its own: they wait more than they work.
 SIDE_BY_SIDE ?= 4
 SOAK_SECONDS ?= 1800
+# Clouds that are stand-ins in the test's own process: their tests need nothing but binaries.
+STAND_INS := $(addprefix tests/clouds/,azure cloudstack gce hetzner libcloud)
 INTEGRATION := pytest -q -n $(SIDE_BY_SIDE) --dist loadfile --no-loadscope-reorder
 
 .PHONY: integration
 integration: setup images ## the runtime against a real etcd and kube-apiserver and the simulated cloud
-	@CHAOS_KILLS=3 $(INTEGRATION) $(call junit,integration) -m 'not long' tests/integration
+	@CHAOS_KILLS=3 $(INTEGRATION) $(call junit,integration) -m 'not long' tests/integration $(STAND_INS)
 
 .PHONY: mutants
 mutants: setup binaries ## providers with one mistake each: does the kit for providers notice?
@@ -212,7 +214,7 @@ mutants: setup binaries ## providers with one mistake each: does the kit for pro
 LONG_TESTS ?= tests/integration tests/soak tests/packaging
 .PHONY: integration-long
 integration-long: setup binaries ## the long stories among the tests, which make integration and make install-test leave out
-	@PYTHONPATH=tests/bed SOAK_SECONDS=120 $(INTEGRATION) $(call junit,integration-long) -m long $(LONG_TESTS)
+	@SOAK_SECONDS=120 $(INTEGRATION) $(call junit,integration-long) -m long $(LONG_TESTS)
 
 .PHONY: chaos
 chaos: setup binaries ## the leader is killed CHAOS_KILLS times at random moments: 100 times, unless you say otherwise
@@ -231,7 +233,7 @@ MUTATE ?=
 MOST ?= 0
 .PHONY: mutation
 mutation: setup ## would the tests notice? one operator changed at a time in all that only decides: 40 minutes
-	@python -m tests.mutation --most $(MOST) $(MUTATE)
+	@python -m tools.mutation --most $(MOST) $(MUTATE)
 
 .PHONY: soak
 soak: setup binaries ## half an hour of churn in which nothing may grow; figures in build/soak
@@ -239,7 +241,7 @@ soak: setup binaries ## half an hour of churn in which nothing may grow; figures
 
 .PHONY: parity
 parity: setup ## docs/reference/parity.md from the tests; lists what nothing shows yet
-	@python tests/parity/collector.py
+	@python tools/parity/collector.py
 
 .PHONY: peers-tests
 peers-tests: setup ## test tables of released controllers and of upstream's libraries, on our functions
@@ -247,10 +249,10 @@ peers-tests: setup ## test tables of released controllers and of upstream's libr
 
 .PHONY: docs
 docs: setup ## pages of docs/reference from the code and its tables
-	@python tests/docs/reference.py
-	@python tests/docs/kubernetes_versions.py > docs/reference/kubernetes-versions.md
-	@python tests/docs/awx_files.py
-	@python tests/docs/commands.py
+	@python tools/docs/reference.py
+	@python tools/docs/kubernetes_versions.py > docs/reference/kubernetes-versions.md
+	@python tools/docs/awx_files.py
+	@python tools/docs/commands.py
 	@python -m tests.comparison
 
 # CI runs `default` on each change; the others run before a release. Each raises a cluster of its own and removes it.
@@ -279,10 +281,10 @@ openstack: setup ## keystone, neutron, octavia, nova... on loopback; says where 
 
 .PHONY: openstack-down
 openstack-down: ## end the OpenStack services and remove their data (the cache stays)
-	@PYTHONPATH=tests/bed:tests/openstack python3 -m rig down
+	@PYTHONPATH=tools/bed:tools/clouds/openstack python3 -m rig down
 
 # All of it, unless a part is named. CLOUD_TESTS is an expression of pytest's -m.
-OPENSTACK_TESTS ?= tests/openstack
+OPENSTACK_TESTS ?= tests/clouds/openstack
 CLOUD_TESTS ?=
 .PHONY: test-openstack
 test-openstack: openstack binaries ## the provider openstack against the real services, and beside cloud-provider-openstack
@@ -303,43 +305,43 @@ record-comparison: test-clouds ## write what the tests see of providers beside t
 
 .PHONY: test-hetzner
 test-hetzner: setup binaries ## the provider hetzner against our stand-in; make integration runs it, too
-	@$(INTEGRATION) $(call junit,hetzner) tests/integration/hetzner tests/unit/runtime/providers/hetzner
+	@$(INTEGRATION) $(call junit,hetzner) tests/clouds/hetzner tests/unit/runtime/providers/hetzner
 
 .PHONY: test-azure
 test-azure: setup binaries ## the provider azure against our stand-in; make integration runs it, too
-	@$(INTEGRATION) $(call junit,azure) tests/integration/azure tests/unit/runtime/providers/azure
+	@$(INTEGRATION) $(call junit,azure) tests/clouds/azure tests/unit/runtime/providers/azure
 
 .PHONY: test-cloudstack
 test-cloudstack: setup binaries ## the provider cloudstack against our stand-in; make integration runs it, too
-	@$(INTEGRATION) $(call junit,cloudstack) tests/integration/cloudstack tests/unit/runtime/providers/cloudstack
+	@$(INTEGRATION) $(call junit,cloudstack) tests/clouds/cloudstack tests/unit/runtime/providers/cloudstack
 
 .PHONY: test-gce
 test-gce: setup binaries ## the provider gce against our stand-in; make integration runs it, too
-	@$(INTEGRATION) $(call junit,gce) tests/integration/gce tests/unit/runtime/providers/gce
+	@$(INTEGRATION) $(call junit,gce) tests/clouds/gce tests/unit/runtime/providers/gce
 
 .PHONY: test-libcloud
 test-libcloud: setup binaries ## the provider libcloud over recorded answers, and over HTTP; make integration runs it, too
-	@$(INTEGRATION) $(call junit,libcloud) tests/integration/libcloud tests/unit/runtime/providers/libcloud
+	@$(INTEGRATION) $(call junit,libcloud) tests/clouds/libcloud tests/unit/runtime/providers/libcloud
 
 .PHONY: test-vsphere
 test-vsphere: setup binaries ## the provider vsphere on vcsim, beside cloud-provider-vsphere; Go builds both the first time: minutes
-	@PYTHONPATH=tests/bed $(INTEGRATION) $(call junit,vsphere) -m '$(CLOUD_TESTS)' tests/vsphere
+	@$(INTEGRATION) $(call junit,vsphere) -m '$(CLOUD_TESTS)' tests/clouds/vsphere
 
 .PHONY: test-aws
 test-aws: setup binaries ## the provider aws on moto, beside cloud-provider-aws; Go builds that the first time: minutes
-	@PYTHONPATH=tests/bed $(INTEGRATION) $(call junit,aws) -m '$(CLOUD_TESTS)' tests/aws tests/unit/runtime/providers/aws
+	@$(INTEGRATION) $(call junit,aws) -m '$(CLOUD_TESTS)' tests/clouds/aws tests/unit/runtime/providers/aws
 
 .PHONY: test-prometheus
 test-prometheus: setup binaries ## the alerts by promtool, and a real Prometheus that scrapes the runtime; Go builds both the first time: minutes
-	@PYTHONPATH=tests/bed pytest -q $(call junit,prometheus) tests/prometheus
+	@pytest -q $(call junit,prometheus) tests/prometheus
 
 .PHONY: bench
 bench: setup binaries ## measure against the upstream framework: half an hour, or BENCH="nodes handover"
-	@PYTHONPATH=tests/bed:. python -m tests.bench $(BENCH)
+	@PYTHONPATH=tools/bed:. python -m tools.bench $(BENCH)
 
 .PHONY: bench-collection
 bench-collection: setup binaries ## measure the playbooks over 50, 200 and 1,000 hosts: an hour, or BENCH="--hosts 50"
-	@PYTHONPATH=tests/bed:. python -m tests.bench_collection --keep now $(BENCH)
+	@PYTHONPATH=tools/bed:. python -m tools.bench_collection --keep now $(BENCH)
 
 # The release that is prepared, and the base of its image: the bed's own, unless one is named.
 release-check release-prepare: VERSION ?= 1.0.0
@@ -347,26 +349,26 @@ BASE_IMAGE ?=
 
 .PHONY: release-check
 release-check: setup ## build and check all that a release has, publish nothing: VERSION=1.0.0, BASE_IMAGE=docker.io/...
-	@PYTHONPATH=tests/bed:. python -m tests.packaging.release --version '$(VERSION)' --base-image '$(BASE_IMAGE)'
+	@PYTHONPATH=tools/bed:. python -m tools.packaging.release --version '$(VERSION)' --base-image '$(BASE_IMAGE)'
 
 .PHONY: release-prepare
 release-prepare: setup ## set VERSION=1.0.0 everywhere, and render CHANGELOG.md from the fragments, which go
-	@python -m tests.packaging.versions --set '$(VERSION)'
+	@python -m tools.packaging.versions --set '$(VERSION)'
 	@antsibull-changelog release --version '$(VERSION)'
 
 .PHONY: release-tag
 release-tag: setup ## the signed tag of a release that is prepared and committed; does not push it
-	@python -m tests.packaging.tag
+	@python -m tools.packaging.tag
 
 # A minor to compare with, such as AGAINST=1.35; by itself the one before.
 AGAINST ?=
 .PHONY: new-kubernetes
 new-kubernetes: setup ## what a Kubernetes minor changes for us, from its sources: VERSION=1.38; without, what is new since the last look
-	@python -m tests.new_kubernetes $(VERSION) $(if $(AGAINST),--against '$(AGAINST)')
+	@python -m tools.new_kubernetes $(VERSION) $(if $(AGAINST),--against '$(AGAINST)')
 
 .PHONY: new-kubernetes-cluster
 new-kubernetes-cluster: setup ## after that: build VERSION=1.38, compare its programs, then migrate a cluster and upgrade one
-	@python -m tests.new_kubernetes.programs '$(VERSION)' --against '$(AGAINST)'
+	@python -m tools.new_kubernetes.programs '$(VERSION)' --against '$(AGAINST)'
 	@molecule/run default kubeadm_upgrade
 
 .PHONY: collection

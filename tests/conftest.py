@@ -1,13 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all tests have in common: the results say what each cost, and a test in quarantine decides nothing."""
+"""What all tests have in common: the results say what each cost, and a test in quarantine decides nothing.
+
+Fixtures: a real API server, and a client to it.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import AsyncIterator, Iterator
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests import processor, quarantine
+
+if TYPE_CHECKING:  # unit tests start without them
+    from ccm.engine.client import KubeClient
+    from tests.integration.cluster import ApiServer
 
 _begun: pytest.StashKey[float] = pytest.StashKey()
 
@@ -33,3 +41,26 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> 
         others = [(name, value) for name, value in item.user_properties if name != "cpu"]
         cost = max(0.0, processor.used() - item.stash[_begun])
         item.user_properties[:] = [*others, ("cpu", f"{cost:.3f}")]
+
+
+@pytest.fixture(scope="session")
+def apiserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
+    """etcd and kube-apiserver, shared by the session: tests use names of their own and leave it running."""
+    from tests.integration.cluster import ApiServer, MissingBinaries
+
+    try:
+        server = ApiServer(tmp_path_factory.mktemp("apiserver"))
+    except MissingBinaries as error:
+        pytest.fail(str(error), pytrace=False)
+    yield server
+    server.close()
+
+
+@pytest.fixture
+async def kube(apiserver: ApiServer) -> AsyncIterator[KubeClient]:
+    """A client with all rights. One for each test, as it belongs to the test's event loop."""
+    from ccm.engine.client import KubeClient
+
+    client = KubeClient.from_config(kubeconfig=str(apiserver.kubeconfig()))
+    yield client
+    await client.close()

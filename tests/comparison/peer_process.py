@@ -6,12 +6,10 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "bed"))
 from bed import go_programs
 from bed.progress import Progress
 

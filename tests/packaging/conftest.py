@@ -9,10 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ..integration.conftest import apiserver
-from . import artifact, environments
-
-__all__ = ["apiserver"]
+from tools.packaging import artifact, environments
 
 
 @dataclass(frozen=True)

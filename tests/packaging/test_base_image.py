@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.packaging import base_image
-from tests.packaging.environments import REPOSITORY
+from tools.packaging import base_image
+from tools.packaging.environments import REPOSITORY
 
 OLD, NEW = f"sha256:{'0' * 64}", f"sha256:{'1' * 64}"
 TAG = "docker.io/library/python:3.13-slim-bookworm"
@@ -95,5 +95,5 @@ def test_workflows_pin_the_base_that_the_containerfiles_name():
     assert {name.partition("=")[2] or name for name in found} == {TAG}
     release = yaml.safe_load((REPOSITORY / ".github/workflows/release.yml").read_text())
     runs = [step.get("run", "") for step in release["jobs"]["check"]["steps"]]
-    (pinned,) = [at for at, text in enumerate(runs) if "tests.packaging.base_image pin" in text]
+    (pinned,) = [at for at, text in enumerate(runs) if "tools.packaging.base_image pin" in text]
     assert "BASE_IMAGE=" in runs[pinned] and pinned < runs.index("make release-check")

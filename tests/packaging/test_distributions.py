@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from .environments import BUILD, REPOSITORY
+from tools.packaging.environments import BUILD, REPOSITORY
 
 UV = BUILD / "venv" / "bin" / "uv"
 

@@ -7,7 +7,8 @@ import subprocess
 
 import pytest
 
-from . import environments
+from tools.packaging import environments
+
 from .conftest import User
 
 # Two minutes and a half, most of them ansible-lint, which make lint runs as well.

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from tools.packaging.environments import REPOSITORY
+
 from ..integration.cluster import ApiServer
 from ..integration.collection.machine import Machine
 from ..integration.collection.test_layouts import HOSTS, Cluster
 from .conftest import User
-from .environments import REPOSITORY
 
 pytestmark = pytest.mark.timeout(
     600

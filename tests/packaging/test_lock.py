@@ -11,7 +11,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from .locks import EXTRAS, RUNTIME
+from tools.packaging.locks import EXTRAS, RUNTIME
 
 Pins = dict[str, tuple[Version, list[str]]]
 PROJECT = tomllib.loads((RUNTIME / "pyproject.toml").read_text())

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.commands import commands, entries, fitting, pages
-
-from . import newcomer
+from tools.docs.commands import commands, entries, fitting, pages
+from tools.packaging import newcomer
 
 HERE = newcomer.World(Path("/here"), "http://127.0.0.1/", Path("/here/kubeconfig"))
 
@@ -27,7 +26,7 @@ def test_it_runs_every_command_that_the_list_says_it_runs():
         for page in pages()
         for command in commands(page)
         for entry in fitting(command, [entry for entry in entries() if entry.page == page])
-        if entry.by == "tests/packaging/newcomer.py"
+        if entry.by == "tools/packaging/newcomer.py"
     ]
     assert promised
     assert [(page, command) for page, command in promised if masked(command) not in played] == []

@@ -4,19 +4,14 @@
 from __future__ import annotations
 
 import re
-import sys
-from pathlib import Path
 
 import pytest
 import yaml
 
-# The bed is no installed package.
-sys.path.append(str(Path(__file__).resolve().parents[1] / "bed"))
-
 from bed.errors import BedError
-from tests.packaging import outdated
-from tests.packaging.environments import CANDIDATES, CORES, REPOSITORY
-from tests.packaging.outdated import Pin
+from tools.packaging import outdated
+from tools.packaging.environments import CANDIDATES, CORES, REPOSITORY
+from tools.packaging.outdated import Pin
 
 
 def test_pins_are_those_with_a_version():
@@ -54,7 +49,7 @@ def test_a_module_is_about_its_tools_and_what_it_needs_directly():
 
 
 def test_every_module_of_the_repository_is_about_something():
-    for path in REPOSITORY.glob("tests/**/go.mod"):
+    for path in REPOSITORY.glob("t*s/**/go.mod"):
         text = path.read_text()
         if re.search(r"^require|^tool", text, re.MULTILINE):
             assert outdated.required(text), path
@@ -69,7 +64,7 @@ def test_a_proxy_that_does_not_answer_is_said_for_each_module():
 
 
 def test_modules_of_one_minor_stay_on_it():
-    minors = sorted(path.name for path in (REPOSITORY / "tests/bed/kubernetes").glob("v*"))
+    minors = sorted(path.name for path in (REPOSITORY / "tools/bed/kubernetes").glob("v*"))
     found = list(outdated.of_modules(lambda _: [*(f"{minor}.99" for minor in minors), "v1.99.0"]))
     of_kubernetes = [pin.newest for pin in found if "/kubernetes/v1" in pin.file]
     assert of_kubernetes == [f"{minor}.99" for minor in minors] and len(minors) > 2
@@ -123,7 +118,7 @@ def test_each_reason_is_a_sentence_about_a_pin_that_is_there():
 )
 def test_a_core_is_tried_from_its_first_candidate_on(newest: str, candidate: str, lines: list[str]):
     found = outdated.of_cores(newest, candidate, ["2.21", "2.22"], {"2.22": "2.22.0rc1"})
-    assert [str(pin) for pin in found] == [f"tests/packaging/environments.py: ansible-core {line}" for line in lines]
+    assert [str(pin) for pin in found] == [f"tools/packaging/environments.py: ansible-core {line}" for line in lines]
 
 
 def test_candidates_are_the_last_cores():

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from . import artifact, environments, release, servers, tag, versions
+from tools.packaging import artifact, environments, release, servers, tag, versions
+from tools.packaging.environments import REPOSITORY
+
 from .conftest import User
-from .environments import REPOSITORY
 
 pytestmark = pytest.mark.timeout(600)
 

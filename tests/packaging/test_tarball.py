@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from . import artifact
+from tools.packaging import artifact
+from tools.packaging.environments import REPOSITORY
+
 from .conftest import User
-from .environments import REPOSITORY
 
 pytestmark = pytest.mark.timeout(600)
 TOP = {"COPYING", "LICENSE", "README.md", "MANIFEST.json", "FILES.json", "changelogs", "meta", "playbooks", "plugins"}

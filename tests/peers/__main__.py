@@ -21,7 +21,7 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests/bed"))
+sys.path.insert(0, str(ROOT / "tools/bed"))
 
 from bed.errors import BedError  # noqa: E402
 from bed.progress import Progress  # noqa: E402

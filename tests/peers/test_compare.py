@@ -4,14 +4,11 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "bed"))
 
 from bed.errors import BedError
 from bed.progress import Progress

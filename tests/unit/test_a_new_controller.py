@@ -72,7 +72,7 @@ print(json.dumps({
 @pytest.fixture(scope="module")
 def told() -> dict[str, Any]:
     run = subprocess.run(
-        [sys.executable, "-c", PROGRAM], cwd=ROOT / "tests" / "docs", capture_output=True, text=True, check=False
+        [sys.executable, "-c", PROGRAM], cwd=ROOT / "tools" / "docs", capture_output=True, text=True, check=False
     )
     assert run.returncode == 0, run.stderr
     found: dict[str, Any] = json.loads(run.stdout)

@@ -13,7 +13,7 @@ import yaml
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs/how-to/awx"
-sys.path.append(str(ROOT / "tests/docs"))
+sys.path.append(str(ROOT / "tools/docs"))
 
 import awx_files  # noqa: E402
 
@@ -28,7 +28,7 @@ def options() -> dict[str, dict[str, Any]]:
 
 def test_no_survey_is_stale() -> None:
     there = {path.name: path.read_text() for path in FOLDER.glob("survey-*.json")}
-    assert there == awx_files.texts(), "run `python tests/docs/awx_files.py`"
+    assert there == awx_files.texts(), "run `python tools/docs/awx_files.py`"
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("survey-*.json")), ids=lambda path: path.stem)

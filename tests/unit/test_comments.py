@@ -14,7 +14,8 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[2]
-SOURCES = sorted(path for room in ("runtime", "plugins", "roles", "tests") for path in (ROOT / room).rglob("*.py"))
+ROOMS = ("runtime", "plugins", "roles", "tests", "tools")
+SOURCES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
 #: "reference 7.6", "section 5.3", "(4.4)": chapters of documents that are not here. Those of an RFC are public.
 CHAPTER = re.compile(
     r"(?<!RFC )\b(?:reference|[Ss]ections?) \(?(?:[A-Z]?[0-9])|\bbehaviour reference\b|\([1-9]\.[0-9](?:\.[0-9])?\)"
@@ -60,7 +61,7 @@ def test_documents_that_are_named_exist():
 
 def test_behaviours_that_the_runtime_names_are_on_the_parity_page():
     known = {
-        id_ for path in (ROOT / "tests/parity/behaviours").glob("*.yml") for id_ in yaml.safe_load(path.read_text())
+        id_ for path in (ROOT / "tools/parity/behaviours").glob("*.yml") for id_ in yaml.safe_load(path.read_text())
     }
     rooms = [path for path in SOURCES if path.is_relative_to(ROOT / "runtime/ccm/controllers")]
     found = list(named(BEHAVIOUR, rooms))

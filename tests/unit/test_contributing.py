@@ -15,7 +15,8 @@ MAKEFILE = (ROOT / "Makefile").read_text()
 TARGETS = set(re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE))
 PAGES = ["CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "MAINTAINERS.md"]
 #: A file or folder of the checkout, as these pages write it.
-PLACE = re.compile(r"`((?:\.github|changelogs|docs|meta|molecule|plugins|roles|runtime|tests)/[\w/.-]+|[A-Z]+\.md)")
+TOPS = r"\.github|changelogs|docs|meta|molecule|plugins|roles|runtime|tests|tools"
+PLACE = re.compile(rf"`((?:{TOPS})/[\w/.-]+|[A-Z]+\.md)")
 
 
 @pytest.mark.parametrize("page", PAGES)

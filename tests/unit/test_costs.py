@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests import costs, results
+from tools import costs, results
 
 HERE = "tests/unit/test_costs.py"
 
@@ -88,7 +88,7 @@ def test_without_results_the_message_says_what_to_run(tmp_path: Path, monkeypatc
 
 
 def test_what_guards_the_same_is_noted_for_files_that_are_there():
-    notes = yaml.safe_load((costs.ROOT / "tests/costs.yml").read_text())
+    notes = yaml.safe_load((costs.ROOT / "tools/costs.yml").read_text())
     assert [path for path in notes if not (costs.ROOT / path).is_file()] == []
 
 
@@ -102,7 +102,7 @@ def test_what_guards_the_same_is_noted_for_files_that_are_there():
     ],
 )
 def test_a_test_has_a_command_that_runs_it_alone(name: str, command: str):
-    assert one(name).command.removeprefix("PYTHONPATH=tests/bed build/venv/bin/") == command
+    assert one(name).command.removeprefix("build/venv/bin/") == command
 
 
 def test_the_command_of_a_failed_test_runs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

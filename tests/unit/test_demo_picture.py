@@ -20,7 +20,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 @pytest.fixture
 def modules(monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any]:
     """Those that record and draw."""
-    monkeypatch.syspath_prepend(str(ROOT / "tests" / "docs"))
+    monkeypatch.syspath_prepend(str(ROOT / "tools" / "docs"))
     return importlib.import_module("recording"), importlib.import_module("demo_picture")
 
 
@@ -35,14 +35,14 @@ def words(element: ElementTree.Element) -> list[str]:
 
 def test_the_picture_is_what_the_recording_gives(modules: tuple[Any, Any]):
     _, picture = modules
-    assert picture.PICTURE.read_text() == picture.picture(picture.CAST), "stale: run python tests/docs/demo_picture.py"
+    assert picture.PICTURE.read_text() == picture.picture(picture.CAST), "stale: run python tools/docs/demo_picture.py"
 
 
 def test_the_recording_has_the_whole_demo_and_nothing_of_the_machine(modules: tuple[Any, Any]):
     recording, picture = modules
     text = "\n".join(line.text for line in recording.lines(picture.CAST))
     titles = re.findall(r"^\x1b\[1m== (.*?)\x1b", text, re.MULTILINE)
-    told = re.findall(r'^ +say\("(.*)"\)', (ROOT / "tests/bed/demo.py").read_text(), re.MULTILINE)
+    told = re.findall(r'^ +say\("(.*)"\)', (ROOT / "tools/bed/demo.py").read_text(), re.MULTILINE)
     assert titles == told
     assert re.findall(r"(?:/root|/home|/work|/tmp/|/Users)\S*", text) == []
 

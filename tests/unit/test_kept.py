@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import kept
+from tools import kept
 
 COUNT = ("sh", "-c", "echo x >> ../count; test ! -e bad.yml")
 

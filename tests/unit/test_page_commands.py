@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every command that a page shows is run by a test, or excused with a reason (tests/docs/commands.yml)."""
+"""Every command that a page shows is run by a test, or excused with a reason (tools/docs/commands.yml)."""
 
 from __future__ import annotations
 
 import re
 
-from tests.docs import commands
+from tools.docs import commands
 
 PAGE = """# Title
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.prose import check, commits
-from tests.prose.commits import Commit
+from tools.prose import check, commits
+from tools.prose.commits import Commit
 
 ROOT = Path(__file__).parents[2]
 FENCE = "```"
@@ -75,7 +75,7 @@ def test_what_contributing_calls_wrong_is_found():
 
 def test_finished_files_exist():
     for glob in yaml.safe_load(check.TERMS.read_text())["finished"]:
-        assert check.files(glob), f"{glob} is on the list of tests/prose/terms.yml and names no file"
+        assert check.files(glob), f"{glob} is on the list of tools/prose/terms.yml and names no file"
 
 
 @pytest.mark.parametrize(

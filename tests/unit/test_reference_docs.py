@@ -32,7 +32,7 @@ print(json.dumps(reference.pages() | {
 }))
 """
     run = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT / "tests" / "docs", capture_output=True, text=True, check=True
+        [sys.executable, "-c", code], cwd=ROOT / "tools" / "docs", capture_output=True, text=True, check=True
     )
     found: dict[str, Any] = json.loads(run.stdout)
     return found

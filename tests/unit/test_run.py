@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tests import run
 from tests.integration import conftest
-from tests.results import ROOT
+from tools import run
+from tools.results import ROOT
 
 #: In place of make: what each target does is in a file of its name.
 MAKE = """
@@ -149,7 +149,7 @@ def test_a_failed_test_comes_with_the_command_that_runs_it_alone(parts: Parts):
     start = said.index("Failed:")
     assert said[start + 1 : start + 5] == [
         "  tests.unit.test_run::test_x[a b]",
-        "    alone: PYTHONPATH=tests/bed build/venv/bin/pytest -q 'tests/unit/test_run.py::test_x[a b]'",
+        "    alone: build/venv/bin/pytest -q 'tests/unit/test_run.py::test_x[a b]'",
         "  lint",
         "    alone: make lint",
     ]
@@ -258,7 +258,8 @@ def test_what_follows_the_patient_parts_runs_beside_the_timed_ones_with_the_same
 def test_what_is_long_exists():
     """A name that fits nothing would bring a test back into `make test`, or to the end of it."""
     folder = run.ROOT / "tests" / "integration"
-    files = [*folder.rglob("test_*.py"), *(run.ROOT / "tests" / "soak").glob("test_*.py")]
+    clouds, soak = run.ROOT / "tests" / "clouds", run.ROOT / "tests" / "soak"
+    files = [path for room in (folder, clouds, soak) for path in room.rglob("test_*.py")]
     stems = {path.stem for path in files}
     tests = {
         name for path in files for name in re.findall(r"^(?:async )?def (test_\w+)", path.read_text(), re.MULTILINE)

@@ -24,7 +24,7 @@ TEMPLATE = re.sub(
 
 @pytest.fixture
 def site_versions(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(ROOT / "tests" / "docs"))
+    monkeypatch.syspath_prepend(str(ROOT / "tools" / "docs"))
     return importlib.import_module("site_versions")
 
 
@@ -122,7 +122,7 @@ MAKE = """#!/bin/sh
 # In place of `make docs-site`: one page of the version instead of all.
 exec {python} -c '
 import os, pathlib, sys
-sys.path[:0] = ["{root}", "{root}/tests/docs"]
+sys.path[:0] = ["{root}", "{root}/tools/docs"]
 import site_versions
 from tests.unit import test_site_versions as tests
 site = pathlib.Path("build/site")

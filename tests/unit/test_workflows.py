@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.packaging import environments
+from tools.packaging import environments
 
 ROOT = Path(__file__).parents[2]
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
@@ -30,7 +30,7 @@ def steps(path: Path) -> list[dict[str, Any]]:
 def test_commands_are_those_of_the_makefile(path: Path):
     used = {target for step in steps(path) for target in re.findall(r"^make ([a-z-]+)", step.get("run", ""), re.M)}
     assert used <= TARGETS
-    for file in {word for step in steps(path) for word in re.findall(r"-m (tests\.[\w.]+)", step.get("run", ""))}:
+    for file in {word for step in steps(path) for word in re.findall(r"-m (tools\.[\w.]+)", step.get("run", ""))}:
         assert (ROOT / f"{file.replace('.', '/')}.py").exists()
 
 

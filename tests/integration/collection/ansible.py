@@ -15,7 +15,7 @@ from typing import Any
 from .interpreter import interpreter
 
 REPOSITORY = Path(__file__).resolve().parents[3]
-# tests/packaging/cores.py runs these tests with the programs of other releases of ansible-core.
+# tools/packaging/cores.py runs these tests with the programs of other releases of ansible-core.
 PROGRAM = Path(os.environ.get("OUTOFTREE_ANSIBLE") or Path(sys.executable).parent) / "ansible-playbook"
 COLLECTION = "outoftree.ccm"
 #: ansible-playbook that runs the modules of the host `localhost`, which is in no inventory, by another Python.

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.docs import kubernetes_versions
-from tests.docs.commands import ROOT, commands
+from tools.docs import kubernetes_versions
+from tools.docs.commands import ROOT, commands
 
 from ..cluster import ApiServer
 from ..shell import shell

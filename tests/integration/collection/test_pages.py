@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from ccm.engine.client import KubeClient
-from tests.docs.commands import command, commands
+from tools.docs.commands import command, commands
 
 from ..cluster import ApiServer
 from ..shell import shell

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from ccm.engine.client import KubeClient
 from ccm_simcloud.testing import Simulator
-from tests.docs.commands import ROOT, command, commands
+from tools.docs.commands import ROOT, command, commands
 
 from ..cluster import ApiServer
 from ..shell import shell

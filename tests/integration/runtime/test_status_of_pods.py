@@ -19,8 +19,8 @@ import yaml
 
 from ccm.commands.status import status
 from ccm.engine.client import KubeClient
-from tests.docs.commands import ROOT, commands
 from tests.ports import free_port
+from tools.docs.commands import ROOT, commands
 
 from ..cluster import ApiServer
 from ..kubelet import Kubelet, running_kubelet

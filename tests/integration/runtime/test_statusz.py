@@ -8,7 +8,7 @@ from typing import Any
 
 from ccm.engine.client import KubeClient
 from ccm_simcloud.testing import Simulator
-from tests.docs.commands import commands
+from tools.docs.commands import commands
 
 from ..cluster import ApiServer
 from .conftest import StartCcm

@@ -6,12 +6,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import subprocess
-import sys
 from pathlib import Path
 
 import aiohttp
 import pytest
 
+from bed import go_programs
+from bed.progress import Progress
 from ccm.engine.client import KubeClient
 from ccm_simcloud.testing import Simulator
 from tests.ports import free_port
@@ -30,10 +31,6 @@ from .support import (
     node_body,
     set_ready,
 )
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "bed"))
-from bed import go_programs
-from bed.progress import Progress
 
 
 @pytest.mark.timeout(1800)  # where nobody built the framework yet, that is done first

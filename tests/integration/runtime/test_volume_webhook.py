@@ -22,8 +22,8 @@ from ccm.engine.client import ApiError, KubeClient
 from ccm.providers.sim.volumes import CSI_DRIVER
 from ccm_simcloud.model import VolumeBody
 from ccm_simcloud.testing import Simulator
-from tests.docs.commands import ROOT, command
 from tests.ports import free_port
+from tools.docs.commands import ROOT, command
 
 from ..cluster import ApiServer
 from ..shell import shell

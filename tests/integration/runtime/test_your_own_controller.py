@@ -15,7 +15,7 @@ import pytest
 
 from ccm.engine.client import KubeClient
 from ccm_simcloud.testing import Simulator
-from tests.docs.commands import command
+from tools.docs.commands import command
 
 from ..cluster import ApiServer
 from ..shell import shell

@@ -5,20 +5,15 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ..plugins.conftest import cluster_facts, fixture_text, host_facts
-
-# The bed is no installed package.
-sys.path.append(str(Path(__file__).resolve().parents[2] / "bed"))
-
 from bed import go_programs
 from bed.progress import Progress
+
+from ..plugins.conftest import cluster_facts, fixture_text, host_facts
 
 __all__ = ["cluster_facts", "fixture_text", "host_facts"]
 

@@ -7,13 +7,13 @@ import json
 import random
 import re
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bed import go_programs
+from bed.progress import Progress
 from ccm.cloud import ConfigError, ProviderConfig
 from ccm.cloud.toolkit import gcfg
 from ccm.cloud.toolkit.located_yaml import Problems, read
@@ -26,12 +26,6 @@ from ccm.providers.libcloud.settings import Settings as Libcloud
 from ccm.providers.openstack.settings import Settings as OpenStack
 from ccm.providers.static.settings import Settings as Static
 from ccm.providers.vsphere.settings import Settings as VSphere
-
-# The bed is no installed package.
-sys.path.append(str(Path(__file__).resolve().parents[2] / "bed"))
-
-from bed import go_programs
-from bed.progress import Progress
 
 #: Plain scalars that YAML or somebody's reader takes for something else, and secrets of bug reports.
 WORDS = (

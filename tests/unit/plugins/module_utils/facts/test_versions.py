@@ -212,7 +212,7 @@ def test_in_tree_providers_are_recognised_by_name(name: str) -> None:
 
 
 def generator() -> Any:
-    spec = importlib.util.spec_from_file_location("generate", REPOSITORY / "tests" / "docs" / "kubernetes_versions.py")
+    spec = importlib.util.spec_from_file_location("generate", REPOSITORY / "tools" / "docs" / "kubernetes_versions.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

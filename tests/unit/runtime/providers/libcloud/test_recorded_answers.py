@@ -13,13 +13,13 @@ from ccm.gateway.instance_snapshot import instance_problem
 from ccm.providers.libcloud import drivers, instance_rules
 from ccm.providers.libcloud.drivers import DRIVERS
 from ccm.providers.libcloud.instance_rules import kind
-from tests.recorded import clouds
+from tests.clouds.libcloud import recorded_answers
 
 #: Driver -> the machines that its recorded answers have: providerID, type, zone, region, and how many IP addresses.
 EXPECTED = {
     "azure": [
-        (f"{clouds.AZURE}/test-node-1", "Standard_A1", "", "eastus", 1),
-        (f"{clouds.AZURE}/test-node-2", "Standard_A1", "", "eastus", 1),
+        (f"{recorded_answers.AZURE}/test-node-1", "Standard_A1", "", "eastus", 1),
+        (f"{recorded_answers.AZURE}/test-node-2", "Standard_A1", "", "eastus", 1),
     ],
     "cloudscale": [("cloudscale://47cec963-fcd2-482f-bdb6-24461b2d47b1", "flex-4", "", "", 2)],
     "cloudstack": [
@@ -64,7 +64,7 @@ EXPECTED = {
 
 def read(name, change=lambda response: response):
     """The instances of a listing whose answers went through `change`, and what was unreachable."""
-    settings, listing = clouds.listing(name, change)
+    settings, listing = recorded_answers.listing(name, change)
     found = instance_rules.instances(settings.driver, listing, settings.given, ())
     return found, instance_rules.unreachable(settings.driver, listing.answers)
 
@@ -92,7 +92,7 @@ class At:
 
 
 def test_every_driver_has_recorded_answers():
-    assert clouds.RECORDINGS.keys() == DRIVERS.keys()
+    assert recorded_answers.RECORDINGS.keys() == DRIVERS.keys()
     assert len(DRIVERS) >= 10
 
 
@@ -100,7 +100,7 @@ def test_every_driver_has_recorded_answers():
 def test_the_machines_of_the_recorded_answers(name):
     rows = [
         (each.provider_id, each.type, each.zone, each.region, sum("IP" in at.type.value for at in each.addresses))
-        for each in clouds.instances(name)
+        for each in recorded_answers.instances(name)
     ]
     assert rows == EXPECTED[name]
 
@@ -108,7 +108,7 @@ def test_the_machines_of_the_recorded_answers(name):
 @pytest.mark.parametrize("name", DRIVERS)
 def test_instances_fit_the_contract_and_are_the_drivers_own(name):
     driver = DRIVERS[name]
-    for each in clouds.instances(name):
+    for each in recorded_answers.instances(name):
         assert instance_problem(each) == ""
         assert drivers.owned(driver, each.provider_id)
         assert driver.canonical(each.provider_id) == each.provider_id
@@ -136,7 +136,7 @@ def requests_of(name):
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("name", DRIVERS)
 def test_no_broken_answer_makes_a_machine_look_gone(name, fault):
-    whole = {each.provider_id for each in clouds.instances(name)}
+    whole = {each.provider_id for each in recorded_answers.instances(name)}
     for number in requests_of(name):
         try:
             found, unreachable = read(name, At(number, FAULTS[fault]))
@@ -148,7 +148,7 @@ def test_no_broken_answer_makes_a_machine_look_gone(name, fault):
 
 @pytest.mark.parametrize("name", DRIVERS)
 def test_a_listing_that_lost_a_row_after_the_driver_read_it_is_refused(name):
-    settings, listing = clouds.listing(name)
+    settings, listing = recorded_answers.listing(name)
     shorter = instance_rules.Listing(listing.zone, listing.machines[1:], listing.answers)
     with pytest.raises(Transient, match=r"the listing has \d+ of \d+ machines"):
         instance_rules.instances(settings.driver, shorter, settings.given, ())
@@ -156,7 +156,7 @@ def test_a_listing_that_lost_a_row_after_the_driver_read_it_is_refused(name):
 
 @pytest.mark.parametrize("name", DRIVERS)
 def test_a_state_that_nobody_knows_is_a_machine_that_exists(name):
-    settings, listing = clouds.listing(name)
+    settings, listing = recorded_answers.listing(name)
     odd = tuple(
         instance_rules.Machine(each.id, each.name, "no such state", each.public, each.private)
         for each in listing.machines
@@ -178,7 +178,7 @@ def test_a_state_that_is_new_to_the_driver_fails_no_listing(name):
         return response
 
     found, _ = read(name, change)
-    assert len(found) == len(clouds.instances(name))
+    assert len(found) == len(recorded_answers.instances(name))
 
 
 @pytest.mark.parametrize("name", DRIVERS)
@@ -193,7 +193,7 @@ def test_refused_credentials_and_limits_have_their_types(name):
 
 
 def _is_listing(name, number):
-    _, listing = clouds.listing(name)
+    _, listing = recorded_answers.listing(name)
     rows = kind(DRIVERS[name], listing.answers[number].where)
     return rows is not None and not rows.details
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A small OpenStack over HTTP, with answers of the real services' shape: for decisions, mappings and counts of calls.
 
-What the services themselves do is shown on the real ones (tests/openstack).
+What the services themselves do is shown on the real ones (tests/clouds/openstack).
 """
 
 from __future__ import annotations

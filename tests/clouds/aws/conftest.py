@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures: an account of AWS in moto, a proxy before it, clouds on it, and a real API server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ccm.cloud import ProviderConfig
+from ccm.providers.aws import AwsCloud
+from tests.integration.cluster import ApiServer
+from tests.integration.runtime.conftest import clean
+
+from .account import Account, Moto
+from .peer import ENVIRONMENT, Two
+from .proxy import Proxy
+
+__all__ = ["clean"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """moto answers slowly on a busy machine, and some tests ask it a thousand times."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            item.add_marker(pytest.mark.timeout(900))
+
+
+@pytest.fixture(scope="session")
+def moto() -> Iterator[Moto]:
+    found = Moto()
+    yield found
+    found.stop()
+
+
+@pytest.fixture
+def account(moto: Moto) -> Account:
+    moto.reset()
+    return Account(moto)
+
+
+@pytest.fixture
+def proxy(moto: Moto) -> Iterator[Proxy]:
+    found = Proxy(moto.port)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def two(
+    apiserver: ApiServer,
+    clean: None,
+    account: Account,
+    proxy: Proxy,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Two:
+    """cloud-provider-aws and ours, on an empty account."""
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    return Two(apiserver, account, proxy, tmp_path)
+
+
+@pytest.fixture
+async def connect() -> AsyncIterator[Callable[[ProviderConfig], Awaitable[AwsCloud]]]:
+    clouds: list[AwsCloud] = []
+
+    async def create(config: ProviderConfig) -> AwsCloud:
+        clouds.append(AwsCloud(config))
+        await clouds[-1].start()
+        return clouds[-1]
+
+    yield create
+    for each in clouds:
+        await each.close()

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An account in trouble: each call breaks in each way. Nothing looks gone, and nothing is left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import pytest
+
+from ccm.cloud import (
+    CloudError,
+    Instance,
+    InstanceRef,
+    ProviderConfig,
+    RateLimited,
+    RetryAfter,
+    Transient,
+    Unauthorized,
+)
+from ccm.providers.aws import AwsCloud
+from tests.comparison import confirm
+
+from .proxy import Fault
+from .services import MORE, PORT, backends, classic, delete, patiently, spec
+from .world import config
+
+# Of make test-clouds, not of CI: it asks moto some thousand times.
+pytestmark = pytest.mark.long
+
+#: What is done and seen, with every call that it takes.
+Story = Callable[[Any, AwsCloud], Awaitable[Any]]
+#: What happens to one call, and what the provider may make of it: never that something is gone.
+KINDS: dict[str, tuple[Fault, tuple[type[CloudError], ...]]] = {
+    "5xx": (Fault("status", status=503, code="InternalFailure"), (Transient,)),
+    "a proxy's page": (Fault("status", status=404, body="<html></html>"), (Transient,)),
+    "throttled": (Fault("status", status=400, code="Throttling", headers={"Retry-After": "7"}), (RateLimited,)),
+    "busy": (Fault("status", status=400, code="DependencyViolation", times=2), (RetryAfter,)),
+    "half an answer": (Fault("truncate"), (Transient,)),
+    "no connection": (Fault("drop"), (Transient,)),
+    "no answer": (Fault("hang", times=2), (Transient,)),
+    "a late answer": (Fault("slow", seconds=0.2), ()),
+    "a lost answer": (Fault("lost"), (Transient,)),
+    "the token has expired": (Fault("status", status=400, code="ExpiredToken"), (Unauthorized,)),
+    "a right is missing": (Fault("status", status=403, code="UnauthorizedOperation"), (Unauthorized,)),
+}
+
+
+async def test_each_call_breaks_in_each_way_and_nothing_looks_gone(account, proxy, connect):
+    calls, survived, truth = await _break_each(account, proxy, connect, _story)
+    assert {"DescribeInstances", "CreateLoadBalancer", "CreateListener", "RegisterTargets", "AddTags"} < set(calls)
+    given = config(account, proxy)
+    for kind, (fault, errors) in KINDS.items():
+        start = dataclasses.replace(fault, call="DescribeAvailabilityZones")
+        with proxy.broken(start), contextlib.suppress(*errors):
+            await connect(_hasty(given) if kind == "no answer" else given)
+        cloud = await connect(given)
+        assert await _story(account, cloud) == truth
+        survived += 1
+    confirm("aws", "faults survived", f"{survived} of {(len(calls) + 1) * len(KINDS)}")
+
+
+async def test_each_call_about_a_classic_load_balancer_breaks_in_each_way(account, proxy, connect):
+    calls, survived, _ = await _break_each(account, proxy, connect, _classic_story)
+    assert {"classic CreateLoadBalancer", "CreateSecurityGroup", "DeleteSecurityGroup", "classic AddTags"} < set(calls)
+    assert survived == len(calls) * len(KINDS)
+
+
+async def _break_each(account: Any, proxy: Any, connect: Any, story: Story) -> tuple[list[str], int, Any]:
+    """Break each call of a story in each way. Returns the calls, how many times all was as it should be afterwards, and
+    what the story comes to."""
+    for zone in "aba":
+        account.run(zone=zone)
+    given = config(account, proxy)
+    cloud, hasty = await connect(given), await connect(_hasty(given))
+    since, survived = len(proxy.calls), 0
+    truth = await story(account, cloud)
+    await delete(cloud, spec())
+    calls = sorted(set(proxy.calls[since:]))
+    for kind, (fault, errors) in KINDS.items():
+        used = hasty if kind == "no answer" else cloud
+        for call in calls:
+            broken = dataclasses.replace(fault, call=call)
+            with proxy.broken(broken), contextlib.suppress(*errors):
+                assert await story(account, used) == truth, (kind, call)
+                await delete(used, spec())
+            assert await story(account, used) == truth, (kind, call)
+            await delete(used, spec())
+            assert account.parts() == frozenset(), (kind, call)
+            survived += 1
+    return calls, survived, truth
+
+
+def _hasty(given: ProviderConfig) -> ProviderConfig:
+    """It does not wait long for an answer."""
+    return dataclasses.replace(given, text=given.text.replace("RequestTimeout = 6s", "RequestTimeout = 1s"))
+
+
+async def _story(account: Any, cloud: AwsCloud) -> tuple[Sequence[Instance], dict[str, Any]]:
+    """All instances, by a listing, one by one and by name, and a load balancer that is created, loses a target and gets
+    another port."""
+    page = await patiently(cloud.instances.list_page, None)
+    found = list(page.instances)
+    for each in page.instances:
+        found.append(await patiently(cloud.instances.get, InstanceRef(each.name, each.provider_id)))
+        found.append(await patiently(cloud.instances.get, InstanceRef(each.name)))
+    nodes = await backends(cloud)
+    checked = {"healthcheck-healthy-threshold": "5", "cross-zone-load-balancing-enabled": "true"}
+    await patiently(cloud.load_balancers.ensure, spec(PORT), nodes)
+    await patiently(cloud.load_balancers.update_backends, spec(PORT), nodes[1:])
+    last = spec(MORE, annotations=checked)
+    await patiently(cloud.load_balancers.ensure, last, nodes[1:])
+    (listed,) = await patiently(cloud.load_balancers.list, "kube")
+    assert listed.fingerprint == cloud.load_balancers.fingerprint(last, nodes[1:])
+    return found, {**account.balancer(spec().default_name), "dns": ""}
+
+
+async def _classic_story(account: Any, cloud: AwsCloud) -> dict[str, Any]:
+    """A Classic Load Balancer that is created, loses a target, and gets another port and other attributes."""
+    nodes = await patiently(backends, cloud)
+    await patiently(cloud.load_balancers.ensure, classic(PORT), nodes)
+    await patiently(cloud.load_balancers.update_backends, classic(PORT), nodes[1:])
+    last = classic(MORE, annotations={"cross-zone-load-balancing-enabled": "true", "proxy-protocol": "*"})
+    await patiently(cloud.load_balancers.ensure, last, nodes[1:])
+    (listed,) = await patiently(cloud.load_balancers.list, "kube")
+    assert listed.fingerprint == cloud.load_balancers.fingerprint(last, nodes[1:])
+    return account.classic_balancer(classic().default_name)

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Go programs that tests run, compiled into the cache: the benchmarks' peer, vcsim, vendors' controllers, Prometheus,
+container runtimes, and parsers that decide what a file means.
+
+A program is known by the contents of its module's folder, which are sources, versions and checksums, and by its tags.
+Those below ``tools/bed/vendors`` are released code: their modules have no more than
+``tool`` lines.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from bed import golang, locks, paths
+from bed.errors import BedError
+from bed.progress import Progress
+from bed.run import run
+
+_VENDORS = paths.BED / "vendors"
+#: Without the discovery of every cloud's machines. Its pages for browsers need npm, and are left out by themselves.
+_PROMETHEUS = "remove_all_sd,enable_kubernetes_sd"
+#: Without what needs libraries of C.
+_CRI_O = "containers_image_openpgp,exclude_graphdriver_btrfs"
+_CONTAINERD = "no_btrfs,no_devmapper,no_zfs,no_aufs"
+
+
+@dataclass(frozen=True)
+class Program:
+    """``module`` is the folder of go.mod, ``package`` what is compiled there; ``title`` is for people; ``tags`` are
+    build constraints. With ``c_sources``, it is C in that folder of the Go module ``package``."""
+
+    module: Path
+    package: str
+    title: str
+    tags: str = ""
+    c_sources: str = ""
+
+
+PROGRAMS = {
+    "peer": Program(paths.REPOSITORY / "tools/bench/peer", ".", "the peer (the upstream framework)"),
+    "cloud-configs": Program(paths.BED / "cloud_configs", ".", "the parsers of cloud providers' configurations"),
+    "gotables": Program(paths.REPOSITORY / "tests/peers/gotables", ".", "the reader of peers' tests"),
+    "kubernetes-yaml": Program(paths.BED / "kubernetes_yaml", ".", "Kubernetes' parser of YAML"),
+    "vcsim": Program(paths.REPOSITORY / "tools/clouds/vsphere/simulator", ".", "vcsim"),
+    "openstack-cloud-controller-manager": Program(
+        _VENDORS / "openstack",
+        "k8s.io/cloud-provider-openstack/cmd/openstack-cloud-controller-manager",
+        "cloud-provider-openstack",
+    ),
+    "vsphere-cloud-controller-manager": Program(
+        _VENDORS / "vsphere",
+        "k8s.io/cloud-provider-vsphere/cmd/vsphere-cloud-controller-manager",
+        "cloud-provider-vsphere",
+    ),
+    "aws-cloud-controller-manager": Program(
+        _VENDORS / "aws", "k8s.io/cloud-provider-aws/cmd/aws-cloud-controller-manager", "cloud-provider-aws"
+    ),
+    "prometheus": Program(
+        _VENDORS / "prometheus", "github.com/prometheus/prometheus/cmd/prometheus", "Prometheus", _PROMETHEUS
+    ),
+    "crio": Program(_VENDORS / "crio", "github.com/cri-o/cri-o/cmd/crio", "CRI-O", _CRI_O),
+    "pinns": Program(_VENDORS / "crio", "github.com/cri-o/cri-o", "pinns, which CRI-O calls", c_sources="pinns/src"),
+    # For Debian 11, without the snapshotters that need a library or a file system of their own.
+    **{
+        name: Program(_VENDORS / "containerd", f"github.com/containerd/containerd/cmd/{name}", name, _CONTAINERD)
+        for name in ("containerd", "containerd-shim-runc-v2", "ctr")
+    },
+    "promtool": Program(
+        _VENDORS / "prometheus", "github.com/prometheus/prometheus/cmd/promtool", "promtool", _PROMETHEUS
+    ),
+}
+
+
+def ensure(name: str, progress: Progress) -> Path:
+    """The static binary of one of PROGRAMS. Raises BedError when Go cannot compile it."""
+    program = PROGRAMS.get(name)
+    if program is None:
+        raise BedError(f"program {name} is not one the bed knows: choose from {', '.join(PROGRAMS)}")
+    binary = paths.cache() / "programs" / f"{name}-{_digest(program)}"
+    with locks.held(f"program-{name}"):
+        if not os.access(binary, os.X_OK):
+            go = golang.ensure(progress)
+            binary.parent.mkdir(parents=True, exist_ok=True)
+            partial = binary.with_suffix(".tmp")
+            with progress.step(f"Build of {program.title}: minutes the first time"):
+                if program.c_sources:
+                    _compile_c(go, program, partial)
+                else:
+                    _compile(go, program, partial)
+            partial.replace(binary)
+    return binary
+
+
+def _compile(go: Path, program: Program, target: Path) -> None:
+    command = ["nice", str(go), "build", "-p", "2", "-trimpath", "-ldflags", "-s -w", "-o", str(target)]
+    command += ["-tags", program.tags] if program.tags else []
+    environment = {**os.environ, "CGO_ENABLED": "0"}
+    run(*command, program.package, cwd=str(program.module), env=environment, timeout=3600)
+
+
+def _compile_c(go: Path, program: Program, target: Path) -> None:
+    if not shutil.which("gcc"):
+        raise BedError(f"{program.title} needs gcc, which is missing here: apt-get install gcc libc6-dev")
+    module = json.loads(run(str(go), "mod", "download", "-json", program.package, cwd=str(program.module)))
+    sources = sorted(map(str, (Path(module["Dir"]) / program.c_sources).glob("*.c")))
+    run("gcc", "-std=c99", "-Os", "-static", "-s", "-o", str(target), *sources)
+
+
+def _digest(program: Program) -> str:
+    """Of the names and contents of all files of the module, and of the tags."""
+    hashed = hashlib.sha256(program.tags.encode())
+    for file in sorted(program.module.iterdir()):
+        hashed.update(f"{file.name}\0{file.stat().st_size}\0".encode() + file.read_bytes())
+    return hashed.hexdigest()[:16]

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Minors of Kubernetes, and for one that the bed does not know: its newest patch, and a Go module that names its
+binaries."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+from bed import golang, paths
+from bed.errors import BedError
+from bed.progress import Progress
+from bed.run import run
+from bed.versions import DEFAULT, KUBERNETES, Version, find
+
+MODULE = "k8s.io/kubernetes"
+Minor = tuple[int, int]
+
+
+def minor_of(text: str) -> Minor:
+    """(1, 37) of 1.37, v1.37 or v1.37.2. Raises BedError."""
+    found = re.fullmatch(r"v?1\.(\d+)(?:\.\d+)?", text)
+    if found is None:
+        raise BedError(f"VERSION={text}: write a minor such as 1.38")
+    return 1, int(found[1])
+
+
+def show(minor: Minor) -> str:
+    return f"{minor[0]}.{minor[1]}"
+
+
+def find_or_write(minor: Minor, progress: Progress) -> Version:
+    """The newest patch of a minor, with a module in the cache. Raises BedError if Go knows no release of it."""
+    go = str(golang.ensure(progress))
+    name = f"v{show(minor)}"
+    patch = newest(minor, run(go, "list", "-m", "-versions", MODULE, cwd="/").split())
+    folder = paths.cache() / "modules" / patch
+    if not (folder / "go.sum").is_file():
+        with progress.step(f"Go module that names the binaries of Kubernetes {patch}"):
+            write(go, name, patch, folder)
+    return Version(patch, str(folder), find(DEFAULT).etcd)
+
+
+def newest(minor: Minor, known: list[str]) -> str:
+    """The newest patch of a minor among versions such as v1.34.4. Raises BedError if there is none."""
+    patches = [found for version in known if (found := re.fullmatch(rf"v{minor[0]}\.{minor[1]}\.(\d+)", version))]
+    if not patches:
+        raise BedError(f"Go knows no release of Kubernetes {show(minor)}")
+    return max(patches, key=lambda patch: int(patch[1]))[0]
+
+
+def write(go: str, name: str, patch: str, folder: Path) -> None:
+    """A module as those of tools/bed/kubernetes. It appears when it is complete."""
+    scratch = folder.with_suffix(".tmp")
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(parents=True)
+    source = run(go, "mod", "download", "-json", f"{MODULE}@{patch}", cwd="/")
+    found = re.search(r'"GoMod": "([^"]+)"', source)
+    if found is None:
+        raise BedError(f"Go did not say where the go.mod of {MODULE}@{patch} is: {source}")
+    (scratch / "go.mod").write_text(text(Path(found[1]).read_text(), name, patch))
+    run(go, "mod", "tidy", cwd=str(scratch))
+    scratch.rename(folder)
+
+
+def text(own: str, name: str, patch: str) -> str:
+    """The go.mod, from Kubernetes' own one. Parts below staging/ are modules with versions such as v0.34.4."""
+    staged = "v0" + patch.removeprefix("v1")
+    heading = f"""\
+// Names the Kubernetes {name[1:]} binaries that the test bed builds; there is no source here.
+module outoftree.example/bed/kubernetes/{name}"""
+    # Kubernetes' own heading is about its repository.
+    own = re.sub(r"\A.*?^module .*?$", heading, own, flags=re.MULTILINE | re.DOTALL)
+    own = re.sub(r"=> \./staging/src/(\S+)", rf"=> \1 {staged}", own)
+    tools = "".join(f"\t{MODULE}/cmd/{program}\n" for program in KUBERNETES)
+    return f"{own}\nrequire {MODULE} {patch}\n\ntool (\n{tools})\n"

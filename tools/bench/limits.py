@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The API server's own limit, found by the raw generator: how fast, and by which form of a write."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ccm.cloud import Address, AddressType, Instance
+from ccm.controllers.nodes import node_rules
+from ccm.engine.objects import Node, decoder
+
+from . import measure, objects, wire
+from .cloud import internal_ip
+from .cluster import NODES, Cluster
+from .sides import BenchError
+
+Run = dict[str, Any]
+
+#: Of the comparison of forms: Nodes at a time, and how often each form is tried.
+CONCURRENCY, ROUNDS = 16, 3
+
+
+async def generate(
+    cluster: Cluster, say: Callable[[str], None], size: int, concurrency: int, form: wire.Form = wire.FORMS[0]
+) -> Run:
+    """Only the writes of `size` initialisations in one form, from a process that does nothing else."""
+    await cluster.clear()
+    await cluster.create(NODES, (objects.node(number) for number in range(size)))
+    requests = [form.requests(target) for target in await targets(cluster)]
+    with tempfile.TemporaryDirectory(prefix="ccm-bench-") as folder:
+        file = Path(folder) / "requests"
+        file.write_bytes(msgspec.msgpack.encode(requests))
+        before, etcd = cluster.usage(), measure.usage(cluster.server.pid("etcd"))
+        command = [sys.executable, "-m", "tools.bench.generator", str(cluster.kubeconfig), str(concurrency), str(file)]
+        child = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+        output, _ = await child.communicate()
+        if child.returncode:
+            raise BenchError(f"the generator ended with {child.returncode}")
+        seconds, computed = map(float, output.split())
+    run = {
+        "side": "generator",
+        "form": form.name,
+        "tuning": f"{concurrency} at a time",
+        "size": size,
+        "seconds": seconds,
+        "cpu": computed,
+        "api_cpu": cluster.usage().cpu - before.cpu,
+        "etcd_cpu": measure.usage(cluster.server.pid("etcd")).cpu - etcd.cpu,
+        "bytes": sum(len(request.body) for requests_ in requests for request in requests_),
+    }
+    await _check(cluster, form)
+    say(
+        f"generator, {form.name}, {run['tuning']}: {size} Nodes in {seconds:.2f} s, CPU-s: API server and etcd "
+        f"{run['api_cpu']:.1f}, of which etcd {run['etcd_cpu']:.1f}, generator {computed:.1f}"
+    )
+    return run
+
+
+async def compare(cluster: Cluster, say: Callable[[str], None], size: int) -> AsyncIterator[Run]:
+    """Every form, in turn and again in turn: a machine that is slower for a while slows all of them."""
+    for number in range(ROUNDS):
+        for form in wire.FORMS:
+            yield await generate(cluster, say, size, CONCURRENCY, form) | {"round": number}
+
+
+async def targets(cluster: Cluster) -> list[wire.Target]:
+    """The Nodes that wait, with the patches that ours would send (but for the resourceVersion)."""
+    listed = (await cluster.request("GET", NODES))["items"]
+    async with cluster.session.get(cluster.server.url + NODES, headers={"Accept": wire.PROTOBUF}) as answer:
+        encoded = list(wire.items_of_list(await answer.read()))
+    return [target(item, message) for item, message in zip(listed, encoded, strict=True)]
+
+
+def target(item: dict[str, Any], encoded: bytes) -> wire.Target:
+    name = item["metadata"]["name"]
+    number = int(name.rpartition("-")[2])
+    instance = Instance(
+        provider_id=f"sim://north/i-{number:012x}",
+        name=name,
+        type="sim.small",
+        zone="north-a",
+        region="north",
+        addresses=(Address(AddressType.INTERNAL_IP, internal_ip(number)),),
+    )
+    plan = node_rules.plan_initialisation(decoder(Node).decode(json.dumps(item).encode()), instance)
+    status, node = (json.loads(json.dumps(patch)) for patch in (plan.status, plan.node))
+    for patch in (status, node):
+        patch.get("metadata", {}).pop("resourceVersion", None)
+    return wire.Target(name, item, encoded, status, node)
+
+
+async def _check(cluster: Cluster, form: wire.Form) -> None:
+    """All forms must have made the same Nodes: a cheap write that leaves something out would win."""
+    for item in (await cluster.request("GET", f"{NODES}?limit=20"))["items"]:
+        name = item["metadata"]["name"]
+        number = int(name.rpartition("-")[2])
+        expected = {
+            "addresses": {"InternalIP": internal_ip(number), "Hostname": name},
+            "zone": "north-a",
+            "type": "sim.small",
+            "providerID": f"sim://north/i-{number:012x}",
+            # Of kube-apiserver's own admission, for a Node that is new.
+            "taints": ["node.kubernetes.io/not-ready"],
+            "pool": f"pool-{number % 5}",
+        }
+        labels = item["metadata"]["labels"]
+        found = {
+            "addresses": {entry["type"]: entry["address"] for entry in item["status"]["addresses"]},
+            "zone": labels.get("topology.kubernetes.io/zone"),
+            "type": labels.get("node.kubernetes.io/instance-type"),
+            "providerID": item["spec"].get("providerID"),
+            "taints": [taint["key"] for taint in item["spec"].get("taints", [])],
+            "pool": labels.get("node-role.example/pool"),
+        }
+        if found != expected:
+            raise BenchError(f"{form.name} made {found} of {name}, expected {expected}")

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The two programs that are compared, as processes with the same surroundings."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import platform
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bed import go_programs, paths
+from bed.progress import Progress
+
+from . import measure
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+#: Ours as it is installed: with compiled modules (kept apart from the sources), and at its usual log level.
+OURS_ENVIRONMENT = {"PYTHONPYCACHEPREFIX": str(REPOSITORY / "build" / "bench" / "pycache")}
+
+
+class BenchError(Exception):
+    """The benchmark cannot be made; the message says why."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """`wire`: the encoding in which it watches the API server; whoever watches beside it asks for the same one, which
+    the API server then encodes only once."""
+
+    name: str
+    command: tuple[str, ...]
+    wire: str
+    environment: Mapping[str, str]
+
+
+def ours() -> Side:
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+    environment |= OURS_ENVIRONMENT
+    command = (sys.executable, "-m", "ccm.cli")
+    subprocess.run([*command, "--help"], env=environment, stdout=subprocess.DEVNULL, check=True)  # compiles
+    return Side("ours", command, "application/json", environment)
+
+
+def peer(progress: Progress) -> Side:
+    return Side(
+        "peer", (str(go_programs.ensure("peer", progress)),), "application/vnd.kubernetes.protobuf", dict(os.environ)
+    )
+
+
+class Process:
+    """A running program. `started` is monotonic seconds."""
+
+    def __init__(self, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> None:
+        self.log = log
+        with log.open("wb") as output:
+            self.started = time.monotonic()
+            self._popen = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment, start_new_session=True
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._popen.pid
+
+    def usage(self) -> measure.Usage:
+        self.check()
+        return measure.usage(self.pid)
+
+    def check(self) -> None:
+        """Raises BenchError when it has ended."""
+        if self._popen.poll() is not None:
+            tail = "\n".join(self.log.read_text(errors="replace").splitlines()[-15:])
+            raise BenchError(f"{self.log.stem} ended with {self._popen.returncode}; its last lines:\n{tail}")
+
+    def signal(self, number: signal.Signals) -> None:
+        self._popen.send_signal(number)
+
+    async def stop(self) -> None:
+        """End it, hard when it does not end by itself."""
+        if self._popen.poll() is None:
+            self._popen.terminate()
+            try:
+                await asyncio.to_thread(self._popen.wait, 10)
+            except subprocess.TimeoutExpired:
+                self._popen.kill()
+                await asyncio.to_thread(self._popen.wait)
+
+
+def flags(values: Mapping[str, Any]) -> list[str]:
+    """{"secure_port": 1, "leader_elect": True} as a command line."""
+    return [f"--{name.replace('_', '-')}={_text(value)}" for name, value in values.items()]
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value) if isinstance(value, bool) else str(value)
+
+
+def machine() -> dict[str, str]:
+    """What the figures depend on; nothing that names the machine."""
+    versions = {name: _version(name) for name in ("aiohttp", "msgspec", "uvloop")}
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return {
+        "cores": str(os.cpu_count()),
+        "memory": f"{memory:.0f} GiB",
+        "processor": _processor(),
+        "Python": platform.python_version(),
+        "cloud-provider": _framework(),
+        **{name: version for name, version in versions.items() if version},
+    }
+
+
+def _framework() -> str:
+    """The version of the upstream framework that the peer is linked to."""
+    text = (paths.REPOSITORY / "tools/bench/peer/go.mod").read_text()
+    return next(line.split()[1] for line in text.splitlines() if line.startswith("\tk8s.io/cloud-provider "))
+
+
+def _version(package: str) -> str:
+    from importlib import metadata
+
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() == "model name":
+            return value.strip()
+    return platform.machine()

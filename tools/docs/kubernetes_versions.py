@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Print kubernetes-versions.md from the collection's table of version facts; a unit test compares the file with it.
+
+python tools/docs/kubernetes_versions.py > docs/reference/kubernetes-versions.md
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+TABLE = Path(__file__).resolve().parents[2] / "plugins" / "module_utils" / "facts" / "versions.py"
+HEAD = """\
+# Kubernetes versions
+
+<!-- Made by `make docs` from plugins/module_utils/facts/versions.py: change it there. -->
+
+The collection supports Kubernetes {first} to {last}. This page lists which flags, values and feature gates of an old
+cloud integration are fatal in which release. Preflight, the planner and `verify.yml` use the same table.
+
+## Flags, values and gates
+
+Each cell has the first release to which it applies, or `-` for none. *Deprecated*: the component warns. *Without
+effect*: it accepts the flag, and nothing reads it. *Fatal*: it does not start with the flag. *Gone*: the release does
+not know it.
+
+"""
+PROVIDERS = """
+## In-tree providers
+
+The collection recognises these values of `--cloud-provider`, and the plan names the successor. From 1.29 on, the
+remaining ones are off unless the gate `DisableCloudProviders` is false. From 1.31 on there are none.
+
+"""
+VOLUMES = """
+## In-tree volume plug-ins
+
+Kubernetes translates volumes of these plug-ins into volumes of their CSI drivers (KEP-625). *Default*: the gate is on.
+*Stable*: its feature is. *Gate gone*: nothing turns the translation off. *Plug-in gone*: its own code is removed. From
+1.29 on, no release mounts such a volume without the driver ([Volumes before a migration](../how-to/volumes.md)).
+
+"""
+
+
+def load() -> ModuleType:
+    """The table is stdlib-only: it can be read without Ansible."""
+    spec = importlib.util.spec_from_file_location("kubernetes_versions_table", TABLE)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def row(*cells: str) -> str:
+    return "| " + " | ".join(cells) + " |\n"
+
+
+def what(names: list[tuple[str, str]]) -> str:
+    """Flags, or a flag and its values, as one cell."""
+    values = [f"`{value}`" for _, value in names if value]
+    return f"{names[0][0]} {', '.join(values)}" if values else ", ".join(name for name, _ in names)
+
+
+def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    return row(*head) + row(*["---"] * len(head)) + "".join(row(*cells) for cells in rows)
+
+
+def page(versions: Any) -> str:
+    """The whole page as Markdown."""
+    show = versions.show
+
+    def since(version: tuple[int, int] | None) -> str:
+        return "-" if version is None else show(version)
+
+    components: dict[tuple[str, ...], list[str]] = {}
+    for fact in versions.FACTS:
+        name = f"`{fact.flag}`" if fact.kind == versions.FIELD else f"`--{fact.flag}`"
+        stages = (fact.deprecated_in, fact.no_effect_in, fact.fatal_in, fact.gone_in)
+        cells = (name, fact.value or "", *map(since, stages), fact.reason)
+        components.setdefault(cells, []).append(fact.component)
+    # What shares its life cycle and reason is one row: values of one flag, or flags of one component.
+    alike: dict[tuple[str, ...], list[tuple[str, str]]] = {}
+    for (name, value, *cells), those in components.items():
+        alike.setdefault((", ".join(those), name if value else "", *cells), []).append((name, value))
+    facts = [(those, what(names), *cells) for (those, _, *cells), names in alike.items()]
+    head = ("Component", "What", "Deprecated", "Without effect", "Fatal", "Gone", "Why")
+    providers = [
+        (f"`{p.name}`", show(p.gone_in), p.successor or "none", f"`{p.provider_id}`")
+        for p in versions.IN_TREE_PROVIDERS
+    ]
+    volumes = [
+        (
+            v.cloud,
+            f"`{v.source}`, `{v.provisioner}`",
+            f"`{v.driver}`" if v.driver else "none",
+            *map(since, (v.on_in, v.stable_in, v.gate_gone_in, v.plugin_gone_in)),
+        )
+        for v in versions.IN_TREE_VOLUMES
+    ]
+    plug_in = ("Cloud", "Field, provisioner", "CSI driver", "Default", "Stable", "Gate gone", "Plug-in gone")
+    first, last = map(show, versions.SUPPORTED)
+    return (
+        HEAD.format(first=first, last=last)
+        + table(head, facts)
+        + PROVIDERS
+        + table(("Provider", "Gone in", "Successor", "providerID of the successor"), providers)
+        + VOLUMES
+        + table(plug_in, volumes)
+    )
+
+
+if __name__ == "__main__":
+    print(page(load()), end="")

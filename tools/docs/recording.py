@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records what a command prints on a terminal, in asciinema's format (asciicast v2).
+
+    python tools/docs/recording.py CAST COMMAND...
+
+The format has one JSON document a line: a header, then `[SECONDS, "o", TEXT]` for each piece of output.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import os
+import pty
+import shlex
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+#: As wide as the tables of the demo, so that the terminal does not wrap them.
+COLUMNS, ROWS = 200, 50
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line as it was when the cursor left it; `at` in seconds since the start."""
+
+    at: float
+    text: str
+
+
+def anywhere(text: str) -> str:
+    """Output without the places of the machine where it was recorded: the checkout is `.`, the home folder `~`."""
+    return text.replace(f"{ROOT}/", "./").replace(f"{Path.home()}/", "~/")
+
+
+def record(cast: Path, command: list[str]) -> int:
+    """Run a command on a terminal of its own, which is shown, too. Writes the file only if the command succeeds.
+
+    Returns the command's exit status.
+    """
+    decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+    began = time.monotonic()
+    events: list[str] = []
+
+    def read(terminal: int) -> bytes:
+        data = os.read(terminal, 65536)
+        if text := anywhere(decode(data)):
+            events.append(json.dumps([round(time.monotonic() - began, 3), "o", text], ensure_ascii=False))
+        return data
+
+    typed = shlex.join(command)
+    status = pty.spawn(["sh", "-c", f"stty cols {COLUMNS} rows {ROWS}; exec {typed}"], read)
+    code = os.waitstatus_to_exitcode(status)
+    if code == 0:
+        header = {"version": 2, "width": COLUMNS, "height": ROWS, "command": typed, "env": {"TERM": "xterm-256color"}}
+        cast.write_text("\n".join([json.dumps(header), *events]) + "\n")
+    return code
+
+
+def command(cast: Path) -> str:
+    """What was typed."""
+    return str(json.loads(cast.read_text().partition("\n")[0])["command"])
+
+
+def lines(cast: Path) -> Iterator[Line]:
+    """The lines of a recording. Of one that was redrawn, only the last state."""
+    rest = ""
+    for event in cast.read_text().splitlines()[1:]:
+        at, kind, text = json.loads(event)
+        if kind != "o":
+            continue
+        *complete, rest = (rest + text).replace("\r\n", "\n").split("\n")
+        yield from (Line(at, line.rpartition("\r")[2].removeprefix("\x1b[K")) for line in complete)
+    if rest:
+        yield Line(at, rest.rpartition("\r")[2])
+
+
+if __name__ == "__main__":
+    sys.exit(record(Path(sys.argv[1]), sys.argv[2:]))

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The image on which the released image is built, by its digest. Nobody writes a digest into a file by hand:
+
+    python -m tools.packaging.base_image pin TAG         print TAG@DIGEST, with the digest that the tag has now
+    python -m tools.packaging.base_image compare IMAGE   fail if the base of a released image has a newer build
+
+A release is built from TAG@DIGEST, and has both in its labels (release.py). A workflow compares every week. skopeo asks
+the registries.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from typing import Any
+
+_LABEL = "org.opencontainers.image.base"
+
+
+class Failed(Exception):
+    """The message says what is wrong, and what to do."""
+
+
+def split(reference: str) -> tuple[str, str]:
+    """Name with tag, and digest or ""."""
+    name, _, digest = reference.partition("@")
+    if digest and not re.fullmatch(r"sha256:[0-9a-f]{64}", digest):
+        raise Failed(f"{reference}: the digest is not sha256: and 64 hexadecimal digits")
+    return name, digest
+
+
+def pullable(reference: str) -> str:
+    """Without the tag if there is a digest: not every builder takes both."""
+    name, digest = split(reference)
+    return f"{re.sub(r':[^:/]+$', '', name)}@{digest}" if digest else reference
+
+
+def labels(reference: str) -> dict[str, str]:
+    """What an image says of its base, as OCI's annotations are called; nothing without a digest."""
+    name, digest = split(reference)
+    return {"base.name": name, "base.digest": digest} if digest else {}
+
+
+def inspected(reference: str) -> dict[str, Any]:
+    command = ["skopeo", "inspect", "--no-tags", f"docker://{reference}"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    except (FileNotFoundError, subprocess.TimeoutExpired) as error:
+        raise Failed(f"{reference}: {error}") from error
+    if done.returncode:
+        raise Failed(f"{reference}: {done.stderr.strip()}")
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def pin(tag: str) -> str:
+    reference = f"{tag}@{inspected(tag)['Digest']}"
+    split(reference)
+    return reference
+
+
+def compare(image: str) -> str:
+    """A sentence if the base is current; Failed if it has a newer build."""
+    found = inspected(image).get("Labels") or {}
+    name, digest = found.get(f"{_LABEL}.name", ""), found.get(f"{_LABEL}.digest", "")
+    if not (name and digest):
+        raise Failed(f"{image} does not say what it is built on: it has no labels {_LABEL}.name and {_LABEL}.digest")
+    if (newest := inspected(name)["Digest"]) != digest:
+        raise Failed(f"{image} is built on {name} {digest}, and that tag is {newest} now: release a patch version")
+    return f"{image} is built on the newest build of {name}"
+
+
+def main(arguments: list[str]) -> int:
+    actions = {"pin": pin, "compare": compare}
+    if len(arguments) != 2 or arguments[0] not in actions:
+        print(__doc__, file=sys.stderr)
+        return 2
+    try:
+        print(actions[arguments[0]](arguments[1]))
+    except Failed as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Python environments as users have them, one for each supported ansible-core, in build/cores.
+
+An environment has ansible-core, the library `kubernetes`, and what `ansible-test units` needs; other collections are
+those of build/venv. Which Pythons an ansible-core runs on is its own decision; a Python is taken where it is found,
+none is downloaded.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+BUILD = REPOSITORY / "build"
+FOLDER = BUILD / "cores"
+UV = BUILD / "venv" / "bin" / "uv"
+#: galaxy-importer as it is run here.
+IMPORTER = REPOSITORY / "tools" / "packaging" / "importer.py"
+
+#: The supported releases of ansible-core, and the Pythons on which each runs as the controller, best first.
+CORES = {
+    "2.18": ("3.11", "3.12", "3.13"),
+    "2.19": ("3.11", "3.12", "3.13"),
+    "2.20": ("3.12", "3.13", "3.14"),
+    "2.21": ("3.12", "3.13", "3.14"),
+    "2.22": ("3.13", "3.14"),
+}
+#: The cores of which there are only release candidates, and the candidate to begin with. They are tried before users
+#: have them; the README promises nothing about them.
+CANDIDATES = {"2.22": "2.22.0rc1"}
+#: What a managed node may have, and so what `ansible-test sanity` imports the modules with, where it is here.
+PYTHONS = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
+_FOR_TESTS = ("pytest>=8", "pytest-xdist", "pytest-mock", "pyyaml")
+_SYSTEM = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+class NoPython(Exception):
+    """No Python here runs this ansible-core; the message says which would."""
+
+
+def python(version: str) -> Path | None:
+    """A Python of this version that works, if there is one on the PATH or among pyenv's."""
+    for candidate in _candidates(version):
+        found = subprocess.run(
+            [candidate, "-c", "import sys, venv; print('%d.%d' % sys.version_info[:2])"], capture_output=True, text=True
+        )
+        if found.stdout.strip() == version:
+            return candidate
+    return None
+
+
+def _candidates(version: str) -> Iterator[Path]:
+    pyenv = Path(os.environ.get("PYENV_ROOT") or "~/.pyenv").expanduser()
+    yield from sorted(pyenv.glob(f"versions/{version}.*/bin/python{version}"), reverse=True)
+    for folder in os.get_exec_path():
+        path = Path(folder, f"python{version}")
+        if os.access(path, os.X_OK):
+            yield path
+
+
+def pythons() -> Path:
+    """A folder with a link to each Python that works: pyenv's own links work for the chosen versions alone."""
+    folder = FOLDER / "pythons"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for version in PYTHONS:
+        found = python(version)
+        if found:
+            (folder / f"python{version}").symlink_to(found)
+    return folder
+
+
+def environment(core: str, version: str = "") -> Path:
+    """The environment with the newest release of this ansible-core that the index has, made or brought up to date.
+
+    With a version of Python, it has that one, for a comparison of cores. Raises NoPython.
+    """
+    folder = FOLDER / (f"{core}-python{version}" if version else core)
+    _make(folder, core, *_FOR_TESTS, version=version)
+    link = next((folder / "lib").glob("python3*")) / "site-packages" / "ansible_collections"
+    if not link.is_symlink():
+        link.symlink_to(next((BUILD / "venv" / "lib").glob("python3*/site-packages/ansible_collections")))
+    return folder
+
+
+def of_a_user() -> Path:
+    """What the README asks for and nothing else: ansible-core, and the library `kubernetes`. Raises NoPython."""
+    folder = FOLDER / "user"
+    _make(folder, "2.19")
+    return folder
+
+
+def of_galaxy() -> Path:
+    """The program that Galaxy runs on every tarball. Not in build/venv: it needs other releases of libraries."""
+    folder = FOLDER / "galaxy"
+    _make(folder, "2.19", "galaxy-importer>=0.4.30")
+    return folder
+
+
+def of_release() -> Path:
+    """What makes and checks the files of a release beside Ansible's own programs."""
+    folder = FOLDER / "release"
+    _make(folder, "2.19", "cyclonedx-bom>=7", "twine>=6")
+    return folder
+
+
+def _make(folder: Path, core: str, *packages: str, version: str = "") -> None:
+    program = folder / "bin" / "python"
+    if not program.exists():
+        allowed = [each for each in CORES[core] if version in ("", each)]
+        found = next((path for path in map(python, allowed) if path), None)
+        if found is None:
+            raise NoPython(f"ansible-core {core} needs one of Python {', '.join(allowed)}, and none is here")
+        _uv("venv", "--python", str(found), str(folder))
+    of_ansible = f"ansible-core~={CANDIDATES.get(core, core + '.0')}"
+    _uv("pip", "install", "--python", str(program), of_ansible, "kubernetes>=29", *packages)
+
+
+def variables(folder: Path) -> dict[str, str]:
+    """Environment variables under which this environment's programs run, and nothing of the caller's Ansible."""
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "K8S_AUTH_", "PYTHON"))
+    }
+    kept.pop("KUBECONFIG", None)
+    return kept | {"PATH": f"{folder / 'bin'}:{FOLDER / 'pythons'}:{_SYSTEM}", "LANG": "C.UTF-8"}
+
+
+def _uv(*arguments: str) -> None:
+    done = subprocess.run([UV, *arguments, "--quiet"], capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"uv {' '.join(arguments)}: {done.stderr.strip()}")

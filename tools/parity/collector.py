@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the runtime compares with upstream, gathered from its tests: `make parity` writes docs/reference/parity.md.
+
+`behaviours/*.yml` say what upstream does, one sentence for each ID. A test shows a behaviour when its name or parameter
+carries the ID: `test_N22_...`, `[N5-N15-zoned]`. `notes/*.yml` say where the runtime differs on purpose, what does not
+apply, and how each weakness (W) was removed:
+
+    N12: {kind: different, why: one sentence}
+    N33: {kind: not-applicable, why: one sentence}
+    W4: {kind: removed, how: one sentence, evidence: name of a test, of a metric, or the path of a file}   # or: kept
+
+Nothing is run here: what the page calls shown is shown when the tests pass.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).parents[2]
+HERE = Path(__file__).parent
+PAGE = ROOT / "docs" / "reference" / "parity.md"
+#: Written by `make peers-tests`.
+PEERS = ROOT / "tests/peers/results.md"
+#: Where the runtime's tests are; those of the collection carry no ID.
+SUITES = ("tests/unit/runtime", "tests/integration/runtime", "tests/integration/engine", "tests/integration/faults")
+WEAKNESSES = "weaknesses"
+#: File of behaviours -> title of its section, in the page's order.
+SECTIONS = {
+    "nodes": "Node controller",
+    "addresses": "Addresses and taints",
+    "lifecycle": "Node lifecycle controller",
+    "services": "Service controller",
+    "routes": "Route controller",
+    "application": "Application",
+    WEAKNESSES: "Weaknesses of upstream",
+}
+SAME, DIFFERENT, NOT_APPLICABLE, MISSING = "same", "different", "not applicable", "**missing**"
+#: Kind of a note -> the key of its sentence.
+BEHAVIOUR_KINDS = {"different": "why", "not-applicable": "why"}
+WEAKNESS_KINDS = {"removed": "how", "kept": "how"}
+_ID = re.compile(r"(?<![A-Za-z0-9])[NALSRCTW]\d+(?![A-Za-z0-9])")
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    kind: str
+    text: str
+    evidence: tuple[str, ...]
+    source: str
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Test:
+    """A test function; its parameters are one with it."""
+
+    file: str
+    function: str
+
+
+@dataclass(frozen=True, slots=True)
+class Parity:
+    #: Section -> ID -> upstream's behaviour.
+    sections: Mapping[str, Mapping[str, str]]
+    notes: Mapping[str, Note]
+    #: ID -> the tests that carry it.
+    shown_by: Mapping[str, tuple[Test, ...]]
+    #: Name of each test function, with or without an ID -> a file that has it.
+    functions: Mapping[str, str]
+
+    def ids(self) -> list[str]:
+        return [id_ for behaviours in self.sections.values() for id_ in behaviours]
+
+    def status(self, id_: str) -> str:
+        note = self.notes.get(id_)
+        if note is not None and note.kind == "not-applicable":
+            return NOT_APPLICABLE
+        if id_.startswith("W"):
+            return MISSING if note is None else note.kind
+        if id_ not in self.shown_by:
+            return MISSING
+        return SAME if note is None else note.kind
+
+
+class ParityError(Exception):
+    """What is wrong with a file of behaviours or notes, or why no tests were found."""
+
+
+def ids_of(node_id: str) -> list[str]:
+    """IDs in a test's name and parameters; its file's name does not count."""
+    return _ID.findall(node_id.partition("::")[2])
+
+
+def collect_node_ids() -> list[str]:
+    suites = [suite for suite in SUITES if (ROOT / suite).is_dir()]
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *suites]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise ParityError(f"the tests cannot be collected:\n{done.stdout[-4000:]}{done.stderr[-2000:]}")
+    return [line for line in done.stdout.splitlines() if "::" in line]
+
+
+def load(node_ids: Iterable[str], *, here: Path = HERE) -> Parity:
+    sections = {name: _mapping(here / "behaviours" / f"{name}.yml") for name in SECTIONS}
+    notes: dict[str, Note] = {}
+    for path in sorted((here / "notes").glob("*.yml")):
+        for id_, document in _mapping(path).items():
+            if id_ in notes:
+                raise ParityError(f"{path.name}: {id_} has a note in {notes[id_].source} already")
+            notes[id_] = _note(id_, document, path.name)
+    shown_by: dict[str, dict[Test, None]] = defaultdict(dict)
+    functions: dict[str, str] = {}
+    for node_id in node_ids:
+        file, _, name = node_id.partition("::")
+        function = name.partition("[")[0]
+        functions.setdefault(function.rpartition("::")[2], file)
+        for id_ in ids_of(node_id):
+            shown_by[id_][Test(file, function)] = None
+    return Parity(sections, notes, {id_: tuple(tests) for id_, tests in shown_by.items()}, functions)
+
+
+def _mapping(path: Path) -> dict:
+    root = yaml.compose(path.read_text(), Loader=yaml.SafeLoader)
+    if root is not None and not isinstance(root, yaml.MappingNode):
+        raise ParityError(f"{path.name}: not a mapping of IDs")
+    ids = [key.value for key, _ in root.value] if root is not None else []
+    if twice := sorted({id_ for id_ in ids if ids.count(id_) > 1}):
+        raise ParityError(f"{path.name}: {', '.join(twice)} stands there more than once")
+    return yaml.safe_load(path.read_text()) or {}
+
+
+def _note(id_: str, document: object, source: str) -> Note:
+    kinds = WEAKNESS_KINDS if id_.startswith("W") else BEHAVIOUR_KINDS
+    if not isinstance(document, dict) or document.get("kind") not in kinds:
+        raise ParityError(f"{source}: {id_}: kind must be one of {', '.join(kinds)}")
+    key = kinds[document["kind"]]
+    if not isinstance(text := document.get(key), str) or not text.strip():
+        raise ParityError(f"{source}: {id_}: {key!r} must say it in one sentence")
+    if unknown := document.keys() - {"kind", key, "evidence"}:
+        raise ParityError(
+            f"{source}: {id_}: unknown {', '.join(sorted(map(str, unknown)))!r} (a sentence with a comma needs quotes)"
+        )
+    evidence = document.get("evidence") or []
+    evidence = [evidence] if isinstance(evidence, str) else evidence
+    return Note(document["kind"], " ".join(text.split()), tuple(map(str, evidence)), source)
+
+
+def missing(parity: Parity) -> list[str]:
+    """Behaviours without a test and without a note that says why, and weaknesses without a note."""
+    return [id_ for id_ in parity.ids() if parity.status(id_) == MISSING]
+
+
+def contradictions(parity: Parity) -> list[str]:
+    """Notes and tests that do not fit the behaviours or one another."""
+    known = set(parity.ids())
+    found = [f"{note.source}: {id_} is no behaviour" for id_, note in parity.notes.items() if id_ not in known]
+    for id_, tests in parity.shown_by.items():
+        if id_ not in known:
+            found.append(f"{_where(tests)}: {id_} is no behaviour")
+        elif parity.status(id_) == NOT_APPLICABLE:
+            found.append(f"{parity.notes[id_].source}: {id_} does not apply, but {_where(tests)} carries it")
+    for id_, note in parity.notes.items():
+        for evidence in note.evidence:
+            if not is_evidence(evidence, parity.functions):
+                found.append(f"{note.source}: {id_}: {evidence!r} is neither a test, a metric nor a file")
+        if note.kind == "removed" and not note.evidence and id_ not in parity.shown_by:
+            found.append(
+                f"{note.source}: {id_} is removed, but neither evidence nor a test that carries {id_} shows it"
+            )
+    return found
+
+
+def is_evidence(text: str, functions: Mapping[str, str]) -> bool:
+    """A test function's name, a metric that the runtime exports, or a file of this repository."""
+    if text in functions:
+        return True
+    if re.fullmatch(r"[a-z0-9]+(_[a-z0-9]+)+", text):
+        # A counter is declared without the ending that its samples have.
+        names = {f'"{text}"', f'"{text.removesuffix("_total")}"'}
+        sources = (path.read_text() for path in (ROOT / "runtime" / "ccm").rglob("*.py"))
+        return any(name in source for source in sources for name in names)
+    return bool(text) and (ROOT / text).is_file()
+
+
+def _where(tests: Iterable[Test]) -> str:
+    return ", ".join(f"{test.file}::{test.function}" for test in tests)
+
+
+HEAD = """<!-- SPDX-License-Identifier: Apache-2.0 -->
+<!-- Written by `make parity`: do not edit. The sentences are in tools/parity/behaviours and tools/parity/notes. -->
+# Parity with upstream
+
+What `k8s.io/cloud-provider` v0.37 does, the framework that other cloud-controller-managers are built upon, and whether
+this runtime does the same. Each behaviour has an ID, which the names or parameters of our tests carry; the links lead
+to these tests.
+
+- *same*: ours does what upstream does;
+- *different*: ours does something else on purpose, which the tests show, and the table says why;
+- *not applicable*: there is nothing here that could do it, and the table says why.
+"""
+
+
+PEERS_HEAD = """## Test tables of peers
+
+`make peers-tests` reads the tables of the tests of released controllers and of upstream's libraries, and gives their
+cases to our functions. A case that does not agree has a sentence in
+[tests/peers/known.yml](../../tests/peers/known.yml): ours does something else on purpose (*different*), refuses what
+the peer takes (*stricter*), or the case alone does not say enough (*not comparable*). A case without agreement and
+without a sentence fails, and so does a sentence whose case agrees.
+"""
+
+
+def render(parity: Parity) -> str:
+    parts = [HEAD, *_summary(parity)]
+    for name, title in SECTIONS.items():
+        parts += ["", f"## {title}", ""]
+        parts += _weaknesses(parity) if name == WEAKNESSES else _behaviours(parity, name)
+    parts += ["", PEERS_HEAD, PEERS.read_text().partition("\n")[2].rstrip()]
+    return "\n".join(parts) + "\n"
+
+
+def _summary(parity: Parity) -> list[str]:
+    lines = ["| | behaviours | same | different | not applicable |", "|---|---:|---:|---:|---:|"]
+    total = [0, 0, 0, 0]
+    for name, title in SECTIONS.items():
+        if name == WEAKNESSES:
+            continue
+        statuses = [parity.status(id_) for id_ in parity.sections[name]]
+        row = [len(statuses), *(statuses.count(status) for status in (SAME, DIFFERENT, NOT_APPLICABLE))]
+        total = [a + b for a, b in zip(total, row, strict=True)]
+        lines.append(_row(f"[{title}](#{title.lower().replace(' ', '-')})", *row))
+    lines.append(_row("**all**", *total))
+    of_weaknesses = [parity.status(id_) for id_ in parity.sections[WEAKNESSES]]
+    removed, kept = of_weaknesses.count("removed"), of_weaknesses.count("kept")
+    lines += [
+        "",
+        f"Of {len(of_weaknesses)} weaknesses of upstream, {removed} are removed and {kept} are kept, with the reason.",
+    ]
+    if absent := missing(parity):
+        lines += ["", f"Not shown yet: {', '.join(absent)}."]
+    return lines
+
+
+def _behaviours(parity: Parity, section: str) -> list[str]:
+    lines = ["| ID | upstream: case → behaviour | ours | shown by |", "|---|---|---|---|"]
+    for id_, behaviour in parity.sections[section].items():
+        note = parity.notes.get(id_)
+        ours = parity.status(id_) + ("" if note is None else f": {note.text}")
+        lines.append(_row(id_, behaviour.replace("->", "→"), ours, _proofs(parity, id_)))
+    return lines
+
+
+def _weaknesses(parity: Parity) -> list[str]:
+    lines = ["| ID | upstream | ours | shown by |", "|---|---|---|---|"]
+    for id_, weakness in parity.sections[WEAKNESSES].items():
+        note = parity.notes.get(id_)
+        ours = parity.status(id_) + ("" if note is None else f": {note.text}")
+        lines.append(_row(id_, weakness, ours, _proofs(parity, id_)))
+    return lines
+
+
+def _proofs(parity: Parity, id_: str) -> str:
+    """Links to the tests that carry the ID and to what its note names."""
+    note = parity.notes.get(id_)
+    evidence = () if note is None else note.evidence
+    tests = set(parity.shown_by.get(id_, ()))
+    carried = {test.function for test in tests}
+    tests |= {
+        Test(parity.functions[name], name) for name in evidence if name in parity.functions and name not in carried
+    }
+    links = [f"[{Path(test.file).stem}::{test.function}](../../{test.file})" for test in sorted(tests)]
+    for name in evidence:
+        if name not in parity.functions:
+            links.append(f"[{Path(name).name}](../../{name})" if "/" in name else f"`{name}`")
+    return ", ".join(links)
+
+
+def _row(*cells: object) -> str:
+    return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |"
+
+
+def main() -> int:
+    try:
+        parity = load(collect_node_ids())
+    except ParityError as error:
+        print(error, file=sys.stderr)
+        return 1
+    PAGE.parent.mkdir(parents=True, exist_ok=True)
+    PAGE.write_text(render(parity))
+    wrong = contradictions(parity) + [f"{id_}: nothing shows it, and no note says why" for id_ in missing(parity)]
+    print("\n".join(wrong), file=sys.stderr, end="\n" if wrong else "")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
