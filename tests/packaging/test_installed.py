@@ -19,7 +19,7 @@ from .conftest import User
 pytestmark = pytest.mark.timeout(
     600
 )  # each start of Ansible takes seconds, a module two, and a busy machine ten times that
-BOOKS = ("preflight", "site", "leader_migration", "verify", "rollback")
+BOOKS = ("preflight", "site", "leader_migration", "verify", "verify_active", "rollback")
 
 
 @pytest.fixture
