@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ccm` as a process that says how long one callback took its event loop: `python watched_ccm.py FILE FLAGS...`.
+"""`ccm` as a process that says how much one callback does while it has the event loop.
 
-FILE gets, as JSON, the seconds of CPU and the name of the slowest callback since the start or the last SIGUSR1. With
-asyncio's own loop: uvloop's callbacks cannot be watched.
+    python watched_ccm.py FILE FLAGS...
+
+FILE gets, as JSON, of the callbacks since the start or the last SIGUSR1: the most lines of Python that one ran, and the
+most seconds of CPU, each with the name of the callback. Seconds depend on what else the machine does, as its caches are
+shared, and lines do not. With asyncio's own loop: uvloop's callbacks cannot be watched.
 """
 
 from __future__ import annotations
@@ -15,27 +18,40 @@ import time
 from pathlib import Path
 from typing import Any
 
+ROOT = Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT))
+
+from tests.unit.runtime.loop_watch import Lines  # noqa: E402
+
+
+class Watch:
+    def __init__(self, file: Path) -> None:
+        self._file, self._original, self._lines = file, asyncio.Handle._run, Lines()
+        self.forget()
+
+    def forget(self, *_: Any) -> None:
+        self._most: dict[str, tuple[float, str]] = {"lines": (0, ""), "seconds": (0.0, "")}
+
+    def run(self, handle: asyncio.Handle) -> None:
+        self._lines.count, started = 0, time.thread_time()
+        with self._lines:
+            self._original(handle)
+        amounts = {"lines": self._lines.count, "seconds": time.thread_time() - started}
+        more = {key: (amount, _name(handle)) for key, amount in amounts.items() if amount > self._most[key][0]}
+        if more:
+            self._most |= more
+            self._file.write_text(json.dumps(self._most))
+
+
+def _name(handle: asyncio.Handle) -> str:
+    callback: Any = getattr(handle, "_callback", None)
+    return repr(getattr(callback, "__self__", None) or callback)[:300]
+
 
 def watch(file: Path) -> None:
-    original, longest = asyncio.Handle._run, 0.0
-
-    def run(handle: asyncio.Handle) -> None:
-        nonlocal longest
-        started = time.thread_time()
-        original(handle)
-        seconds = time.thread_time() - started
-        if seconds > longest:
-            longest = seconds
-            callback: Any = getattr(handle, "_callback", None)
-            what = getattr(callback, "__self__", None) or callback
-            file.write_text(json.dumps([longest, repr(what)[:300]]))
-
-    def forget(number: int, frame: object) -> None:
-        nonlocal longest
-        longest = 0.0
-
-    signal.signal(signal.SIGUSR1, forget)
-    asyncio.Handle._run = run  # type: ignore[method-assign]
+    watched = Watch(file)
+    signal.signal(signal.SIGUSR1, watched.forget)
+    asyncio.Handle._run = lambda handle: watched.run(handle)  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":
