@@ -269,9 +269,17 @@ class Site:
         network.update_router(self.router, routes=[])
         network.remove_interface_from_router(self.router, subnet=self.subnet)
         network.delete_router(self.router)
+        self._remove_ports_of_nothing()
         network.delete_network(self.network)
         self.admin.identity.delete_user(self.user)
         self.admin.identity.delete_project(self.project)
+
+    def _remove_ports_of_nothing(self) -> None:
+        """Octavia makes the port of a VIP in neutron before its own transaction ends. Where that fails, such as by a
+        deadlock of the database on a busy machine, it takes the load balancer back and leaves the port."""
+        for port in list(self.admin.network.ports(network_id=self.network, device_owner="Octavia")):
+            print(f"octavia left port {port.id} of {port.device_id}, {port.name}")
+            self.admin.network.delete_port(port)
 
     def _connect(self, user: str, password: str, project: str) -> Any:
         return openstack.connect(

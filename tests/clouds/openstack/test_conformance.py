@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import dataclasses
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -136,20 +136,12 @@ class RigWorld(World):
 HAS = ("", "instances", "load_balancers", "routes", "volumes", "quotas")
 
 
-@pytest.fixture(scope="module")
-def survived() -> Iterator[dict[str, bool | None]]:
-    """Whether each case passed, None where nothing was broken in it; confirmed if all of them ran."""
-    found: dict[str, bool | None] = {}
-    yield found
-    if found.keys() == {case.name for case in CASES}:
-        troubled = [passed for passed in found.values() if passed is not None]
-        confirm("openstack", "faults survived", f"{sum(troubled)} of {len(troubled)}")
+#: Whether each case passed, None where nothing was broken in it.
+SURVIVED: dict[str, bool | None] = {}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-async def test_openstack_passes(
-    case: Case, site: Site, survived: dict[str, bool | None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_openstack_passes(case: Case, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load_balancers, "AT_ONCE", AT_ONCE)
     for module in (octavia, parts, removal, security_groups):
         monkeypatch.setattr(module, "SOON", SOON)
@@ -162,6 +154,14 @@ async def test_openstack_passes(
     world = RigWorld(site)
     subject = Subject("openstack", OpenStackCloud, config, allow_writes=True, world=world)
     result = await check(case, subject)
-    survived[case.name] = result.outcome is Outcome.PASSED if world.troubled else None
+    SURVIVED[case.name] = result.outcome is Outcome.PASSED if world.troubled else None
     expected = Outcome.PASSED if case.needs in HAS else Outcome.NOT_APPLICABLE
     assert result.outcome is expected, result.detail
+
+
+def test_the_faults_that_it_survives_are_written() -> None:
+    """Not in the teardown of a fixture: an error there is taken for one of the last case, whose second try passes."""
+    if SURVIVED.keys() != {case.name for case in CASES}:
+        pytest.skip("only all cases together say how many break something")
+    troubled = [passed for passed in SURVIVED.values() if passed is not None]
+    confirm("openstack", "faults survived", f"{sum(troubled)} of {len(troubled)}")
