@@ -55,8 +55,8 @@ junit = $(if $(RESULTS),--junitxml=$(RESULTS)/$(1).xml --reruns=1 --reruns-delay
 
 .PHONY: test
 test: prerequisites setup ## what a contributor runs before a change lands; docs/testing.md says how long it takes
-	@$(PARTS) --first images --timed integration --patient lint,install-test,docs-site,peers-tests,unit \
-		--elsewhere "make test-ci: a real cluster, 30 kills of the leader, 8,000 sequences of faults, long stories, OpenStack" \
+	@$(PARTS) --first images --timed integration-spine --patient lint,docs-site,peers-tests,unit \
+		--elsewhere "make test-ci: a real cluster, OpenStack, all of make integration, the tarball, 8,000 sequences of faults" \
 		--elsewhere "make test-all: every ansible-core, other clusters and clouds, half an hour of churn, mutation"
 
 # docs/testing.md says what make test-all has beside this, and why: other clusters and clouds, the playbooks' long stories, the
@@ -65,8 +65,9 @@ test: prerequisites setup ## what a contributor runs before a change lands; docs
 test-ci: export CLOUD_TESTS := not long
 test-ci: export CHAOS_KILLS := 30
 test-ci: export LONG_TESTS := $(addprefix tests/integration/,faults runtime secrecy) tests/soak tests/packaging
-test-ci: prerequisites setup ## what CI runs after make test: a real cluster, OpenStack, 30 kills, 8,000 sequences, long stories
-	@$(PARTS) --first images --timed molecule,openstack-once,integration-long,chaos --patient sequences
+test-ci: prerequisites setup ## what CI runs after make test: a real cluster, OpenStack, 8,000 sequences, the rest of integration
+	@$(PARTS) --first images --timed molecule,openstack-once --patient sequences,install-test \
+		--then integration-rest,integration-long,chaos
 
 .PHONY: test-all
 test-all: test test-ci integration-long chaos test-prometheus test-clouds cores ee newcomer molecule-layouts molecule-others soak mutation ## what must pass before a release: test, test-ci, and all that takes longer
@@ -201,11 +202,19 @@ SIDE_BY_SIDE ?= 4
 SOAK_SECONDS ?= 1800
 # Clouds that are stand-ins in the test's own process: their tests need nothing but binaries.
 STAND_INS := $(addprefix tests/clouds/,azure cloudstack gce hetzner libcloud)
+# One way through each real part: `make test` has it, and leaves the rest to CI.
+SPINE := $(addprefix tests/integration/,collection/test_runs.py engine runtime test_admission_policy.py test_production_image.py)
 INTEGRATION := pytest -q -n $(SIDE_BY_SIDE) --dist loadfile --no-loadscope-reorder
 
 .PHONY: integration
 integration: setup images ## the runtime against a real etcd and kube-apiserver and the simulated cloud
 	@CHAOS_KILLS=3 $(INTEGRATION) $(call junit,integration) -m 'not long' tests/integration $(STAND_INS)
+
+.PHONY: integration-spine integration-rest
+integration-spine: setup images ## of make integration, one way through each real part: the runtime as a process, one run of the playbooks
+	@$(INTEGRATION) $(call junit,integration) -m 'not long' $(SPINE)
+integration-rest: setup images ## of make integration, what integration-spine leaves: faults, secrecy, the collection, stand-ins of clouds
+	@CHAOS_KILLS=3 $(INTEGRATION) $(call junit,integration) -m 'not long' $(addprefix --ignore=,$(SPINE)) tests/integration $(STAND_INS)
 
 .PHONY: mutants
 mutants: setup binaries ## providers with one mistake each: does the kit for providers notice?

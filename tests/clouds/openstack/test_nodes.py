@@ -34,7 +34,7 @@ def names(site: Site, request: pytest.FixtureRequest) -> Iterator[list[str]]:
     site.forget_clones(prefix)
 
 
-@pytest.mark.parametrize("names", [1, 100, 1000], indirect=True, ids=str)
+@pytest.mark.parametrize("names", [1, 100, pytest.param(1000, marks=pytest.mark.long)], indirect=True, ids=str)
 async def test_nodes_cost_two_listings(
     names: list[str], kube: KubeClient, site: Site, start_ccm: StartCcm, record_property: pytest.RecordProperty
 ) -> None:

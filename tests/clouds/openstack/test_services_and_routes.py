@@ -10,6 +10,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from ccm.cloud import Instance, ProviderConfig
 from ccm.controllers.nodes import vouching_rules
 from ccm.controllers.services import service_rules
@@ -77,6 +79,7 @@ async def joined(kube: KubeClient, *names: str) -> None:
     await eventually(lambda: initialised(kube, *names), SECONDS)
 
 
+@pytest.mark.long
 async def test_what_services_cost(kube: KubeClient, site: Site, start_ccm: StartCcm) -> None:
     """One that takes a minute to build; a restart of the runtime with a hundred; a node that joins ten."""
     ccm = start_ccm(**NO_ROUTES)
