@@ -15,9 +15,11 @@ Controller side only (it needs PyYAML). It knows neither Kubernetes' objects nor
 from __future__ import annotations
 
 import base64
+import calendar
 import functools
 import math
 import re
+import struct
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 try:
@@ -68,6 +70,11 @@ _DIFFERENT = re.compile(r"\\/|\?|:[,\[\]{}]")
 
 _INTEGER = re.compile(r"([-+]?)(0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+#: What begins with a point is a number as in Go, where an underscore stands between two digits.
+_FRACTION = re.compile(r"\.{0}([eE][-+]?{0})?".format("[0-9]+(_[0-9]+)*"))
+_TIME = "([01]?[0-9]|2[0-3]):[0-5]?[0-9]:[0-5]?[0-9]([.,][0-9]+)?"
+_TIMESTAMP = re.compile(
+    r"([0-9]{{4}})-(0?[1-9]|1[0-2])-([0-9]{{1,2}})([Tt]{0}(Z|[-+]([01][0-9]|2[0-4]):([0-5][0-9]|60))| +{0})?".format(_TIME))
 
 
 class NotYaml(ValueError):
@@ -240,11 +247,11 @@ class _Parser(Reader, Scanner, Parser):  # type: ignore[misc]
         return token
 
     def scan_block_scalar_indicators(self, start_mark: Any) -> Any:
-        # Each part is optional, so the first match is at the beginning.
-        match = next(re.finditer(r"([-+])?([1-9])?([-+])?", self.prefix(2)))
-        self.forward(match.end())
-        sign, indent, late = match.groups()
-        return {"+": True, "-": False}.get(sign or late), int(indent) if indent else None
+        # One sign and one digit, in any order. Each is optional, so the first match is at the beginning.
+        indicators = next(re.finditer(r"[1-9][-+]|[-+]?[1-9]?", self.prefix(2))).group()
+        self.forward(len(indicators))
+        indent = indicators.strip("-+")
+        return {"+": True, "-": False}.get(indicators.strip(indent)), int(indent) if indent else None
 
     def scan_block_scalar_ignored_line(self, start_mark: Any) -> None:
         while self.peek() in _BLANKS:
@@ -303,7 +310,7 @@ def data_of(node: Any) -> Any:
     if node is None:
         return None
     if isinstance(node, yaml.ScalarNode):
-        return _scalar(node)
+        return _finite(node, _scalar(node))
     if isinstance(node, yaml.SequenceNode):
         return [data_of(item) for item in node.value]
     data: Dict[str, Any] = {}
@@ -329,12 +336,33 @@ def merged(node: Any) -> Dict[str, Any]:
 
 def key_of(node: Any) -> str:
     """Return a key as the text that it is in JSON. Raises NotYaml."""
-    key = data_of(node)
+    key = _scalar(node) if isinstance(node, yaml.ScalarNode) else data_of(node)
     if key is None or isinstance(key, (dict, list)):
         raise NotYaml("line {0}: a key is neither text nor a number".format(node.start_mark.line + 1))
+    if isinstance(key, int) and key >= 2 ** 63:
+        raise NotYaml("line {0}: the number {1} is too large for a key".format(node.start_mark.line + 1, key))
     if isinstance(key, bool):
         return str(key).lower()
-    return "{0:g}".format(key) if isinstance(key, float) else str(key)
+    return _short(key) if isinstance(key, float) else str(key)
+
+
+def _short(number: float) -> str:
+    """Return a number as Go's FormatFloat(number, 'g', -1, 32) does, with the fewest digits that give the same number of 32 bits."""
+    single = _single(number)
+    if not math.isfinite(single):
+        return {"inf": ".inf", "-inf": "-.inf"}.get(str(single), ".nan")
+    text = next(text for text in map("{0:.{1}e}".format, [single] * 9, range(9)) if _single(float(text)) == single)
+    digits, unused, exponent = text.partition("e")
+    if not -5 < int(exponent) < 6:
+        return text
+    return "{0:.{1}f}".format(float(text), max(len(digits.partition(".")[2]) - int(exponent), 0))
+
+
+def _single(number: float) -> float:
+    try:
+        return float(struct.unpack("f", struct.pack("f", number))[0])
+    except OverflowError:
+        return math.copysign(math.inf, number)
 
 
 def _scalar(node: Any) -> Any:
@@ -345,13 +373,17 @@ def _scalar(node: Any) -> Any:
     if kind == "binary":
         return _binary(node)
     result = resolved(value) if kind in ("", "bool", "int", "float", "null") else value
-    if kind == "float" and isinstance(result, int) and not isinstance(result, bool):
+    if kind == "float" and _kind(result) == "int" and result < 2 ** 63:
         result = float(result)
-    if kind in ("bool", "int", "float", "null") and _kind(result) != kind:
+    if kind in ("bool", "int", "float", "null") and _kind(result) != kind or kind == "timestamp" and not _is_timestamp(value):
         raise NotYaml("line {0}: '{1}' is not a !!{2}".format(node.start_mark.line + 1, value, kind))
-    if isinstance(result, float) and not math.isfinite(result):
-        raise NotYaml("line {0}: JSON has no number {1}".format(node.start_mark.line + 1, value))
     return result
+
+
+def _finite(node: Any, value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise NotYaml("line {0}: JSON has no number {1}".format(node.start_mark.line + 1, node.value))
+    return value
 
 
 def _kind(value: Any) -> str:
@@ -370,8 +402,8 @@ def resolved(text: str) -> Any:
     if text in _WORDS:
         return _WORDS[text]
     if text[0] == ".":
-        return _number(text)
-    plain = text.replace("_", "")
+        return _number(text.replace("_", ""), text) if _FRACTION.fullmatch(text) else text
+    plain = re.sub("^0b([-+])", r"\g<1>0b", text.replace("_", ""))
     whole = _INTEGER.fullmatch(plain) if text[0] in "+-0123456789" else None
     if whole:
         number = _integer(whole.group(1), whole.group(2))
@@ -388,6 +420,12 @@ def _integer(sign: str, digits: str) -> Optional[int]:
     return number if -2 ** 63 <= number < (2 ** 63 if sign else 2 ** 64) else None
 
 
-def _number(plain: str, text: str = "") -> Any:
+def _number(plain: str, text: str) -> Any:
     number = float(plain) if _FLOAT.fullmatch(plain) else math.inf
-    return number if math.isfinite(number) else text or plain
+    return number if math.isfinite(number) else text
+
+
+def _is_timestamp(text: str) -> bool:
+    """Whether go-yaml accepts a text as a C(!!timestamp), which stays text."""
+    match = _TIMESTAMP.fullmatch(text)
+    return match is not None and 1 <= int(match.group(3)) <= calendar.monthrange(int(match.group(1)), int(match.group(2)))[1]

@@ -117,6 +117,8 @@ NUMBERS = """
 0 00 -0 +0 01 08 -010 +017 0o 0o7 0o8 -0o17 0O17 0x 0x0 0xg +0x1 -0x1F 0X1f 0b 0b1 0b2 -0b101 +0b1 0B1 1_0 1__0 0_1
 _1 1_ 0x_1 0x1_0 - + -- _ . .. .5 -.5 +.5 .5e3 ._5 5. 5.e1 -5.5 1e3 1e+3 1E-3 1e 1e+ e1 1.2.3 1e999 -1e999 1_0.5 1,0
 12:30 0.0 -0.0 1e400 .e1 0x1.8p1 inf nan .inf -.inf .NaN +.nan ~ ~1
+.5_0 .5__0 .5_ .5e1_0 .5e_1 .5_e1 .5e+1_0 .5e999 .5e-999 -.5_0 1_e3 1e_3 1_0e1_0 5_. 5._0
+0b+1 0b-1 0b-+1 -0b-1 0B+1 0b_1 0b+ 0b+2
 9223372036854775807 9223372036854775808 18446744073709551615 18446744073709551616 36893488147419103231
 -9223372036854775808 -9223372036854775809 -18446744073709551615 -18446744073709551616
 +9223372036854775807 +9223372036854775808 +18446744073709551615 +18446744073709551616
@@ -133,14 +135,46 @@ def rounded(data: Any) -> Any:
     return {"a": float(value)} if isinstance(value, int | float) and abs(value) > 2**53 else data
 
 
-@pytest.mark.parametrize("tag", ["", "!!int ", "!!str "])
+@pytest.mark.parametrize("tag", ["", "!!int ", "!!str ", "!!float ", "!!timestamp "])
 @pytest.mark.parametrize("number", NUMBERS.split())
 def test_a_number_means_what_it_means_to_kubernetes(kubernetes: Kubernetes, number: str, tag: str) -> None:
     mine, other = ours(f"a: {tag}{number}\n"), theirs(kubernetes, f"a: {tag}{number}\n")
     assert same(mine, other) or (isinstance(mine["a"], float) and same(rounded(mine), rounded(other)))
 
 
+KEYS = """
+1 1.0 1.5 1.2345678 1.23456789012 100000.0 1000000.0 1e5 1e21 123456.7 1234567.5 0.0001 0.00001 -0.0 0.1
+99999.95 16777217.0 1e38 3.4028235e38 3.5e38 -4e38 1e-45 1e-50 .nan .inf -.inf true no ~ 0x10 010 .5_0
+2024-01-01 9223372036854775807 9223372036854775808 18446744073709551615 -9223372036854775808
+-9223372036854775809
+"""
+
+
+@pytest.mark.parametrize("key", KEYS.split())
+def test_a_key_has_the_text_that_it_has_for_kubernetes(kubernetes: Kubernetes, key: str) -> None:
+    mine, other = ours(f"{key}: a\n"), theirs(kubernetes, f"{key}: a\n")
+    assert same(mine, other), (mine, other)
+
+
+TIMES = """
+2024-01-01 2024-1-1 2024-02-30 2024-02-29 2023-02-29 2024-13-01 2024-00-01 2024-01-00 2024-01-32 0000-02-29
+02024-1-1 2024-001-1 2024-1-1T1:2:3Z 2024-1-1t1:2:3+01:00 2024-1-1T1:2:3 2024-1-1_1:2:3 2024-1-1___1:2:3.5
+2024-1-1_1:2:3Z 2024-1-1T1:2:3,5Z 2024-1-1T1:2:3.Z 2024-1-1T24:00:00Z 2024-1-1T23:60:00Z 2024-1-1T23:59:60Z
+2024-1-1T1:2:3+24:60 2024-1-1T1:2:3+25:00 2024-1-1T1:2:3+24:61 2024-1-1T1:2:3+1:00 2024-1-1T 2024-1-1_
+2024-1-1_1:2 2001-12-14_21:59:43.10_-5 2024-1-1T01:02:03.12345678901234567890Z x 2024
+"""
+
+
+@pytest.mark.parametrize("text", TIMES.split())
+def test_a_time_means_what_it_means_to_kubernetes(kubernetes: Kubernetes, text: str) -> None:
+    for tag in ("", "!!timestamp ", "!!timestamp '"):
+        whole = f"a: {tag}{text.replace('_', ' ')}{tag[-1:].strip()}\n"
+        mine, other = ours(whole), theirs(kubernetes, whole)
+        assert same(mine, other), (whole, mine, other)
+
+
 BEHIND = ["2", "+", "-", "2+", "+2", "-2", "2-", "2+-", "+2-", "-2+", "22", "0", "10", "9", "#", "+#", "2#", "+2#"]
+BEHIND += ["++", "+-", "-+", "--", "2++", "+2+"]
 BEHIND += ["+2x", "x", " ", "+ # c", "2 # c", "2# c", "+\t", "2\t# c", " # c", "\t", "2 2", "+ 2"]
 INNER = ["\n  b\n", "\n   b\n  c\n", "\n\n\n  b\n\n\n", "\n    b\n   c\n", "\n\t b\n", "\n  \tb\n", "\n", "\r\n  b\r\n"]
 
