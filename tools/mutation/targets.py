@@ -38,7 +38,13 @@ EXCLUDED = {
     "runtime/ccm/cloud/toolkit/untrusted_text.py": "It only passes on what ccm.base.text has.",
 }
 #: What systemd's own library judges.
-_OF_SYSTEMD = ("test_unit.py", "test_unit_edits.py", "test_command_lines.py", "test_units_against_systemd.py")
+_OF_SYSTEMD = (
+    "test_unit.py",
+    "test_unit_edits.py",
+    "test_command_lines.py",
+    "test_units_between_lines.py",
+    "test_units_against_systemd.py",
+)
 #: Modules that only other modules use, or that have a test of another name. One of another room has its path from
 #: tests/unit/runtime.
 _TESTED_BY = {

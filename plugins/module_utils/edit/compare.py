@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from typing import Callable, Dict, Iterable, List, Optional, Sequence
 
-from ansible_collections.outoftree.ccm.plugins.module_utils.edit.unit import Argument, Sources, of_process, unmanaged
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit.unit import Argument, CommandLine, Sources, of_process, unmanaged
 
 #: A specifier that only the host knows, such as C(%H).
 _SPECIFIER = re.compile("%[a-zA-Z]")
@@ -31,7 +31,17 @@ def difference(sources: Sources, component: str, argv: List[str], specifiers: Op
     line = sources.command_line(specifiers)
     if line.program.rpartition("/")[2] != component or not argv:
         return ""
-    return first_difference(line.given, argv[1:], sources.place)
+    found = first_difference(line.given, argv[1:], sources.place)
+    return found + of_systemd(line) if found else ""
+
+
+def of_systemd(line: CommandLine) -> str:
+    """Return the end of a sentence about arguments that no file explains: where the variables may come from that no file sets."""
+    if not line.unknown:
+        return ""
+    return ". No file sets {0}, which {1} uses: systemd itself may have it (PassEnvironment=, DefaultEnvironment= in system.conf, or 'systemctl " \
+        "set-environment'). Set it with Environment= or in an environment file of the unit".format(
+            " and ".join("$" + name for name in dict.fromkeys(line.unknown)), line.unit.exec_path)
 
 
 def first_difference(expected: Sequence[Argument], running: Sequence[str], place: Callable[[Argument], str]) -> str:

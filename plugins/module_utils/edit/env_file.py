@@ -28,22 +28,13 @@ _PRE_KEY, _KEY, _PRE_VALUE, _VALUE, _SINGLE, _DOUBLE, _COMMENT = range(7)
 class Value(NamedTuple):
     """The text of a variable in a file: its decoded characters, and the place for more text at its end.
 
-    C(begin) and C(end) are the span of the whole assignment if it is one word of Environment= without any quotes, else -1.
+    C(begin) is where the assignment begins if it is one word of Environment= without any quotes, else -1.
     """
 
     path: str
     chars: Tuple[Char, ...]
     inside: Place
     begin: int = -1
-    end: int = -1
-
-    @property
-    def quoted(self) -> bool:
-        return bool(self.inside.quote)
-
-    @property
-    def insert_at(self) -> int:
-        return self.inside.at
 
 
 def parse(path: str, text: str, continued: bool = True) -> Dict[str, Value]:

@@ -30,6 +30,9 @@ SHARED_MOUNTS = frozenset((
     "/usr/libexec/kubernetes/kubelet-plugins/volume/exec",
 ))
 
+#: How a file in UTF-16 begins, in one byte order or the other.
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+
 
 class BadManifest(ValueError):
     """The manifest is YAML but not the Pod of one control-plane component."""
@@ -67,6 +70,8 @@ def image_of(data: Any) -> Tuple[str, str]:
 def decoded(entry: FileFacts) -> str:
     """Return the text of a YAML file as detection reports it. Raises NotYaml with the line."""
     content = base64.b64decode(entry["content"])
+    if content.startswith(_UTF_16):
+        raise NotYaml("it is UTF-16, which this collection does not edit. Write it in UTF-8")
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as exc:
@@ -75,8 +80,12 @@ def decoded(entry: FileFacts) -> str:
 
 def unreadable(path: str, entry: FileFacts, why: NotYaml) -> Tuple[str, str]:
     """Return what a file of the folder means that Kubernetes cannot read: C(problems) or C(notes) of a plan, and the sentence."""
-    text = base64.b64decode(entry["content"]).decode("utf-8", "replace")
+    content = base64.b64decode(entry["content"])
+    wide = content.startswith(_UTF_16)
+    text = content.decode("utf-16" if wide else "utf-8", "replace")
     named = [name for name in COMPONENTS if name in text + path.rpartition("/")[2]]
+    if wide:  # the kubelet reads it
+        return ("problems" if named else "notes"), "{0} cannot be read: {1}. It names {2}".format(path, why, " and ".join(named) or "no component")
     if not named:
         return "notes", "{0} is not YAML: {1}. The kubelet ignores it, and it names no component, so this run ignores it, too".format(path, why)
     return "problems", "{0} is not YAML: {1}. It names {2}. Fix it, or move it out of the folder, because the kubelet reads every file there".format(

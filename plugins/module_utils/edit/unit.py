@@ -19,7 +19,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.edit import env_file
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit.env_file import Value
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit.words import WHITESPACE, Char, Place, Word, split_words, text_of
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import (
-    BOOLEAN_FLAGS, MANAGED_FLAGS, Flag, Span, apply_spans, managed, shell, split_flag,
+    BOOLEAN_FLAGS, MANAGED_FLAGS, Flag, Span, managed, shell, split_flag,
 )
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import FileFacts, KubeletFacts, UnitFacts
 
@@ -69,7 +69,7 @@ class Occurrence(NamedTuple):
     def path(self) -> str:
         """Return the file that gives the flag its value."""
         last = self.parts[-1]
-        return last.chars[-1].path if len(self.parts) == 1 and last.chars else self.parts[0].path
+        return last.chars[-1].path if last.chars else last.path
 
     @property
     def paths(self) -> Tuple[str, ...]:
@@ -91,6 +91,14 @@ def decoded(path: str, content: bytes) -> str:
             raise UnitRefused("{0} line {1}: the byte 0x{2:x} is not UTF-8, which systemd does not accept. Write the line in UTF-8".format(
                 path, number, ord(strange.group(0)) & 0xFF))
     return text
+
+
+def before_start(files: Iterable[Tuple[str, str]]) -> Iterator[Tuple[str, str]]:
+    """Return (place, command) of each command that runs before that of ExecStart."""
+    for path, text in files:
+        for key, chars in settings(path, text):
+            if key in ("ExecCondition", "ExecStartPre") and chars:
+                yield "{0} line {1}: {2}".format(path, line_of(text, chars[0].start), key), text_of(chars)
 
 
 def is_unit_file(path: str) -> bool:
@@ -123,6 +131,8 @@ def logical_lines(path: str, text: str) -> Iterator[List[Char]]:
     for start, end, following in _lines(text):
         line = text[start:end]
         if line.lstrip(WHITESPACE).startswith(COMMENTS):
+            if joined:  # what is added behind the joint comes behind its comments, too
+                joined[-1] = joined[-1]._replace(end=following)
             continue
         lead = 1 if not start and line.startswith("\ufeff") else 0
         joined += [Char(start + index, start + index + 1, char, "", path) for index, char in enumerate(line[lead:], lead)]
@@ -215,7 +225,7 @@ def _assignment(word: Word) -> Dict[str, Value]:
         pair = next((char for char in word.raw if char.char in words.QUOTES and char.start >= equal.end), None)
         inside = inside._replace(at=pair.end, quote=pair.char) if pair and not equal.quote else inside
     plain = not any(char.char in words.QUOTES + "\\" for char in word.raw)
-    return {name: Value(inside.path, chars, inside, word.start if plain else -1, word.end if plain else -1)}
+    return {name: Value(inside.path, chars, inside, word.start if plain else -1)}
 
 
 # -- the command line ------------------------------------------------------------------------------------------------
@@ -225,6 +235,7 @@ class CommandLine(NamedTuple):
     """The arguments in order, and the variables that they use as C($NAME), in order of use.
 
     C(single): the variables that are used as C(${NAME}). The value of such a variable is exactly one argument, whatever it contains.
+    C(unknown): the used variables that no file sets. systemd itself may have them.
     """
 
     arguments: Tuple[Argument, ...]
@@ -232,6 +243,7 @@ class CommandLine(NamedTuple):
     unset: Tuple[str, ...]
     unit: Unit
     single: Tuple[str, ...] = ()
+    unknown: Tuple[str, ...] = ()
 
     @property
     def program(self) -> str:
@@ -255,7 +267,8 @@ def command_line(unit: Unit, environment_files: Iterable[Tuple[str, str]]) -> Co
     arguments: List[Argument] = []
     variables: Dict[str, Value] = {}
     unset = []
-    single = []
+    single: List[str] = []
+    unknown: List[str] = []
     literal = bool(unit.exec_words) and ":" in _prefix(unit.exec_words[0].value)
     for index, word in enumerate(unit.exec_words):
         value = word.value
@@ -269,11 +282,12 @@ def command_line(unit: Unit, environment_files: Iterable[Tuple[str, str]]) -> Co
             elif name not in unit.removed:
                 unset.append(name)
         else:
-            argument, used = _expanded(word, environment, unit.exec_path)
+            argument, used, absent = _expanded(word, environment, unit.exec_path)
             single += used
+            unknown += [name for name in absent if name not in unit.removed]
             arguments.append(argument)
     variables = {name: value for name, value in variables.items() if name not in single}
-    return CommandLine(tuple(arguments), variables, tuple(unset), unit, tuple(single))
+    return CommandLine(tuple(arguments), variables, tuple(unset), unit, tuple(single), tuple(unset + unknown))
 
 
 def _prefix(word: str) -> str:
@@ -284,10 +298,13 @@ def _argument(word: Word, chars: Tuple[Char, ...], path: str, variable: str = ""
     return Argument(text_of(chars), path, word.start, word.end, variable, chars, word.raw, word.inside, open=word.open)
 
 
-def _expanded(word: Word, environment: Dict[str, Value], path: str) -> Tuple[Argument, List[str]]:
-    """Replace C(${NAME}) in a word by its value and C($$) by C($); also return the name if it is the whole word (C(replace_env))."""
+def _expanded(word: Word, environment: Dict[str, Value], path: str) -> Tuple[Argument, List[str], List[str]]:
+    """Replace C(${NAME}) in a word by its value and C($$) by C($) (C(replace_env)).
+
+    Also return the name if it is the whole word, and the names that nothing sets.
+    """
     chars: List[Char] = []
-    exact, position, whole = True, 0, []  # type: bool, int, List[str]
+    absent, position, whole = [], 0, []  # type: List[str], int, List[str]
     inside = word.inside
     while position < len(word.chars):
         char, rest = word.chars[position], text_of(word.chars[position:])
@@ -302,8 +319,9 @@ def _expanded(word: Word, environment: Dict[str, Value], path: str) -> Tuple[Arg
             name = rest[2:closing]
             width = _width(word.chars[position:], closing + 1)
             value = environment.get(name)
-            exact = exact and value is not None
-            if value is not None:
+            if value is None:
+                absent.append(name)
+            else:
                 chars += value.chars
                 inside = value.inside
             if width == len(word.chars):
@@ -318,7 +336,7 @@ def _expanded(word: Word, environment: Dict[str, Value], path: str) -> Tuple[Arg
         inside = Place(last.path, last.end, last.quote, last.layer)
     start, end = (chars[0].start, chars[-1].end) if whole and chars else (word.start, word.end)
     place = inside.path if whole else path
-    return Argument(text_of(chars), place, start, end, variable, tuple(chars), word.raw, inside, exact), whole
+    return Argument(text_of(chars), place, start, end, variable, tuple(chars), word.raw, inside, not absent), whole, absent
 
 
 def _width(chars: Tuple[Char, ...], length: int) -> int:
@@ -390,7 +408,7 @@ class Sources(NamedTuple):
 
     def edited(self, spans: Dict[str, List[Span]]) -> "Sources":
         texts = dict(self.texts)
-        texts.update({path: apply_spans(self.texts.get(path) or "", edits) for path, edits in spans.items()})
+        texts.update({path: words.edited(self.texts.get(path) or "", edits, is_unit_file(path)) for path, edits in spans.items()})
         return self._replace(texts=texts)
 
     def place(self, argument: Argument) -> str:

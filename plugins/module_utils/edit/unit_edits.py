@@ -57,17 +57,16 @@ def _with_blanks(text: str, line: CommandLine, part: Argument) -> Tuple[int, int
     while start > first and text[start - 1] in " \t":
         start -= 1
     in_unit = value is None or is_unit_file(part.path)
-    joint = r"\\\r?\n" if in_unit else r"\\\n"
-    before = re.search(joint + "$", text[:start])
-    after = re.match(r"[ \t]*({0}|(?=\r?\n|$))".format(joint), text[end:])
-    if before and (not text[end:last].strip(" \t") or after and not after.group(1)):
+    before = words.JOINED.search(text[:start]) if in_unit else re.search(r"\\(\n)$", text[:start])
+    after = re.match(r"[ \t]*(\\\r?\n|(?=\r?\n|$))" if in_unit else r"[ \t]*(\\\n|(?=\r?\n|$))", text[end:])
+    if before and not before.group(1).strip() and (not text[end:last].strip(" \t") or after and not after.group(1)):
         return len(text[:before.start()].rstrip(" \t")), end
     if before and after:
         # In an environment file, a backslash joins lines without a blank.
         blank = in_unit or text[before.start() - 1] in " \t" or text[end + after.end():][:1] in (" ", "\t")
         return start, end + (after.end() if blank else 0)
     lead = re.search(r"\r?\n$", text[:start])
-    if value and lead and lead.start() >= first and re.match(r"[ \t]*(\r?\n|[\"']|$)", text[end:]):
+    if value and not in_unit and lead and lead.start() >= first and re.match(r"[ \t]*(\r?\n|[\"']|$)", text[end:]):
         return lead.start(), end
     return start, end
 
@@ -78,13 +77,24 @@ def replace(spans: Spans, line: CommandLine, item: Occurrence, value: str) -> st
     name, equals, unused = part.value.partition("=")
     new = value if len(item.parts) == 2 else name + "=" + value
     inside = part.inside or Place(part.path, part.end, "", "unit")
+    split = bool(part.variable) and part.variable not in line.single
     try:
-        edits = words.rewritten(part.chars, inside, new, bool(part.variable) and part.variable not in line.single, not part.variable)
+        edits = words.rewritten(part.chars, inside, new, split, not part.variable)
+        if not new and part.variable not in line.single and not _has_quotes(part):  # without quotes, an empty word is none
+            first = part.chars[0]
+            place = Place(first.path, first.start, first.quote, first.layer)
+            edits[first.path][0] = edits[first.path][0]._replace(text=words.encoded('""', place, False) if split else '""')
     except words.CannotWrite as exc:
         raise UnitRefused("{0}: --{1} cannot be set to {2}: {3}. Put the value in double quotes".format(part.path, item.name, value, exc)) from exc
     for path, more in edits.items():
         spans.setdefault(path, []).extend(more)
     return next(iter(edits), item.path)
+
+
+def _has_quotes(part: Argument) -> bool:
+    """Whether a word has quotes around some of its characters."""
+    own = {(char.path, position) for char in part.chars for position in range(char.start, char.end)}
+    return any(char.char in words.QUOTES and (char.path, char.start) not in own for char in part.raw)
 
 
 def append(spans: Spans, line: CommandLine, variable: str, flag: str) -> str:

@@ -10,15 +10,19 @@ systemd's src/basic; the tests compare them with systemd's own library. Each dec
 
 from __future__ import annotations
 
+import re
 from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
-from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import Span
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import Span, apply_spans
 
 WHITESPACE = " \t\n\r"
 QUOTES = "\"'"
 
 #: Characters that need no quotes and no escapes anywhere: not in a unit, not in an environment file, not in a variable.
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=,./:@~^")
+
+#: The backslash that joins the line at a text's end with one before it, and what lies between both lines: line ends and comments.
+JOINED = re.compile(r"[ \t]*\\(\r?\n(?:[ \t]*[#;].*\n)*)[ \t]*\Z")
 
 _C_ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\\": "\\", '"': '"', "'": "'", "s": " "}
 #: Escapes with digits: how many, and their base.
@@ -234,6 +238,24 @@ def _in_environment_file(text: str, quote: str) -> str:
     if "\n" in text or "\r" in text:
         raise CannotWrite("a value without quotes cannot have more lines")
     return "".join(char if char in _PLAIN else "\\" + char for char in text)
+
+
+def edited(text: str, spans: Sequence[Span], in_unit: bool) -> str:
+    """Apply edits to a file. Text that is added at the end of a word that goes takes its place.
+
+    A line of a unit that an edit empties goes with the backslash that joins it with the one before.
+    """
+    added = [span.start for span in spans if span.text]
+    spans = [span if span.text else span._replace(end=min([at for at in added if span.start < at < span.end] + [span.end])) for span in spans]
+    gone = [span.start for span in spans if in_unit and not span.text]
+    places = [len(apply_spans(text[:at], [span for span in spans if span.start < at])) for at in gone]
+    text = apply_spans(text, spans)
+    for place in sorted(places, reverse=True):
+        before, behind = JOINED.search(text[:place]), re.match(r"[ \t]*(?=\r?\n|$)", text[place:])
+        head = text[:before.start()] if before else ""
+        if before and behind and not (len(head) - len(head.rstrip("\\"))) % 2:
+            text = head + re.sub(r"\r?\n$", "", before.group(1)) + text[place + behind.end():]
+    return text
 
 
 def spans_of(chars: Iterable[Char]) -> Dict[str, List[Span]]:

@@ -98,7 +98,8 @@ class KubeletFacts(TypedDict, total=False):
 class ServiceFacts(TypedDict, total=False):
     """The service of k3s or RKE2, empty for other layouts. C(stale): a file was changed after it was started.
 
-    C(environment): settings that only environment variables of its unit have.
+    C(environment): settings that only environment variables of its unit have. C(before): the line of its unit whose command names a
+    configuration file and runs before each start, by that file.
     """
 
     name: str
@@ -111,6 +112,7 @@ class ServiceFacts(TypedDict, total=False):
     port: int
     health: str
     environment: Dict[str, str]
+    before: Dict[str, str]
 
 
 class _ComponentFacts(TypedDict):

@@ -255,6 +255,8 @@ def detect_service(result, name, unit):
         "config_files": config_files, "data_directory": data, "port": int(port) if port.isdigit() else probes.RANCHER_PORT,
         "stale": bool(running and changed and max(changed) > _processes.started_at(running)),
         "environment": {key: value for key, (value, setting) in values.items() if setting.isupper()},
+        "before": {path: place for place, command in _unit.before_start([(path, text_of(local["files"][path]) or "") for path in unit_files])
+                   for path in config_files if path in command},
     }
     result["kubelet"]["static_pod_path"] = os.path.join(data, "agent", "pod-manifests")
     result["registers"] = registration.of_rancher(values, socket.gethostname(), (files.read_text(NODE_ID) or "").strip())

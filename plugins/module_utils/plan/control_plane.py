@@ -135,7 +135,7 @@ def _plan_unit(plan: Plan, steps: HostSteps, host: str, facts: HostFacts, compon
         plan["problems"] += drift.undefined(host, facts, component, version, target, _SHELL.format(
             line.unit.exec_path, shell(word.value for word in line.unit.exec_words)))
         return
-    problem = drift.of_unit(host, component, process, facts, unit, written)
+    problem = drift.of_unit(host, component, process, facts, unit, written, line)
     if problem:
         plan["problems"].append(problem)
         return

@@ -16,6 +16,7 @@ from collections import Counter
 from typing import Iterable, List, Optional, Sequence, Tuple, Union, cast
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit import compare, unit
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit.unit import CommandLine
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import find_flags
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.host_facts import readable
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import ComponentFacts, FileFacts, HostFacts, KubeletFacts, UnitFacts
@@ -73,12 +74,13 @@ def of_pod(component: str, argv: Sequence[str], running: Sequence[str]) -> str:
 
 
 def of_unit(host: str, component: str, process: Optional[Running], facts: HostFacts, unit: Union[UnitFacts, KubeletFacts],
-            written: List[str]) -> str:
+            written: List[str], line: CommandLine) -> str:
     """Return the problem of a unit's process whose flags come from none of its files; '' for one that only was not restarted."""
     paths = [path for path in unit["unit_files"] + unit["environment_files"] if facts["files"][path]["exists"]]
     if process is None or changed_since(process, [facts["files"][path] for path in paths]):
         return ""
-    return unexplained(host, component, process, written, paths) or others(host, component, process)
+    problem = unexplained(host, component, process, written, paths)
+    return problem + compare.of_systemd(line) if problem else others(host, component, process)
 
 
 def undefined(host: str, facts: HostFacts, component: str, version: Tuple[int, int], target: Target, why: str) -> List[str]:

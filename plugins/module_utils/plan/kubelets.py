@@ -28,7 +28,7 @@ def plan_kubelet(plan: Plan, steps: HostSteps, host: str, facts: HostFacts, clus
     except UnitRefused as exc:
         plan["problems"].append("{0}: the kubelet's flags cannot be changed: {1}".format(host, exc))
         return
-    problem = drift.of_unit(host, "kubelet", kubelet if kubelet["pid"] else None, facts, kubelet, written)
+    problem = drift.of_unit(host, "kubelet", kubelet if kubelet["pid"] else None, facts, kubelet, written, sources.command_line())
     if problem:
         plan["problems"].append(problem)
         return

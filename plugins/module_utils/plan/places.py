@@ -13,13 +13,10 @@ import base64
 import re
 from typing import Any, List, Tuple, Union
 
-from ansible_collections.outoftree.ccm.plugins.module_utils.edit import unit as _unit, words
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit import unit as _unit
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import host_facts
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostFacts, KubeletFacts, UnitFacts
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import Plan
-
-#: Settings of a unit whose commands run before the one of ExecStart.
-BEFORE = ("ExecCondition", "ExecStartPre")
 
 #: The restart decides, and the gate compares the new process with the files.
 _GATE = "If so, the run restores the files and stops at this host"
@@ -49,14 +46,15 @@ def check_units(plan: Plan, host: str, facts: HostFacts) -> None:
             continue
         texts = [(path, base64.b64decode(facts["files"][path]["content"]).decode("utf-8", "replace")) for path in unit["unit_files"]]
         plan["warnings"] += ["{0}: {1}".format(host, why) for why in _writers(texts, files) + _wrappers(component, texts)]
+    plan["warnings"] += ["{0}: {1} names {2}, and runs before each start. It may write the file again, without the change, and nothing here would "
+                         "notice. Change what it writes".format(host, host_facts.readable(place), path)
+                         for path, place in facts["service"].get("before", {}).items() if path in files]
 
 
 def _writers(texts: List[Tuple[str, str]], files: List[str]) -> List[str]:
     """Return a warning for each command that names a changed file and runs before the component starts."""
-    return ["{0} line {1}: {2} names {3}, and runs before each start. It may write the file again, without the change. {4}".format(
-        path, _unit.line_of(text, chars[0].start), key, file, _GATE)
-        for path, text in texts for key, chars in _unit.settings(path, text) if key in BEFORE
-        for file in files if file in words.text_of(chars)]
+    return ["{0} names {1}, and runs before each start. It may write the file again, without the change. {2}".format(place, file, _GATE)
+            for place, command in _unit.before_start(texts) for file in files if file in command]
 
 
 def _wrappers(component: str, texts: List[Tuple[str, str]]) -> List[str]:

@@ -17,10 +17,10 @@ import difflib
 import re
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from ansible_collections.outoftree.ccm.plugins.module_utils.edit import kubeadm, manifest, patches, rancher, unit, unit_edits
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit import kubeadm, manifest, patches, rancher, unit, unit_edits, words
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit.yamltext import independent, load, pruned
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import versions
-from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import Flag, apply_spans, find_flags, render
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import Flag, find_flags, render
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.registration import FROM_METADATA
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.target import ADMISSION_LISTS, Change, flags_after
 
@@ -233,7 +233,7 @@ class Unit(Kind):
                 unit_edits.replace(spans, line, found[change.flag.index], change.then)
         if set(spans) - {self.path}:
             raise CannotUndo("one of its flags is now set in two files")
-        text = apply_spans(now, spans.get(self.path, []))
+        text = words.edited(now, spans.get(self.path, []), unit.is_unit_file(self.path))
         if self.rest(text) != self.rest(now):
             raise CannotUndo("an edit of its flags would also change its other arguments")
         return text

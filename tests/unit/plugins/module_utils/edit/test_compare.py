@@ -11,7 +11,7 @@ UNIT, ENV = "/etc/systemd/system/kubelet.service", "/etc/default/kubelet"
 
 
 def difference(command: str, environment: str, argv: list[str], specifiers: dict[str, str] | None = None) -> str:
-    sources = _unit.Sources((UNIT,), (ENV,), {UNIT: f"[Service]\nExecStart={command}\n", ENV: environment})
+    sources = _unit.Sources((UNIT,), (ENV,), {UNIT: f"[Service]\nUnsetEnvironment=D\nExecStart={command}\n", ENV: environment})
     return compare.difference(sources, "kubelet", argv, specifiers)
 
 
@@ -30,13 +30,24 @@ def test_arguments_that_the_files_explain(command: str, environment: str, runnin
 
 
 @pytest.mark.parametrize(("running", "words"), [
-    (["--v=3", "--node-ip=10.0.0.1"], f"argument 1 of the process is '--v=3' instead of '--v=2' ({UNIT} line 2)"),
+    (["--v=3", "--node-ip=10.0.0.1"], f"argument 1 of the process is '--v=3' instead of '--v=2' ({UNIT} line 3)"),
     (["--v=2", "--node-ip=10.0.0.2"], f"argument 2 of the process is '--node-ip=10.0.0.2' instead of '--node-ip=10.0.0.1' ({ENV} line 3)"),
     (["--v=2"], f"does not have the argument '--node-ip=10.0.0.1' ({ENV} line 3)"),
     (["--v=2", "--node-ip=10.0.0.1", "a\nb"], "one more argument, 'a\\nb'"),
 ])
 def test_the_first_difference_names_the_file_and_the_line(running: list[str], words: str) -> None:
     assert words in difference("/usr/bin/kubelet --v=2 $A", 'B=1\nA="\n  --node-ip=10.0.0.1"\n', ["kubelet", *running])
+
+
+@pytest.mark.parametrize(("command", "names"), [
+    ("/usr/bin/kubelet $A", "$A"), ("/usr/bin/kubelet $A $B ${C}", "$A and $C"), ("/usr/bin/kubelet --x=${A}${A} $B", "$A"), ("/usr/bin/kubelet $B", ""),
+    ("/usr/bin/kubelet $$A --x=$A", ""), ("/usr/bin/kubelet $D ${D}", ""),
+])
+def test_a_variable_that_no_file_sets_may_be_systemds_own(command: str, names: str) -> None:
+    """PassEnvironment=, DefaultEnvironment= and 'systemctl set-environment' are in no file of the unit."""
+    found = difference(command, 'B=""\n', ["kubelet", *["--one"] * 5])
+    assert "the process" in found and (f". No file sets {names}, which {UNIT} uses: systemd itself may have it (PassEnvironment=" in found) == bool(names)
+    assert difference("/usr/bin/kubelet --x=${A}", "", ["kubelet", "--x=1"]) == ""
 
 
 def test_specifiers_that_the_host_knows_are_compared() -> None:

@@ -165,6 +165,20 @@ def test_a_byte_that_is_not_utf_8_is_named_with_its_line(content: bytes, words: 
         manifest.decoded({"content": base64.b64encode(content).decode()})
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize(("text", "kind", "end"), [
+    (f"spec: {{containers: [{{name: {KCM}}}]}}\n", "problems", f"It names {KCM}"), ("kind: Pod\n", "notes", "It names no component"),
+])
+def test_a_manifest_in_utf_16_is_named_as_such(encoding: str, text: str, kind: str, end: str) -> None:
+    """The kubelet reads it, so one of a component must never be passed over."""
+    content = ("" if encoding == "utf-16" else "\ufeff") + text
+    entry = {"content": base64.b64encode(content.encode(encoding)).decode()}
+    with pytest.raises(NotYaml, match="^it is UTF-16, which this collection does not edit. Write it in UTF-8$") as caught:
+        manifest.decoded(entry)
+    found, sentence = manifest.unreadable("/m/a.yaml", entry, caught.value)
+    assert found == kind and sentence == f"/m/a.yaml cannot be read: {caught.value}. {end}"
+
+
 COMMAND = f"    command:\n    - {KCM}\n"
 ETC = "    volumeMounts:\n    - {name: etc, mountPath: /etc/kubernetes}\n    - {name: cloud, mountPath: /etc/kubernetes/cloud.conf}\n"
 VOLUMES = "  volumes:\n  - {name: etc, hostPath: {path: /e}}\n  - {name: cloud, hostPath: {path: /c}}\n"

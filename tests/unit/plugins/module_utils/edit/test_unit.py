@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import re
 
 import pytest
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit import env_file, kubelet, unit_edits
@@ -253,16 +254,38 @@ def test_a_variable_that_a_unit_removes_is_that_of_systemd(removed: str) -> None
 
 
 @pytest.mark.parametrize(("command", "path"), [
-    ("--cloud-provider=aws $A", UNIT), ("--cloud-provider=${B}", DEFAULT), ("$C", DEFAULT), ("--cloud-provider= $A", UNIT), ("--cloud-provider=${D}", DROP_IN),
+    ("--cloud-provider=aws $A", UNIT), ("--cloud-provider aws $A", UNIT), ("--cloud-provider=${B}", DEFAULT), ("--cloud-provider ${B}", DEFAULT),
+    ("--cloud-provider $B", DEFAULT), ("--cloud-provider ${D}", DROP_IN), ("--cloud-provider x${B}", DEFAULT), ("--cloud-provider '' $A", UNIT),
+    ("$C", DEFAULT), ("--cloud-provider= $A", UNIT), ("--cloud-provider=${D}", DROP_IN),
 ])
 def test_the_file_of_a_flag_is_that_in_which_its_value_can_be_changed(command: str, path: str) -> None:
     texts: dict[str, str | None] = {UNIT: f"[Service]\nExecStart=/k {command}\n", DROP_IN: "[Service]\nEnvironment=D=aws\n",
                                     DEFAULT: "A=--x=1\nB=aws\nC=--cloud-provider=aws\n"}
     (item,) = _unit.occurrences(_unit.Sources((UNIT, DROP_IN), (DEFAULT,), texts).command_line())
     assert item.path == path and path in item.paths
-    changed = {**texts, path: (texts[path] or "").replace("aws", "gce").replace("--cloud-provider= ", "--cloud-provider=gce ")}
+    changed = {**texts, path: (texts[path] or "").replace("aws", "gce").replace("--cloud-provider= ", "--cloud-provider=gce ").replace("''", "'gce'")}
     units = ["[Service]\nEnvironmentFile=" + DEFAULT + "\n", changed[UNIT] or "", changed[DROP_IN] or ""]
-    assert "--cloud-provider=gce" in systemd.command_line("kubelet.service", units, {DEFAULT: changed[DEFAULT] or ""})
+    argv = systemd.command_line("kubelet.service", units, {DEFAULT: changed[DEFAULT] or ""})
+    assert re.search("--cloud-provider[= ]x?gce", " ".join(argv))
+
+
+@pytest.mark.parametrize("command", [
+    ":/k $A", "-:/k $A $$", ":/k", "@/k x $A", ":@/k x $A", "/opt/k@1/kubelet a b", "+/k@1 a", "@/opt/k@1 a b",
+    "@/k@1 k@1 ${A}", "!!/k $A", "-@/k a b", "/k:1 $A",
+])
+def test_the_arguments_behind_the_program_are_those_of_systemd(command: str) -> None:
+    text = f"[Service]\nEnvironment=A=1\nExecStart={command}\n"
+    given = [argument.value for argument in sources(text).command_line().given]
+    assert given == systemd.command_line("kubelet.service", [text], {})[1:]
+
+
+@pytest.mark.parametrize(("command", "line"), [('"', 3), ("/k 'a", 3), ('/k a \\\n  "b c', 3), ("\\\n  /k \\\n 'a\" b", 4)])
+def test_a_quote_in_exec_start_that_is_never_closed_is_named_with_its_line(command: str, line: int) -> None:
+    text = f"[Service]\n# a comment\nExecStart={command}\n"
+    with pytest.raises(systemd.Refused):
+        systemd.command_line("kubelet.service", [text], {})
+    with pytest.raises(_unit.UnitRefused, match=f"^{UNIT} line {line}: ExecStart has a quote that is never closed"):
+        arguments(text)
 
 
 def test_environment_files_add_up_until_they_are_reset() -> None:

@@ -7,6 +7,7 @@ A plan that the proof refuses is safe, but no use. Therefore the edits are teste
 from __future__ import annotations
 
 import itertools
+import re
 
 import pytest
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit import unit as _unit
@@ -69,6 +70,63 @@ def test_a_text_without_a_flag_is_as_if_it_had_never_had_it(place: str, separato
     without = placed(place, separator.join(words))
     assert argv(without)[:2] == words
     assert removed(with_it, 0).texts == without.texts
+
+
+#: A unit's lines with two flags to remove, and what is left of them.
+LEFT = [
+    (" --v=2 \\\n  --cloud-config=/c \\\n  --cloud-config=/d", " --v=2"),
+    (" --v=2 \\\n  --cloud-config \\\n  /c --cloud-config=/d", " --v=2"),
+    (" --v=2 \\\n  --cloud-config=/c \\\n  --cloud-config=/d \\\n  --x=1", " --v=2 \\\n  --x=1"),
+    (" --v=2 \\\n# c\n  --cloud-config=/c --cloud-config=/d", " --v=2\n# c"),
+    (" --v=2 \\\n# c \\\n  ; d\n  --cloud-config=/c \\\n  --cloud-config=/d", " --v=2\n# c \\\n  ; d"),
+    (" --v=2 --cloud-config \\\n# c\n  /c \\\n  --cloud-config=/d \\\n", " --v=2\n# c"),
+    (" --cloud-config=/c \\\n# c\n  --cloud-config=/d", "\n# c"),
+    (" --cloud-config=/c \\\n# c\n  --cloud-config=/d \\\n# d\n  --x=1", " \\\n# c\n# d\n  --x=1"),
+    (" --v=2 \\\n# c\n  --cloud-config=/c \\\n# d\n  --cloud-config=/d \\\n  --x=1", " --v=2 \\\n# c\n# d\n  --x=1"),
+    (" a\\\\ \\\n  --cloud-config=/c \\\n  --cloud-config=/d", " a\\\\"),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), LEFT)
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_no_line_is_left_that_a_backslash_joins_with_nothing(before: str, after: str, end: str) -> None:
+    """Comments between the lines of a command belong to other people: they stay, whatever goes around them."""
+    found = sources((f"ExecStart=/k{before}\nRestart=always").replace("\n", end))
+    left = removed(found, 0, 1).texts[UNIT] or ""
+    assert re.sub(r"\s*\nRestart", "\nRestart", left.replace(end, "\n")) == sources(f"ExecStart=/k{after}\nRestart=always").texts[UNIT]
+    assert "=always" in left and dict(systemd_settings(left))["Restart"] == "always"
+
+
+def systemd_settings(text: str) -> list[tuple[str, str]]:
+    return [(key, value) for section, key, value in systemd.unit_settings(text) if section == "Service"]
+
+
+@pytest.mark.parametrize(("before", "expected"), [
+    ("ExecStart=/k --v=2 \\\n  --cloud-config=/c \\\n# c\n\nX=1", ["--v=2", "--y=1"]),
+    ("ExecStart=/k \\\n  --cloud-config=/c \\\n\nX=1", ["--y=1"]),
+    ("ExecStart=/k --v=2 --cloud-config=/c", ["--v=2", "--y=1"]),
+])
+@pytest.mark.parametrize("first", ["the removal", "the addition"])
+def test_a_flag_may_take_the_place_of_the_last_one(before: str, expected: list[str], first: str) -> None:
+    found = sources(before)
+    line, spans = found.command_line(), {}  # type: ignore[var-annotated]
+    steps = [lambda: unit_edits.remove(spans, line, _unit.occurrences(line)[0], found.texts), lambda: unit_edits.append(spans, line, "", "--y=1")]
+    for step in steps if first == "the removal" else reversed(steps):
+        step()
+    assert argv(found.edited(spans)) == expected
+
+
+@pytest.mark.parametrize("place", ["ExecStart=/k {}", 'Environment="A={}"', "Environment='A={}'", 'A="{}"', "A='{}'", "A={}", 'Environment="A=" "A={}"'])
+@pytest.mark.parametrize("word", ["aws", "'aws'", '"aws"', "a'w's", "a\\'s", "''", "aws \\\n"])
+def test_a_value_that_becomes_empty_does_not_take_the_next_argument(place: str, word: str) -> None:
+    if {*place} & {*word} & {"'", '"'} or place == "A='{}'" and "\n" in word:
+        return  # no such spelling
+    word = word.replace("\\", "\\\\") if "A=" in place and "'" in word else word
+    found = placed(place, f"--cloud-provider {word} --x=1")
+    line, spans = found.command_line(), {}  # type: ignore[var-annotated]
+    (item,) = _unit.occurrences(line)
+    unit_edits.replace(spans, line, item, "")
+    assert argv(found.edited(spans)) == ["--cloud-provider", "", "--x=1", *argv(found)[3:]]
 
 
 SPELLINGS = {

@@ -289,7 +289,7 @@ def test_each_character_of_an_environment_file_knows_its_place() -> None:
             old = _unit.text_of(value.chars)
             for index, char in enumerate(value.chars):
                 assert systemd.environment_file(text[:char.start] + "Z" + text[char.end:])[name] == old[:index] + "Z" + old[index + 1:], (text, char)
-            at, new = value.insert_at, "Z" if value.chars or value.quoted else '"Z"'
+            at, new = value.inside.at, "Z" if value.chars or value.inside.quote else '"Z"'
             assert systemd.environment_file(text[:at] + new + text[at:])[name] == old + "Z", repr(text)
 
 
@@ -393,7 +393,8 @@ def test_systemd_reads_what_is_written_in_place_of_a_word(place: str, empty: boo
 
 
 @pytest.mark.parametrize("value", [
-    'A=""', "A=''", '"A="', "'A='", "A=", 'A="x"', "A=x", '"A=x"', "B=1 A=x C=2", "A=\\x41", 'A="x y" B=""', 'B="" A=""', "A=x\\x20", "'A=x '", 'B="1" A=x',
+    'A=""', "A=''", '"A"=""', "'A'=\"\"", '"A"=', '"A"=x',
+    '"A="', "'A='", "A=", 'A="x"', "A=x", '"A=x"', "B=1 A=x C=2", "A=\\x41", 'A="x y" B=""', 'B="" A=""', "A=x\\x20", "'A=x '", 'B="1" A=x',
 ])
 @pytest.mark.parametrize("where", ["Environment", "EnvironmentFile"])
 def test_a_flag_at_the_end_of_a_variable_is_one_more_argument(value: str, where: str) -> None:

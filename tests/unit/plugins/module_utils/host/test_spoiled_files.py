@@ -192,6 +192,24 @@ def test_flags_in_variables_that_nobody_reads_are_reported(host: Host, monkeypat
     assert found["service"]["name"] == kind and [text for text in found["notices"] if "reads no" in text] == ([named] if named else [])
 
 
+@pytest.mark.parametrize(("kind", "line", "named"), [
+    ("k3s", "ExecStartPre=/bin/sh -c 'echo token: s3cret > {config}'", True), ("rke2", "ExecCondition=/opt/render \\\n  {config}", True),
+    ("k3s", "ExecStartPre=-/sbin/modprobe overlay", False), ("rke2", "ExecStopPost=/bin/rm {config}", False), ("k3s", "ExecStartPre=", False),
+])
+def test_a_command_that_may_write_the_configuration_is_reported_with_its_line(
+    host: Host, monkeypatch: pytest.MonkeyPatch, kind: str, line: str, named: bool
+) -> None:
+    config = host.path("config.yaml")
+    (host.root / "config.yaml").write_text("token: x\n")
+    start = f"ExecStart=/usr/local/bin/{kind} agent --config {config}\n"
+    (host.root / "agent.service").write_text(f"[Service]\n{line.format(config=config)}\n{start}")
+    unit = {"LoadState": "loaded", "ActiveState": "active", "FragmentPath": host.path("agent.service"), "DropInPaths": ""}
+    monkeypatch.setattr(systemd, "unit_properties", lambda name, names: unit if name == kind + "-agent" else {})
+    found = host.detect()
+    place = f"{host.path('agent.service')} line 2: {line.partition('=')[0]}"
+    assert found["service"]["before"] == ({config: place} if named else {}) and "s3cret" not in str(found)
+
+
 def test_what_the_system_refuses_during_detection_is_a_problem_of_the_host(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(result: Any, directory: str) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO), "/etc/kubernetes")

@@ -87,6 +87,20 @@ def test_another_command_writes_nothing_that_counts(warnings: Any, before: str) 
     assert warnings(f"[Service]\nEnvironmentFile={SYSCONFIG}\n{before}{RUN}") == []
 
 
+@pytest.mark.parametrize(("tree", "server", "path", "external"), [
+    ("k3s/agent", "k3s-agent", "/etc/rancher/k3s/config.yaml", False), ("k3s/agent", "k3s-agent", "/etc/other.yaml", True),
+])
+def test_a_command_that_may_write_the_configuration_of_k3s_is_named(
+    tree_facts: Any, cluster_facts: Any, tree: str, server: str, path: str, external: bool
+) -> None:
+    facts = tree_facts(tree)
+    facts["service"]["before"] = {path: "/etc/systemd/system/k3s-agent.service line 18: ExecStartPre"}
+    plan = make_plan({server: facts}, cluster_facts((server, "initialized"), kubeadm=""), [])
+    found = [text for text in plan["warnings"] if "ExecStartPre" in text]
+    assert plan["hosts"][server]["kubelet"] and bool(found) is not external
+    assert all(text.startswith(f"{server}: /etc/systemd/system/k3s-agent.service line 18: ExecStartPre names {path}, and runs before") for text in found)
+
+
 @pytest.mark.parametrize(("command", "wrapped"), [
     ("/usr/local/bin/start-kubelet.sh $KUBELET_EXTRA_ARGS", True),
     ("-/opt/run $KUBELET_EXTRA_ARGS", True),
