@@ -311,7 +311,8 @@ async def join(case: Case, services: int, nodes: int, profile: cProfile.Profile 
         def done() -> bool:
             known = controller._known
             return len(known) == services and all(
-                known[key].settled and len(known[key].backends) == len(cluster.api.objects["nodes"]) for key in keys
+                known[key].polling.settled and len(known[key].written.backends) == len(cluster.api.objects["nodes"])
+                for key in keys
             )
 
         async def wait() -> None:

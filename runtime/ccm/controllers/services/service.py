@@ -166,9 +166,9 @@ class ServiceController:
 
     def _recheck(self, uids: set[str]) -> None:
         """Look at load balancers that were ready and are not any more: they may have failed in the cloud."""
-        for key, known in self._known.items():
-            if known.settled and known.service.metadata.uid in uids:
-                known.look_again()
+        for key, state in self._known.items():
+            if state.polling.settled and state.service.metadata.uid in uids:
+                state.polling.look_again()
                 self._queue.add(key, Priority.LOW)
 
     def _release_unwanted(self, listed: Mapping[str, LoadBalancer]) -> None:
@@ -189,21 +189,21 @@ class ServiceController:
         assert service is not None
         key = _key(service)
         if new is None:
-            known = self._known.get(key)
-            if known is not None:  # it went without our release: someone removed our finalizer
-                same = known.service.metadata.uid == service.metadata.uid
-                known.was_going = same and service.metadata.deletion_timestamp is not None
+            state = self._known.get(key)
+            if state is not None:  # it went without our release: someone removed our finalizer
+                same = state.service.metadata.uid == service.metadata.uid
+                state.deletion.service_was_deleted = same and service.metadata.deletion_timestamp is not None
                 self._queue.add(key)
             return
-        if (known := self._known.get(key)) is not None and comparison_rules.is_asked_for(old, new):
-            known.compare = known.asked = True
+        if (state := self._known.get(key)) is not None and comparison_rules.is_asked_for(old, new):
+            state.comparing.due = state.comparing.asked = True
         if (old is None and rules.concerns_us(new)) or (old is not None and rules.needs_update(old, new)):
             self._queue.add(key)
 
     def _update_backends(self) -> None:
         """Queue every Service whose load balancer has other backends than the current ones."""
-        for key, known in self._known.items():
-            if rules.wants_load_balancer(known.service) and known.followed is not self._nodes.backends:
+        for key, state in self._known.items():
+            if rules.wants_load_balancer(state.service) and state.following.backends is not self._nodes.backends:
                 self._queue.add(key, Priority.LOW)  # users wait for new and changed Services
 
     async def _follow_cloud(self) -> None:
@@ -216,31 +216,31 @@ class ServiceController:
                 self._queue.add(key)
 
     def _compare(self, key: str) -> None:
-        self._known[key].compare = True
+        self._known[key].comparing.due = True
         self._queue.add(key)
 
     # --- one Service --------------------------------------------------------------------------------------------
 
     async def _sync(self, key: str) -> None:
         service = self._context.services.get(key)
-        known = self._vanished.states.get(key) or self._known.get(key)
+        state = self._vanished.states.get(key) or self._known.get(key)
         try:
             if key in self._vanished.states:
                 self._allocations.released(await self._vanished.delete(key))
                 return
-            if known is not None and (service is None or service.metadata.uid != known.service.metadata.uid):
-                self._vanish(key, known)
-                known = None
+            if state is not None and (service is None or service.metadata.uid != state.service.metadata.uid):
+                self._vanish(key, state)
+                state = None
             if service is None:
                 return
-            if known is None:
-                known = self._known[key] = self._vanished.come_back(key, service) or ServiceState(service)
-            known.service, known.updating = service, False
+            if state is None:
+                state = self._known[key] = self._vanished.come_back(key, service) or ServiceState(service)
+            state.service, state.following.updating = service, False
             # A Service that is being deleted can no longer be given our finalizer.
             if rules.wants_it_served(service):
-                await self._ensure(key, service, known)
+                await self._ensure(key, service, state)
             else:
-                await self._release.clean_up(service, known)
+                await self._release.clean_up(service, state)
                 self._forget(key)
         except Requeue as later:
             if service is not None and isinstance(later, Waiting):
@@ -257,39 +257,39 @@ class ServiceController:
                 self._waits.begin(key, service, lambda: "others change the Service whenever it is to be written")
             raise
         except Exception as error:
-            if known is not None and isinstance(error, NotFoundError):
-                known.lost_races += 1
-                if known.lost_races <= LOST_RACES:
+            if state is not None and isinstance(error, NotFoundError):
+                state.lost_races += 1
+                if state.lost_races <= LOST_RACES:
                     raise Requeue(LOST_RACE) from None  # it was deleted; the cache will catch up
             self._wait_for(key, False)
             self._waits.end(key)
-            self._failed(service, known, error)
+            self._failed(service, state, error)
             if (wait := getattr(error, "retry_after", None)) is not None:
                 # A call that was held back is no attempt of which more may follow: the end of the outage ends the wait.
-                is_behind = known is not None and known.behind and not isinstance(error, HeldBack)
+                is_behind = state is not None and state.following.behind and not isinstance(error, HeldBack)
                 raise Requeue(min(wait, BEHIND) if is_behind else wait) from error
             raise
-        if known is not None:
-            known.lost_races, known.reported = 0, False
+        if state is not None:
+            state.lost_races, state.reported = 0, False
 
-    def _failed(self, service: Service | None, known: ServiceState | None, error: Exception) -> None:
+    def _failed(self, service: Service | None, state: ServiceState | None, error: Exception) -> None:
         metrics.FAILURES.labels(type(error).__name__).inc()
         if service is None:
             return
-        if known is not None:
-            if known.reported and getattr(error, "retry_after", None) is not None:
+        if state is not None:
+            if state.reported and getattr(error, "retry_after", None) is not None:
                 return  # in an outage, hundreds of Services are retried every few seconds with the same error
-            known.reported = True
+            state.reported = True
         expected = isinstance(error, (CloudError, ApiError, rules.ServiceRuleError))
         what = str(error) if expected else f"unexpected {type(error).__name__}: {error}"
-        if known is not None and known.updating:
+        if state is not None and state.following.updating:
             self._steps.report_update_failure(service, what)
         else:
             self._events.event(service, "Warning", "SyncLoadBalancerFailed", f"Error syncing load balancer: {what}")
 
     def _forget(self, key: str) -> None:
-        if (known := self._known.pop(key, None)) is not None:
-            self._allocations.released(known.service)
+        if (state := self._known.pop(key, None)) is not None:
+            self._allocations.released(state.service)
         self._wait_for(key, False)
         self._waits.end(key)
 
@@ -297,53 +297,68 @@ class ServiceController:
         (self._waiting.add if waiting else self._waiting.discard)(key)
         metrics.WAITING.set(len(self._waiting))
 
-    async def _ensure(self, key: str, service: Service, known: ServiceState) -> None:
+    async def _ensure(self, key: str, service: Service, state: ServiceState) -> None:
+        """Take the next step for a Service that wants a load balancer, and tell the Service what came of it."""
         if not self._may_write:
             self._waits.begin(key, service, self._what_is_missing)
             return
-        if known.cloud is not self._balancers.cloud:  # what was written to another cloud does not count for this one
-            known.written_fingerprint, known.followed, known.cloud = None, None, self._balancers.cloud
-        known.deleting = False
-        spec = await self._desired(service, known)
-        if known.provisional and not late_answer_rules.is_late(known.late_until, self._context.monotonic()):
-            known.look_again()
+        state.use(self._balancers.cloud)
+        state.deletion.started = False
+        spec = await self._desired(service, state)
+        if state.polling.provisional and not self._may_be_late(state):
+            state.polling.look_again()
             self._wait_for(key, True)
         try:
-            balancer = await self._steps.take(service, spec, known)
+            balancer = await self._steps.take(service, spec, state)
         except ImplementedElsewhere:
             backends = self._nodes.backends
-            known.is_elsewhere(self._balancers.fingerprint(spec, backends), spec, backends)
+            state.is_elsewhere(self._balancers.fingerprint(spec, backends), spec, backends)
             self._waits.end(key)
             return
         if balancer is None:
-            self._waits.end(key)
-            await self._writes.restore(service, known.ingress)
-            self._look_later(key, known)
-            return
-        self._wait_for(key, not balancer.ready)
-        if not balancer.ready:
-            known.polls += 1
-            after = min(self._options.poll_max, self._options.poll * 1.5 ** min(20, known.polls - 1))
-            raise Waiting(after, "the cloud is still working on it")
+            await self._keep(key, service, state)
+        elif balancer.ready:
+            await self._publish(key, service, state, balancer)
+        else:
+            self._poll(key, state)
+
+    async def _keep(self, key: str, service: Service, state: ServiceState) -> None:
+        """The load balancer is as it should be, and so are the addresses of the Service from now on."""
+        self._waits.end(key)
+        await self._writes.restore(service, state.ingress)
+        self._look_later(key, state)
+
+    def _poll(self, key: str, state: ServiceState) -> None:
+        """Raise Waiting until the next read of a load balancer that is not ready."""
+        self._wait_for(key, True)
+        after = min(self._options.poll_max, self._options.poll * 1.5 ** min(20, state.polling.reads))
+        state.polling.reads += 1
+        raise Waiting(after, "the cloud is still working on it")
+
+    async def _publish(self, key: str, service: Service, state: ServiceState, balancer: LoadBalancer) -> None:
+        """The load balancer is ready: write its addresses to the Service."""
+        self._wait_for(key, False)
         self._waits.end(key)
         await self._writes.publish(service, balancer.ingress)
-        known.ingress = tuple(balancer.ingress)
-        if known.ensuring_since is not None:
-            metrics.ENSURE_LATENCY.observe(self._context.monotonic() - known.ensuring_since)
-            known.ensuring_since = None
+        state.ingress = tuple(balancer.ingress)
+        if state.polling.ensuring_since is not None:
+            metrics.ENSURE_LATENCY.observe(self._context.monotonic() - state.polling.ensuring_since)
+            state.polling.ensuring_since = None
             self._events.event(service, "Normal", "EnsuredLoadBalancer", "Ensured load balancer")
-        known.settled, known.polls = True, 0
-        known.provisional = late_answer_rules.is_late(known.late_until, self._context.monotonic())
-        self._look_later(key, known)
-        if known.asked:  # a user asked while it was being written
+        state.polling.settle(provisional=self._may_be_late(state))
+        self._look_later(key, state)
+        if state.comparing.asked:  # a user asked while it was being written
             self._compare(key)
 
-    def _look_later(self, key: str, known: ServiceState) -> None:
-        """Look at the load balancer once more when the cloud no longer shows what was before the write."""
-        if known.provisional:
-            self._queue.add_after(key, known.late_until - self._context.monotonic(), Priority.LOW)
+    def _may_be_late(self, state: ServiceState) -> bool:
+        return late_answer_rules.is_late(state.written.late_until, self._context.monotonic())
 
-    async def _desired(self, service: Service, known: ServiceState) -> LoadBalancerSpec:
+    def _look_later(self, key: str, state: ServiceState) -> None:
+        """Look at the load balancer once more when the cloud no longer shows what was before the write."""
+        if state.polling.provisional:
+            self._queue.add_after(key, state.written.late_until - self._context.monotonic(), Priority.LOW)
+
+    async def _desired(self, service: Service, state: ServiceState) -> LoadBalancerSpec:
         """Return the Service's desired load balancer. If it cannot be used, the backends of what exists are updated
         before ServiceRuleError is raised."""
         cluster = self._context.cluster_name
@@ -352,19 +367,19 @@ class ServiceController:
                 service, cluster, needs_node_ports=self._context.gateway.cloud.needs_node_ports
             )
         except rules.ServiceRuleError:
-            known.exists = known.exists or service.metadata.uid in self._balancers.at_start
-            await self._steps.keep_up(service, rules.tolerant_spec(service, cluster), known)
+            state.following.exists = state.following.exists or service.metadata.uid in self._balancers.at_start
+            await self._steps.keep_up(service, rules.tolerant_spec(service, cluster), state)
             raise
 
     def _what_is_missing(self) -> str:
         error = self._context.gateway.last_error if self._context.gateway.failing_since is not None else ""
         return "the cloud has yet to list its instances and load balancers" + (f" ({error})" if error else "")
 
-    def _vanish(self, key: str, known: ServiceState) -> None:
+    def _vanish(self, key: str, state: ServiceState) -> None:
         """Handle a Service that is gone without being released, or was replaced by another one of its name."""
-        if known.spec is None and rules.FINALIZER not in known.service.metadata.finalizers:
+        if state.written.spec is None and rules.FINALIZER not in state.service.metadata.finalizers:
             self._forget(key)
             return
         del self._known[key]
         self._wait_for(key, False)
-        self._vanished.add(key, known)
+        self._vanished.add(key, state)

@@ -52,7 +52,7 @@ class _Listing(NamedTuple):
     """All load balancers by Service UID, shared by concurrent callers; `begun` in monotonic seconds."""
 
     begun: float
-    found: Mapping[str, LoadBalancer]
+    balancers: Mapping[str, LoadBalancer]
 
 
 class ServiceBalancers:
@@ -73,13 +73,13 @@ class ServiceBalancers:
     @property
     def cloud(self) -> LoadBalancers:
         """The current cloud's load balancers: the cloud is replaced when credentials are reloaded."""
-        found = self._context.gateway.cloud.load_balancers
-        assert found is not None
-        if found is not self._introduced:
-            self._introduced = found
-            if isinstance(found, AllocatesAddresses):
-                found.use_allocations(self._allocations)
-        return found
+        cloud = self._context.gateway.cloud.load_balancers
+        assert cloud is not None
+        if cloud is not self._introduced:
+            self._introduced = cloud
+            if isinstance(cloud, AllocatesAddresses):
+                cloud.use_allocations(self._allocations)
+        return cloud
 
     @property
     def lag(self) -> float:
@@ -127,8 +127,8 @@ class ServiceBalancers:
                 await asyncio.sleep(wait)
 
     async def _list(self) -> dict[str, LoadBalancer]:
-        found = await self.call("list", lambda: self.cloud.list(self._context.cluster_name))
-        return {balancer.service_uid: balancer for balancer in found}
+        balancers = await self.call("list", lambda: self.cloud.list(self._context.cluster_name))
+        return {balancer.service_uid: balancer for balancer in balancers}
 
     async def _listing_since(self, moment: float) -> Mapping[str, LoadBalancer]:
         """Return a recent listing that began after `moment`."""
@@ -136,20 +136,21 @@ class ServiceBalancers:
             now = self._context.monotonic()
             if self._listing is None or self._listing.begun < max(moment, now - self._poll):
                 self._listing = _Listing(now, await self._list())
-            return self._listing.found
+            return self._listing.balancers
 
     async def look(self, spec: LoadBalancerSpec, state: ServiceState, waiting: Collection[str]) -> LoadBalancer:
         """Return the load balancer's current state in the cloud. One listing answers for all that wait."""
-        if len(waiting) >= BULK and state.polls % READ_EVERY:
+        written = state.written
+        if len(waiting) >= BULK and state.polling.reads % READ_EVERY:
             with contextlib.suppress(NotImplementedByCloud):
-                late = late_answer_rules.is_late(state.late_until, self._context.monotonic())
-                found = await self._listing_since(state.written_at if late else max(state.written_at, state.late_until))
-                if spec.uid in found:
-                    return found[spec.uid]
+                late = late_answer_rules.is_late(written.late_until, self._context.monotonic())
+                listed = await self._listing_since(written.at if late else max(written.at, written.late_until))
+                if spec.uid in listed:
+                    return listed[spec.uid]
         try:
             return await self.call("get", lambda: self.cloud.get(spec))
         except (NotFound, Conflict):
-            state.written_fingerprint = None  # it vanished or failed in the meantime: create it again
+            written.fingerprint = None  # it vanished or failed in the meantime: create it again
             raise
 
     def fingerprint(self, spec: LoadBalancerSpec, backends: Backends) -> Hashable:
@@ -158,12 +159,12 @@ class ServiceBalancers:
         Raises Transient if the provider fails.
         """
         try:
-            found = self.cloud.fingerprint(spec, backends)
+            fingerprint = self.cloud.fingerprint(spec, backends)
         except Exception as error:
             raise Transient(
                 f"load_balancers.fingerprint: bug in the provider: {type(error).__name__}: {error}"
             ) from error
-        return found or (repr(spec), backends.digest)
+        return fingerprint or (repr(spec), backends.digest)
 
     async def delete(self, spec: LoadBalancerSpec, state: ServiceState) -> None:
         """Delete the load balancer. Returns when nothing is left; raises Waiting and RetryAfter until then.
@@ -174,22 +175,23 @@ class ServiceBalancers:
         up with the last write, which may be one of the former leader. Neither is needed once the cloud has reported
         that it is deleting the load balancer.
         """
-        if (left := state.again_at - self._context.monotonic()) > 0:
+        deletion = state.deletion
+        if (left := deletion.again_at - self._context.monotonic()) > 0:
             raise Waiting(left, NOT_SHOWN)
-        again_at = max(state.tried_at, self._took_over_at) + self.lag
+        again_at = max(state.written.tried_at, self._took_over_at) + self.lag
         try:
             await self.call("delete", lambda: self.cloud.delete(spec))
         except RetryAfter:
-            state.met = True
+            deletion.confirmed = True
             raise
         except ImplementedElsewhere:
             return
         except NotFound:
-            if state.again_at == -math.inf:
+            if deletion.again_at == -math.inf:
                 again_at = max(again_at, self._context.monotonic() + CONFIRM)
         finally:  # whatever the answer is, the cloud may have deleted it
             self._deletions.add(spec.uid, self._context.monotonic(), self.lag)
-        if (left := again_at - self._context.monotonic()) > 0 and not state.met:
-            state.again_at = again_at
+        if (left := again_at - self._context.monotonic()) > 0 and not deletion.confirmed:
+            deletion.again_at = again_at
             raise Waiting(left, NOT_SHOWN)
-        state.met = True  # if the Service cannot be released now, nothing has to be confirmed again
+        deletion.confirmed = True  # if the Service cannot be released now, nothing has to be confirmed again

@@ -39,21 +39,20 @@ class ServiceRelease:
         Raises Requeue and RetryAfter until that is done, and ApiError if the API server does not answer.
         """
         ours = rules.needs_cleanup(service)
-        if not ours and state.spec is None and service.metadata.uid not in self._balancers.at_start:
+        if not ours and state.written.spec is None and service.metadata.uid not in self._balancers.at_start:
             return
-        if not state.met and not await self._is_confirmed(service):  # met: the cloud is deleting it already
+        # A deletion that the cloud has confirmed goes on.
+        if not state.deletion.confirmed and not await self._is_confirmed(service):
             log.info(
                 "Service %s/%s is not as the cache shows it: keeping its load balancer until the cache has caught up",
                 service.metadata.namespace,
                 service.metadata.name,
             )
             raise Waiting(CATCH_UP, "the API server shows an older state of the Service")
-        if not state.deleting:
-            state.deleting = True
+        if not state.deletion.started:
+            state.deletion.started = True
             self._events.event(service, "Normal", "DeletingLoadBalancer", "Deleting load balancer")
-        state.written_fingerprint = (
-            None  # if the Service wants it again before the deletion is done, it is created again
-        )
+        state.written.fingerprint = None  # a Service that wants it again before the deletion is done gets a new one
         await self._balancers.delete(rules.deletion_spec(service, self._context.cluster_name), state)
         listed = self._balancers.at_start.pop(service.metadata.uid, None)
         await self._writes.release(service, state.ingress or (listed.ingress if listed is not None else ()))

@@ -212,21 +212,21 @@ def next_step(
     `fingerprint`: of what would be written to the cloud now; `fingerprint_of`: the same with other backends. `listed`:
     the one in the cloud's listing at start, "" for none.
     """
-    if state.written_fingerprint is None:
+    if state.written.fingerprint is None:
         return Step.ADOPT if listed and listed == fingerprint else Step.ENSURE
-    if state.written_fingerprint != fingerprint or state.unsure:
-        return Step.UPDATE if state.written_fingerprint == fingerprint_of(state.backends) else Step.ENSURE
-    if not state.settled:
+    if state.written.fingerprint != fingerprint or state.following.unconfirmed:
+        return Step.UPDATE if state.written.fingerprint == fingerprint_of(state.written.backends) else Step.ENSURE
+    if not state.polling.settled:
         return Step.LOOK
-    return Step.COMPARE if state.compare else Step.NOTHING
+    return Step.COMPARE if state.comparing.due else Step.NOTHING
 
 
 def comparable(states: Mapping[str, ServiceState]) -> list[Compared]:
     """Return the Services whose load balancer is ready and as this process last wrote or recognised it."""
     return [
-        Compared(key, state.written_at, state.compared_at)
+        Compared(key, state.written.at, state.comparing.at)
         for key, state in states.items()
-        if state.settled and state.written_fingerprint is not None and wants_load_balancer(state.service)
+        if state.polling.settled and state.written.fingerprint is not None and wants_load_balancer(state.service)
     ]
 
 

@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the Service controller knows about one Service (upstream: `cachedService`)."""
+"""What the Service controller knows about one Service (upstream: `cachedService`).
+
+Each step has its own part of the state: ADOPT and ENSURE write `written`, UPDATE moves `following`, LOOK reads for
+`polling`, COMPARE serves `comparing`, and the release of a Service, or of one that is gone, is in `deletion`. All
+times are seconds of the context's monotonic clock; -inf and inf mean never.
+"""
 
 from __future__ import annotations
 
@@ -13,87 +18,149 @@ from ccm.engine.objects import Service
 from .told_warnings import ToldWarnings
 
 
-@dataclass
-class ServiceState:
-    """What this process knows about one Service.
+@dataclass(slots=True)
+class Written:
+    """What the last complete write left in the cloud.
 
-    `written_fingerprint`: of what was last written to the cloud, None if unknown; `spec` and `backends`: what it was
-    computed from. `updating`: a write of the backends alone is in progress; `unsure`: that write failed, so they
-    must be written again. `polls`: reads from the cloud since the last write; `settled`: the load balancer is ready and
-    the Service has its addresses. `late_until`: until when the cloud may show what was before the last write;
-    `provisional`: it was settled by an answer from before that. `tried_at`: when the last attempt to write all of it
-    ended. `met`: the cloud reported that it is being deleted, or is gone. `again_at`: when a cloud that did not know it
-    is asked again. `reported`: an Event has reported the current failure. `vanished_at`: since when the Service is gone
-    without being released. `ingress`: the addresses last written to its status. `cloud`: the cloud that all this
-    applies to. `was_going`: the Service was being deleted when it was last seen. `compare`: the load balancer is due
-    for a comparison; `asked`: a user asked for it; `compared_at`: the last one.
-
-    `exists`: the cloud has shown or accepted a load balancer. `accepted`: the desired state that the cloud accepted
-    last, None if this process wrote none. `followed`: the backends that the load balancer has, None if unknown.
-    `refused`: the last attempt to write all of it failed; `behind`: the last one to write its backends alone, too.
-    `missed_at`: since when the cloud answers to such a write that it knows no load balancer. `warnings`: those that
-    Events reported. All times are seconds of the context's monotonic clock.
+    `fingerprint`: of what was written, None if unknown; `spec` and `backends`: what it was computed from. `at`: when it
+    was written; `late_until`: until when the cloud may show what was before. `tried_at`: when the last attempt ended,
+    whatever came of it.
     """
 
-    service: Service
-    written_fingerprint: Hashable = None
+    fingerprint: Hashable = None
     spec: LoadBalancerSpec | None = None
     backends: Backends = field(default_factory=Backends)
-    unsure: bool = False
-    updating: bool = False
-    polls: int = 0
-    settled: bool = False
-    written_at: float = 0.0
-    ensuring_since: float | None = None
-    deleting: bool = False
-    tried_at: float = -math.inf
-    met: bool = False
+    at: float = 0.0
     late_until: float = -math.inf
-    provisional: bool = False
-    again_at: float = -math.inf
-    lost_races: int = 0
-    reported: bool = False
-    vanished_at: float = math.inf
-    ingress: tuple[Ingress, ...] = ()
-    cloud: LoadBalancers | None = None
-    was_going: bool = False
-    compare: bool = False
-    asked: bool = False
-    compared_at: float = -math.inf
+    tried_at: float = -math.inf
+
+
+@dataclass(slots=True)
+class Following:
+    """How the backends follow the Nodes, also while the change of a Service is refused.
+
+    `exists`: the cloud has shown or accepted a load balancer. `accepted`: the desired state that the cloud accepted
+    last, None if this process wrote none. `backends`: those that the load balancer has, None if unknown. `updating`: a
+    write of the backends alone is in progress; `unconfirmed`: that write failed, so they must be written again.
+    `refused`: the last attempt to write everything failed; `behind`: the last one to write its backends alone, too.
+    `missed_at`: since when the cloud answers to such a write that it knows no load balancer.
+    """
+
     exists: bool = False
     accepted: LoadBalancerSpec | None = None
-    followed: Backends | None = None
+    backends: Backends | None = None
+    updating: bool = False
+    unconfirmed: bool = False
     refused: bool = False
     behind: bool = False
     missed_at: float = math.inf
-    warnings: ToldWarnings = field(default_factory=ToldWarnings)
+
+    def accept(self, spec: LoadBalancerSpec, backends: Backends) -> None:
+        """The cloud accepted all of it."""
+        self.exists, self.accepted, self.backends = True, spec, backends
+        self.updating = self.unconfirmed = self.refused = self.behind = False
+        self.missed_at = math.inf
+
+    def leave_to_others(self, backends: Backends) -> None:
+        """Another controller writes the backends."""
+        self.backends = backends
+        self.updating = self.unconfirmed = self.refused = False
+
+
+@dataclass(slots=True)
+class Polling:
+    """Whether the cloud is done.
+
+    `reads`: reads from the cloud since the last write. `settled`: the load balancer is ready and the Service has its
+    addresses; `provisional`: an answer that may be older than the last write said so. `ensuring_since`: since when the
+    Service waits for a load balancer that is ready, None if it does not wait.
+    """
+
+    reads: int = 0
+    settled: bool = False
+    provisional: bool = False
+    ensuring_since: float | None = None
+
+    def begin(self) -> None:
+        """A write has ended: read until the cloud is done with it."""
+        self.reads, self.settled, self.provisional = 0, False, False
 
     def look_again(self) -> None:
         """Make reading the load balancer the next step, whatever was known of it."""
-        self.settled, self.provisional, self.polls = False, False, 1
+        self.reads, self.settled, self.provisional = 1, False, False
+
+    def settle(self, *, provisional: bool) -> None:
+        self.reads, self.settled, self.provisional = 0, True, provisional
+
+
+@dataclass(slots=True)
+class Deletion:
+    """The deletion of the load balancer.
+
+    `started`: an Event has reported it. `confirmed`: the cloud reported that the load balancer is being deleted, or is
+    gone. `again_at`: when a cloud that did not know it is asked again. `vanished_at`: since when the Service is gone
+    without being released. `service_was_deleted`: the Service was being deleted when it was last seen.
+    """
+
+    started: bool = False
+    confirmed: bool = False
+    again_at: float = -math.inf
+    vanished_at: float = math.inf
+    service_was_deleted: bool = False
+
+
+@dataclass(slots=True)
+class Comparing:
+    """`due`: the load balancer is compared next; `asked`: a user asked for it; `at`: when it was compared last."""
+
+    due: bool = False
+    asked: bool = False
+    at: float = -math.inf
+
+
+@dataclass(slots=True)
+class ServiceState:
+    """What this process knows about one Service.
+
+    `cloud`: the cloud that all this applies to. `ingress`: the addresses last written to the status. `warnings`: those
+    that Events reported. `reported`: an Event has reported the current failure; `lost_races`: writes in a row for which
+    the API server no longer knew the Service.
+    """
+
+    service: Service
+    written: Written = field(default_factory=Written)
+    following: Following = field(default_factory=Following)
+    polling: Polling = field(default_factory=Polling)
+    comparing: Comparing = field(default_factory=Comparing)
+    deletion: Deletion = field(default_factory=Deletion)
+    cloud: LoadBalancers | None = None
+    ingress: tuple[Ingress, ...] = ()
+    warnings: ToldWarnings = field(default_factory=ToldWarnings)
+    reported: bool = False
+    lost_races: int = 0
+
+    def use(self, cloud: LoadBalancers) -> None:
+        """What was written to another cloud does not count for this one."""
+        if self.cloud is not cloud:
+            self.cloud, self.written.fingerprint, self.following.backends = cloud, None, None
 
     def wrote(
         self, fingerprint: Hashable, spec: LoadBalancerSpec, backends: Backends, now: float, lag: float = 0.0
     ) -> None:
         """`lag`: for how many seconds the cloud may show what was before this write."""
-        self.written_fingerprint, self.spec, self.backends, self.written_at = fingerprint, spec, backends, now
-        self.unsure, self.updating, self.settled, self.polls = False, False, False, 0
-        self.provisional, self.missed_at = False, math.inf
-        self.exists, self.accepted, self.followed, self.refused, self.behind = True, spec, backends, False, False
+        written = self.written
+        written.fingerprint, written.spec, written.backends, written.at = fingerprint, spec, backends, now
         if lag:
-            self.late_until = now + lag
+            written.late_until = now + lag
+        self.following.accept(spec, backends)
+        self.polling.begin()
 
     def is_unwritten(self, spec: LoadBalancerSpec) -> bool:
         """Return whether the cloud has another desired state than `spec`, as far as is known, whatever its backends."""
-        return self.written_fingerprint is None or self.spec != spec
+        return self.written.fingerprint is None or self.written.spec != spec
 
     def is_elsewhere(self, fingerprint: Hashable, spec: LoadBalancerSpec, backends: Backends) -> None:
         """Another controller serves the Service: there is nothing to write until something changes."""
-        self.written_fingerprint, self.spec, self.backends, self.followed, self.settled = (
-            fingerprint,
-            spec,
-            backends,
-            backends,
-            True,
-        )
-        self.unsure, self.updating, self.refused, self.provisional = False, False, False, False
+        self.written.fingerprint, self.written.spec, self.written.backends = fingerprint, spec, backends
+        self.following.leave_to_others(backends)
+        self.polling.settled, self.polling.provisional = True, False

@@ -68,107 +68,130 @@ class ServiceSteps:
         self._allocations, self._nodes, self._vouching, self._waiting = allocations, nodes, vouching, waiting
         self.comparison = Comparison(context, events, lambda: balancers.cloud)
 
-    async def take(self, service: Service, spec: LoadBalancerSpec, known: ServiceState) -> LoadBalancer | None:
+    async def take(self, service: Service, spec: LoadBalancerSpec, state: ServiceState) -> LoadBalancer | None:
         """Take the next step for the load balancer. Return its current state, None if there is nothing to do.
 
         If the change of a Service is refused, the backends of what exists follow the Nodes alone. Raises
         ImplementedElsewhere if another controller serves the Service.
         """
-        if known.refused and not known.behind and known.is_unwritten(spec):
-            await self.keep_up(service, spec, known)  # before an attempt that may take as long as the last one
+        if state.following.refused and not state.following.behind and state.is_unwritten(spec):
+            await self.keep_up(service, spec, state)  # before an attempt that may take as long as the last one
         try:
-            return await self._take(service, spec, known)
+            return await self._take(service, spec, state)
         except (Requeue, ImplementedElsewhere, NotFoundError):
             raise
         except (RetryAfter, ConflictError):
-            if known.is_unwritten(spec) and self._is_busy_for_long(known):
-                await self.keep_up(service, spec, known)
+            if state.is_unwritten(spec) and self._is_busy_for_long(state):
+                await self.keep_up(service, spec, state)
             raise
         except Exception:
-            if known.is_unwritten(spec) and not known.updating:
-                known.refused = True
-                await self.keep_up(service, spec, known)
+            if state.is_unwritten(spec) and not state.following.updating:
+                state.following.refused = True
+                await self.keep_up(service, spec, state)
             raise
 
-    def _is_busy_for_long(self, known: ServiceState) -> bool:
-        since = known.ensuring_since
+    def _is_busy_for_long(self, state: ServiceState) -> bool:
+        since = state.polling.ensuring_since
         late = since is not None and self._context.monotonic() - since >= BUSY
-        return late and known.accepted is not None
+        return late and state.following.accepted is not None
 
-    async def _take(self, service: Service, spec: LoadBalancerSpec, known: ServiceState) -> LoadBalancer | None:
-        if known.written_fingerprint is None or known.compare:  # labels of Nodes may have changed, which calls nobody
+    async def _take(self, service: Service, spec: LoadBalancerSpec, state: ServiceState) -> LoadBalancer | None:
+        # Labels of Nodes may have changed, which calls nobody.
+        if state.written.fingerprint is None or state.comparing.due:
             self._nodes.refresh()
         fingerprint = self._balancers.fingerprint(spec, self._nodes.backends)
-        listed = self._balancers.take_listed(spec.uid, is_written=known.written_fingerprint is not None)
-        known.exists = known.exists or listed is not None
+        listed = self._balancers.take_listed(spec.uid, is_written=state.written.fingerprint is not None)
+        state.following.exists = state.following.exists or listed is not None
 
         def fingerprint_of(backends: Backends) -> Hashable:
             """With an unchanged spec, the fingerprint with the old backends is what was written."""
-            return known.written_fingerprint if known.spec == spec else self._balancers.fingerprint(spec, backends)
+            same = state.written.spec == spec
+            return state.written.fingerprint if same else self._balancers.fingerprint(spec, backends)
 
-        step = rules.next_step(known, fingerprint, fingerprint_of, listed.fingerprint if listed is not None else "")
-        if step is rules.Step.ADOPT and listed is not None:
-            backends = known.followed = self._nodes.backends
-            self._balancers.at_start[spec.uid] = listed  # for the next attempt, if this one fails
-            await self._writes.add_finalizer(service)
-            known.wrote(fingerprint, spec, backends, self._context.monotonic())
-            return listed
-        if step is rules.Step.UPDATE:
-            try:
-                return await self._update(service, spec, known, self._nodes.backends, fingerprint)
-            except NotFound:
-                known.written_fingerprint = None  # someone deleted it in the meantime
-                return await self._make(service, spec, known)
-        if step is rules.Step.LOOK:
-            asked = self._context.monotonic()
-            found = await self._balancers.look(spec, known, self._waiting)
-            if not late_answer_rules.is_overtaken(found, known.written_fingerprint, known.late_until, asked):
-                self._warn(service, known, Source.READ if found.ready else Source.GLIMPSE, found)
-                return found
-        if step is rules.Step.ENSURE:
-            self._confirm_nodes(spec, listed)
-        if step is rules.Step.NOTHING or (
-            step is rules.Step.COMPARE and not await self._deviates(service, spec, known)
-        ):
-            return None
-        return await self._make(service, spec, known)
+        step = rules.next_step(state, fingerprint, fingerprint_of, listed.fingerprint if listed is not None else "")
+        match step:
+            case rules.Step.ADOPT:
+                assert listed is not None
+                return await self._adopt(service, spec, state, fingerprint, listed)
+            case rules.Step.ENSURE:
+                self._confirm_nodes(spec, listed)
+                return await self._make(service, spec, state)
+            case rules.Step.UPDATE:
+                return await self._update_or_make(service, spec, state, fingerprint)
+            case rules.Step.LOOK:
+                return await self._look(service, spec, state)
+            case rules.Step.COMPARE:
+                return await self._compare(service, spec, state)
+            case rules.Step.NOTHING:
+                return None
 
-    async def keep_up(self, service: Service, spec: LoadBalancerSpec, known: ServiceState) -> None:
+    async def _adopt(
+        self, service: Service, spec: LoadBalancerSpec, state: ServiceState, fingerprint: Hashable, listed: LoadBalancer
+    ) -> LoadBalancer:
+        backends = state.following.backends = self._nodes.backends
+        self._balancers.at_start[spec.uid] = listed  # for the next attempt, if this one fails
+        await self._writes.add_finalizer(service)
+        state.wrote(fingerprint, spec, backends, self._context.monotonic())
+        return listed
+
+    async def _update_or_make(
+        self, service: Service, spec: LoadBalancerSpec, state: ServiceState, fingerprint: Hashable
+    ) -> LoadBalancer:
+        try:
+            return await self._update(service, spec, state, self._nodes.backends, fingerprint)
+        except NotFound:
+            state.written.fingerprint = None  # someone deleted it in the meantime
+            return await self._make(service, spec, state)
+
+    async def _look(self, service: Service, spec: LoadBalancerSpec, state: ServiceState) -> LoadBalancer:
+        """Read the load balancer. It is written again if the last write relied on an answer that was late."""
+        asked = self._context.monotonic()
+        balancer = await self._balancers.look(spec, state, self._waiting)
+        written = state.written
+        if late_answer_rules.is_overtaken(balancer, written.fingerprint, written.late_until, asked):
+            return await self._make(service, spec, state)
+        self._warn(service, state, Source.READ if balancer.ready else Source.GLIMPSE, balancer)
+        return balancer
+
+    async def _compare(self, service: Service, spec: LoadBalancerSpec, state: ServiceState) -> LoadBalancer | None:
+        return await self._make(service, spec, state) if await self._deviates(service, spec, state) else None
+
+    async def keep_up(self, service: Service, spec: LoadBalancerSpec, state: ServiceState) -> None:
         """Write the current backends although the change of the Service cannot be written.
 
         They are written with the desired state that the cloud accepted last, or with `spec` if no write of this process
         was accepted. A failure becomes an Event. What failed is tried again with the next attempt for the Service.
         """
-        backends = self._nodes.refresh()
-        if known.followed is backends or not self._may_exist(service, known):
+        following, backends = state.following, self._nodes.refresh()
+        if following.backends is backends or not self._may_exist(service, state):
             return
-        known.behind = True
-        if known.accepted is None and not self._are_nodes_confirmed():
+        following.behind = True
+        if following.accepted is None and not self._are_nodes_confirmed():
             return
         try:
-            await self._update(service, known.accepted or spec, known, backends, None)
+            await self._update(service, following.accepted or spec, state, backends, None)
         except NotFound:
-            if not self._is_gone(known):
+            if not self._is_gone(state):
                 return
-            known.exists, known.accepted, known.followed = False, None, backends
+            following.exists, following.accepted, following.backends = False, None, backends
         except ImplementedElsewhere:
-            known.followed = backends
+            following.backends = backends
         except RetryAfter:
             return
         except CloudError as error:
             self.report_update_failure(service, str(error))
             return
-        known.behind = False
+        following.behind = False
 
-    def _is_gone(self, known: ServiceState) -> bool:
+    def _is_gone(self, state: ServiceState) -> bool:
         """Return whether the cloud, which now says that there is no load balancer, has said so for long enough."""
-        now = self._context.monotonic()
-        known.missed_at = min(known.missed_at, now)
-        return now - known.missed_at >= max(GONE, self._balancers.lag)
+        following, now = state.following, self._context.monotonic()
+        following.missed_at = min(following.missed_at, now)
+        return now - following.missed_at >= max(GONE, self._balancers.lag)
 
-    def _may_exist(self, service: Service, known: ServiceState) -> bool:
-        written = known.accepted is not None or known.tried_at > -math.inf
-        return known.exists or written or bool(service.status.load_balancer.ingress)
+    def _may_exist(self, service: Service, state: ServiceState) -> bool:
+        written = state.following.accepted is not None or state.written.tried_at > -math.inf
+        return state.following.exists or written or bool(service.status.load_balancer.ingress)
 
     def _are_nodes_confirmed(self) -> bool:
         """Return whether the Nodes were listed twice, and the cloud has answered about all of them."""
@@ -187,29 +210,30 @@ class ServiceSteps:
             self._balancers.at_start[spec.uid] = listed
             raise Waiting(NODES_AGAIN, "the Nodes are listed once more, or the cloud has yet to answer about some")
 
-    async def _deviates(self, service: Service, spec: LoadBalancerSpec, known: ServiceState) -> bool:
+    async def _deviates(self, service: Service, spec: LoadBalancerSpec, state: ServiceState) -> bool:
         """Return whether the load balancer must be written again although its Service did not change."""
-        asked, known.compare, known.compared_at = known.asked, False, self._context.monotonic()
+        comparing, asked = state.comparing, state.comparing.asked
+        comparing.due, comparing.at = False, self._context.monotonic()
         try:
-            found = await self.comparison.deviates(service, spec, self._nodes.backends, asked=asked)
+            deviates = await self.comparison.deviates(service, spec, self._nodes.backends, asked=asked)
         except CloudError:
-            known.compare = asked
+            comparing.due = asked
             raise
-        known.asked = False
-        return found
+        comparing.asked = False
+        return deviates
 
     async def _update(
-        self, service: Service, spec: LoadBalancerSpec, known: ServiceState, backends: Backends, fingerprint: Hashable
+        self, service: Service, spec: LoadBalancerSpec, state: ServiceState, backends: Backends, fingerprint: Hashable
     ) -> LoadBalancer:
         """Write only the backends. A failed update is retried as one, after its back-off (W16).
 
         `fingerprint` covers `spec` and `backends`; None if the desired state of the Service is another one, which stays
         unwritten.
         """
-        started = self._context.monotonic()
-        known.followed = None
+        started, following = self._context.monotonic(), state.following
+        following.backends = None
         if fingerprint is not None:
-            known.updating = known.unsure = True
+            following.updating = following.unconfirmed = True
         try:
             balancer = await self._balancers.call(
                 "update_backends", lambda: self._balancers.cloud.update_backends(spec, backends)
@@ -218,29 +242,29 @@ class ServiceSteps:
             raise
         except CloudError as error:
             if isinstance(error, Conflict):
-                known.written_fingerprint = None  # if it cannot be updated, write all of it
+                state.written.fingerprint = None  # if it cannot be updated, write all of it
             metrics.NODE_SYNC_ERRORS.inc()
             raise
         if fingerprint is None:
-            known.followed, known.missed_at = backends, math.inf
+            following.backends, following.missed_at = backends, math.inf
         else:
-            known.wrote(fingerprint, spec, backends, self._context.monotonic(), self._balancers.lag)
+            state.wrote(fingerprint, spec, backends, self._context.monotonic(), self._balancers.lag)
         metrics.SYNCS.inc()
         metrics.UPDATE_LATENCY.observe(self._context.monotonic() - started)
         if backends:
             self._events.event(service, "Normal", "UpdatedLoadBalancer", "Updated load balancer with new hosts")
         else:
             self._report_no_backends(service)
-        self._warn(service, known, Source.UPDATE, balancer)
-        self._warn_of_families(service, spec, known, backends)
+        self._warn(service, state, Source.UPDATE, balancer)
+        self._warn_of_families(service, spec, state, backends)
         return balancer
 
-    async def _make(self, service: Service, spec: LoadBalancerSpec, known: ServiceState) -> LoadBalancer:
+    async def _make(self, service: Service, spec: LoadBalancerSpec, state: ServiceState) -> LoadBalancer:
         """Create the load balancer, or write all of it, for the current Nodes (S47)."""
         wanted = self._nodes.refresh()
-        known.updating = False
-        if known.ensuring_since is None:
-            known.ensuring_since = self._context.monotonic()
+        state.following.updating = False
+        if state.polling.ensuring_since is None:
+            state.polling.ensuring_since = self._context.monotonic()
             self._events.event(service, "Normal", "EnsuringLoadBalancer", "Ensuring load balancer")
         if (left := self._balancers.shows_deleted(spec.uid)) > 0:
             # Until then, the cloud could pass off the deleted one as what is wanted.
@@ -248,10 +272,10 @@ class ServiceSteps:
         await self._writes.add_finalizer(service)
         if not wanted:
             self._report_no_backends(service)
-        if not self._may_exist(service, known):
-            known.followed = wanted  # whatever this attempt leaves has these
-        known.written_fingerprint, known.spec = None, spec  # unknown until the cloud answers
-        known.met, known.again_at = False, -math.inf
+        if not self._may_exist(service, state):
+            state.following.backends = wanted  # whatever this attempt leaves has these
+        state.written.fingerprint, state.written.spec = None, spec  # unknown until the cloud answers
+        state.deletion.confirmed, state.deletion.again_at = False, -math.inf
 
         async def ensure() -> LoadBalancer:
             answer = await self._balancers.cloud.ensure(spec, wanted)
@@ -262,24 +286,24 @@ class ServiceSteps:
         try:
             balancer = await self._balancers.call("ensure", ensure)
         finally:  # the cloud may have created it at any moment until now
-            known.tried_at = self._context.monotonic()
-        known.wrote(
+            state.written.tried_at = self._context.monotonic()
+        state.wrote(
             self._balancers.fingerprint(spec, wanted), spec, wanted, self._context.monotonic(), self._balancers.lag
         )
         metrics.SYNCS.inc()
-        self._warn(service, known, Source.ENSURE, balancer)
-        self._warn_of_families(service, spec, known, wanted)
+        self._warn(service, state, Source.ENSURE, balancer)
+        self._warn_of_families(service, spec, state, wanted)
         return balancer
 
     # Events
 
-    def _warn(self, service: Service, known: ServiceState, source: Source, balancer: LoadBalancer) -> None:
-        self._report(service, known.warnings.news(source, balancer.warnings))
+    def _warn(self, service: Service, state: ServiceState, source: Source, balancer: LoadBalancer) -> None:
+        self._report(service, state.warnings.news(source, balancer.warnings))
 
     def _warn_of_families(
-        self, service: Service, spec: LoadBalancerSpec, known: ServiceState, backends: Backends
+        self, service: Service, spec: LoadBalancerSpec, state: ServiceState, backends: Backends
     ) -> None:
-        self._report(service, known.warnings.news(Source.FRAMEWORK, rules.without_family(spec, backends)))
+        self._report(service, state.warnings.news(Source.FRAMEWORK, rules.without_family(spec, backends)))
 
     def _report(self, service: Service, warnings: list[str]) -> None:
         for warning in warnings:

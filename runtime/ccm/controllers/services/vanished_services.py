@@ -60,7 +60,7 @@ class VanishedServices:
         self.states: dict[str, ServiceState] = {}
 
     def add(self, key: str, state: ServiceState) -> None:
-        state.vanished_at = self._context.monotonic()
+        state.deletion.vanished_at = self._context.monotonic()
         vanished = f"{key}/{state.service.metadata.uid}"
         self.states[vanished] = state
         VANISHED.set(len(self.states))
@@ -74,7 +74,7 @@ class VanishedServices:
         vanished = f"{key}/{service.metadata.uid}"
         state = self.states.get(vanished)
         if state is not None:
-            if state.deleting:
+            if state.deletion.started:
                 self._queue(vanished)  # `delete` then finds out that the Service exists
                 raise Requeue(SOON)
             self._remove(vanished)
@@ -89,10 +89,10 @@ class VanishedServices:
         state, now = self.states[key], self._context.monotonic()
         service = state.service
         if await self._context.client.exists(SERVICES, service.metadata):
-            state.deleting, state.vanished_at = False, now
+            state.deletion.started, state.deletion.vanished_at = False, now
             self._queue(key.rpartition("/")[0])
             raise Requeue(absence_rules.GRACE)
-        if (left := state.vanished_at + grace(state) - now) > 0:
+        if (left := state.deletion.vanished_at + grace(state) - now) > 0:
             raise Requeue(left)
         unexpected = [each for each in self.states.values() if grace(each)]
         together = len(unexpected)
@@ -105,14 +105,12 @@ class VanishedServices:
             self._events.event(service, "Warning", "LoadBalancerKept", message)
             self._context.holds.put(KIND, key, "TooManyVanished", message)
             raise Requeue(absence_rules.GRACE)
-        if not state.deleting:
-            state.deleting, state.written_fingerprint = (
-                True,
-                None,
-            )  # if the Service reappears, the load balancer is created again
+        if not state.deletion.started:
+            state.deletion.started = True
+            state.written.fingerprint = None  # if the Service reappears, the load balancer is created again
             self._events.event(service, "Normal", "DeletingLoadBalancer", "Deleting load balancer")
         try:
-            spec = state.spec or rules.deletion_spec(service, self._context.cluster_name)
+            spec = state.written.spec or rules.deletion_spec(service, self._context.cluster_name)
             await self._balancers.delete(spec, state)
         except RetryAfter:
             raise
@@ -132,4 +130,4 @@ class VanishedServices:
 
 def grace(state: ServiceState) -> float:
     """Return the seconds for which a Service must be gone: none if it was being deleted when it was last seen."""
-    return 0.0 if state.was_going or rules.needs_cleanup(state.service) else absence_rules.GRACE
+    return 0.0 if state.deletion.service_was_deleted or rules.needs_cleanup(state.service) else absence_rules.GRACE

@@ -43,7 +43,9 @@ def test_wants_load_balancer(spec, expected):
 
 
 OLD, NEW = Backends(), Backends([Backend("node-1", "sim://1", ())])
-WRITTEN = {"written_fingerprint": "web on OLD", "backends": OLD}
+WRITTEN = {"written.fingerprint": "web on OLD", "written.backends": OLD}
+SETTLED = WRITTEN | {"polling.settled": True}
+UNCONFIRMED, DUE = {"following.unconfirmed": True}, {"comparing.due": True}
 
 
 @pytest.mark.parametrize(
@@ -53,17 +55,17 @@ WRITTEN = {"written_fingerprint": "web on OLD", "backends": OLD}
         pytest.param({}, "web on NEW", "web on NEW", rules.Step.ADOPT, id="never written, listed as it should be"),
         pytest.param({}, "web on NEW", "web on OLD", rules.Step.ENSURE, id="never written, listed otherwise"),
         pytest.param({}, "", "", rules.Step.ENSURE, id="a listing without a fingerprint says nothing"),
-        pytest.param({"settled": True}, "web on NEW", "", rules.Step.ENSURE, id="it vanished or failed in the cloud"),
+        pytest.param({"polling.settled": True}, "web on NEW", "", rules.Step.ENSURE, id="it vanished in the cloud"),
         pytest.param(WRITTEN, "web on NEW", "", rules.Step.UPDATE, id="other backends"),
         pytest.param(WRITTEN, "other on NEW", "", rules.Step.ENSURE, id="the Service changed"),
-        pytest.param(WRITTEN | {"unsure": True}, "web on OLD", "", rules.Step.UPDATE, id="a failed update"),
-        pytest.param(WRITTEN | {"settled": True, "unsure": True}, "web on OLD", "", rules.Step.UPDATE, id="also later"),
+        pytest.param(WRITTEN | UNCONFIRMED, "web on OLD", "", rules.Step.UPDATE, id="a failed update"),
+        pytest.param(SETTLED | UNCONFIRMED, "web on OLD", "", rules.Step.UPDATE, id="also later"),
         pytest.param(WRITTEN, "web on OLD", "", rules.Step.LOOK, id="the cloud is at it"),
-        pytest.param(WRITTEN | {"compare": True}, "web on OLD", "", rules.Step.LOOK, id="asked to compare too early"),
-        pytest.param(WRITTEN | {"settled": True}, "web on OLD", "", rules.Step.NOTHING, id="done"),
-        pytest.param(WRITTEN | {"settled": True}, "web on OLD", "web on NEW", rules.Step.NOTHING, id="an old listing"),
-        pytest.param(WRITTEN | {"settled": True, "compare": True}, "web on OLD", "", rules.Step.COMPARE, id="compared"),
-        pytest.param(WRITTEN | {"settled": True, "compare": True}, "web on NEW", "", rules.Step.UPDATE, id="first"),
+        pytest.param(WRITTEN | DUE, "web on OLD", "", rules.Step.LOOK, id="asked to compare too early"),
+        pytest.param(SETTLED, "web on OLD", "", rules.Step.NOTHING, id="done"),
+        pytest.param(SETTLED, "web on OLD", "web on NEW", rules.Step.NOTHING, id="an old listing"),
+        pytest.param(SETTLED | DUE, "web on OLD", "", rules.Step.COMPARE, id="compared"),
+        pytest.param(SETTLED | DUE, "web on NEW", "", rules.Step.UPDATE, id="first"),
     ],
 )
 def test_next_step(known, fingerprint, listed, step):
@@ -72,7 +74,11 @@ def test_next_step(known, fingerprint, listed, step):
         # What the Service is now, on the backends that the cloud was given.
         return f"{fingerprint.partition(' ')[0]} on OLD"
 
-    assert rules.next_step(ServiceState(service(), **known), fingerprint, fingerprint_of, listed) is step
+    state = ServiceState(service())
+    for path, value in known.items():
+        part, name = path.split(".")
+        setattr(getattr(state, part), name, value)
+    assert rules.next_step(state, fingerprint, fingerprint_of, listed) is step
 
 
 @pytest.mark.parametrize(
