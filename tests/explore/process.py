@@ -22,20 +22,19 @@ from ccm.base.start_error import StartError
 from ccm.cloud import Cloud, ProviderConfig
 from ccm.controllers.controller_context import ControllerContext
 from ccm.controllers.nodes.vouching import Vouching
-from ccm.controllers.shared.watched_kinds import NODES, SERVICES, Watched
+from ccm.controllers.shared.watched_kinds import NODES, SERVICES
 from ccm.engine import connection_pool
 from ccm.engine.api_credentials import Access
 from ccm.engine.client import KubeClient
 from ccm.engine.election import LeadershipLost
-from ccm.engine.identity import ClusterChanged, ClusterIdentity
-from ccm.engine.informer import Informer
+from ccm.engine.identity import ClusterChanged
 from ccm.engine.queue import QUEUES
 from ccm.gateway.gateway import Gateway
-from ccm.manager import cloud_reload, leadership
-from ccm.manager.cloud_reload import Keeper
-from ccm.manager.event_recorders import Recorders
+from ccm.manager import cloud_reload, leadership, room_settings
+from ccm.manager.cloud_reload import CloudReloader, CloudSettings
+from ccm.manager.lead import lead
 from ccm.manager.leadership import Leadership
-from ccm.manager.process import lead
+from ccm.manager.observe import observe
 from ccm.manager.running_controllers import RunningControllers, usable_controllers
 from ccm.options.command_line import Options, parse
 from ccm.options.leader_migration import split
@@ -183,46 +182,41 @@ class Process:
         simulation, given = self.simulation, options(self.simulation.arguments)
         client = KubeClient(Access(server="http://api"))
         use(client, simulation.api, self)
-        keeper = Keeper(given)
+        keeper = CloudReloader(room_settings.cloud(given))
         gateway, clock = keeper.gateway, simulation.loop.time
         usable = usable_controllers(given, gateway.cloud)
         parts = split(usable, given.migration())
-        enabled = [usable[name] for name in (*parts.own, *parts.migrated)]
+        specs = [usable[name].spec for name in (*parts.own, *parts.migrated)]
         async with contextlib.AsyncExitStack() as cleanup:
             cleanup.push_async_callback(gateway.close)
-            identity = ClusterIdentity(client)
-            kinds: list[Watched[Any]] = [NODES, SERVICES, *(kind for spec in enabled for kind in spec.watches)]
-            caches = {kind: kind.informer(client, identity.check) for kind in kinds}
-            informers: list[Informer[Any]] = list(caches.values())
-            recorders = Recorders(client)
-            cleanup.push_async_callback(recorders.close)
-            leader = Leadership(given, parts, client, gateway, recorders)
+            view = observe(client, specs, cleanup)
+            leader = Leadership(room_settings.election(given), parts, client, gateway, view.recorders)
             self.elector = leader.main
             await keeper.start()
             context = ControllerContext(
                 client,
                 gateway,
-                caches[NODES],
-                caches[SERVICES],
-                recorders.of,
+                view.caches[NODES],
+                view.caches[SERVICES],
+                view.recorders.of,
                 CLUSTER,
                 leader.notes,
                 monotonic=clock,
                 now=lambda: wall_clock(clock()),
-                caches=caches,
+                caches=view.caches,
             )
             context = dataclasses.replace(context, vouching=Vouching(context))
 
             async def work(names: tuple[str, ...]) -> None:
-                await identity.settled()
+                await view.identity.settled()
                 self.leads = True
                 simulation.note(f"{self.name} leads")
                 before = set(QUEUES)
-                controllers = RunningControllers((usable[name] for name in names), context, given)
+                controllers = RunningControllers((usable[name] for name in names), context)
                 self.queues += sorted(set(QUEUES) - before, key=lambda queue: queue.name)
                 await controllers.run()
 
-            await lead(leader, work, (*(informer.run() for informer in informers), keeper.watch()))
+            await lead(leader, work, (*(informer.run() for informer in view.informers), keeper.watch()))
 
 
 def _innermost(error: BaseException) -> str:
@@ -299,12 +293,12 @@ class _Time:
         return asyncio.get_running_loop().time()
 
 
-def _read(_: Options) -> str:
+def _read(_: CloudSettings) -> str:
     """The file `--cloud-config`, as it is now."""
     return _current().simulation.cloud_conf
 
 
-def _build(_: Options, text: str) -> Cloud:
+def _build(_: CloudSettings, text: str) -> Cloud:
     process = _current()
     provider = SimCloud(ProviderConfig(text, "cloud.conf"))
     session = cloud.Session(process.simulation.cloud, process)

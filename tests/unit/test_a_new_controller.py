@@ -60,9 +60,9 @@ print(json.dumps({
     "help": parser().format_help(),
     "rights": [str(right) for right in needed([BUILT_IN["pool-controller"]])],
     "migrated": list(Migration().leaders),
-    "without routes": not_offered(options, Nothing(ProviderConfig())),
+    "without routes": not_offered(options.controllers, Nothing(ProviderConfig())),
     "usable": list(usable),
-    "period": RunningControllers(usable.values(), context, options)._made[0][1].period,
+    "period": RunningControllers(usable.values(), context)._made[0][1].period,
     "page": "\\n".join(reference._controllers()),
     "collection": controllers_table.text(),
 }))

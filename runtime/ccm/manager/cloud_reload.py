@@ -13,6 +13,7 @@ import hashlib
 import logging
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from prometheus_client import Counter
@@ -20,7 +21,6 @@ from prometheus_client import Counter
 from ccm.base.start_error import StartError
 from ccm.cloud import Cloud, CloudError, ConfigError, ProviderConfig, Unauthorized, registry
 from ccm.gateway.gateway import Gateway
-from ccm.options.command_line import Options
 
 log = logging.getLogger(__name__)
 
@@ -44,21 +44,30 @@ SILENT_AFTER = 300.0
 Notice = Callable[[str, str, str], None]
 
 
-class Keeper:
+@dataclass(frozen=True)
+class CloudSettings:
+    """`file`: its configuration, "" for none. `allow_untagged`: it may be unable to tell clusters apart."""
+
+    provider: str
+    file: str = ""
+    allow_untagged: bool = False
+
+
+class CloudReloader:
     """Keeps the cloud of one gateway running and up to date. `notice` receives the results of file changes."""
 
-    def __init__(self, options: Options, *, notice: Notice = lambda *_: None, every: float = EVERY) -> None:
+    def __init__(self, settings: CloudSettings, *, notice: Notice = lambda *_: None, every: float = EVERY) -> None:
         """Reads the file and creates the cloud; no other I/O. Raises StartError."""
-        self._options, self._every = options, every
+        self._settings, self._every = settings, every
         self.notice = notice
         try:
-            text = read(options)
+            text = read(settings)
         except ConfigError as error:
             raise StartError(str(error)) from None
         try:
-            cloud = build(options, text)
+            cloud = build(settings, text)
         except ConfigError as error:
-            raise StartError(_problems(options, error)) from None
+            raise StartError(_problems(settings, error)) from None
         self.gateway = Gateway(cloud)
         #: Digests of the content that needs no more attempts, and of the last attempt; the time of the next attempt.
         self._done, self._tried, self._again_at, self._delay = self._digest(text), "", 0.0, every
@@ -84,10 +93,10 @@ class Keeper:
                 await self.gateway.call("cloud.start", self.gateway.cloud.start)
                 break
             except Unauthorized as error:
-                source = self._options.cloud_config or "the provider"
+                source = self._settings.file or "the provider"
                 raise StartError(f"the cloud rejects the credentials of {source}: {error}") from None
             except ConfigError as error:
-                raise StartError(_problems(self._options, error)) from None
+                raise StartError(_problems(self._settings, error)) from None
             except CloudError as error:
                 self._waiting = str(error)
                 wait = max(delay, error.retry_after or 0.0)
@@ -101,7 +110,7 @@ class Keeper:
 
     async def watch(self) -> None:
         """Follow the file, and the files that the cloud watches (`Cloud.watched_files`), until cancelled."""
-        while self._options.cloud_config or self.gateway.cloud.watched_files:
+        while self._settings.file or self.gateway.cloud.watched_files:
             await asyncio.sleep(self._every)
             if (text := self._due()) is not None:
                 await self._reload(text)
@@ -118,7 +127,7 @@ class Keeper:
     def _due(self) -> str | None:
         """The text of the file if it is not in use and must be tried now."""
         try:
-            text = read(self._options)
+            text = read(self._settings)
         except ConfigError as error:
             if self._done:
                 self._done = ""
@@ -131,13 +140,13 @@ class Keeper:
 
     async def _reload(self, text: str) -> bool:
         """Whether the new text is in use. A rejected text is tried again: the cloud may learn of a key later."""
-        source = self._options.cloud_config or "a file that the provider watches"
+        source = self._settings.file or "a file that the provider watches"
         digest = self._digest(text)
         first = digest != self._tried
         self._delay = self._every if first else min(PATIENCE, self._delay * 2)
         self._tried = digest
         try:
-            cloud = build(self._options, text)
+            cloud = build(self._settings, text)
             # Before the cloud reads its files, which may have changed: later changes are then noticed.
             in_force = _digest(text, cloud.watched_files)
             await self.gateway.replace(cloud)
@@ -166,30 +175,30 @@ class Keeper:
 
     def _refused(self, result: str, error: CloudError) -> None:
         RELOADS.labels(result).inc()
-        source = self._options.cloud_config or "a file that the provider watches"
+        source = self._settings.file or "a file that the provider watches"
         log.error("%s changed but cannot be used; the previous version stays in use: %s", source, error)
         self.notice("Warning", "CloudConfigRefused", f"the previous cloud configuration stays in use: {error}")
 
 
-def read(options: Options) -> str:
+def read(settings: CloudSettings) -> str:
     """The text of `--cloud-config`, "" if it is not set. Raises ConfigError."""
-    if not options.cloud_config:
+    if not settings.file:
         return ""
     try:
-        return Path(options.cloud_config).read_text(encoding="utf-8")
+        return Path(settings.file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise ConfigError([f"cannot read --cloud-config {options.cloud_config}: {reason}"]) from None
+        raise ConfigError([f"cannot read --cloud-config {settings.file}: {reason}"]) from None
 
 
-def build(options: Options, text: str) -> Cloud:
+def build(settings: CloudSettings, text: str) -> Cloud:
     """Create the provider from the text of its configuration. Raises ConfigError."""
-    source = options.cloud_config or "(no --cloud-config)"
-    cloud = registry.create(options.cloud_provider, ProviderConfig(text, source))
-    if not cloud.has_cluster_id and not options.allow_untagged_cloud:
+    source = settings.file or "(no --cloud-config)"
+    cloud = registry.create(settings.provider, ProviderConfig(text, source))
+    if not cloud.has_cluster_id and not settings.allow_untagged:
         raise ConfigError(
             [
-                f"provider {options.cloud_provider!r} cannot tell this cluster's resources from others: configure its "
+                f"provider {settings.provider!r} cannot tell this cluster's resources from others: configure its "
                 "cluster ID, or accept the risk with --allow-untagged-cloud"
             ]
         )
@@ -200,8 +209,8 @@ def build(options: Options, text: str) -> Cloud:
     return cloud
 
 
-def _problems(options: Options, error: ConfigError) -> str:
-    return "\n  - ".join([f"provider {options.cloud_provider!r} cannot be used:", *error.problems])
+def _problems(settings: CloudSettings, error: ConfigError) -> str:
+    return "\n  - ".join([f"provider {settings.provider!r} cannot be used:", *error.problems])
 
 
 def _digest(text: str, files: Iterable[str]) -> str:

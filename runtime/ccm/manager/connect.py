@@ -1,37 +1,56 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connects to the API server at start: creates clients, waits for an answer, checks permissions."""
+"""The first stage of a process: an API server that answers, and that allows what the controllers need."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
-from collections.abc import Iterable
-from typing import Any
+from dataclasses import dataclass
 
 from ccm import __version__
 from ccm.base.start_error import StartError
-from ccm.controllers.controller_spec import ControllerSpec
+from ccm.controllers.controller_spec import Right
 from ccm.engine.client import ApiError, KubeClient, KubeConfigError, UnavailableError
 from ccm.engine.objects import PartialObject
-from ccm.options.command_line import Options
 
 from . import rights_check
 
 log = logging.getLogger(__name__)
 
 
-def create_client(options: Options, *, kubeconfig: str = "") -> KubeClient:
+@dataclass(frozen=True)
+class ApiServerSettings:
+    """`qps`, `burst`: the rate of our requests, 0 for no limit. `patience`: seconds to wait for the first answer."""
+
+    kubeconfig: str = ""
+    master: str = ""
+    qps: float = 0.0
+    burst: int = 0
+    patience: float = 0.0
+
+
+async def connect(settings: ApiServerSettings, rights: list[Right], cleanup: contextlib.AsyncExitStack) -> KubeClient:
+    """Return a client whose API server answers and allows `rights`. Raises StartError."""
+    client = create_client(settings)
+    cleanup.push_async_callback(client.close)
+    await wait_for_api_server(client, settings.patience)
+    await check_permissions(client, rights)
+    return client
+
+
+def create_client(settings: ApiServerSettings, *, kubeconfig: str = "") -> KubeClient:
     """A client for the API server, with another identity if `kubeconfig` is set. Raises StartError."""
     try:
         client = KubeClient.from_config(
-            kubeconfig=kubeconfig or options.kubeconfig,
-            master="" if kubeconfig else options.master,
+            kubeconfig=kubeconfig or settings.kubeconfig,
+            master="" if kubeconfig else settings.master,
             user_agent=f"outoftree-ccm/{__version__}",
         )
     except KubeConfigError as error:
         raise StartError(str(error)) from None
-    client.set_rate_limit(options.kube_api_qps, options.kube_api_burst)
+    client.set_rate_limit(settings.qps, settings.burst)
     return client
 
 
@@ -61,9 +80,8 @@ async def wait_for_api_server(client: KubeClient, patience: float) -> None:
             return
 
 
-async def check_permissions(client: KubeClient, options: Options, enabled: Iterable[ControllerSpec[Any]]) -> None:
+async def check_permissions(client: KubeClient, rights: list[Right]) -> None:
     """Raises StartError that names every missing permission."""
-    rights = rights_check.needed_by(options, enabled)
     try:
         missing = await rights_check.missing(client, rights)
     except ApiError as error:

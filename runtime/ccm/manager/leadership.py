@@ -14,13 +14,13 @@ import os
 import socket
 import uuid
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from ccm.controllers.shared.context import NoNotes, Notes
 from ccm.engine.client import KubeClient
 from ccm.engine.election import LeaderElector, LeadershipLost
 from ccm.engine.objects import Lease, ObjectRef
 from ccm.gateway.gateway import Gateway
-from ccm.options.command_line import Options
 from ccm.options.leader_migration import Split
 
 from .alarm import set_alarm
@@ -47,32 +47,54 @@ def _end_at_once() -> None:
         os._exit(1)
 
 
+@dataclass(frozen=True)
+class ElectionSettings:
+    """`main`, `migration`: the names of the Leases, None without election or migration. Durations are in seconds.
+
+    `provider` and `requested`, the controllers of `--controllers`, are what a leader says about itself.
+    """
+
+    main: str | None
+    migration: str | None
+    namespace: str
+    lease_duration: float
+    renew_deadline: float
+    retry_period: float
+    provider: str = ""
+    requested: tuple[str, ...] = ()
+
+    @property
+    def leases(self) -> list[tuple[str, str]]:
+        """The namespaces and names of the Leases that this process may hold."""
+        return [(self.namespace, name) for name in (self.main, self.migration) if name is not None]
+
+
 class Leadership:
     """The Leases of one process. Use it once."""
 
     def __init__(
-        self, options: Options, split: Split, client: KubeClient, gateway: Gateway, recorders: Recorders
+        self, settings: ElectionSettings, split: Split, client: KubeClient, gateway: Gateway, recorders: Recorders
     ) -> None:
-        self._options, self._client, self._gateway, self._recorders = options, client, gateway, recorders
+        self._settings, self._client, self._gateway, self._recorders = settings, client, gateway, recorders
         self._split = split
         self._identity = f"{socket.gethostname()}_{uuid.uuid4()}"
         self.main: LeaderElector | None = None
         self.migration: LeaderElector | None = None
-        if options.leader_elect:
-            self.main = self._elector(options.leader_elect_resource_name, split.own)
-        if options.enable_leader_migration and split.migrated:
-            self.migration = self._elector(options.leader_migration.leader_name, split.migrated)
+        if settings.main is not None:
+            self.main = self._elector(settings.main, split.own)
+        if settings.migration is not None and split.migrated:
+            self.migration = self._elector(settings.migration, split.migrated)
 
     def _elector(self, name: str, controllers: tuple[str, ...]) -> LeaderElector:
-        o = self._options
+        settings = self._settings
         return LeaderElector(
             self._client,
-            namespace=o.leader_elect_resource_namespace,
+            namespace=settings.namespace,
             name=name,
             identity=self._identity,
-            lease_duration=o.leader_elect_lease_duration,
-            renew_deadline=o.leader_elect_renew_deadline,
-            retry_period=o.leader_elect_retry_period,
+            lease_duration=settings.lease_duration,
+            renew_deadline=settings.renew_deadline,
+            retry_period=settings.retry_period,
             annotations=lambda: self._annotations(controllers),
             recorder=self._recorders.of(COMPONENT),
             expired=_end_at_once,
@@ -142,9 +164,9 @@ class Leadership:
     def _annotations(self, controllers: tuple[str, ...]) -> dict[str, str]:
         """Annotations in which the leader describes itself."""
         values = {
-            f"{ANNOTATION}cloud-provider": self._options.cloud_provider,
+            f"{ANNOTATION}cloud-provider": self._settings.provider,
             f"{ANNOTATION}controllers": ",".join(controllers),
-            f"{ANNOTATION}not-offered": ",".join(not_offered(self._options, self._gateway.cloud)),
+            f"{ANNOTATION}not-offered": ",".join(not_offered(self._settings.requested, self._gateway.cloud)),
         }
         if self._gateway.last_success is not None:
             values[f"{ANNOTATION}last-cloud-success"] = self._gateway.last_success.strftime("%Y-%m-%dT%H:%M:%SZ")

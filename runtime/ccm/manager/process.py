@@ -9,40 +9,32 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import functools
 import gc
 import logging
 import platform
 import signal
-from collections.abc import Coroutine, Iterable
-from typing import Any
 
 import prometheus_client
-from aiohttp import web
 from prometheus_client import Gauge
 
 from ccm import __version__
 from ccm.base.start_error import StartError
-from ccm.controllers.built_in_webhooks import Webhooks
-from ccm.controllers.controller_context import ControllerContext
-from ccm.controllers.nodes.vouching import Vouching
 from ccm.controllers.shared.holds import Holds
-from ccm.controllers.shared.watched_kinds import NODES, SERVICES, Watched
 from ccm.engine.election import LeadershipLost
-from ccm.engine.identity import ClusterChanged, ClusterIdentity
-from ccm.engine.informer import Informer
+from ccm.engine.identity import ClusterChanged
 from ccm.options import feature_gates
 from ccm.options.command_line import Options
 from ccm.options.leader_migration import split
-from ccm.serving import ports
 
-from . import loop_lag, readiness, traces
-from .cloud_reload import Keeper
-from .connect import check_permissions, create_client, wait_for_api_server
-from .event_recorders import Recorders
-from .leadership import COMPONENT, Leadership, Work
-from .running_controllers import RunningControllers, usable_controllers
+from . import loop_lag, room_settings, traces
+from .cloud_reload import CloudReloader
+from .connect import connect, create_client
+from .lead import context_of, lead, work_of
+from .leadership import COMPONENT, Leadership
+from .observe import observe
+from .running_controllers import usable_controllers
+from .serve import Shown, serve
 from .status_history import Sampler
 
 log = logging.getLogger(__name__)
@@ -86,112 +78,47 @@ async def run(options: Options) -> int:
 
 
 async def _live(options: Options) -> None:
-    """Everything between the options and shutdown. Raises StartError, LeadershipLost and ClusterChanged."""
+    """Everything between the options and shutdown, in four stages: connect, observe, serve, lead.
+
+    Raises StartError, LeadershipLost and ClusterChanged.
+    """
     _log_version(options)
-    keeper = Keeper(options)
-    gateway = keeper.gateway
-    usable = usable_controllers(options, gateway.cloud)
-    parts = split(usable, options.migration())
+    cloud = CloudReloader(room_settings.cloud(options))
+    gateway = cloud.gateway
+    controllers = usable_controllers(options, gateway.cloud)
+    parts = split(controllers, options.migration())
     if parts.elsewhere:
         log.info("not run here because of the leader migration: %s", ", ".join(parts.elsewhere))
-    enabled = [usable[name] for name in (*parts.own, *parts.migrated)]
-    client = create_client(options)
+    specs = [controllers[name].spec for name in (*parts.own, *parts.migrated)]
+    api_server = room_settings.api_server(options)
     async with contextlib.AsyncExitStack() as cleanup:
         cleanup.callback(traces.start())  # the last traces are sent last: the Lease is released then
-        cleanup.push_async_callback(client.close)
         cleanup.push_async_callback(gateway.close)
-        await wait_for_api_server(client, options.kube_api_wait)
-        await check_permissions(client, options, enabled)
-        identity = ClusterIdentity(client)
-        kinds: list[Watched[Any]] = [NODES, SERVICES, *(kind for spec in enabled for kind in spec.watches)]
-        caches = {kind: kind.informer(client, identity.check) for kind in kinds}
-        informers: list[Informer[Any]] = list(caches.values())
-        recorders = Recorders(client)
-        cleanup.push_async_callback(recorders.close)
-        leadership = Leadership(options, parts, client, gateway, recorders)
+        client = await connect(api_server, room_settings.rights(options, specs), cleanup)
+        view = observe(client, specs, cleanup)
+        leadership = Leadership(room_settings.election(options), parts, client, gateway, view.recorders)
         if leadership.lease is not None:
-            keeper.notice = functools.partial(recorders.of(COMPONENT).event, leadership.lease)
-        holds, health = Holds(), readiness.checks(options, leadership, informers, keeper)
+            cloud.notice = functools.partial(view.recorders.of(COMPONENT).event, leadership.lease)
+        holds = Holds()
         sampler = Sampler(holds)
-
-        async def show_status(request: web.Request) -> web.StreamResponse:
-            from ccm.serving import statusz
-
-            from . import status_collection  # only if somebody asks
-
-            nodes, services = caches[NODES], caches[SERVICES]
-            history = sampler.history
-            sources = status_collection.Sources(
-                options, leadership, gateway, nodes, services, holds, health, history, sampler.started
-            )
-            return statusz.response(request, status_collection.report(sources))
-
-        servers = ports.Serving(
-            options,
-            lambda kubeconfig: create_client(options, kubeconfig=kubeconfig),
-            Webhooks(gateway).offered,
+        shown = Shown(options.cloud_provider, options.cluster_name, cloud, view, leadership, holds, sampler)
+        servers = await serve(
+            room_settings.serving(options),
+            lambda kubeconfig: create_client(api_server, kubeconfig=kubeconfig),
+            shown,
             cleanup,
-            show_status,
         )
-        await servers.start(health)
-        await keeper.start()
-        context = ControllerContext(
-            client,
-            gateway,
-            caches[NODES],
-            caches[SERVICES],
-            recorders.of,
-            options.cluster_name,
-            leadership.notes,
-            holds,
-            caches=caches,
-        )
-        if gateway.instances is not None:
-            context = dataclasses.replace(context, vouching=Vouching(context))
-
-        async def work(names: tuple[str, ...]) -> None:
-            await identity.settled()  # it may have changed while another process led
-            await RunningControllers((usable[name] for name in names), context, options).run()
-
+        await cloud.start()
+        context = context_of(client, gateway, view, options.cluster_name, leadership.notes, holds)
         # Standbys keep their caches warm, too: a new leader starts from them at once.
         lasting = (
-            *(informer.run() for informer in informers),
-            keeper.watch(),
+            *(informer.run() for informer in view.informers),
+            cloud.watch(),
             servers.follow(),
             loop_lag.watch(lambda: gateway.under_way),
             sampler.run(),
         )
-        await lead(leadership, work, lasting)
-
-
-async def lead(leadership: Leadership, work: Work, lasting: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Work while this process leads. The `lasting` tasks run meanwhile, also on a standby, and stop with it.
-
-    Raises LeadershipLost and ClusterChanged.
-    """
-    ended: LeadershipLost | ClusterChanged | None = None
-    try:
-        async with asyncio.TaskGroup() as background:
-            tasks = [background.create_task(coroutine) for coroutine in lasting]
-            try:
-                await leadership.run(work)
-            except LeadershipLost as error:
-                ended = error
-            finally:
-                for task in tasks:
-                    task.cancel()
-    except* ClusterChanged as group:
-        ended = _first_of(group)
-    if ended is not None:
-        raise ended
-
-
-def _first_of(error: BaseException) -> ClusterChanged:
-    """The first error in a group, at any depth."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    assert isinstance(error, ClusterChanged)
-    return error
+        await lead(leadership, work_of(controllers, context, view.identity), lasting)
 
 
 def _log_version(options: Options) -> None:

@@ -9,10 +9,9 @@ from typing import Any
 
 from ccm.engine.informer import Informer
 from ccm.engine.queue import QUEUES
-from ccm.options.command_line import Options
 from ccm.serving.health import Check, Health
 
-from .cloud_reload import Keeper
+from .cloud_reload import CloudReloader
 from .leadership import Leadership
 
 #: The caches are stale if an informer has heard nothing from the API server for this long, in seconds; a watch begins
@@ -22,12 +21,12 @@ STALE_AFTER = 180.0
 STUCK_AFTER = 600.0
 
 
-def checks(options: Options, leadership: Leadership, informers: Sequence[Informer[Any]], keeper: Keeper) -> Health:
+def checks(leadership: Leadership, informers: Sequence[Informer[Any]], cloud: CloudReloader) -> Health:
     """The checks of `/healthz`, `/livez` and `/readyz`."""
     live: dict[str, Check] = {"ping": lambda: None}
-    if options.leader_elect:
+    if leadership.main is not None:
         live["leaderElection"] = leadership.unhealthy
-    ready = {**live, "informers": lambda: stale(informers), "queues": stuck, "cloud": keeper.not_ready}
+    ready = {**live, "informers": lambda: stale(informers), "queues": stuck, "cloud": cloud.not_ready}
     return Health(healthz=live, livez=live, readyz=ready)
 
 

@@ -16,7 +16,6 @@ import msgspec
 from ccm.controllers.controller_spec import ControllerSpec, Right
 from ccm.controllers.shared.watched_kinds import NODES, SERVICES, Watched
 from ccm.engine.client import KubeClient
-from ccm.options.command_line import Options
 from ccm.serving.authorization import LOOKUP
 
 #: Controllers read a single Node or Service before they delete something for it.
@@ -46,23 +45,6 @@ def needed(
         namespace, name = LOOKUP
         rights.add(Right("configmaps", "get", "", namespace, name))
     return sorted(rights)
-
-
-def needed_by(options: Options, controllers: Iterable[ControllerSpec[Any]]) -> list[Right]:
-    """All permissions that a process with these options and controllers needs."""
-    names = [options.leader_elect_resource_name] if options.leader_elect else []
-    if options.enable_leader_migration:
-        names.append(options.leader_migration.leader_name)
-    return needed(
-        controllers,
-        [(options.leader_elect_resource_namespace, name) for name in names],
-        client_ca=bool(
-            options.secure_port
-            and not options.authentication_skip_lookup
-            and not options.authentication_tolerate_lookup_failure
-            and not options.authentication_kubeconfig
-        ),
-    )
 
 
 class _Status(msgspec.Struct):

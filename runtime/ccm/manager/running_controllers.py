@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from ccm.base.start_error import StartError
@@ -22,18 +23,27 @@ _MANAGER = "cloud-controller-manager"
 _SECTION = "OutOfTree.controllers"
 
 
-def not_offered(options: Options, cloud: Cloud) -> dict[str, str]:
+@dataclass(frozen=True)
+class ConfiguredController:
+    """A controller and the argument of its constructor."""
+
+    spec: ControllerSpec[Any]
+    options: Any = None
+
+
+def not_offered(requested: Iterable[str], cloud: Cloud) -> dict[str, str]:
     """Controllers of `--controllers` that the provider does not support -> the missing capability."""
-    specs = [spec for name in options.controllers if isinstance(spec := look_up(name), ControllerSpec)]
+    specs = [spec for name in requested if isinstance(spec := look_up(name), ControllerSpec)]
     return {spec.name: what for spec in specs if (what := spec.needs(cloud)) is not None}
 
 
-def usable_controllers(options: Options, cloud: Cloud) -> dict[str, ControllerSpec[Any]]:
+def usable_controllers(options: Options, cloud: Cloud) -> dict[str, ConfiguredController]:
     """The controllers of `--controllers` that this provider and these options allow, by name. Raises StartError.
 
-    A controller of another package that cannot be used is reported, and the others run.
+    A controller of another package that cannot be used is reported, and the others run. No other room of the process
+    needs all options: from here on, each controller has its own.
     """
-    missing, usable = not_offered(options, cloud), {}
+    missing, usable = not_offered(options.controllers, cloud), {}
     for sentence in refused():
         log.error("%s", sentence)
     for name in options.controllers:
@@ -45,8 +55,7 @@ def usable_controllers(options: Options, cloud: Cloud) -> dict[str, ControllerSp
         elif (reason := spec.off(options)) is not None:
             log.info("%s is not started: %s", name, reason)
         else:
-            _options_of(spec, options)
-            usable[name] = spec
+            usable[name] = ConfiguredController(spec, _options_of(spec, options))
     return usable
 
 
@@ -72,8 +81,8 @@ def _options_of(spec: ControllerSpec[Any], options: Options) -> Any:
 class RunningControllers:
     """Created when the process becomes the leader."""
 
-    def __init__(self, specs: Iterable[ControllerSpec[Any]], context: ControllerContext, options: Options) -> None:
-        self._made = [(spec, spec.make(context, _options_of(spec, options))) for spec in specs]
+    def __init__(self, controllers: Iterable[ConfiguredController], context: ControllerContext) -> None:
+        self._made = [(each.spec, each.spec.make(context, each.options)) for each in controllers]
         self._caches = context.caches.values()
         self._vouching = context.vouching if any(spec.vouching for spec, _ in self._made) else None
 

@@ -15,7 +15,6 @@ from ccm.engine.informer import Informer
 from ccm.engine.objects import Node, Service
 from ccm.engine.queue import QUEUES
 from ccm.gateway.gateway import Gateway
-from ccm.options.command_line import Options
 from ccm.serving.health import Health
 from ccm.serving.status_report import (
     ROWS,
@@ -39,7 +38,8 @@ from .status_history import GOOD, STEP, History, cloud_durations, cloud_results
 class Sources:
     """The parts of a process that a report needs. `started`: monotonic seconds."""
 
-    options: Options
+    provider: str
+    cluster: str
     leadership: Leadership
     gateway: Gateway
     nodes: Informer[Node]
@@ -78,7 +78,7 @@ def report(sources: Sources) -> Status:
 
 
 def _process(sources: Sources) -> Process:
-    options, main = sources.options, sources.leadership.main
+    main = sources.leadership.main
     role = "alone" if main is None else "leader" if main.is_leader else "standby"
     ready = sources.health.look("readyz")
     running = [sample.labels["name"] for family in RUNNING.collect() for sample in family.samples if sample.value]
@@ -88,8 +88,8 @@ def _process(sources: Sources) -> Process:
         leader="" if main is None else main.identity if main.is_leader else main.holder,
         lease="" if main is None else f"{main.namespace}/{main.name}",
         version=__version__,
-        provider=options.cloud_provider,
-        cluster=options.cluster_name,
+        provider=sources.provider,
+        cluster=sources.cluster,
         uptime=time.monotonic() - sources.started,
         controllers=sorted(running),
         problems=[f"{name}: {reason}" for name, reason in ready.failed.items()],

@@ -8,14 +8,15 @@ import contextlib
 import ipaddress
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from aiohttp import web
 
 from ccm.base.start_error import StartError
 from ccm.cloud import Webhook
 from ccm.engine.client import ApiError, KubeClient
-from ccm.options import feature_gates
-from ccm.options.command_line import Options
+from ccm.options.tls_options import TlsOptions
 
 from . import secure_port, webhooks
 from .authorization import LOOKUP, Authorizer, ClientCas, Lifetimes
@@ -23,6 +24,53 @@ from .certificates import CertificateError, ServingTls
 from .health import Health
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class PortSettings:
+    """Where to serve, 0 for nowhere. `flag`: what its flags begin with. `client_ca_file`: of clients, "" for none."""
+
+    flag: str
+    address: str
+    port: int
+    tls: TlsOptions
+    share: bool
+    client_ca_file: str = ""
+
+
+@dataclass(frozen=True)
+class ClientSettings:
+    """How the clients of the secure port are known, and what they may read.
+
+    `authentication`, `authorization`: the kubeconfigs of those who ask the API server about clients, "" for our own
+    identity. `skip_lookup`: do not read the cluster's CA of clients; `tolerate_lookup_failure`: serve without it.
+    `open_paths`: what anybody may read.
+    """
+
+    authentication: str
+    authorization: str
+    skip_lookup: bool
+    tolerate_lookup_failure: bool
+    lifetimes: Lifetimes
+    open_paths: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ServingSettings:
+    """`names`: the webhooks to serve, as `--webhooks` names them. `configz` returns all options."""
+
+    secure: PortSettings
+    clients: ClientSettings
+    webhooks: PortSettings
+    names: tuple[str, ...]
+    configz: Callable[[], dict[str, Any]]
+
+    @property
+    def needs_client_ca(self) -> bool:
+        """Whether our own identity must be allowed to read the cluster's CA of clients."""
+        clients = self.clients
+        lookup = not clients.skip_lookup and not clients.tolerate_lookup_failure
+        return bool(self.secure.port) and lookup and not clients.authentication
 
 
 class Serving:
@@ -34,21 +82,21 @@ class Serving:
 
     def __init__(
         self,
-        options: Options,
+        settings: ServingSettings,
         client: Callable[[str], KubeClient],
         offered: Callable[[], Mapping[str, Webhook]],
         cleanup: contextlib.AsyncExitStack,
         status: secure_port.Handler | None = None,
     ) -> None:
-        self._options, self._client, self._offered, self._cleanup = options, client, offered, cleanup
+        self._settings, self._client, self._offered, self._cleanup = settings, client, offered, cleanup
         self._status = status
         self._cas: ClientCas | None = None
 
     async def start(self, health: Health) -> None:
         """Raises StartError."""
-        if self._options.secure_port:
+        if self._settings.secure.port:
             await self._start_secure_port(health)
-        if self._options.webhooks and self._options.webhook_secure_port:
+        if self._settings.names and self._settings.webhooks.port:
             await self._start_webhooks()
 
     async def follow(self) -> None:
@@ -57,57 +105,52 @@ class Serving:
             await self._cas.follow(asyncio.sleep)
 
     async def _start_secure_port(self, health: Health) -> None:
-        o = self._options
-        tokens = self._reviewer(o.authentication_kubeconfig)
-        cas = self._cas = ClientCas(o.client_ca_file, None if o.authentication_skip_lookup else tokens)
+        port, clients = self._settings.secure, self._settings.clients
+        tokens = self._reviewer(clients.authentication)
+        cas = self._cas = ClientCas(port.client_ca_file, None if clients.skip_lookup else tokens)
         try:
             await cas.look_up()
         except ApiError as error:
-            if not o.authentication_tolerate_lookup_failure:
+            if not clients.tolerate_lookup_failure:
                 raise StartError(
                     f"cannot read the ConfigMap {'/'.join(LOOKUP)} with the CA of client certificates: {error}. "
                     "Grant it, or set --authentication-skip-lookup or --authentication-tolerate-lookup-failure"
                 ) from None
             log.warning("client certificates of the cluster's CA are not accepted: %s", error)
-        lifetimes = Lifetimes(
-            o.authentication_token_webhook_cache_ttl,
-            o.authorization_webhook_cache_authorized_ttl,
-            o.authorization_webhook_cache_unauthorized_ttl,
-        )
-        authorizer = Authorizer(tokens, self._reviewer(o.authorization_kubeconfig), lifetimes)
-        app = secure_port.application(health, authorizer, o.authorization_always_allow_paths, o.configz, self._status)
-        await self._serve(app, "", cas)
+        authorizer = Authorizer(tokens, self._reviewer(clients.authorization), clients.lifetimes)
+        configz = self._settings.configz
+        app = secure_port.application(health, authorizer, clients.open_paths, configz, self._status)
+        await self._serve(app, port, cas)
 
     async def _start_webhooks(self) -> None:
         try:
-            chosen = webhooks.choose(self._options.webhooks, self._offered())
+            chosen = webhooks.choose(self._settings.names, self._offered())
         except ValueError as error:
             raise StartError(str(error)) from None
-        if chosen and feature_gates.enabled(self._options.feature_gates, feature_gates.WEBHOOK):
+        if chosen:
+            port = self._settings.webhooks
             app = webhooks.application(chosen, self._offered)
-            file, flag = self._options.webhook_client_ca_file, "--webhook-client-ca-file"
-            await self._serve(app, "webhook_", ClientCas(file, None, flag=flag) if file else None)
-            if not file and not _is_loopback(self._options.webhook_bind_address):
+            file, flag = port.client_ca_file, "--webhook-client-ca-file"
+            await self._serve(app, port, ClientCas(file, None, flag=flag) if file else None, name="webhook")
+            if not file and not _is_loopback(port.address):
                 log.warning(
                     "anyone who can reach %s may call the webhooks: --webhook-client-ca-file requires a client "
                     "certificate",
-                    self._options.webhook_bind_address,
+                    port.address,
                 )
             log.info("webhooks: %s", ", ".join(chosen))
 
-    async def _serve(self, app: web.Application, prefix: str, cas: ClientCas | None = None) -> None:
-        o = self._options
-        address, port = getattr(o, f"{prefix}bind_address"), getattr(o, f"{prefix}secure_port")
+    async def _serve(
+        self, app: web.Application, port: PortSettings, cas: ClientCas | None = None, *, name: str = "secure"
+    ) -> None:
         try:
-            tls = ServingTls(o.tls(prefix), cas.bundle if cas else None, required=bool(prefix))
-            served = await secure_port.serve(
-                app, address, port, tls, share_port=o.permit_port_sharing, name="webhook" if prefix else "secure"
-            )
+            tls = ServingTls(port.tls, cas.bundle if cas else None, required=name == "webhook")
+            served = await secure_port.serve(app, port.address, port.port, tls, share_port=port.share, name=name)
         except CertificateError as error:
             raise StartError(str(error)) from None
         except OSError as error:
             raise StartError(
-                f"cannot serve --{prefix.replace('_', '-')}secure-port {port} on {address}: "
+                f"cannot serve {port.flag}secure-port {port.port} on {port.address}: "
                 f"{error.strerror or error}. Free the port or choose another one"
             ) from None
         self._cleanup.push_async_callback(served.cleanup)

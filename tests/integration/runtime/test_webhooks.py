@@ -13,6 +13,7 @@ from typing import Any
 from ccm.cloud import Webhook
 from ccm.engine.client import ApiError, KubeClient
 from ccm.engine.objects import PartialObject
+from ccm.manager import room_settings
 from ccm.options.command_line import parse
 from ccm.serving.health import Health
 from ccm.serving.ports import Serving
@@ -61,9 +62,8 @@ async def test_a_webhook_is_asked_and_heard(apiserver: ApiServer, kube: KubeClie
     }
     head = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration"}
     async with contextlib.AsyncExitStack() as cleanup:
-        await Serving(parse(["--cloud-provider=sim", *flags]), lambda kubeconfig: kube, lambda: offered, cleanup).start(
-            Health()
-        )
+        settings = room_settings.serving(parse(["--cloud-provider=sim", *flags]))
+        await Serving(settings, lambda kubeconfig: kube, lambda: offered, cleanup).start(Health())
         await kube.create(HOOKS, {**head, "metadata": {"name": "ccm"}, "webhooks": [hook]})
         cleanup.push_async_callback(kube.delete, f"{HOOKS}/ccm")
         made: list[str] = []

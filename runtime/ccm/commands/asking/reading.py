@@ -27,7 +27,7 @@ from ccm.engine.client import (
 )
 from ccm.engine.objects import UNREADABLE, KubeObject, PartialObject, identity, object_key
 from ccm.gateway.gateway import Gateway
-from ccm.manager import cloud_reload
+from ccm.manager import cloud_reload, room_settings
 from ccm.options.command_line import Options
 
 from .answers import Unasked
@@ -189,7 +189,8 @@ async def _first_answer(client: KubeClient) -> None:
 @contextlib.asynccontextmanager
 async def open_cloud(options: Options) -> AsyncIterator[Gateway]:
     """A gateway to the cloud, which is not started yet. Raises ConfigError."""
-    gateway = ReadingGateway(cloud_reload.build(options, cloud_reload.read(options)))
+    settings = room_settings.cloud(options)
+    gateway = ReadingGateway(cloud_reload.build(settings, cloud_reload.read(settings)))
     try:
         yield gateway
     finally:

@@ -19,7 +19,7 @@ from ccm.controllers.routes.route import RouteController
 from ccm.controllers.shared.watched_kinds import NODES, SERVICES
 from ccm.engine.client import ApiError
 from ccm.engine.objects import Lease
-from ccm.manager import rights_check
+from ccm.manager import room_settings
 from ccm.options.command_line import Options, Parser
 from ccm.options.declaration import option
 from ccm.options.values import TEXT
@@ -172,7 +172,7 @@ async def _with_cloud(survey: Gathered, seen: Seen) -> list[Check]:
     flags = survey.flags_of(RouteController.name)
     network = flags.network if flags is not None else None
     components = check_components.flags(seen.pods, network, survey.options.cluster_name)
-    shared = await _shared(survey.options, survey.cluster, seen, survey.lease, list(survey.usable.values()), survey.now)
+    shared = await _shared(survey.options, survey.cluster, seen, survey.lease, survey.specs, survey.now)
     ready = [node.metadata.name for node in survey.nodes or () if node_rules.is_ready(node)]
     return [
         *shared,
@@ -220,7 +220,7 @@ async def _shared(
         Check("leader", state, " ".join(line.strip() for line in leader_lines(lease, name, now))),
         *await check_rights.check(
             cluster,
-            rights_check.needed_by(options, specs),
+            room_settings.rights(options, specs),
             _account(options, seen),
             own=not options.kubeconfig and not options.master,
         ),

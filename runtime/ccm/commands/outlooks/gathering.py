@@ -30,7 +30,7 @@ from ccm.controllers.volumes.volume import VolumeController
 from ccm.engine.objects import Lease, Node, PersistentVolume, Service
 from ccm.gateway.gateway import Gateway
 from ccm.manager.leadership import ANNOTATION
-from ccm.manager.running_controllers import not_offered, usable_controllers
+from ccm.manager.running_controllers import ConfiguredController, not_offered, usable_controllers
 from ccm.options.command_line import Options
 from ccm.options.controller_names import CONTROLLERS
 from ccm.options.leader_migration import split
@@ -55,7 +55,7 @@ class Gathered:
     options: Options
     cluster: Cluster
     gateway: Gateway
-    usable: Mapping[str, ControllerSpec[Any]]
+    usable: Mapping[str, ConfiguredController]
     nodes: list[Node] | None = None
     services: list[Service] | None = None
     volumes: list[PersistentVolume] | None = None
@@ -71,8 +71,12 @@ class Gathered:
 
     def flags_of(self, name: str) -> Any:
         """The options of a controller, as the process passes them to it; None if it would not run."""
-        spec = self.usable.get(name)
-        return spec.flags(self.options) if spec is not None and spec.flags is not None else None
+        controller = self.usable.get(name)
+        return controller.options if controller is not None else None
+
+    @property
+    def specs(self) -> list[ControllerSpec[Any]]:
+        return [controller.spec for controller in self.usable.values()]
 
     @property
     def context(self) -> Context:
@@ -107,7 +111,7 @@ async def gather(options: Options, cluster: Cluster, gateway: Gateway) -> Gather
     found = Gathered(options, cluster, gateway, usable_controllers(options, gateway.cloud))
     if options.enable_leader_migration:
         elsewhere = split(found.usable, options.migration()).elsewhere
-        found.usable = {name: spec for name, spec in found.usable.items() if name not in elsewhere}
+        found.usable = {name: each for name, each in found.usable.items() if name not in elsewhere}
     path = LEASES.format(options.leader_elect_resource_namespace, options.leader_elect_resource_name)
     started = asyncio.create_task(answer_of(lambda: gateway.call("cloud.start", gateway.cloud.start)))
     found.nodes = await cluster.all(NODES)
@@ -144,7 +148,7 @@ async def judge_all(nodes: Sequence[Node], gateway: Gateway) -> Judging | CloudE
 def not_run(options: Options, gateway: Gateway) -> dict[str, str]:
     """The controllers that would not run -> the reason."""
     found = {name: "--controllers does not name it" for name in CONTROLLERS if name not in options.controllers}
-    missing = not_offered(options, gateway.cloud)
+    missing = not_offered(options.controllers, gateway.cloud)
     for name in options.controllers:
         spec = look_up(name)
         if isinstance(spec, Unusable):

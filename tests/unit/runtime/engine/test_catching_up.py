@@ -11,7 +11,7 @@ from ccm.engine.catching_up import SILENCE, is_reached
 from ccm.engine.informer import Informer
 from ccm.engine.objects import ObjectMeta, PartialObject
 from ccm.engine.reconnecting import BACKOFF_FIRST, BACKOFF_MAX
-from ccm.manager.running_controllers import RunningControllers
+from ccm.manager.running_controllers import ConfiguredController, RunningControllers
 
 from .test_informer import Script, event, obj
 
@@ -265,7 +265,7 @@ async def test_who_leads_lets_every_cache_catch_up_before_controllers_begin():
         caches = {"nodes": Cache(), "services": Cache()}  # noqa: RUF012
         vouching = None
 
-    running = RunningControllers([Spec()], Context(), None)
+    running = RunningControllers([ConfiguredController(Spec())], Context())
     task = asyncio.create_task(running.run())
     await asyncio.sleep(0)
     await asyncio.sleep(0)

@@ -10,8 +10,8 @@ from prometheus_client import REGISTRY
 
 from ccm.base.start_error import StartError
 from ccm.cloud import Cloud, ConfigError, Transient, Unauthorized, registry
-from ccm.manager import cloud_reload
-from ccm.manager.cloud_reload import Keeper, build
+from ccm.manager import cloud_reload, room_settings
+from ccm.manager.cloud_reload import CloudReloader, build
 from ccm.options.command_line import parse
 
 
@@ -53,7 +53,7 @@ def file(tmp_path):
 
 
 def options(file, *more):
-    return parse(["--cloud-provider=scripted", f"--cloud-config={file}", *more])
+    return room_settings.cloud(parse(["--cloud-provider=scripted", f"--cloud-config={file}", *more]))
 
 
 class Told(list):
@@ -63,7 +63,7 @@ class Told(list):
 
 @contextlib.asynccontextmanager
 async def watching(file, told=None):
-    keeper = Keeper(options(file), notice=Told() if told is None else told, every=0.01)
+    keeper = CloudReloader(options(file), notice=Told() if told is None else told, every=0.01)
     await keeper.start()
     task = asyncio.create_task(keeper.watch())
     try:
@@ -177,7 +177,7 @@ async def test_a_key_that_the_cloud_learns_of_later(file, monkeypatch):
 
 async def test_a_wrong_address_is_corrected_while_the_start_waits(file):
     file.write_text("down")
-    keeper = Keeper(options(file), every=0.01)
+    keeper = CloudReloader(options(file), every=0.01)
     starting = asyncio.create_task(keeper.start())
     await until(lambda: Scripted.started, "tried")
     await asyncio.sleep(0)
@@ -190,7 +190,7 @@ async def test_a_wrong_address_is_corrected_while_the_start_waits(file):
 
 async def test_a_refusal_at_start_ends_it(file):
     file.write_text("refused")
-    keeper = Keeper(options(file))
+    keeper = CloudReloader(options(file))
     with pytest.raises(StartError, match=r"rejects the credentials of .*cloud\.conf: the token is unknown"):
         await keeper.start()
 
@@ -198,7 +198,7 @@ async def test_a_refusal_at_start_ends_it(file):
 async def test_all_problems_at_start(file):
     file.write_text("bad")
     with pytest.raises(StartError, match="line 1: is bad\n  - line 2: is no better"):
-        Keeper(options(file))
+        CloudReloader(options(file))
     with pytest.raises(ConfigError, match="--allow-untagged-cloud"):
         build(options(file), "untagged")
     assert build(options(file, "--allow-untagged-cloud"), "untagged").kind == "untagged"
@@ -256,7 +256,7 @@ async def test_files_are_followed_without_a_configuration(token, monkeypatch):
     """All settings may come from the environment and from mounted files."""
     monkeypatch.setattr(Scripted, "__init__", lambda self, config: Cloud.__init__(self, config))
     monkeypatch.setattr(Scripted, "kind", "good", raising=False)
-    keeper = Keeper(parse(["--cloud-provider=scripted"]), every=0.01)
+    keeper = CloudReloader(parse(["--cloud-provider=scripted"]), every=0.01)
     await keeper.start()
     task = asyncio.create_task(keeper.watch())
     try:
@@ -270,6 +270,6 @@ async def test_files_are_followed_without_a_configuration(token, monkeypatch):
 async def test_without_files_and_configuration_nothing_is_watched(monkeypatch):
     monkeypatch.setattr(Scripted, "__init__", lambda self, config: Cloud.__init__(self, config))
     monkeypatch.setattr(Scripted, "kind", "good", raising=False)
-    keeper = Keeper(parse(["--cloud-provider=scripted"]), every=0.01)
+    keeper = CloudReloader(parse(["--cloud-provider=scripted"]), every=0.01)
     await asyncio.wait_for(keeper.watch(), 1.0)
     await keeper.gateway.close()

@@ -16,7 +16,7 @@ from ccm.base.clock import FakeClock
 from ccm.base.start_error import StartError
 from ccm.cloud import Webhook
 from ccm.engine.queue import WorkQueue
-from ccm.manager import loop_lag, readiness
+from ccm.manager import loop_lag, readiness, room_settings
 from ccm.options.command_line import parse
 from ccm.serving import ports
 from tests.integration.cluster import Authority
@@ -65,18 +65,14 @@ async def test_W25_work_that_nobody_takes_makes_unready(monkeypatch):
 def test_W25_what_each_path_looks_at(monkeypatch):
     monkeypatch.setattr(readiness, "QUEUES", set())
     keeper = types.SimpleNamespace(not_ready=lambda: "down")
-    leadership = types.SimpleNamespace(unhealthy=lambda: None)
-    health = readiness.checks(parse(["--cloud-provider=sim"]), leadership, [], keeper)
+    leadership = types.SimpleNamespace(main=object(), unhealthy=lambda: None)
+    health = readiness.checks(leadership, [], keeper)
     assert health.all("readyz")[0] == 500 and health.all("readyz", exclude=["cloud"])[0] == 200
     assert [health.all(path)[0] for path in ("healthz", "livez")] == [200, 200]
     for path, names in {"healthz": ["ping", "leaderElection"], "readyz": ["informers", "queues", "cloud"]}.items():
         assert all(health.one(path, name) for name in names)
-    assert (
-        readiness.checks(parse(["--cloud-provider=sim", "--leader-elect=false"]), leadership, [], keeper).one(
-            "healthz", "leaderElection"
-        )
-        is None
-    )
+    leadership.main = None  # --leader-elect=false
+    assert readiness.checks(leadership, [], keeper).one("healthz", "leaderElection") is None
 
 
 async def test_W24_a_blocked_event_loop_is_told_with_the_calls_under_way(caplog, monkeypatch):
@@ -112,7 +108,7 @@ async def webhooks(*flags, offered=None):
     )
     cloud = types.SimpleNamespace(webhooks={"one": Webhook("/one", allow)} if offered is None else offered)
     async with contextlib.AsyncExitStack() as cleanup:
-        await ports.Serving(options, None, lambda: cloud.webhooks, cleanup).start(None)
+        await ports.Serving(room_settings.serving(options), None, lambda: cloud.webhooks, cleanup).start(None)
         yield port
 
 

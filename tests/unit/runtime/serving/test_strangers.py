@@ -16,6 +16,7 @@ from ccm.base.clock import FakeClock
 from ccm.base.token_bucket import TokenBucket
 from ccm.engine.api_credentials import Access
 from ccm.engine.client import KubeClient
+from ccm.manager import room_settings
 from ccm.manager.connect import create_client
 from ccm.options.command_line import parse
 from ccm.serving import ports
@@ -280,7 +281,8 @@ async def test_the_controllers_requests_do_not_wait_for_strangers(tmp_path):
         controllers = KubeClient(Access(f"http://{server.host}:{server.port}"))
         limiter = controllers._limit = CountingLimit(20, 30)
         cleanup.push_async_callback(controllers.close)
-        servers = ports.Serving(options, lambda _: create_client(options), dict, cleanup)
+        api_server = room_settings.api_server(options)
+        servers = ports.Serving(room_settings.serving(options), lambda _: create_client(api_server), dict, cleanup)
         await servers.start(Health(healthz={"ping": lambda: None}))
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=20)) as session:
 

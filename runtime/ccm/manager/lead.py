@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The last stage of a process: the controllers run while it leads; what standbys do as well goes on meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Coroutine, Iterable, Mapping
+from typing import Any
+
+from ccm.controllers.controller_context import ControllerContext
+from ccm.controllers.nodes.vouching import Vouching
+from ccm.controllers.shared.context import Notes
+from ccm.controllers.shared.holds import Holds
+from ccm.controllers.shared.watched_kinds import NODES, SERVICES
+from ccm.engine.client import KubeClient
+from ccm.engine.election import LeadershipLost
+from ccm.engine.identity import ClusterChanged, ClusterIdentity
+from ccm.gateway.gateway import Gateway
+
+from .leadership import Leadership, Work
+from .observe import View
+from .running_controllers import ConfiguredController, RunningControllers
+
+
+def context_of(
+    client: KubeClient, gateway: Gateway, view: View, cluster_name: str, notes: Notes, holds: Holds
+) -> ControllerContext:
+    """Return what controllers get. `notes`: for the next leader."""
+    caches = view.caches
+    context = ControllerContext(
+        client, gateway, caches[NODES], caches[SERVICES], view.recorders.of, cluster_name, notes, holds, caches=caches
+    )
+    return context if gateway.instances is None else dataclasses.replace(context, vouching=Vouching(context))
+
+
+def work_of(
+    controllers: Mapping[str, ConfiguredController], context: ControllerContext, identity: ClusterIdentity
+) -> Work:
+    """Return what runs the controllers with the names that it gets."""
+
+    async def work(names: tuple[str, ...]) -> None:
+        await identity.settled()  # it may have changed while another process led
+        await RunningControllers((controllers[name] for name in names), context).run()
+
+    return work
+
+
+async def lead(leadership: Leadership, work: Work, lasting: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Work while this process leads. The `lasting` tasks run meanwhile, also on a standby, and stop with it.
+
+    Raises LeadershipLost and ClusterChanged.
+    """
+    ended: LeadershipLost | ClusterChanged | None = None
+    try:
+        async with asyncio.TaskGroup() as background:
+            tasks = [background.create_task(coroutine) for coroutine in lasting]
+            try:
+                await leadership.run(work)
+            except LeadershipLost as error:
+                ended = error
+            finally:
+                for task in tasks:
+                    task.cancel()
+    except* ClusterChanged as group:
+        ended = _first_of(group)
+    if ended is not None:
+        raise ended
+
+
+def _first_of(error: BaseException) -> ClusterChanged:
+    """The first error in a group, at any depth."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    assert isinstance(error, ClusterChanged)
+    return error

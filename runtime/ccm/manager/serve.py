@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The third stage of a process: health, metrics, options, status and webhooks, on leaders and standbys alike."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from ccm.controllers.built_in_webhooks import Webhooks
+from ccm.controllers.shared.holds import Holds
+from ccm.controllers.shared.watched_kinds import NODES, SERVICES
+from ccm.engine.client import KubeClient
+from ccm.serving import ports
+
+from . import readiness
+from .cloud_reload import CloudReloader
+from .leadership import Leadership
+from .observe import View
+from .status_history import Sampler
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a process shows of itself. `provider`, `cluster`: the names that it was started with."""
+
+    provider: str
+    cluster: str
+    cloud: CloudReloader
+    view: View
+    leadership: Leadership
+    holds: Holds
+    sampler: Sampler
+
+
+async def serve(
+    settings: ports.ServingSettings,
+    client: Callable[[str], KubeClient],
+    shown: Shown,
+    cleanup: contextlib.AsyncExitStack,
+) -> ports.Serving:
+    """Start the servers. `client`: see `ports.Serving`. Raises StartError."""
+    health = readiness.checks(shown.leadership, shown.view.informers, shown.cloud)
+
+    async def show_status(request: web.Request) -> web.StreamResponse:
+        from ccm.serving import statusz
+
+        from . import status_collection  # only if somebody asks
+
+        sources = status_collection.Sources(
+            shown.provider,
+            shown.cluster,
+            shown.leadership,
+            shown.cloud.gateway,
+            shown.view.caches[NODES],
+            shown.view.caches[SERVICES],
+            shown.holds,
+            health,
+            shown.sampler.history,
+            shown.sampler.started,
+        )
+        return statusz.response(request, status_collection.report(sources))
+
+    servers = ports.Serving(settings, client, Webhooks(shown.cloud.gateway).offered, cleanup, show_status)
+    await servers.start(health)
+    return servers
