@@ -255,7 +255,7 @@ def aws() -> NetworkLoadBalancers:
 
 def example() -> Any:
     sys.path.insert(0, str(EXAMPLE))
-    from ccm_provider_acme import AcmeLoadBalancers
+    from ccm_provider_acme.load_balancers import AcmeLoadBalancers
 
     return AcmeLoadBalancers(Acme())
 

@@ -66,10 +66,10 @@ async def test_every_command_of_the_page_works(apiserver: ApiServer, clean: None
 
 @pytest.mark.parametrize(
     ("language", "files"),
-    [("python", ["ccm_provider_acme.py", "test_acme.py"]), ("toml", ["pyproject.toml"])],
+    [("python", ["ccm_provider_acme/*.py", "test_acme.py"]), ("toml", ["pyproject.toml"])],
 )
 def test_what_is_shown_stands_in_the_example(language: str, files: list[str]) -> None:
-    there = "\n".join((EXAMPLE / file).read_text() for file in files)
+    there = "\n".join(path.read_text() for pattern in files for path in sorted(EXAMPLE.glob(pattern)))
     assert blocks(language)
     for shown in blocks(language):
         assert shown in there, shown

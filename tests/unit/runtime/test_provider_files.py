@@ -46,6 +46,17 @@ def test_a_provider_is_a_folder(path: str) -> None:
     assert "/" in path
 
 
+EXAMPLE = ROOT / "runtime/examples/ccm-provider-acme"
+
+
+def test_the_example_of_a_provider_has_the_contracts_words() -> None:
+    files = {path.stem for path in (EXAMPLE / "ccm_provider_acme").glob("*.py")}
+    assert [name for name in files if unargued(f"acme/{name}.py")] == []
+    page = (ROOT / "docs/providers/your-own.md").read_text()
+    rows = [line for line in page.splitlines() if re.search(r"\| \d \|$", line)]
+    assert {name for row in rows for name in _NAME.findall(row.split("|")[1])} == files
+
+
 @pytest.mark.parametrize(
     ("path", "problem"),
     [

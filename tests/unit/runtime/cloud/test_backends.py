@@ -103,7 +103,7 @@ def openstack():
 def acme():
     sys.path.insert(0, str(EXAMPLE))
     try:
-        from ccm_provider_acme import AcmeLoadBalancers
+        from ccm_provider_acme.load_balancers import AcmeLoadBalancers
     finally:
         sys.path.remove(str(EXAMPLE))
     return AcmeLoadBalancers(None)
