@@ -71,6 +71,17 @@ def test_every_participant_is_a_file_or_outside(walk: str):
     assert {*names} - {*files} <= {"API server", "the provider"}
 
 
+def test_each_answer_to_whom_the_controllers_believe_names_its_files():
+    section = PAGE.partition("### Whom the controllers believe\n")[2].partition("\n### ")[0]
+    rows = [line.split("|") for line in section.splitlines() if line.endswith(".py` |")]
+    assert len(rows) == 7
+    files = {path.name for path in (ROOT / "runtime" / "ccm" / "controllers").rglob("*.py")}
+    for row in rows:
+        assert row[2].strip() and row[3].strip() and row[4].strip()
+        named = set(re.findall(r"`(\w+\.py)`", row[5]))
+        assert named and named <= files
+
+
 @pytest.mark.parametrize("walk", WALKS[2:], ids=NAMES[2:])
 def test_a_hosts_facts_pass_through_few_rooms(walk: str):
     rooms = {Path(name).parent for name in participants(walk).values()}

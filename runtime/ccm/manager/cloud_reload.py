@@ -46,7 +46,7 @@ Notice = Callable[[str, str, str], None]
 
 @dataclass(frozen=True)
 class CloudSettings:
-    """`file`: its configuration, "" for none. `allow_untagged`: it may be unable to tell clusters apart."""
+    """`file`: its configuration, "" for none. `allow_untagged`: it need not know its clusters by an ID."""
 
     provider: str
     file: str = ""

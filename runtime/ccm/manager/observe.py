@@ -19,7 +19,7 @@ from .event_recorders import Recorders
 
 @dataclass(frozen=True)
 class View:
-    """What a process sees of the cluster, and how it tells it something. The caches are empty until they run."""
+    """What a process sees of the cluster, and its recorders of Events. The caches are empty until they run."""
 
     identity: ClusterIdentity
     caches: Mapping[Watched[Any], Informer[Any]]

@@ -51,6 +51,17 @@ def test_the_toolkit_names_every_helper():
     assert [path.stem for path in toolkit.glob("[a-z]*.py") if f"`{path.stem}`" not in text] == []
 
 
+def test_a_room_of_a_process_gets_its_own_settings_and_not_all_options(graph):
+    """Only three files know them: what starts, what takes them apart, and what selects the controllers."""
+    rooms = ("ccm.manager.", "ccm.serving.", "ccm.gateway.", "ccm.engine.", "ccm.controllers.")
+    knowing = {
+        module
+        for module in graph.find_modules_that_directly_import("ccm.options.command_line")
+        if module.startswith(rooms)
+    }
+    assert knowing == {f"ccm.manager.{name}" for name in ("process", "room_settings", "running_controllers")}
+
+
 PROJECT = tomllib.loads((RUNTIME.parent / "pyproject.toml").read_text())
 PROVIDERS = PROJECT["project"]["entry-points"]["ccm.providers"]
 

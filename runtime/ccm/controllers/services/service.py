@@ -298,7 +298,7 @@ class ServiceController:
         metrics.WAITING.set(len(self._waiting))
 
     async def _ensure(self, key: str, service: Service, state: ServiceState) -> None:
-        """Take the next step for a Service that wants a load balancer, and tell the Service what came of it."""
+        """Take the next step for a Service that wants a load balancer, and report to the Service what came of it."""
         if not self._may_write:
             self._waits.begin(key, service, self._what_is_missing)
             return
