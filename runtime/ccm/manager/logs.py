@@ -29,8 +29,8 @@ _ExcInfo: TypeAlias = tuple[type[BaseException], BaseException, TracebackType | 
 
 class _Line(logging.Formatter):
     def formatMessage(self, record: logging.LogRecord) -> str:
-        found = "".join(f" {name}={json.dumps(value)}" for name, value in _fields().items())
-        record.message = _shown(record.message) + found
+        fields = "".join(f" {name}={json.dumps(value)}" for name, value in _fields().items())
+        record.message = _shown(record.message) + fields
         return super().formatMessage(record)
 
     def formatException(self, ei: _ExcInfo) -> str:

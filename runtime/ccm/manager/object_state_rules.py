@@ -66,29 +66,29 @@ def service_state(service: Service) -> str:
 
 def count(states: Iterable[str], order: Sequence[str]) -> list[Count]:
     """How many objects are in each state. All states are named, so that the rows do not move."""
-    found = Counter(states)
-    return [Count(state, found[state]) for state in order]
+    counts = Counter(states)
+    return [Count(state, counts[state]) for state in order]
 
 
 def unfinished(
     nodes: Iterable[Node], services: Iterable[Service], failures: Iterable[Failure], now: datetime.datetime
 ) -> list[Unfinished]:
     """Return the objects that fail, and those that have waited for longer than `SLOW`, the oldest first."""
-    found = [
+    candidates = [
         Unfinished(KINDS.get(each.queue, each.queue), each.key, FAILING, each.seconds, each.tries, each.error)
         for each in failures
     ]
-    named = {(each.kind, each.name) for each in found}
+    named = {(each.kind, each.name) for each in candidates}
     for node in nodes:
         if node_state(node) == UNINITIALIZED and ("Node", node.metadata.name) not in named:
             waited = age_seconds(node, now)
-            found.append(Unfinished("Node", node.metadata.name, UNINITIALIZED, waited, 0, ""))
+            candidates.append(Unfinished("Node", node.metadata.name, UNINITIALIZED, waited, 0, ""))
     for service in services:
         state, name = service_state(service), f"{service.metadata.namespace}/{service.metadata.name}"
         if state in (NO_ADDRESS, RELEASING) and ("Service", name) not in named:
             since = service.metadata.deletion_timestamp if state == RELEASING else service.metadata.creation_timestamp
-            found.append(Unfinished("Service", name, state, _since(since, now), 0, ""))
-    late = [each for each in found if each.state == FAILING or each.seconds >= SLOW]
+            candidates.append(Unfinished("Service", name, state, _since(since, now), 0, ""))
+    late = [each for each in candidates if each.state == FAILING or each.seconds >= SLOW]
     return sorted(late, key=lambda each: (each.state != FAILING, -each.seconds, each.kind, each.name))
 
 

@@ -97,11 +97,11 @@ def _process(sources: Sources) -> Process:
 
 
 def _queues() -> list[Queue]:
-    found = []
+    rows = []
     for queue in sorted(QUEUES, key=lambda queue: queue.name):
         running = queue.running
         longest = max(running.values(), default=0.0)
-        found.append(
+        rows.append(
             Queue(
                 queue.name,
                 queue.depth,
@@ -112,7 +112,7 @@ def _queues() -> list[Queue]:
                 queue.failures_now,
             )
         )
-    return found
+    return rows
 
 
 def _cloud(gateway: Gateway, now: datetime.datetime) -> CloudState:

@@ -80,8 +80,8 @@ async def ask_cloud(service: Service, survey: Gathered) -> Explanation:
     await reads.list()
     seen = await reads.about(service, compare=True)
     explanation.looked_up.extend(_looked(service, survey, seen, reads))
-    disbelief = survey.judging.disbelief if isinstance(survey.judging, Judging) else ""
-    explanation.outlooks.append(service_outlook(service, seen, disbelief))
+    implausible_because = survey.judging.implausible_because if isinstance(survey.judging, Judging) else ""
+    explanation.outlooks.append(service_outlook(service, seen, implausible_because))
     return explanation
 
 

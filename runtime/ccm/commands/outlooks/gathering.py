@@ -217,10 +217,10 @@ async def balancer_outlooks(survey: Gathered) -> list[Outlook]:
             survey.cluster.unasked.append(Unasked("list the load balancers of the cloud", str(error)))
         return [service_outlook(each, error) for each in concerned]
     listed = reads.listed
-    disbelief = survey.judging.disbelief if isinstance(survey.judging, Judging) else ""
+    implausible_because = survey.judging.implausible_because if isinstance(survey.judging, Judging) else ""
     concerned = [each for each in survey.services if service_rules.concerns_us(each) or each.metadata.uid in listed]
     seen = await asyncio.gather(*(reads.about(each) for each in concerned))
-    outlooks = [service_outlook(each, saw, disbelief) for each, saw in zip(concerned, seen, strict=True)]
+    outlooks = [service_outlook(each, saw, implausible_because) for each, saw in zip(concerned, seen, strict=True)]
     if not survey.gateway.cloud.has_cluster_id:
         return outlooks
     uids = {each.metadata.uid for each in survey.services}
@@ -243,8 +243,10 @@ async def all_routes(survey: Gathered) -> list[Outlook]:
     if isinstance(routes, CloudError) or later is None:
         why = str(routes) if isinstance(routes, CloudError) else str(survey.judging)
         return [Outlook(kind="Route", name=f"all of cluster {cluster}", action=Action.UNKNOWN, because=why)]
-    if disbelief := later.disbelief:
-        return [Outlook(kind="Route", name=f"all of cluster {cluster}", action=Action.BLOCKED, because=disbelief)]
+    if implausible_because := later.implausible_because:
+        return [
+            Outlook(kind="Route", name=f"all of cluster {cluster}", action=Action.BLOCKED, because=implausible_because)
+        ]
     plan = route_rules.plan(later.nodes, routes, options.network, later.judge, cluster)
     unclaimed = list(plan.unclaimed)
     going, errors = await RouteRemoval(survey.context, options.safety).choose(plan)

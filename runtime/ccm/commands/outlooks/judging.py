@@ -77,10 +77,12 @@ class Judging:
         return [node for node, why in first_listing.missing_from(ours, self.snapshot) if isinstance(why, NotFound)]
 
     @property
-    def disbelief(self) -> str:
+    def implausible_because(self) -> str:
         """Why the listing decides nothing about load balancers and routes, "" if it does."""
         ours = [node for node in self.nodes if self.owns(node.spec.provider_id)]
-        return first_listing.disbelief(ours, [node for node, _ in first_listing.missing_from(ours, self.snapshot)])
+        return first_listing.implausible_because(
+            ours, [node for node, _ in first_listing.missing_from(ours, self.snapshot)]
+        )
 
     def nearest(self, name: str) -> list[str]:
         """Names of instances that are like this one."""

@@ -43,20 +43,21 @@ class Seen:
     backends: int = 0
 
 
-def service_outlook(service: Service, seen: Seen | CloudError, disbelief: str = "") -> Outlook:
-    """`seen`: an error if the cloud's load balancers could not be listed. `disbelief`: why nothing is written yet."""
+def service_outlook(service: Service, seen: Seen | CloudError, implausible_because: str = "") -> Outlook:
+    """`seen`: an error if the cloud's load balancers could not be listed. `implausible_because`: why nothing is written
+    yet, as `first_listing` says it."""
     if not rules.wants_load_balancer(service) or service.metadata.deletion_timestamp is not None:
         return _unwanted(service, seen)
     if isinstance(seen, CloudError):
         return _unknown(service, seen)
     if seen.step is None:
         return _refused(service, seen.problem)
-    if disbelief and (seen.step is not Step.ADOPT):
+    if implausible_because and (seen.step is not Step.ADOPT):
         return _outlook(
             service,
             Action.BLOCKED,
             reason="ListingNotBelieved",
-            because=disbelief,
+            because=implausible_because,
             rule="nothing is written before a listing has at least half of the Ready Nodes",
             flag="--cloud-config",
             to_do="check the project, the region and the filter in --cloud-config",

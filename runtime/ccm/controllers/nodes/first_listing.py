@@ -28,11 +28,11 @@ BELIEF_FIRST, BELIEF_MAX = 5.0, 60.0
 
 
 #: Reports an implausible listing: receives all Nodes of the cloud, the Nodes missing from it, and a message.
-Disbelieve = Callable[[Sequence[Node], Sequence[Node], str], None]
+ReportImplausible = Callable[[Sequence[Node], Sequence[Node], str], None]
 
 
 async def missing_from_first_listing(
-    context: Context, directory: InstanceDirectory, disbelieve: Disbelieve
+    context: Context, directory: InstanceDirectory, report: ReportImplausible
 ) -> Sequence[tuple[Node, CloudError]]:
     """Wait for a plausible listing. Return the Nodes that are missing from it, with the error for each."""
     not_before, delay = context.monotonic(), BELIEF_FIRST
@@ -46,10 +46,10 @@ async def missing_from_first_listing(
             log.warning("cannot list instances; load balancers and routes wait, next try in %.0f s: %s", wait, error)
         else:
             missing = missing_from(nodes, snapshot)
-            problem = disbelief(nodes, [node for node, _ in missing])
+            problem = implausible_because(nodes, [node for node, _ in missing])
             if not problem:
                 return missing
-            disbelieve(nodes, [node for node, _ in missing], problem)
+            report(nodes, [node for node, _ in missing], problem)
         delay = min(BELIEF_MAX, delay * 2)
         await asyncio.sleep(wait)
         not_before = context.monotonic()
@@ -58,22 +58,22 @@ async def missing_from_first_listing(
 
 def missing_from(nodes: Iterable[Node], snapshot: Snapshot) -> list[tuple[Node, CloudError]]:
     """Return the Nodes whose instance a listing does not have, with the error for each. No I/O."""
-    found: list[tuple[Node, CloudError]] = []
+    missing: list[tuple[Node, CloudError]] = []
     for node in nodes:
         try:
             snapshot.find(node_rules.instance_ref(node))
         except CloudError as error:
-            found.append((node, error))
-    return found
+            missing.append((node, error))
+    return missing
 
 
-def disbelief(nodes: Iterable[Node], missing: Iterable[Node]) -> str:
+def implausible_because(nodes: Iterable[Node], missing: Iterable[Node]) -> str:
     """Return why a first listing without these of all Nodes decides nothing, "" if it may decide. No I/O."""
     ready = sum(1 for node in nodes if node_rules.is_ready(node))
-    found = ready - sum(1 for node in missing if node_rules.is_ready(node))
-    if vouching_rules.is_plausible(found, ready):
+    listed = ready - sum(1 for node in missing if node_rules.is_ready(node))
+    if vouching_rules.is_plausible(listed, ready):
         return ""
     return (
-        f"the cloud lists the instances of only {found} of {ready} Ready Nodes. Load balancers and routes are not "
+        f"the cloud lists the instances of only {listed} of {ready} Ready Nodes. Load balancers and routes are not "
         "written until it lists at least half. Check the project, the region and the filter in --cloud-config"
     )

@@ -93,40 +93,40 @@ def node_addresses(node: Node, cloud: Sequence[Address]) -> list[NodeAddress]:
     others of the same types.
     Raises NodeRuleError if the annotation is malformed or names an IP that the cloud does not know.
     """
-    wanted = [NodeAddress(type=address.type.value, address=address.address) for address in cloud]
-    if wanted and not any(address.type == AddressType.HOSTNAME for address in wanted):
+    desired = [NodeAddress(type=address.type.value, address=address.address) for address in cloud]
+    if desired and not any(address.type == AddressType.HOSTNAME for address in desired):
         named = [address for address in node.status.addresses if address.type == AddressType.HOSTNAME]
-        wanted += named[:NODE_ADDRESSES]
-    wanted = list(dict.fromkeys(wanted))
+        desired += named[:NODE_ADDRESSES]
+    desired = list(dict.fromkeys(desired))
     provided = node.metadata.annotations.get(PROVIDED_NODE_IP)
     if provided is None:
-        return wanted
+        return desired
     preferred: list[NodeAddress] = []
     for ip in parse_provided_ips(provided):
-        matches = [address for address in wanted if _same_ip(address.address, ip)]
+        matches = [address for address in desired if _same_ip(address.address, ip)]
         if not matches:
-            known = shorten(", ".join(address.address for address in wanted), LISTED) or "none"
+            known = shorten(", ".join(address.address for address in desired), LISTED) or "none"
             raise NodeRuleError(
                 f"the kubelet's --node-ip {ip} is not among the addresses that the cloud knows ({known}): "
                 "correct --node-ip or the instance's network"
             )
         preferred += matches
     claimed = {address.type for address in preferred}
-    return preferred + [address for address in wanted if address.type not in claimed]
+    return preferred + [address for address in desired if address.type not in claimed]
 
 
 def primary_addresses(addresses: Iterable[NodeAddress]) -> list[str]:
     """Return the addresses that kube-proxy takes for its host's, as component-helpers' GetNodeHostIPs does: the first
     InternalIP, or else ExternalIP, and the first one of the other family."""
     listed = list(addresses)
-    found: dict[int, str] = {}
+    by_family: dict[int, str] = {}
     for kind in (AddressType.INTERNAL_IP, AddressType.EXTERNAL_IP):
         for address in listed:
             if address.type == kind:
                 with contextlib.suppress(ValueError):
                     ip = _parse_ip(address.address)
-                    found.setdefault(ip.version, str(ip))
-    return list(found.values())
+                    by_family.setdefault(ip.version, str(ip))
+    return list(by_family.values())
 
 
 def other_machine(node: Node, instance: Instance, namesakes: Sequence[Instance]) -> str:
@@ -208,22 +208,22 @@ def cloud_labels(instance: Instance, present: Mapping[str, str], *, legacy: bool
     domains of Kubernetes are not allowed. Labels that the API server would refuse are left out (`unusable_labels`):
     a Node without a label is better than no Node.
     """
-    wanted = _topology(instance, legacy=legacy)
+    desired = _topology(instance, legacy=legacy)
     for key, value in instance.labels.items():
         if not _RESERVED_PREFIX.search(key) and key not in present:
-            wanted[key] = value
-    return {key: value for key, value in wanted.items() if present.get(key) != value and _is_label(key, value)}
+            desired[key] = value
+    return {key: value for key, value in desired.items() if present.get(key) != value and _is_label(key, value)}
 
 
 def _topology(instance: Instance, *, legacy: bool) -> dict[str, str]:
     """Return the zone, region and type labels for which the cloud reports a value."""
-    wanted: dict[str, str] = {}
+    labels: dict[str, str] = {}
     for (deprecated, current), value in zip(
         LABEL_PAIRS.items(), (instance.zone, instance.region, instance.type), strict=True
     ):
         if value:
-            wanted |= {deprecated: value, current: value} if legacy else {current: value}
-    return wanted
+            labels |= {deprecated: value, current: value} if legacy else {current: value}
+    return labels
 
 
 def steering_labels(instance: Instance) -> dict[str, str]:
@@ -311,8 +311,8 @@ def plan_repair(node: Node, instance: Instance | None, *, legacy: bool = True, r
     if instance is not None and instance.provider_id == node.spec.provider_id:
         present = {**node.metadata.labels, **labels}
         kept = set() if refresh_labels else _set_by_others(instance, present, legacy=legacy)
-        wanted = cloud_labels(instance, present, legacy=legacy)
-        labels |= {key: value for key, value in wanted.items() if key not in kept}
+        desired = cloud_labels(instance, present, legacy=legacy)
+        labels |= {key: value for key, value in desired.items() if key not in kept}
         try:
             status = status_patch(node, instance)
         except NodeRuleError as error:
@@ -323,21 +323,21 @@ def plan_repair(node: Node, instance: Instance | None, *, legacy: bool = True, r
 
 def _set_by_others(instance: Instance, present: Mapping[str, str], *, legacy: bool) -> set[str]:
     """Return the spellings of each label that the Node has with another value than the instance's in one of them."""
-    wanted = _topology(instance, legacy=legacy)
-    found: set[str] = set()
+    topology = _topology(instance, legacy=legacy)
+    theirs: set[str] = set()
     for pair in LABEL_PAIRS.items():
         spellings = pair if legacy else pair[1:]
-        if any(label in present and present[label] != wanted.get(label) for label in spellings):
-            found.update(spellings)
-    return found
+        if any(label in present and present[label] != topology.get(label) for label in spellings):
+            theirs.update(spellings)
+    return theirs
 
 
 def status_patch(node: Node, instance: Instance) -> dict[str, Any] | None:
     """Return the patch that sets the instance's addresses; None if the Node already has them in the same order."""
-    wanted = node_addresses(node, instance.addresses)
-    if not wanted or wanted == list(node.status.addresses):
+    desired = node_addresses(node, instance.addresses)
+    if not desired or desired == list(node.status.addresses):
         return None
-    return {"status": {"addresses": [{"type": address.type, "address": address.address} for address in wanted]}}
+    return {"status": {"addresses": [{"type": address.type, "address": address.address} for address in desired]}}
 
 
 def as_strategic(patch: Mapping[str, Any]) -> dict[str, Any]:

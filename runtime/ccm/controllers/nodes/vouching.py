@@ -358,7 +358,7 @@ class Vouching:
         self._running, self._began = True, self._context.monotonic()
         self._events = EventBudget(self._context.recorder("node-vouching"), self._context.monotonic)
         await self._context.nodes.wait_synced()
-        missing = await missing_from_first_listing(self._context, self._directory, self._disbelieve)
+        missing = await missing_from_first_listing(self._context, self._directory, self._report_implausible)
         await asyncio.gather(*(self._ask_directly(node, doubt) for node, doubt in missing))
         NOT_VOUCHED.labels(Reason.LISTING_NOT_BELIEVED.value).set(0)
         await self._review_all()
@@ -422,7 +422,7 @@ class Vouching:
         except Conflict:  # there are several
             return (await self._directory.list(not_before=not_before)).by_name.get(name, [])
 
-    def _disbelieve(self, nodes: Sequence[Node], missing: Sequence[Node], message: str) -> None:
+    def _report_implausible(self, nodes: Sequence[Node], missing: Sequence[Node], message: str) -> None:
         log.error("%s", message)
         NOT_VOUCHED.labels(Reason.LISTING_NOT_BELIEVED.value).set(len(nodes))
         assert self._events is not None

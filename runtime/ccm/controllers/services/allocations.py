@@ -24,8 +24,8 @@ class ServiceAllocations:
         self._published, self._answered = _Book(), _Book()
 
     def holder(self, address: str) -> str | None:
-        found = _canonical(address)
-        return self._published.oldest(found) or self._answered.oldest(found)
+        canonical = _canonical(address)
+        return self._published.oldest(canonical) or self._answered.oldest(canonical)
 
     def on_service(self, old: Service | None, new: Service | None) -> None:
         """Informer handler for Services. It records every Service, whoever serves it."""
@@ -58,10 +58,10 @@ class _Book:
             del self._holders[address][uid]
             if not self._holders[address]:
                 del self._holders[address]
-        found = {_canonical(address) for address in addresses if address}
-        if found:
-            self._addresses[uid] = found
-        for address in found:
+        new = {_canonical(address) for address in addresses if address}
+        if new:
+            self._addresses[uid] = new
+        for address in new:
             created = service.metadata.creation_timestamp or _UNKNOWN_AGE
             self._holders.setdefault(address, {})[uid] = created
 

@@ -51,20 +51,20 @@ class Comparison:
         if not isinstance(balancers, ComparesLoadBalancers):
             return asked
         try:
-            found = await self._context.gateway.call(
+            deviations = await self._context.gateway.call(
                 "load_balancers.deviations", lambda: balancers.deviations(spec, backends)
             )
         except Conflict as error:
-            found = (str(error),)
+            deviations = (str(error),)
         except CloudError as error:
             if asked:
                 raise
             log.info("cannot compare the load balancer of %s/%s, trying later: %s", spec.namespace, spec.name, error)
             return False
-        if found:
+        if deviations:
             DEVIATIONS.inc()
-            message = f"The load balancer differs from its Service and is written again: {rules.some(found)}"
+            message = f"The load balancer differs from its Service and is written again: {rules.some(deviations)}"
             self._events.event(service, "Warning", "LoadBalancerDeviates", message)
         elif asked:
             self._events.event(service, "Normal", "LoadBalancerChecked", "The load balancer matches its Service")
-        return bool(found)
+        return bool(deviations)

@@ -35,8 +35,8 @@ def following(services: Iterable[Compared]) -> str | None:
     def turn(service: Compared) -> tuple[bool, float, str]:
         return service.compared_at >= service.written_at, service.compared_at, service.key
 
-    found = min(services, key=turn, default=None)
-    return None if found is None else found.key
+    due = min(services, key=turn, default=None)
+    return None if due is None else due.key
 
 
 def some(deviations: Sequence[str]) -> str:

@@ -45,9 +45,9 @@ class FollowedNodes:
         """Return the current backends."""
         if self._stale:
             self._stale = False
-            found = self._now()
-            if found != self.backends or [each.labels for each in found] != [each.labels for each in self.backends]:
-                self.backends = found
+            current = self._now()
+            if current != self.backends or [each.labels for each in current] != [each.labels for each in self.backends]:
+                self.backends = current
         return self.backends
 
     def _now(self) -> Backends:

@@ -62,9 +62,9 @@ class OrphanAudit:
     @property
     def _cloud(self) -> LoadBalancers:
         """The current cloud's load balancers: the cloud is replaced when credentials are reloaded."""
-        found = self._context.gateway.cloud.load_balancers
-        assert found is not None
-        return found
+        balancers = self._context.gateway.cloud.load_balancers
+        assert balancers is not None
+        return balancers
 
     async def run(self) -> None:
         while True:
@@ -104,12 +104,12 @@ class OrphanAudit:
             services |= {service.metadata.uid for service in live}
         now = context.monotonic()
         self._sightings = rules.look(self._sightings, listed, services, now)
-        found = rules.orphans(self._sightings, now)
-        ORPHANS.set(len(found))
-        deletable = self._delete and rules.may_delete(len(found), len(listed))
-        self._report([listed[uid] for uid in found], held=self._delete and not deletable)
+        orphans = rules.orphans(self._sightings, now)
+        ORPHANS.set(len(orphans))
+        deletable = self._delete and rules.may_delete(len(orphans), len(listed))
+        self._report([listed[uid] for uid in orphans], held=self._delete and not deletable)
         if deletable:
-            for uid in found:
+            for uid in orphans:
                 await self._remove(listed[uid])
 
     def _report(self, orphans: list[LoadBalancer], *, held: bool) -> None:

@@ -41,9 +41,9 @@ def test_a_node_without_a_provider_id_may_take_any_instance_and_another_one_may_
 def test_nodes_without_an_instance_and_a_listing_that_nobody_believes():
     nodes = [node(f"w{number}", f"sim://w{number}") for number in range(4)]
     whole = judging([*nodes, node("other", "aws:///i-1")], [instance(f"w{number}") for number in range(4)])
-    assert whole.not_listed() == [] and whole.disbelief == ""
+    assert whole.not_listed() == [] and whole.implausible_because == ""
     lacking = judging(nodes, [instance("w0")])
-    assert [each.metadata.name for each in lacking.not_listed()] == ["w1", "w2", "w3"] and lacking.disbelief
+    assert [each.metadata.name for each in lacking.not_listed()] == ["w1", "w2", "w3"] and lacking.implausible_because
 
 
 def test_names_that_are_like_one():
