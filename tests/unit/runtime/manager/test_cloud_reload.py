@@ -11,7 +11,7 @@ from prometheus_client import REGISTRY
 from ccm.base.start_error import StartError
 from ccm.cloud import Cloud, ConfigError, Transient, Unauthorized, registry
 from ccm.manager import cloud_reload, room_settings
-from ccm.manager.cloud_reload import CloudReloader, build
+from ccm.manager.cloud_reload import CloudReloader, CloudSettings, build
 from ccm.options.command_line import parse
 
 
@@ -256,7 +256,7 @@ async def test_files_are_followed_without_a_configuration(token, monkeypatch):
     """All settings may come from the environment and from mounted files."""
     monkeypatch.setattr(Scripted, "__init__", lambda self, config: Cloud.__init__(self, config))
     monkeypatch.setattr(Scripted, "kind", "good", raising=False)
-    keeper = CloudReloader(parse(["--cloud-provider=scripted"]), every=0.01)
+    keeper = CloudReloader(CloudSettings("scripted"), every=0.01)
     await keeper.start()
     task = asyncio.create_task(keeper.watch())
     try:
@@ -270,6 +270,6 @@ async def test_files_are_followed_without_a_configuration(token, monkeypatch):
 async def test_without_files_and_configuration_nothing_is_watched(monkeypatch):
     monkeypatch.setattr(Scripted, "__init__", lambda self, config: Cloud.__init__(self, config))
     monkeypatch.setattr(Scripted, "kind", "good", raising=False)
-    keeper = CloudReloader(parse(["--cloud-provider=scripted"]), every=0.01)
+    keeper = CloudReloader(CloudSettings("scripted"), every=0.01)
     await asyncio.wait_for(keeper.watch(), 1.0)
     await keeper.gateway.close()
