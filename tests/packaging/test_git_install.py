@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from . import artifact
+from tools.packaging import artifact
+from tools.packaging.environments import REPOSITORY, variables
+
 from .conftest import User
-from .environments import REPOSITORY, variables
 
 pytestmark = pytest.mark.timeout(600)
 LINE = "`ansible-galaxy collection install git+https://github.com/outoftree/ccm`"
