@@ -200,7 +200,6 @@ REFUSED = {
     "mixed": Case(ports=[HTTP, DNS]),
     "sticky": Case(spec={"sessionAffinity": "ClientIP"}),
     "at-an-address": Case(spec={"loadBalancerIP": "203.0.113.7"}),
-    "groups": Case({"security-groups": "sg-0a1"}),
     "more-groups": Case({"extra-security-groups": "sg-0a1"}),
     "attributes": Case({"target-group-attributes": "stickiness.enabled=true"}),
     "udp-without-client-addresses": Case({"target-group-attributes": "preserve_client_ip.enabled=false"}, [DNS]),
