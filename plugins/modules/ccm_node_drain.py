@@ -140,8 +140,8 @@ class Drain:
             time.sleep(POLL)
 
     def give_up(self, left):
-        listed = ["{0}/{1}{2}".format(namespace, name, ": " + self.reasons[namespace, name] if (namespace, name) in self.reasons else
-                                    " does not terminate") for namespace, name in left]
+        reasons = {key: ": " + reason for key, reason in self.reasons.items()}
+        listed = ["{0}/{1}{2}".format(namespace, name, reasons.get((namespace, name), " does not terminate")) for namespace, name in left]
         self.module.fail_json(
             msg="Node {0} could not be drained within {1} s, and was not deleted{2}. These Pods are left: {3}".format(
                 self.module.params["name"], self.module.params["wait_timeout"], self.uncordon(),

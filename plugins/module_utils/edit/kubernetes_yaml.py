@@ -30,7 +30,7 @@ try:
     from yaml.tokens import ScalarToken
 except ImportError:  # pragma: no cover - ansible-core itself requires PyYAML on the controller
     yaml = None  # type: ignore[assignment]
-    Parser = Reader = Scanner = object  # type: ignore[assignment,misc]
+    Parser, Reader, Scanner = (type(name, (), {}) for name in ("Parser", "Reader", "Scanner"))  # type: ignore[assignment,misc]
 
 #: libyaml's parser, None if PyYAML was built without libyaml.
 LIBYAML = getattr(yaml, "CParser", None) or getattr(getattr(yaml, "cyaml", None), "CParser", None)

@@ -11,7 +11,10 @@ from __future__ import annotations
 
 from typing import Any, Dict, Iterable, List, Tuple
 
-import yaml
+try:
+    import yaml
+except ImportError:  # pragma: no cover - ansible-core itself requires PyYAML on the controller
+    yaml = None  # type: ignore[assignment]
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import versions
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.target import control_plane_changes
@@ -86,7 +89,7 @@ def _documents(items: Iterable[Dict[str, Any]]) -> str:
     return yaml.dump_all([_plain(item) for item in items], Dumper=_Dumper, sort_keys=False)
 
 
-class _Dumper(yaml.SafeDumper):
+class _Dumper(getattr(yaml, "SafeDumper", object)):  # type: ignore[misc]
     """Writes a part that occurs twice in full, instead of an anchor and an alias."""
 
     def ignore_aliases(self, data: Any) -> bool:
@@ -158,4 +161,3 @@ def _cluster_api(version: versions.Version) -> List[Any]:
          "control planes of Cluster API: merge it into their KubeadmControlPlane"),
     ]
     return [(path, _documents([document]), about) for path, document, about in made]
-

@@ -52,6 +52,11 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.host import journal 
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import draft, rollback  # noqa: E402
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """`ansible-test units` does not read the checkout's pytest.ini, and refuses marks that it does not know."""
+    config.addinivalue_line("markers", "threat(name): shows that a row of SECURITY.md's threat model holds")
+
+
 @pytest.fixture
 def run_module(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return a function that runs a module with arguments, as Ansible does on a host, and returns its result."""

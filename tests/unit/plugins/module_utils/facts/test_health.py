@@ -47,8 +47,9 @@ def test_only_our_notes_are_read_from_a_lease() -> None:
     assert health.lease_state(None, NOW) == nobody
 
 
-@pytest.mark.parametrize(("generation", "observed", "expected"), [(2, 2, True), (3, 2, False), (None, 2, True), (2, None, False), (1, None, False),
-                                                             (None, None, True)])
+@pytest.mark.parametrize(("generation", "observed", "expected"), [
+    (2, 2, True), (3, 2, False), (None, 2, True), (2, None, False), (1, None, False), (None, None, True),
+])
 def test_a_rollout_is_observed_when_its_generation_is(generation: int | None, observed: int | None, expected: bool) -> None:
     status = {} if observed is None else {"observedGeneration": observed}
     metadata = {} if generation is None else {"generation": generation}

@@ -27,7 +27,7 @@ def test_a_type_is_data_for_the_check() -> None:
     assert shape["units"] == {"*": {"unit": str, "unit_files": [str], "environment_files": [str]}}
     assert shape["kubelet"]["unread_files?"] == [{"path": str, "flag": str}] and "node_name?" not in shape
     assert shape["components"]["*"] == {"pid": int, "flags": [str], "version": str, "arguments?": [str], "difference?": str, "started?": float,
-                                         "health?": str}
+                                        "health?": str}
 
 
 def test_host_facts_are_what_the_module_says_it_returns() -> None:

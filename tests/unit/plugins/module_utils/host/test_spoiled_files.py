@@ -32,8 +32,9 @@ FILES = {
     "kubelet.service.d/10-cloud.conf": "[Service]\nRestart=always\n",
     "kubelet.env": "KUBELET_EXTRA_ARGS=--cloud-provider=aws\n",
     "config.yaml": "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nstaticPodPath: {root}/manifests\n",
-    "manifests/kube-controller-manager.yaml": "apiVersion: v1\nkind: Pod\nmetadata: {{name: kube-controller-manager}}\nspec:\n  containers:\n"
-                          "  - name: kube-controller-manager\n    command:\n    - kube-controller-manager\n    - --cloud-provider=aws\n",
+    "manifests/kube-controller-manager.yaml":
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: kube-controller-manager}}\nspec:\n  containers:\n"
+        "  - name: kube-controller-manager\n    command:\n    - kube-controller-manager\n    - --cloud-provider=aws\n",
 }
 #: Those of one kind each. A unit itself is read like a drop-in.
 KINDS = ["kubelet.service.d/10-cloud.conf", "kubelet.env", "config.yaml", "manifests/kube-controller-manager.yaml"]
