@@ -44,7 +44,7 @@ def planned_step(variables: Mapping[str, Any], host: str, number: Optional[int] 
     if not step:
         return None
     options = {name: step[name] for name in STEP if name in step}
-    options["run_id"] = variables["__ccm_install_run_id"]
+    options["run_id"] = variables["__ccm_install_run"]["id"]
     if lost_journal(variables, host):
         options["journal_copy"] = lost_journal(variables, host)
     return options

@@ -111,13 +111,12 @@ FIRST = {
     "tasks": [
         {
             "ansible.builtin.set_fact": {
-                "__ccm_install_run_id": "20261122T000000Z",
+                "__ccm_install_run": {"id": "20261122T000000Z", "node_names": {"w-1": "w-1"}},
                 "__ccm_install_plan": {
                     "hosts": {"w-1": {"control_plane": [], "kubelet": STEP}},
                     "nodes": {"w-1": "w-1"},
                     "edits": [],
                 },
-                "__ccm_install_planned_nodes": {"w-1": "w-1"},
                 "__ccm_install_admin_config": KUBECONFIG,
             }
         }

@@ -16,7 +16,7 @@ STEP = {"component": "kubelet", "files": [{"path": "/f", "content": "e3sgbm90IGE
 def variables(**plan: Any) -> dict[str, Any]:
     hosts = {"w": {"control_plane": [], "kubelet": STEP}, "idle": {"control_plane": [], "kubelet": None}, "cp": {"control_plane": [STEP]}}
     return {"__ccm_install_plan": {"hosts": hosts, "nodes": {"w": "node-w", "idle": "node-idle", "cp": "node-cp"}, **plan},
-            "__ccm_install_run_id": "20261123T090000Z"}
+            "__ccm_install_run": {"id": "20261123T090000Z"}}
 
 
 def test_the_step_has_the_options_of_the_module_and_the_run() -> None:
