@@ -175,7 +175,8 @@ async def test_preflight_is_a_no_go_until_the_operator_accepts_it(cluster: Clust
         f"mount them again: default/vol-db. Install the driver on Node {NODE}, then run again. If it need not be "
         f"there, add {DRIVER} to ccm_install_ignore"
     )
-    assert run.status != 0 and run.failures[-1] == f"Nothing was changed. {problem}", run.output[-3000:]
+    assert run.status != 0 and run.failures[-1].startswith(f"Nothing was changed. {problem}"), run.output[-3000:]
+    assert f"then run: ansible-playbook -i {cluster.folder}/inventory.ini outoftree.ccm.preflight" in run.failures[-1]
     assert cluster.report["problems"] == [problem]
     assert [row["source"] for row in cluster.report["volumes"]] == [EBS, "azureFile", "cinder"]
     assert sum("there is no such CSIDriver" in text for text in cluster.report["warnings"]) == 2

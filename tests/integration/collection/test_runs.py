@@ -68,6 +68,8 @@ async def test_a_worker_that_fails_ends_the_run_with_a_summary_of_every_host(clu
     )
     assert "4 host(s) in" in shown and "1 changed, 1 failed, 2 not begun" in shown
     assert "The run was stopped: w-2 failed" in told.failures[-1] and "run again" in told.failures[-1]
+    command = f"ansible-playbook -i {cluster.folder}/inventory.ini outoftree.ccm.rollback"
+    assert command in " ".join(told.failures[-1].split())
     assert cluster.machines["w-3"].files() == before
     # Mended and started again, it completes: what was done is not done again.
     cluster.machines["w-2"].refuse()
