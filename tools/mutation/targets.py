@@ -22,6 +22,7 @@ _HOST = "plugins/module_utils/host"
 #: Modules that read or write the host, run programs or ask servers, by path: what they find is decided on elsewhere.
 EXCLUDED = {
     "plugins/module_utils/cluster/api.py": "It asks the API server.",
+    "plugins/module_utils/cluster/asker.py": "It serves, and asks other servers.",
     "plugins/module_utils/cluster/controllers.py": "It asks the API server.",
     "plugins/module_utils/cluster/used_volumes.py": "It asks the API server.",
     f"{_HOST}/commands.py": "It runs programs.",
@@ -66,6 +67,10 @@ _TESTED_BY = {
     "unit_edits": ("test_kubelet.py", *_OF_SYSTEMD),
     "words": _OF_SYSTEMD,
     "yamltext": ("test_generated_manifests.py", "test_generated_kubeadm.py"),
+    "control_plane": ("test_layouts.py", "test_plan.py"),
+    "kubelets": ("test_command_lines.py", "test_layouts.py", "test_plan.py"),
+    "outcome": ("test_run_outcome.py",),
+    "limit_settings": ("providers/test_limits.py",),
     "gates": ("test_odd_files.py", "test_plan.py", "test_versions.py"),
     "inventory": ("test_refusals.py", "test_plan.py"),
     "new_nodes": ("test_plan.py", "test_layouts.py"),
@@ -134,6 +139,7 @@ def _target(path: Path) -> Target:
     found = [test for test in every if test.name in by_name or not _SLOW.search(test.name)]
     near = [test for test in found if test.name in by_name or named.search(test.read_text())]
     near += [everywhere / name for name in elsewhere if "/" in name]
+    near = near or [test for test in found if test.name == f"test_{path.parent.name}.py"]  # one for the whole room
     near.sort(key=lambda test: (by_name.index(test.name) if test.name in by_name else 9, test.stat().st_size))
     module = prefix + ".".join(path.relative_to(root).with_suffix("").parts)
     return Target(path, module, tuple(near))
