@@ -70,22 +70,11 @@ KNOWN = (
     *(
         Known(
             _NO_NODE,
-            "rivals@459; steps=1,2,6; api GET services/shop/new#1=hang; api PATCH services/shop/new/status#3=snapshot",
+            # etcd is restored while a cloud call is under way, or a request: that changes nothing
+            "rivals@173; steps=2,4; cloud load_balancers.set_targets#1=cloud-down; cloud routes.delete#1=snapshot",
             (invariant,),
             ("snapshot",),
             "n3",  # the workloads' Node that joins
-            points=("api ",),
-        )
-        for invariant in ("route-deleted", "backend-removed")
-    ),
-    *(
-        Known(
-            _NO_NODE,
-            "dead-connections@363; api PATCH services/shop/new/status#2=snapshot",
-            (invariant,),
-            ("snapshot",),
-            "n3",
-            workloads=("dead-connections",),
         )
         for invariant in ("route-deleted", "backend-removed")
     ),
