@@ -170,6 +170,11 @@ def is_complete(result: Row, names: Sequence[str]) -> bool:
     return result["answered"] == result["asked"] and all(name in result["nodes"] for name in names)
 
 
+def is_local(inside: Dict[str, List[Row]]) -> bool:
+    """Whether each health port that Pods asked answered."""
+    return all(result["answered"] for results in inside.values() for result in results if result["name"].startswith("health:"))
+
+
 def requests_for(expected: int) -> int:
     """Return how many requests show which of this many Nodes are behind the load balancer."""
     return min(MOST_REQUESTS, max(FEWEST_REQUESTS, REQUESTS * expected))

@@ -31,6 +31,7 @@ NAMESPACE = "outoftree-ccm-check"
 #: A network of this process's own, so that tests side by side do not meet.
 BASE = f"127.{20 + os.getpid() % 200}"
 PORTS = (80, 8081)
+LATE = 1.5  # seconds until kube-proxy has written its rules
 
 
 def addresses(count: int) -> list[str]:
@@ -53,6 +54,8 @@ class World:
         self.environment: dict[str, dict[str, str]] = {}
         self.proxies: dict[tuple[str, int], asyncio.Server] = {}
         self.service: dict[str, Any] = {}
+        #: That kube-proxy works by.
+        self.policy = ""
 
     def number(self, node: str) -> int:
         return self.nodes.index(node) + 1
@@ -156,6 +159,11 @@ class World:
             wanted: set[tuple[str, int]] = {(f"{BASE}.6.1", 8080)}
             if self.service:
                 spec = self.service["spec"]
+                if spec["externalTrafficPolicy"] != self.policy:
+                    policy = spec["externalTrafficPolicy"]
+                    await asyncio.sleep(LATE)  # it writes its rules, and only then opens a health port
+                    self.policy = policy
+                    continue
                 if "address" in self.broken:  # in the cloud, another server has it
                     ingress = (self.service["status"]["loadBalancer"] or {}).get("ingress") or []
                     wanted |= {(item["ip"], 80) for item in ingress}
@@ -194,7 +202,7 @@ class World:
         return side == "6" or blocked or ("security-group" in self.broken and side == "2" and not health)
 
     def chosen(self, node: str) -> str:
-        local = node and self.service["spec"]["externalTrafficPolicy"] == "Local"
+        local = node and self.policy == "Local"
         return node if local else random.choice(list(self.servers))
 
     async def pass_on(self, node: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
