@@ -320,14 +320,8 @@ class Check:
         self.api.patch(self.path("services", traffic.NAME), traffic.changed_service(self.read_service(began)))
         self.read_service(began)
         second["outside"], second["seconds"] = self.ask_outside(traffic.SECOND_PORT, began, [])
-        old = {"targets": traffic.outside(self.evidence["service"]["address"], traffic.FIRST_PORT, 1), "token": self.token,
-               "timeout": self.params["request_timeout"]}
         # A load balancer may close its old port a little later than it opens the new one.
-        while True:
-            second["old"] = traffic.merged(asker.ask_all(old))
-            if not second["old"]["answered"] or time.monotonic() - began > self.limit:
-                break
-            time.sleep(POLL)
+        second["old"] = self.ask_until_silent(traffic.FIRST_PORT, began)
         second["inside"] = self.ask_until_local(began)
         # Only now each answer comes from the Node that the load balancer asked.
         if second["outside"]["answered"]:
@@ -358,7 +352,8 @@ class Check:
         if not self.is_gone(self.path("services", traffic.NAME), began):
             removal["left"].append("the Service {0}/{1} waits for its controller ({2})".format(self.place, traffic.NAME, traffic.CLEANUP))
         elif (self.evidence["first"].get("outside") or {}).get("answered"):
-            removal["after"] = self.ask_until_silent(began)
+            changed = (self.evidence["second"].get("outside") or {}).get("answered")
+            removal["after"] = self.ask_until_silent(traffic.SECOND_PORT if changed else traffic.FIRST_PORT, began)
         self.delete("/api/v1/namespaces/" + self.place)
         if not self.is_gone("/api/v1/namespaces/" + self.place, began) and not removal["left"]:
             removal["left"].append("the namespace {0} is still being deleted".format(self.place))
@@ -379,8 +374,7 @@ class Check:
             time.sleep(POLL)
         return True
 
-    def ask_until_silent(self, began):
-        port = traffic.SECOND_PORT if (self.evidence["second"].get("outside") or {}).get("answered") else traffic.FIRST_PORT
+    def ask_until_silent(self, port, began):
         job = {"targets": traffic.outside(self.evidence["service"]["address"], port, 1), "token": self.token,
                "timeout": self.params["request_timeout"]}
         while True:
