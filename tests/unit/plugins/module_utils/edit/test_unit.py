@@ -204,7 +204,8 @@ def test_the_variables_of_an_environment_file(text: str, names: dict[str, str]) 
 
 
 @pytest.mark.parametrize(("text", "line"), [
-    ("# x \\\nA=1\n", 1), ("\n# x \\\nA=1\n", 2), ("A=1\n; x\\\n\nB=1\n", 0), ("A=1\n; x\\\nA=1\n", 2), ("A=1\n# x\\\nA=2\n", 2), ("# x\\\\\nA=1\n", 0), ("# x\\y\nA=1\n", 0),
+    ("# x \\\nA=1\n", 1), ("\n# x \\\nA=1\n", 2), ("A=1\n; x\\\n\nB=1\n", 0), ("A=1\n; x\\\nA=1\n", 2), ("A=1\n# x\\\nA=2\n", 2),
+    ("# x\\\\\nA=1\n", 0), ("# x\\y\nA=1\n", 0),
 ])
 def test_a_comment_that_releases_of_systemd_read_in_two_ways_is_refused_with_its_line(text: str, line: int) -> None:
     assert env_file.ambiguous(text) == line
