@@ -175,9 +175,11 @@ CORE ?= 2.19
 sanity: setup ## ansible-test sanity and units with one ansible-core, CORE=2.19, as a Galaxy user's CI has them
 	@python -m tools.packaging.cores --do sanity,units '$(CORE)'
 
+# One of them, or several: ONLY="2.21 2.22".
+ONLY ?=
 .PHONY: cores
-cores: setup binaries ## the collection with every supported ansible-core that a Python can be found for
-	@python -m tools.packaging.cores --do sanity,units,syntax,integration
+cores: setup binaries ## the collection with every supported ansible-core that a Python can be found for: or ONLY=2.22
+	@python -m tools.packaging.cores $(ONLY)
 
 .PHONY: install-test
 install-test: setup binaries ## the tarball, installed beside nothing else, and what a user does with it

@@ -46,7 +46,7 @@ SHOWN_BY = {
     ],
     "F9 the environment of k3s and RKE2": [
         f"{FACTS}/test_registration.py::test_the_environment_of_a_unit_is_its_own_and_then_that_of_its_files",
-        f"{HOST}/test_spoiled_files.py::test_flags_in_variables_that_nobody_reads_are_reported",
+        f"{PLUGINS}/test_spoiled_files.py::test_flags_in_variables_that_nobody_reads_are_reported",
     ],
     "F10 a controller as a static Pod": [f"{PLAN}/test_other_places.py"],
     "F11 gates of patches and kube-proxy": [
@@ -69,7 +69,7 @@ SHOWN_BY = {
     "A6 quotes of a word": [f"{PLAN}/test_command_lines.py::test_a_quoted_word_keeps_its_quotes"],
     "A7 names of patches": [f"{EDIT}/test_patches.py::test_a_patch_is_known_by_kubeadms_rule_for_names"],
     "A8 one strange value": [
-        f"{PLAN}/test_isolation.py::test_an_odd_file_of_a_worker_is_at_most_its_own_problem",
+        f"{PLUGINS}/filter/test_isolation.py::test_an_odd_file_of_a_worker_is_at_most_its_own_problem",
         f"{FORMATS}/test_kubernetes_yaml.py::test_a_text_means_what_it_means_to_kubernetes",
     ],
     "A9 aliases that grow": [f"{FORMATS}/test_kubernetes_yaml.py::test_a_text_that_grows_is_refused_at_once"],

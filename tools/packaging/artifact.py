@@ -14,7 +14,7 @@ from pathlib import Path
 from .environments import BUILD, REPOSITORY, variables
 
 #: What `ansible-test` looks at. The runtime is a Python package of its own, which ruff, mypy and import-linter judge.
-_TREE = (
+TREE = (
     "COPYING",
     "LICENSE",
     "README.md",
@@ -28,7 +28,9 @@ _TREE = (
     "requirements.yml",
     "roles",
     "tools/docs/kubernetes_versions.py",
+    "tests/drawn.py",
     "tests/sanity",
+    "tests/systemd.py",
     "tests/unit/plugins",
 )
 
@@ -43,7 +45,7 @@ def tree(folder: Path) -> Path:
     """A fresh copy below FOLDER/ansible_collections, as `ansible-test` requires it."""
     root = folder / "ansible_collections" / "outoftree" / "ccm"
     shutil.rmtree(root, ignore_errors=True)
-    for path in tracked(*_TREE):
+    for path in tracked(*TREE):
         target = root / path
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(REPOSITORY / path, target)

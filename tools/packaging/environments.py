@@ -35,7 +35,8 @@ CORES = {
 CANDIDATES = {"2.22": "2.22.0rc1"}
 #: What a managed node may have, and so what `ansible-test sanity` imports the modules with, where it is here.
 PYTHONS = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
-_FOR_TESTS = ("pytest>=8", "pytest-xdist", "pytest-mock", "pyyaml")
+#: What the tests of the collection import beside ansible-core and the library `kubernetes`, and what runs them.
+FOR_TESTS = ("hypothesis", "pytest>=8", "pytest-mock", "pytest-timeout", "pytest-xdist", "pyyaml")
 _SYSTEM = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -81,7 +82,7 @@ def environment(core: str, version: str = "") -> Path:
     With a version of Python, it has that one, for a comparison of cores. Raises NoPython.
     """
     folder = FOLDER / (f"{core}-python{version}" if version else core)
-    _make(folder, core, *_FOR_TESTS, version=version)
+    _make(folder, core, *FOR_TESTS, version=version)
     link = next((folder / "lib").glob("python3*")) / "site-packages" / "ansible_collections"
     if not link.is_symlink():
         link.symlink_to(next((BUILD / "venv" / "lib").glob("python3*/site-packages/ansible_collections")))

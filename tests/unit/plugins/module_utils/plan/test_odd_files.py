@@ -9,14 +9,12 @@ import pathlib
 from typing import Any
 
 import pytest
-import yaml
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit import kubeadm, manifest
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit.yamltext import EditRefused
 from ansible_collections.outoftree.ccm.plugins.module_utils.host import detect
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import gates
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.plan import make_plan
 
-REPOSITORY = pathlib.Path(__file__).resolve().parents[5]
 MANIFESTS = "/etc/kubernetes/manifests/"
 DEFAULT, FLAGS_ENV = "/etc/default/kubelet", "/var/lib/kubelet/kubeadm-flags.env"
 PLAIN_ENV = 'KUBELET_KUBEADM_ARGS="--node-ip=10.0.0.1"\n'
@@ -88,35 +86,6 @@ def test_a_merge_key_of_k3s_is_a_problem_with_its_file(tree_facts: Any, cluster_
     facts = tree_facts("k3s/agent", changed={path: "x: &x\n  kubelet-arg: [cloud-provider=aws]\n<<: *x\n"})
     problem = only_problem(make_plan({"k3s-agent": facts}, cluster_facts(("k3s-agent", "initialized"), kubeadm=""), []))
     assert path in problem and "line 1: 'kubelet-arg' comes from a merge key" in problem
-
-
-# -- addresses ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("address", "server", "expected"), [
-    ("fd00::11", "https://127.0.0.1:6443", "https://[fd00::11]:6443"),
-    ("[fd00::11]", "https://localhost:6443", "https://[fd00::11]:6443"),
-    ("10.0.0.11", "https://[::1]:6443", "https://10.0.0.11:6443"),
-    ("cp-1", "https://127.0.0.1:6443", "https://cp-1:6443"),
-    ("fd00::11", "https://[fd00::99]:6443", "https://[fd00::99]:6443"),
-])
-def test_a_kubeconfig_of_the_host_itself_leads_to_its_address(address: str, server: str, expected: str) -> None:
-    from ansible.parsing.dataloader import DataLoader
-    from ansible.template import Templar
-
-    tasks = yaml.safe_load((REPOSITORY / "roles" / "ccm_install" / "tasks/detect/cluster.yml").read_text())
-    task = next(task for task in tasks if task["name"] == "Keep the kubeconfig in memory")
-    text = yaml.safe_dump({"clusters": [{"cluster": {"server": server}}]})
-    given = {"ansible_host": address, "inventory_hostname": "cp-1",
-             "__ccm_install_admin_file": {"content": base64.b64encode(text.encode()).decode()}}
-    expressions = {**task["vars"], "config": task["ansible.builtin.set_fact"]["__ccm_install_admin_config"]}
-    try:
-        from ansible.template import trust_as_template  # ansible-core 2.19 and later
-        expressions = {name: trust_as_template(value) for name, value in expressions.items()}
-    except ImportError:
-        pass
-    found = Templar(loader=DataLoader(), variables={**given, **expressions}).template(expressions["config"])
-    assert found["clusters"][0]["cluster"]["server"] == expected
 
 
 # -- limits ------------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from ansible_collections.outoftree.ccm.plugins.filter.whole_run import whole_run
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import registration
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.plan import make_plan
 
-ROOT = pathlib.Path(__file__).resolve().parents[5]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 ENV = "/var/lib/kubelet/kubeadm-flags.env"
 
 

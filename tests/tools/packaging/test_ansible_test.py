@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each test of the collection can run below `ansible-test units` (make sanity, make cores).
+
+That takes the tree of tools/packaging/artifact.py and the packages of tools/packaging/environments.py. Tests of modules
+and of what they share run without the half of Ansible that managed nodes do not get.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import functools
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from importlib import metadata
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tools.packaging import artifact, environments
+
+OURS = "ansible_collections.outoftree.ccm."
+TREE = {path for path in artifact.tracked(*artifact.TREE) if path.endswith(".py")}
+TESTS = sorted(path for path in TREE if path.startswith("tests/unit/plugins/"))
+#: Those that ansible-test keeps apart from the controller's code, and the conftest that they have in common.
+OF_NODES = [path for path in TESTS if re.match(r"tests/unit/plugins/(module_utils/|modules/|conftest\.py)", path)]
+#: What they get of Ansible: `get_units_ansible_python_path` in ansible_test/_internal/commands/units/__init__.py.
+FOR_NODES = re.compile(r"ansible(\.module_utils(\..+)?)?")
+#: Those of pytest itself, and that of pytest-timeout. ansible-test reads no pytest.ini: the conftest registers others.
+MARKS = {"filterwarnings", "parametrize", "skip", "skipif", "timeout", "usefixtures", "xfail"}
+
+
+@functools.cache
+def imported(path: str) -> frozenset[str]:
+    """What a file imports, in its functions, too: modules, and what it takes from them."""
+    return frozenset(_imported(ast.parse((artifact.REPOSITORY / path).read_text())))
+
+
+def _imported(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def file_of(name: str) -> str:
+    """The file of this repository that an imported name is, or is in; "" for what comes from elsewhere."""
+    path = name.removeprefix(OURS).replace(".", "/")
+    places = [f"{each}{end}" for each in (path, path.rpartition("/")[0]) if each for end in (".py", "/__init__.py")]
+    return next((place for place in places if (artifact.REPOSITORY / place).is_file()), "")
+
+
+def reached(path: str) -> set[str]:
+    """A file, and the files of this repository that its import brings with it."""
+    found, todo = {path}, {path}
+    while todo:
+        todo = {file_of(name) for each in todo for name in imported(each)} - found - {""}
+        found |= todo
+    return found
+
+
+@functools.cache
+def provided() -> frozenset[str]:
+    """The packages of an environment, and what they need."""
+    found: set[str] = set()
+    todo = ["ansible-core", "kubernetes", *environments.FOR_TESTS]
+    while todo:
+        requirement = Requirement(todo.pop())
+        name = canonicalize_name(requirement.name)
+        if name in found or (requirement.marker and not requirement.marker.evaluate({"extra": ""})):
+            continue
+        found.add(name)
+        with contextlib.suppress(metadata.PackageNotFoundError):  # what is not here, no test imports
+            todo += metadata.requires(name) or []
+    return frozenset(found)
+
+
+@functools.cache
+def packages() -> Mapping[str, list[str]]:
+    """By name of import, the packages that have it."""
+    return metadata.packages_distributions()
+
+
+def foreign(path: str) -> set[str]:
+    """What a file imports that is neither ours, nor Python's, nor in an environment."""
+    tops = {name.split(".")[0] for name in imported(path) if not file_of(name)} - set(sys.stdlib_module_names)
+    return {top for top in tops if not {canonicalize_name(each) for each in packages().get(top, ())} & provided()}
+
+
+def test_the_tests_are_there() -> None:
+    assert len(OF_NODES) > 60 and len(TESTS) > len(OF_NODES)
+    assert "tests/systemd.py" in reached("tests/unit/plugins/module_utils/edit/test_unit.py")
+
+
+@pytest.mark.parametrize("path", TESTS)
+def test_what_a_test_imports_is_there(path: str) -> None:
+    files = reached(path)
+    assert files - TREE == set(), "add them to TREE of tools/packaging/artifact.py"
+    others = {name: each for each in sorted(files) for name in foreign(each)}
+    assert others == {}, "add them to FOR_TESTS of tools/packaging/environments.py"
+
+
+@pytest.mark.parametrize("path", OF_NODES)
+def test_a_test_of_what_runs_on_nodes_needs_no_code_of_the_controller(path: str) -> None:
+    names = {name: each for each in sorted(reached(path)) for name in imported(each) if name.split(".")[0] == "ansible"}
+    of_controller = {name: each for name, each in names.items() if not FOR_NODES.fullmatch(name)}
+    assert of_controller == {}, f"move {path} to tests/unit/plugins/filter, action, plugin_utils or the folder of them"
+
+
+@pytest.mark.parametrize("path", TESTS)
+def test_every_mark_is_known_there(path: str) -> None:
+    conftest = (artifact.REPOSITORY / "tests/unit/plugins/conftest.py").read_text()
+    registered = set(re.findall(r'"markers", "(\w+)', conftest))
+    used = set(re.findall(r"\bpytest\.mark\.(\w+)", (artifact.REPOSITORY / path).read_text()))
+    assert used <= MARKS | registered, 'register it in the conftest: addinivalue_line("markers", ...)'
