@@ -4,12 +4,13 @@
 import hashlib
 import io
 import json
+import re
 import tarfile
 from pathlib import Path
 
 import pytest
 
-from bed import images, keys, versions
+from bed import go_programs, images, keys, paths, versions
 from bed.archive import Image, write
 from bed.progress import Progress
 
@@ -89,3 +90,14 @@ def test_another_vendors_image_is_made_only_when_asked_for(
     images.ensure_all(versions.find(versions.DEFAULT), Progress(io.StringIO()), only)
     assert seen == made
     assert bool(built) == ("control_plane" in made)
+
+
+@pytest.mark.parametrize("vendor", sorted(set(images.VENDORS) - {"sim"}))
+def test_a_vendors_image_has_the_tag_of_the_release_that_it_holds(vendor: str) -> None:
+    """In the scenarios, too: what they say of a release is true of no other."""
+    image = images.VENDORS[vendor].image
+    program = go_programs.PROGRAMS[images.VENDORS[vendor].program]
+    repository, _, tag = image.rpartition(":")
+    assert f"\t{program.package.partition('/cmd/')[0]} {tag} " in (program.module / "go.mod").read_text()
+    scenarios = "".join(path.read_text() for path in (paths.REPOSITORY / "molecule").rglob("*.yml"))
+    assert set(re.findall(rf"{re.escape(repository)}:\S+", scenarios)) == {image}

@@ -37,7 +37,7 @@ class Vendor:
     program: str
 
 
-#: By the word after ``--only vendor-``. Real vendors' images have the tags that the role rolls out.
+#: By the word after ``--only vendor-``. Real vendors' images have the tags of the releases that they hold.
 VENDORS = {
     "sim": Vendor("localhost/outoftree-bed-vendor:1", "/sim-cloud-controller-manager", "peer"),
     "openstack": Vendor(
@@ -51,7 +51,7 @@ VENDORS = {
         "vsphere-cloud-controller-manager",
     ),
     "aws": Vendor(
-        "registry.k8s.io/provider-aws/cloud-controller-manager:v1.36.1",
+        "registry.k8s.io/provider-aws/cloud-controller-manager:v1.37.1",
         "/bin/aws-cloud-controller-manager",
         "aws-cloud-controller-manager",
     ),
