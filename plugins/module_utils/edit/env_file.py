@@ -49,7 +49,7 @@ def ends_inside(text: str) -> bool:
     """Whether a file ends inside quotes, after a backslash or in such a comment, so that another line would become a part of it."""
     reader = _Reader("", text, True)
     reader.read()
-    return reader.escape or reader.state in (_SINGLE, _DOUBLE)
+    return reader.escape or reader.state in (_SINGLE, _DOUBLE) or reader.state == _COMMENT and text.endswith("\n")
 
 
 def ambiguous(text: str) -> int:

@@ -25,6 +25,9 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import 
 
 _LINE_END = re.compile("\r\n|\n\r|\n|\r")
 
+#: A variable inside a word of ExecStart.
+_VARIABLE = re.compile(r"\$\{([^}]*)\}")
+
 #: First characters of a comment in a unit or an environment file.
 COMMENTS = ("#", ";")
 
@@ -98,7 +101,7 @@ def before_start(files: Iterable[Tuple[str, str]]) -> Iterator[Tuple[str, str]]:
     for path, text in files:
         for key, chars in settings(path, text):
             if key in ("ExecCondition", "ExecStartPre") and chars:
-                yield "{0} line {1}: {2}".format(path, line_of(text, chars[0].start), key), text_of(chars)
+                yield "{0} line {1}: {2}".format(path, line_of(text, chars[0].end), key), text_of(chars)
 
 
 def is_unit_file(path: str) -> bool:
@@ -136,7 +139,7 @@ def logical_lines(path: str, text: str) -> Iterator[List[Char]]:
             continue
         lead = 1 if not start and line.startswith("\ufeff") else 0
         joined += [Char(start + index, start + index + 1, char, "", path) for index, char in enumerate(line[lead:], lead)]
-        if (len(line) - len(line.rstrip("\\"))) % 2:
+        if words.escapes(line):
             joined[-1] = joined[-1]._replace(end=following, char=" ")
             continue
         yield joined
@@ -191,7 +194,7 @@ def parse_unit(files: Iterable[Tuple[str, str]], specifiers: Optional[Dict[str, 
                 split = split_words(chars, True)
                 if any(word.open for word in split):
                     raise UnitRefused("{0} line {1}: ExecStart has a quote that is never closed, so systemd does not start it. Close it".format(
-                        path, line_of(text, chars[0].start)))
+                        path, line_of(text, chars[0].end)))
                 exec_words = tuple(word._replace(chars=tuple(words.specified(word.chars, specifiers))) for word in split)
                 exec_path = path if exec_words else ""
             elif key == "Environment":
@@ -308,16 +311,15 @@ def _expanded(word: Word, environment: Dict[str, Value], path: str) -> Tuple[Arg
     inside = word.inside
     while position < len(word.chars):
         char, rest = word.chars[position], text_of(word.chars[position:])
-        closing = rest.find("}") if rest.startswith("${") else -1
-        if rest.startswith("${") and closing < 0:
+        variable = _VARIABLE.match(rest)
+        if rest.startswith("${") and not variable:
             chars += word.chars[position:]
             break
         if rest.startswith("$$"):
             chars.append(char._replace(end=word.chars[position + 1].end))
             position += 2
-        elif closing > 0:
-            name = rest[2:closing]
-            width = _width(word.chars[position:], closing + 1)
+        elif variable:
+            name, width = variable.group(1), _width(word.chars[position:], variable.end())
             value = environment.get(name)
             if value is None:
                 absent.append(name)
@@ -330,13 +332,9 @@ def _expanded(word: Word, environment: Dict[str, Value], path: str) -> Tuple[Arg
         else:
             chars.append(char)
             position += 1
-    variable = whole[0] if whole else ""
-    if chars:
-        last = chars[-1]
-        inside = Place(last.path, last.end, last.quote, last.layer)
     start, end = (chars[0].start, chars[-1].end) if whole and chars else (word.start, word.end)
     place = inside.path if whole else path
-    return Argument(text_of(chars), place, start, end, variable, tuple(chars), word.raw, inside, not absent), whole, absent
+    return Argument(text_of(chars), place, start, end, "".join(whole), tuple(chars), word.raw, inside, not absent), whole, absent
 
 
 def _width(chars: Tuple[Char, ...], length: int) -> int:
@@ -387,8 +385,8 @@ def unmanaged(line: CommandLine) -> List[Argument]:
 
 
 def line_of(text: str, position: int) -> int:
-    """Return the number of the line of a position."""
-    return len(list(_lines(text[:position]))) or 1
+    """Return the number of the line that has the character before a position."""
+    return len(list(_lines(text[:position])))
 
 
 # -- files -----------------------------------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ def _with_blanks(text: str, line: CommandLine, part: Argument) -> Tuple[int, int
         while end < last and text[end] in " \t":
             end += 1
         return start, end
-    while start > first and text[start - 1] in " \t":
+    while start > first and text[start - 1] in " \t" and not words.escapes(text[:start - 1]):
         start -= 1
     in_unit = value is None or is_unit_file(part.path)
     before = words.JOINED.search(text[:start]) if in_unit else re.search(r"\\(\n)$", text[:start])

@@ -24,6 +24,9 @@ _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 #: The backslash that joins the line at a text's end with one before it, and what lies between both lines: line ends and comments.
 JOINED = re.compile(r"[ \t]*\\(\r?\n(?:[ \t]*[#;].*\n)*)[ \t]*\Z")
 
+#: A backslash at a text's end that escapes what follows it: of several ones, the last escapes if their number is odd.
+_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\\Z")
+
 _C_ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\\": "\\", '"': '"', "'": "'", "s": " "}
 #: Escapes with digits: how many, and their base.
 _NUMBERS = {"x": (2, 16), "u": (4, 16), "U": (8, 16)}
@@ -84,6 +87,11 @@ class Word(NamedTuple):
 
 def text_of(chars: Iterable[Char]) -> str:
     return "".join([char.char for char in chars])
+
+
+def escapes(text: str) -> bool:
+    """Whether a text ends in a backslash that escapes what follows it."""
+    return _ESCAPE.search(text) is not None
 
 
 def split_words(chars: Sequence[Char], c_escapes: bool = False) -> List[Word]:
@@ -165,7 +173,7 @@ def _c_escape(text: str) -> Tuple[str, int]:
         digits, lead = text[1:1 + width], 1
     else:
         width, base, digits, lead = 3, 8, text[:3], 0
-    if len(digits) < width or any(digit not in "0123456789abcdefABCDEF"[:8 if base == 8 else 22] for digit in digits):
+    if len(digits) < width or any(digit not in ("01234567" if base == 8 else "0123456789abcdefABCDEF") for digit in digits):
         return "", 0
     number = int(digits, base)
     if not number or base == 8 and number > 0xFF or kind == "U" and not _is_character(number):
@@ -253,7 +261,7 @@ def edited(text: str, spans: Sequence[Span], in_unit: bool) -> str:
     for place in sorted(places, reverse=True):
         before, behind = JOINED.search(text[:place]), re.match(r"[ \t]*(?=\r?\n|$)", text[place:])
         head = text[:before.start()] if before else ""
-        if before and behind and not (len(head) - len(head.rstrip("\\"))) % 2:
+        if before and behind and not escapes(head):
             text = head + re.sub(r"\r?\n$", "", before.group(1)) + text[place + behind.end():]
     return text
 

@@ -57,6 +57,18 @@ def test_an_environment_file_has_no_comments_inside_a_value() -> None:
     assert set(values) == {"A", "C"}
 
 
+@pytest.mark.parametrize(("text", "expected"), [
+    ("ExecStartPre=/bin/cp a b\n", [("line 2: ExecStartPre", "/bin/cp a b")]),
+    ("X=1\nExecCondition=\\\n/bin/t\nExecStart=/k\n", [("line 4: ExecCondition", "/bin/t")]),
+    ("ExecStartPre=\nExecStartPre=x\nExecStartPost=/y\n", [("line 3: ExecStartPre", "x")]),
+])
+def test_what_runs_before_the_program_is_named_with_its_line(text: str, expected: list[tuple[str, str]]) -> None:
+    found = list(_unit.before_start([(UNIT, f"[Service]\n{text}")]))
+    assert found == [(f"{UNIT} {place}", command) for place, command in expected]
+    settings = systemd.unit_settings(f"[Service]\n{text}")
+    assert [command for _, command in found] == [value for _, key, value in settings if value and key in ("ExecStartPre", "ExecCondition")]
+
+
 def test_a_shell_that_starts_the_kubelet_is_refused_with_its_file() -> None:
     text = "[Service]\nExecStart=/bin/sh -c 'exec /usr/bin/kubelet --v=2'\n"
     with pytest.raises(_unit.UnitRefused, match=f"{UNIT}.*shell.*/bin/sh -c"):
@@ -225,9 +237,10 @@ def test_a_comment_that_releases_of_systemd_read_in_two_ways_is_refused_with_its
     pytest.param("x\n#ExecStart=/no\nExecStart=/k\n[Install]\nExecStart=/no\n", ["/k"], id="what-says-nothing"),
     pytest.param("ExecStart=/k $A\nEnvironment=A=", ["/k"], id="an-empty-assignment-at-the-end"),
     pytest.param("ExecStart=/k a=b=c\n", ["/k", "a=b=c"], id="equals-signs"),
+    pytest.param("ExecStart=/k $A\nEnvironment=A=1 \\q A=2\n", ["/k", "1"], id="words-behind-an-unknown-escape"),
 ])
 def test_what_a_unit_runs(body: str, words: list[str]) -> None:
-    assert arguments(f"[Service]\n{body}") == words
+    assert arguments(f"[Service]\n{body}") == words == systemd.command_line("kubelet.service", [f"[Service]\n{body}"], {})
 
 
 @pytest.mark.parametrize("line", [
@@ -242,9 +255,10 @@ def test_a_setting_is_that_of_systemd(line: str) -> None:
 
 @pytest.mark.parametrize("word", [
     "${A", "x${A", "${A}${", "${A}x${B", "$", "$$", "$$A", "$${A}", "a$$b", "${A}$$", "${A}x${B}", "x$A", "${B}", "$B", "$A", "${A}", "${C}", "x${C}x", "$A}",
+    "${D}", "${}", "x${}y", "${A}}",
 ])
 def test_a_variable_in_a_word_is_that_of_systemd(word: str) -> None:
-    text = f"[Service]\nEnvironment='A=1 2' B=\nExecStart=/k {word} --last\n"
+    text = f"[Service]\nEnvironment='A=1 2' B= D=1\nExecStart=/k {word} --last\n"
     assert arguments(text)[1:] == systemd.command_line("kubelet.service", [text], {})[1:]
 
 
@@ -257,14 +271,16 @@ def test_a_variable_that_a_unit_removes_is_that_of_systemd(removed: str) -> None
 @pytest.mark.parametrize(("command", "path"), [
     ("--cloud-provider=aws $A", UNIT), ("--cloud-provider aws $A", UNIT), ("--cloud-provider=${B}", DEFAULT), ("--cloud-provider ${B}", DEFAULT),
     ("--cloud-provider $B", DEFAULT), ("--cloud-provider ${D}", DROP_IN), ("--cloud-provider x${B}", DEFAULT), ("--cloud-provider '' $A", UNIT),
-    ("$C", DEFAULT), ("--cloud-provider= $A", UNIT), ("--cloud-provider=${D}", DROP_IN),
+    ("$C", DEFAULT), ("--cloud-provider= $A", UNIT), ("--cloud-provider=${D}", DROP_IN), ("--cloud-provider=${E}", DEFAULT),
 ])
 def test_the_file_of_a_flag_is_that_in_which_its_value_can_be_changed(command: str, path: str) -> None:
     texts: dict[str, str | None] = {UNIT: f"[Service]\nExecStart=/k {command}\n", DROP_IN: "[Service]\nEnvironment=D=aws\n",
-                                    DEFAULT: "A=--x=1\nB=aws\nC=--cloud-provider=aws\n"}
+                                    DEFAULT: "A=--x=1\nB=aws\nC=--cloud-provider=aws\nE=e\n"}
     (item,) = _unit.occurrences(_unit.Sources((UNIT, DROP_IN), (DEFAULT,), texts).command_line())
     assert item.path == path and path in item.paths
-    changed = {**texts, path: (texts[path] or "").replace("aws", "gce").replace("--cloud-provider= ", "--cloud-provider=gce ").replace("''", "'gce'")}
+    changed = dict(texts)
+    for old, new in (("aws", "gce"), ("=e\n", "=gce\n"), ("--cloud-provider= ", "--cloud-provider=gce "), ("''", "'gce'")):
+        changed[path] = (changed[path] or "").replace(old, new)
     units = ["[Service]\nEnvironmentFile=" + DEFAULT + "\n", changed[UNIT] or "", changed[DROP_IN] or ""]
     argv = systemd.command_line("kubelet.service", units, {DEFAULT: changed[DEFAULT] or ""})
     assert re.search("--cloud-provider[= ]x?gce", " ".join(argv))
@@ -280,7 +296,7 @@ def test_the_arguments_behind_the_program_are_those_of_systemd(command: str) -> 
     assert given == systemd.command_line("kubelet.service", [text], {})[1:]
 
 
-@pytest.mark.parametrize(("command", "line"), [('"', 3), ("/k 'a", 3), ('/k a \\\n  "b c', 3), ("\\\n  /k \\\n 'a\" b", 4)])
+@pytest.mark.parametrize(("command", "line"), [('"', 3), ("/k 'a", 3), ('/k a \\\n  "b c', 3), ('\\\n"/k', 4), ("\\\n  /k \\\n 'a\" b", 4)])
 def test_a_quote_in_exec_start_that_is_never_closed_is_named_with_its_line(command: str, line: int) -> None:
     text = f"[Service]\n# a comment\nExecStart={command}\n"
     with pytest.raises(systemd.Refused):
@@ -305,9 +321,16 @@ def test_environment_files_add_up_until_they_are_reset() -> None:
     (["--cloud-provider", "aws", "--cloud-config", "/c", "x"], [("cloud-provider", "aws"), ("cloud-config", "/c")]),
     (["/k", "--cloud-provider"], [("cloud-provider", "")]),
     (["--v=2", "--node-ip"], []),
+    (["--controllers=*,bootstrap", "--controllers=*,-service"], [("controllers", "*,-service")]),
 ])
 def test_managed_flags_of_a_process(argv: list[str], found: list[tuple[str, str]]) -> None:
     assert _unit.managed_flags(argv) == found
+
+
+def test_other_flags_are_looked_for_by_their_names() -> None:
+    line = _unit.of_process(["/k", "--node-ip", "1", "--controllers=*", "--cloud-provider=aws"])
+    assert [(item.name, item.value) for item in _unit.occurrences(line, ["node-ip", "controllers"])] == [("node-ip", "1")]
+    assert [item.name for item in _unit.occurrences(line, ["node-ip", "controllers"], whole=True)] == ["node-ip", "controllers"]
 
 
 @pytest.mark.parametrize("name", sorted(set(flags.BOOLEAN_FLAGS) & set(flags.MANAGED_FLAGS)))
@@ -327,6 +350,9 @@ ENV_A, ENV_B = "/etc/a", "/etc/b"
     pytest.param("A=--cloud-config\n", "B=/c --v=2\n", "A=\n", "B=--v=2\n", id="a-value-in-another-file"),
     pytest.param("X=12345678901234567890\nA=--cloud-config\n", "B=/c\n", "X=12345678901234567890\nA=\n", "B=\n", id="whatever-the-places"),
     pytest.param("A=--cloud-config\nB=/c --v=2\n", "", "A=\nB=--v=2\n", "", id="a-value-in-another-variable"),
+    pytest.param('A="--cloud-config=/c  "\n', "", 'A=""\n', "", id="with-the-blanks-at-the-end-of-a-value"),
+    pytest.param("A=--cloud-config=/c  \n", "", "A=  \n", "", id="without-the-blanks-behind-a-value"),
+    pytest.param('A="\n--cloud-config=/c\n--v=2"\n', "", 'A="\n--v=2"\n', "", id="the-first-line-of-a-value"),
 ])
 def test_a_flag_goes_with_its_value_wherever_that_is(a: str, b: str, after_a: str, after_b: str) -> None:
     found = _unit.Sources((UNIT,), (ENV_A, ENV_B), {UNIT: "[Service]\nExecStart=/k $A $B\n", ENV_A: a, ENV_B: b})

@@ -117,7 +117,7 @@ def test_a_flag_may_take_the_place_of_the_last_one(before: str, expected: list[s
 
 
 @pytest.mark.parametrize("place", ["ExecStart=/k {}", 'Environment="A={}"', "Environment='A={}'", 'A="{}"', "A='{}'", "A={}", 'Environment="A=" "A={}"'])
-@pytest.mark.parametrize("word", ["aws", "'aws'", '"aws"', "a'w's", "a\\'s", "''", "aws \\\n"])
+@pytest.mark.parametrize("word", ["aws", "x", "'aws'", '"aws"', "a'w's", "a\\'s", "''", "aws \\\n"])
 def test_a_value_that_becomes_empty_does_not_take_the_next_argument(place: str, word: str) -> None:
     if {*place} & {*word} & {"'", '"'} or place == "A='{}'" and "\n" in word:
         return  # no such spelling
@@ -134,8 +134,11 @@ SPELLINGS = {
                                     "--cloud-config\\x3d/c", '"--cloud-config" "/c d"', "--cloud-config ''", "--cloud-config \\\n # note\n /c"],
     'Environment="A=--v=2 {} --x=1"': ["--cloud-config=/c", "'--cloud-config=/c d'", "--cloud-'config'=/c", "--cloud-config '/c'", "--cloud-config\\x3d/c"],
     "Environment='A=--v=2 {} --x=1'": ["--cloud-config=/c", '"--cloud-config=/c d"', '--cloud-config "/c"', '--cloud-config ""'],
+    "ExecStart=/k --v=2 {} --x=1\nEnvironment=C=/c": ["--cloud-config=${C}", "\"--cloud-config=${C}d\"", "--cloud-config x${C}"],
+    'A="--v=2 {}': ['--cloud-config /"c', '--cloud-config=/"c', '--cloud-con"fig /c'],
+    "A=--v=2\\ {}\\ --x=1": ["--cloud-config=/c", "--cloud-config\\ /c", "--cloud-config /c", " --cloud-config=/c "],
     'A="--v=2 {} --x=1"': ["--cloud-config=/c", "'--cloud-config=/c d'", '\\"--cloud-config=/c\\"', "--cloud-conf\\\nig=/c", '--cloud-""config=/c',
-                           "--cloud-config\n/c",
+                           "--cloud-config\n/c", '--cloud-con""fig /c',
                            '--cloud-"config=/c --y=1 "', '--cloud-config "/"c', "--cloud-config /\\\nc", '--cloud-con\\\nfig "/"c'],
     "A=--v=2 {} --x=1": ["--cloud-config=/c", "\\-\\-cloud-config=/c", "--cloud-conf\\\nig=/c", "--cloud-config \\\n/c", "--cloud-config=\\'/c\\ d\\'"],
     "A='--v=2 ' \"{} --x=1\"": ["--cloud-config=/c", "--cloud-config /c", '--cloud-con"fig=/c', '--cloud-con" \'fig=/c\' "'],
@@ -183,6 +186,18 @@ def test_flags_side_by_side_go_together(place: str, separator: str) -> None:
         assert argv(removed(found, 0, 1)) == [word for word in argv(found) if not word.startswith("--cloud")], words
 
 
+@pytest.mark.parametrize(("place", "separator"), LAYOUTS)
+@pytest.mark.parametrize("flags", [["--cloud-provider=", "--cloud-config=/c"], ["--cloud-config=/c", "--cloud-provider="]])
+def test_a_flag_gets_a_value_beside_one_that_goes(place: str, separator: str, flags: list[str]) -> None:
+    """What is written at the end of one is at the beginning of the other."""
+    found, spans = placed(place, separator.join(["--v=2", *flags, "--x=1"])), {}  # type: ignore[var-annotated]
+    line = found.command_line()
+    items = {item.name: item for item in _unit.occurrences(line)}
+    unit_edits.replace(spans, line, items["cloud-provider"], "external")
+    unit_edits.remove(spans, line, items["cloud-config"], found.texts)
+    assert argv(found.edited(spans))[:3] == ["--v=2", "--cloud-provider=external", "--x=1"]
+
+
 def test_a_flag_that_is_the_value_of_a_variable_inside_braces_cannot_go() -> None:
     found = sources("ExecStart=/k ${A}", "A=--cloud-config=/c\n")
     with pytest.raises(_unit.UnitRefused, match=rf"^{UNIT} has \$\{{A\}} in ExecStart, which stays as an empty argument .*--cloud-config .* {FILE}"):
@@ -200,7 +215,7 @@ VALUES = ["external", "", "a b", "it's", 'q"q', "c\\d", "100%n", "$A$$", "é,`x`
                        ["--cloud-provider=", "--cloud-provider=aws", "--cloud_provider=aws"]),
     *itertools.product(["ExecStart=/k --cloud-provider {} --x=1"], ["aws", '""', "''", '"aws"', "a''ws"]),
     *itertools.product(["Environment=\"A=--cloud-provider {} --x=1\""], ["aws", "''", "'aws'"]),
-    *itertools.product(['A="--cloud-provider {} --x=1"'], ["aws", "''", '\\"\\"', 'a""ws']),
+    *itertools.product(['A="--cloud-provider {} --x=1"'], ["aws", "''", "'aws'", '\\"\\"', 'a""ws']),
 ])
 def test_systemd_reads_another_value_and_every_other_argument(place: str, old: str, value: str) -> None:
     if not value and (old == "aws" or old == 'a""ws'):
@@ -267,7 +282,7 @@ def test_a_further_flag_is_one_more_argument_whatever_it_has(place: str, variabl
     assert argv(found.edited(spans)) == [*before[:at], flag, "--z=3", *before[at:]]
 
 
-@pytest.mark.parametrize("value", ['"\'x"', "x\\\\", "'\"x'"])
+@pytest.mark.parametrize("value", ['"\'x"', "x\\\\", "'\"x'", '"--v=2 \'x"'])
 def test_behind_a_quote_that_is_never_closed_no_flag_is_added(value: str) -> None:
     line = sources("ExecStart=/k $A", f"A={value}\n").command_line()
     with pytest.raises(_unit.UnitRefused, match=f"^{FILE}: a quote or a backslash in the value of A is never closed, so --x "):
@@ -286,7 +301,7 @@ def test_a_new_variable_is_a_line_of_its_own(text: str, end: str) -> None:
     assert len(after.splitlines()) == len(text.splitlines()) + 1
 
 
-@pytest.mark.parametrize(("text", "line"), [("B=1\nC='x\n", 2), ("B=1\nC='x\ny", 3), ('B="x', 1), ("B=1 \\", 1), ("B=1\n# x \\", 2)])
+@pytest.mark.parametrize(("text", "line"), [("B=1\nC='x\n", 2), ("B=1\nC='x\ny", 3), ('B="x', 1), ("B=1 \\", 1), ("B=1\n# x \\", 2), ("B=1\n# x \\\n", 2)])
 def test_no_variable_is_added_where_another_line_would_be_a_part_of_the_last(text: str, line: int) -> None:
     with pytest.raises(_unit.UnitRefused, match=f"^{FILE} line {line}: the file ends inside quotes or after a backslash"):
         unit_edits.new_variable({}, sources("ExecStart=/k $A", text), FILE, "A", "--x=1")
