@@ -183,7 +183,7 @@ def _change_volumes(document: YamlText, expected: Any, key: str, changes: List[C
     there = document.get(path) or []
     if not isinstance(there, list) or not all(isinstance(volume, dict) for volume in there):
         raise BadClusterConfiguration("{0}.extraVolumes is not a list of volumes".format(key))
-    values = [flag.value for flag in _flags(expected.get(key))] + [change.then or "" for change in changes]
+    values = [flag.value for flag in _flags(expected.get(key))]
     for index, volume in enumerate(there):
         if manifest.is_unused(str(volume.get("mountPath", "")), removed_files(changes), values):
             document.remove(path + (index,))

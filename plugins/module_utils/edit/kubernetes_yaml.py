@@ -414,8 +414,7 @@ def resolved(text: str) -> Any:
 
 def _integer(sign: str, digits: str) -> Optional[int]:
     """Return a number of 64 bits, None if it needs more."""
-    base = {"0x": 16, "0b": 2, "0o": 8}.get(digits[:2].lower(), 8 if digits[0] == "0" else 10)
-    number = int(digits[2:] if base in (16, 2) or digits[:2].lower() == "0o" else digits, base)
+    number = int(digits, {"0x": 16, "0b": 2}.get(digits[:2].lower(), 8 if digits[0] == "0" else 10))  # int() knows the prefix of a base
     number = -number if sign == "-" else number
     return number if -2 ** 63 <= number < (2 ** 63 if sign else 2 ** 64) else None
 

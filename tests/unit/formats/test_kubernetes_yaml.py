@@ -17,6 +17,8 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.edit.kubernetes_yaml
     load,
 )
 
+from tests import drawn
+
 from .conftest import Kubernetes, Refused
 from .generated import Tally
 
@@ -146,7 +148,7 @@ KEYS = """
 1 1.0 1.5 1.2345678 1.23456789012 100000.0 1000000.0 1e5 1e21 123456.7 1234567.5 0.0001 0.00001 -0.0 0.1
 99999.95 16777217.0 1e38 3.4028235e38 3.5e38 -4e38 1e-45 1e-50 .nan .inf -.inf true no ~ 0x10 010 .5_0
 2024-01-01 9223372036854775807 9223372036854775808 18446744073709551615 -9223372036854775808
--9223372036854775809
+-9223372036854775809 18446744073709551616 +9223372036854775807 +9223372036854775808
 """
 
 
@@ -275,7 +277,7 @@ def damaged(chance: random.Random) -> str:
 @pytest.mark.parametrize(("texts", "number"), [(odd, 6000), (damaged, 700)])
 def test_an_odd_text_means_what_it_means_to_kubernetes(kubernetes: Kubernetes, texts: Any, number: int) -> None:
     """Of 3,000 texts, one may be refused that Kubernetes reads: an empty list or mapping with remains behind it."""
-    chance = random.Random(33)
+    chance, number = random.Random(33), drawn.number(number)
     tally = Tally(f"YAML, {texts.__name__} texts")
     for _ in range(number):
         text = texts(chance)
@@ -310,9 +312,51 @@ ALIASES = "\n".join(
         ),
         pytest.param("a: \udcff\n", r"line 1: the character U\+DCFF is not allowed", id="bytes that are no text"),
         pytest.param("a:\n- \0\n", r"line 2: the character U\+0000 is not allowed", id="bytes of a program"),
+        pytest.param("\n\0", r"line 2: the character U\+0000 is not allowed", id="bytes behind an empty line"),
     ],
 )
 @pytest.mark.threat("worker-cannot-change-others")
 def test_a_text_that_grows_is_refused_at_once(text: str, words: str) -> None:
     with pytest.raises(NotYaml, match=words):
         load(text)
+
+
+@pytest.mark.usefixtures("parser")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#" * CHARACTERS,
+        "- a\n" * (VALUES - 1),
+        "[" * LEVELS + "]" * LEVELS,
+        "- &x [" + "a, " * (VALUES // 2 - 2) + "]\n- *x\n",
+        "- [1]\n" * (LEVELS + 1),
+    ],
+    ids=["characters", "items", "levels", "aliases", "levels side by side"],
+)
+def test_a_text_of_the_largest_size_is_read(kubernetes: Kubernetes, text: str) -> None:
+    assert same(load(text), kubernetes.load(text))
+
+
+@pytest.mark.usefixtures("parser")
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a: 1\nb: *x\n", "line 2: the alias 'x' has no anchor"),
+        ("\na: &x [*x]\n", "line 2: the anchor 'x' contains itself"),
+        ("# c\n%FOO bar\n---\na: b\n", "line 2: the directive %FOO is unknown"),
+        ("a: b\n\tc\n", "line 2, column 1: a tab takes the place of an indentation"),
+        ("a:\n  - |\n \tb\n", "line 3, column 2: a tab takes the place of an indentation"),
+        ("a:\n  <<: b\n", "line 2: a merge key (<<) needs a mapping"),
+        ("b: 1\n~: a\n", "line 2: a key is neither text nor a number"),
+        ("b: 1\n9223372036854775808: a\n", "line 2: the number 9223372036854775808 is too large for a key"),
+        ("b: 1\na: !!int x\n", "line 2: 'x' is not a !!int"),
+        ("b: 1\na: .nan\n", "line 2: JSON has no number .nan"),
+        ("b: 1\na: !!binary '!'\n", "line 2: a !!binary value is not base64"),
+        ("b: 1\na: [\n", "line 3, column 1: "),
+    ],
+)
+def test_what_kubernetes_cannot_read_is_named_with_its_line(kubernetes: Kubernetes, text: str, words: str) -> None:
+    with pytest.raises(NotYaml) as caught:
+        load(text)
+    assert str(caught.value).startswith(words)
+    assert isinstance(theirs(kubernetes, text), Refused)

@@ -109,12 +109,26 @@ def test_a_section_that_says_nothing_has_no_flags(text: str) -> None:
 
 
 @pytest.mark.parametrize(("extra", "values"), [
+    ("{cloud_config: /a, v: 1, cloud-config: /b}", [("cloud-config", "/b", 2), ("cloud-config", "/a", 0)]),  # in the order of the names
     ("{v: 2, cloud-provider: , cloud_config: /c}", [("cloud-provider", "", 1), ("cloud-config", "/c", 2)]),
     ("[{name: v, value: x}, {name: cloud-provider}, {name: cloud-config, value: /c}]", [("cloud-provider", "", 1), ("cloud-config", "/c", 2)]),
 ])
 def test_flags_are_numbered_by_their_place(extra: str, values: list[tuple[str, str, int]]) -> None:
     found = kubeadm.managed_flags(f"kind: ClusterConfiguration\napiServer: {{extraArgs: {extra}}}\n")["kube-apiserver"]
     assert [(flag.name, flag.value, flag.index) for flag in found] == values and {flag.width for flag in found} == {1}
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_list_of_controllers_without_one_of_a_cloud_is_found_on_demand(whole: bool) -> None:
+    text = f"{HEAD_3}controllerManager:\n  extraArgs: {{v: \"2\", controllers: \"*,bootstrap\", cloud-provider: x}}\n"
+    found = kubeadm.managed_flags(text, whole)["kube-controller-manager"]
+    assert [flag.name for flag in found] == [*(["controllers"] if whole else []), "cloud-provider"]
+
+
+@pytest.mark.parametrize("volumes", ["text", "[text]", "[{mountPath: /c}, text]"])
+def test_volumes_that_are_none_are_refused(volumes: str) -> None:
+    with pytest.raises(kubeadm.BadClusterConfiguration, match="^controllerManager.extraVolumes is not a list of volumes$"):
+        kubeadm.edit(f"{HEAD_3}controllerManager:\n  extraArgs: {{cloud-config: /c}}\n  extraVolumes: {volumes}\n", (1, 36))
 
 
 def test_volumes_go_with_the_cloud_config_and_come_back_with_it() -> None:
@@ -253,6 +267,6 @@ def test_two_spellings_of_a_name_go_and_come_back() -> None:
     assert yaml.safe_load(after)["apiServer"] == {"extraArgs": {"v": "2"}}
     back = [Change("cloud-config", None, value, "", "") for value in ("/a", "/b")]
     again = kubeadm.edit(after, (1, 29), lambda name, *unused: back if name == "kube-apiserver" else [])[0]
-    assert yaml.safe_load(again)["apiServer"]["extraArgs"] == {"v": "2", "cloud-config": "/a", "cloud_config": "/b"}
+    assert yaml.safe_load(again)["apiServer"] == {"extraArgs": {"v": "2", "cloud-config": "/a", "cloud_config": "/b"}}
     with pytest.raises(EditRefused, match="more often than a mapping can"):
         kubeadm.edit(after, (1, 29), lambda name, *unused: [*back, back[0]] if name == "kube-apiserver" else [])

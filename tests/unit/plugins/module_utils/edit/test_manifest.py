@@ -134,6 +134,10 @@ def test_anchors_elsewhere_stay() -> None:
         ("spec: {containers: [{name: other}]}", manifest.BadManifest, "it has no container named"),
         (f"spec: {{containers: [{{name: {KCM}}}]}}", manifest.BadManifest, "no command"),
         (f"spec: {{containers: [{{name: {KCM}, command: x}}]}}", manifest.BadManifest, "not a list of strings"),
+        (f"spec: {{containers: [{{name: {KCM}, args: [x, 1]}}]}}", manifest.BadManifest, "args is not a list of strings"),
+        (f"spec: {{containers: [text, {{name: {KCM}, command: [{KCM}, 1]}}]}}", manifest.BadManifest, "command is not a list of strings"),
+        *[(small(f"    command: [{KCM}, --cloud-provider=]\n", rest), manifest.BadManifest, f"^{key} is not a list of mappings$") for key, rest in (
+            ("volumeMounts", "    volumeMounts: text\n"), ("volumeMounts", "    volumeMounts: [{name: a}, b]\n"), ("volumeMounts", "    volumeMounts: [b]\n"))],
     ],
 )
 def test_bad_manifests_are_named_not_edited(text: str, error: type[Exception], words: str) -> None:
@@ -179,6 +183,18 @@ def test_a_manifest_in_utf_16_is_named_as_such(encoding: str, text: str, kind: s
     assert found == kind and sentence == f"/m/a.yaml cannot be read: {caught.value}. {end}"
 
 
+@pytest.mark.parametrize(("name", "text", "kind", "end"), [
+    ("a.yaml", f"{KCM}: [\n", "problems", f"It names {KCM}. Fix it, or move it out of the folder, because the kubelet reads every file there"),
+    (f"{KCM}.yaml", "a: [\n", "problems", f"It names {KCM}. Fix it, or move it out of the folder, because the kubelet reads every file there"),
+    ("a.yaml", "kube-apiserver: kube-scheduler: [\n", "problems",
+     "It names kube-apiserver and kube-scheduler. Fix it, or move it out of the folder, because the kubelet reads every file there"),
+    ("README", "a: [\n", "notes", "The kubelet ignores it, and it names no component, so this run ignores it, too"),
+])
+def test_a_file_that_is_not_yaml_is_a_problem_where_it_names_a_component(name: str, text: str, kind: str, end: str) -> None:
+    found = manifest.unreadable(f"/etc/{KCM}/{name}", {"content": base64.b64encode(text.encode()).decode()}, NotYaml("line 2"))
+    assert found == (kind, f"/etc/{KCM}/{name} is not YAML: line 2. {end}")
+
+
 COMMAND = f"    command:\n    - {KCM}\n"
 ETC = "    volumeMounts:\n    - {name: etc, mountPath: /etc/kubernetes}\n    - {name: cloud, mountPath: /etc/kubernetes/cloud.conf}\n"
 VOLUMES = "  volumes:\n  - {name: etc, hostPath: {path: /e}}\n  - {name: cloud, hostPath: {path: /c}}\n"
@@ -203,9 +219,14 @@ def test_a_volume_that_another_container_mounts_stays(other: str) -> None:
 
 
 def test_a_new_flag_goes_to_the_end_of_all_arguments() -> None:
-    after = manifest.edit(small(COMMAND + "    args:\n    - --v=2\n"), KCM, (1, 30))[0]
+    after = manifest.edit(small(COMMAND + "    - --a=1\n    args:\n    - --v=2\n    - --x=1\n"), KCM, (1, 30))[0]
     container = yaml.safe_load(after)["spec"]["containers"][0]
-    assert (container["command"], container["args"]) == ([KCM], ["--v=2", "--cloud-provider=external"])
+    assert (container["command"], container["args"]) == ([KCM, "--a=1"], ["--v=2", "--x=1", "--cloud-provider=external"])
+
+
+def test_a_value_of_its_own_is_replaced_in_its_place() -> None:
+    before = small(COMMAND + "    - --cloud-provider\n    - openstack\n    - --v=2\n")
+    assert manifest.edit(before, KCM, (1, 30))[0] == before.replace("- openstack", "- external")
 
 
 def test_the_mount_of_a_cloud_config_that_gets_another_value_stays() -> None:

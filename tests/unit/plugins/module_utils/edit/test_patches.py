@@ -76,9 +76,14 @@ def test_a_refusal_names_the_line() -> None:
         edited("kube-apiserver+json.json", text)
 
 
-@pytest.mark.parametrize("text", ["- --cloud-config=/c\n", "a: --cloud-config=/c\n  b: [\n"])
-def test_a_patch_that_is_no_mapping_is_refused(text: str) -> None:
-    with pytest.raises(patches.PatchRefused):
+@pytest.mark.parametrize(("text", "why"), [
+    ("- --cloud-config=/c\n", "^it is not a mapping$"),
+    ("a: 1\n---\n- --cloud-config=/c\n", "^the patch after line 2: it is not a mapping$"),
+    ("a: --cloud-config=/c\n  b: [\n", "^line [23], .* It may contain a cloud flag. Edit it by hand$"),
+    ("spec: {containers: [{args: [--cloud-config=/c]}]}\n", "^it has no container named kube-apiserver. It contains a cloud flag. Edit it by hand$"),
+])
+def test_a_patch_that_is_no_patch_of_the_component_is_refused(text: str, why: str) -> None:
+    with pytest.raises(patches.PatchRefused, match=why):
         edited("kube-apiserver.yaml", text)
 
 
@@ -181,6 +186,8 @@ def test_a_file_that_names_a_flag_or_gate_and_is_not_understood_is_reported(name
     ("kube-scheduler.yaml", "spec: {containers: [{name: kube-scheduler, args: [--feature-gates=A=true]}]}\n", ["A=true"]),
     ("kube-scheduler+json.json", json.dumps([{"op": "add", "path": END, "value": "--feature-gates=B=true"}, "x"]), ["B=true"]),
     ("etcd.yaml", "spec: {containers: [{name: etcd, args: [--feature-gates=A=true]}]}\n", []),
+    ("kube-scheduler.yaml", "metadata: {}\n---\n# nothing\n", []),
+    ("kube-scheduler+json.yaml", "op: add\nvalue: --feature-gates=A=true\n", []),
 ])
 def test_flags_of_a_patch(name: str, text: str, expected: list[str]) -> None:
     assert [flag.value for flag in patches.flags("/p/" + name, text)] == expected
@@ -190,6 +197,8 @@ def test_flags_of_a_patch(name: str, text: str, expected: list[str]) -> None:
     ("kubeletconfiguration.yaml", "featureGates: {A: true}\n---\nport: 1\n---\nfeatureGates: {B: false}\n", [{"A": True}, {"B": False}]),
     ("kubeletconfiguration+json.yaml", "- {op: add, path: /featureGates/C, value: true}\n- {op: add, path: /port, value: 1}\n", [{"C": True}]),
     ("kubeletconfiguration+json.yaml", "- {op: replace, path: /featureGates, value: {D: true}}\n", [{"D": True}]),
+    ("kubeletconfiguration+json.yaml", "featureGates: {A: true}\n", []),
+    ("kubeletconfiguration.yaml", "- featureGates\n---\nfeatureGates: [A]\n", []),
     ("kube-apiserver.yaml", "featureGates: {A: true}\n", []),
 ])
 def test_gates_of_a_patch_of_the_kubelets_configuration(name: str, text: str, expected: list[dict[str, bool]]) -> None:
