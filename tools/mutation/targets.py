@@ -19,7 +19,8 @@ TOOLKIT = RUNTIME / "cloud" / "toolkit"
 UTILS = ROOT / "plugins" / "module_utils"
 
 _HOST = "plugins/module_utils/host"
-#: Modules that read or write the host, run programs or ask servers, by path: what they find is decided on elsewhere.
+#: Modules that read or write the host, run programs or ask servers, by path. Their tests need doubles or a host of
+#: files, and with a change they may write or run something else.
 EXCLUDED = {
     "plugins/module_utils/cluster/api.py": "It asks the API server.",
     "plugins/module_utils/cluster/asker.py": "It serves, and asks other servers.",
@@ -34,7 +35,6 @@ EXCLUDED = {
     f"{_HOST}/machine.py": "It reads the machine's identity, addresses and clock.",
     f"{_HOST}/probes.py": "It asks health endpoints.",
     f"{_HOST}/processes.py": "It reads /proc and control groups.",
-    f"{_HOST}/settings.py": "It reads the files of a process that runs.",
     f"{_HOST}/systemd.py": "It runs systemctl.",
     "runtime/ccm/cloud/toolkit/untrusted_text.py": "It only passes on what ccm.base.text has.",
 }
@@ -60,7 +60,7 @@ _TESTED_BY = {
     "env_file": _OF_SYSTEMD,
     "kubeadm": ("test_generated_kubeadm.py",),
     "kubelet": ("test_command_lines.py", "test_units_against_systemd.py"),
-    "kubernetes_yaml": ("test_cloud_configs.py", "test_generated_kubelet.py"),
+    "kubernetes_yaml": ("test_cloud_configs.py", "test_generated_kubelet.py", "test_yamltext.py"),
     "manifest": ("test_generated_manifests.py",),
     "patches": ("test_generated_manifests.py",),
     "unit": _OF_SYSTEMD,
@@ -76,6 +76,7 @@ _TESTED_BY = {
     "new_nodes": ("test_plan.py", "test_layouts.py"),
     "report": ("test_plan.py",),
     "secrets": ("test_journal_copy.py",),
+    "settings": ("test_generated_kubelet.py", "test_probes.py", "test_logs_and_addresses.py"),
     "undo": ("test_rollback.py", "test_forward_and_back.py"),
     "listener_rules": ("test_load_balancer_rules.py", "test_load_balancers.py"),
     "load_balancer_rules": ("test_desired_state.py", "test_load_balancers.py"),

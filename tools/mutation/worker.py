@@ -31,6 +31,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -61,9 +62,10 @@ _OPTIONS = (
     "--timeout=0",
 )
 
-#: Seconds that a test may take with a change, besides five times as long as without.
+#: Seconds that tests may sleep with a change, besides five times as long as without. Whoever waits for a processor does
+#: not sleep: on a busy machine, no change may seem to be noticed by that.
 PATIENCE = float(os.environ.get("MUTATION_PATIENCE", "10"))
-#: The same in seconds of the processor: an endless loop need not wait for a busy machine.
+#: Seconds of the processor that a test may use, besides five times as many as without.
 PROCESSOR = min(PATIENCE / 10, 1.0)
 #: Seconds of the processor for the tests of one change, besides those in the module's own file, which all run. Some
 #: tests draw a hundred clusters, and what the first ones do not notice the others seldom do.
@@ -202,11 +204,11 @@ class Session:
         learned = []
         for item in self.items:
             self.entered.clear()
-            began, busy = time.monotonic(), time.process_time()
+            began, busy = _slept(), time.process_time()
             self._run(item)
             if self.failed:
                 return False, f"{item.nodeid} fails without any change"
-            seconds = time.monotonic() - began, time.process_time() - busy
+            seconds = _slept() - began, time.process_time() - busy
             learned.append({"lines": sorted(self.entered), "seconds": seconds})
         return True, json.dumps(learned)
 
@@ -230,16 +232,14 @@ class Session:
             for each in changed:
                 each.__code__ = new
             for item in chosen:
-                # Their signals end the process.
-                seconds, processor = self.seconds[item]
-                signal.setitimer(signal.ITIMER_REAL, PATIENCE + 5 * seconds)
-                signal.setitimer(signal.ITIMER_PROF, PROCESSOR + 5 * processor)
+                # Its signal ends the process.
+                signal.setitimer(signal.ITIMER_PROF, PROCESSOR + 5 * self.seconds[item][1])
                 self._run(self.items[item])
                 if self.failed:
                     return False, str(item)
             return True, ""
 
-        outcome, told = in_fork(run, math.inf)
+        outcome, told = in_fork(run, PATIENCE + 5 * sum(self.seconds[item][0] for item in chosen))
         if outcome == "noticed" and told:
             noticed[int(told)] += 1
         early = statement in at_import or index in self.made_at_import
@@ -275,6 +275,12 @@ def _busy() -> float:
     return used.ru_utime + used.ru_stime
 
 
+def _slept(process: int | str = "self") -> float:
+    """A clock that stands while a process runs, or waits for a processor."""
+    running, waiting, _ = Path(f"/proc/{process}/schedstat").read_text().split()
+    return time.monotonic() - (int(running) + int(waiting)) / 1e9
+
+
 def do(job: dict[str, Any]) -> tuple[list[str], str]:
     """The outcomes of a job, and what was printed last if there are too few."""
     sources = job["sources"]
@@ -293,23 +299,28 @@ def do(job: dict[str, Any]) -> tuple[list[str], str]:
         printed.seek(0)
         why = printed.read().decode(errors="replace").strip()[-500:]
     outcomes, problem = json.loads(told or '[[], ""]')
-    limit = PATIENCE
+    limits = math.inf, 0.0
     if "alone" in outcomes:
-        began = time.monotonic()
-        if alone(job, sources[0], math.inf) != "survived":
+        began, busy = time.monotonic(), _busy()
+        if alone(job, sources[0], *limits) != "survived":
             return [], "its tests fail when they are run once more"
-        limit += 5 * (time.monotonic() - began)
+        limits = PATIENCE + 5 * (time.monotonic() - began), PROCESSOR + 5 * (_busy() - busy)
     ended = [
-        alone(job, source, limit) if outcome == "alone" else outcome
+        alone(job, source, *limits) if outcome == "alone" else outcome
         for outcome, source in zip(outcomes, sources, strict=False)
     ]
     return ended, "" if len(ended) == len(sources) else problem or why or "the worker ended early"
 
 
-def alone(job: dict[str, Any], source: str, limit: float) -> str:
+def alone(job: dict[str, Any], source: str, patience: float, processor: float) -> str:
     """The outcome when a process imports the mutant from the start, and runs all tests until one fails."""
     finder = Instead(job["module"], job["path"], source)
-    outcome, _ = in_fork(lambda: (_run_pytest(job["tests"], finder, "-x") == 0, ""), limit)
+
+    def run() -> tuple[bool, str]:
+        signal.setitimer(signal.ITIMER_PROF, processor)  # 0: no limit
+        return _run_pytest(job["tests"], finder, "-x") == 0, ""
+
+    outcome, _ = in_fork(run, patience)
     return outcome
 
 
@@ -327,8 +338,11 @@ def _run_pytest(tests: list[str], *more: Any) -> int:
     return int(pytest.main([*_OPTIONS, *(each for each in more if isinstance(each, str)), *tests], plugins=plugins))
 
 
-def in_fork(work: Callable[[], tuple[bool, str]], limit: float) -> tuple[str, str]:
-    """("survived", "noticed" or "endless", the text that the work returned). Its first value says whether it passed."""
+def in_fork(work: Callable[[], tuple[bool, str]], patience: float) -> tuple[str, str]:
+    """("survived", "noticed" or "endless", the text that the work returned). Its first value says whether it passed.
+
+    The fork is ended when it has slept longer than its patience.
+    """
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -336,11 +350,11 @@ def in_fork(work: Callable[[], tuple[bool, str]], limit: float) -> tuple[str, st
         _work(work, writer)
     os.close(writer)
     os.set_blocking(reader, False)
-    deadline, told = time.monotonic() + limit, b""
+    began, told = _slept(child), b""
     while True:
         done, status = os.waitpid(child, os.WNOHANG)
         told += _read(reader)
-        if not done and time.monotonic() > deadline:
+        if not done and _slept(child) - began > patience:
             os.killpg(child, signal.SIGKILL)
             _, status = os.waitpid(child, 0)
             done = child

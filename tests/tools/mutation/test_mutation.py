@@ -121,14 +121,14 @@ def test_a_new_module_is_found_by_its_name_or_docstring(
     assert only_decides(path) is expected
 
 
-def outcomes(folder: Path, source: str, test: str, *changes: tuple[str, str]) -> list[str]:
+def outcomes(folder: Path, source: str, test: str, *changes: tuple[str, str], patience: str = "5") -> list[str]:
     """What the worker says of the module, and of each change in it."""
     (folder / "ccm_sample.py").write_text(source)
     (folder / "test_sample.py").write_text(test)
     sources = [source, *(source.replace(*change) for change in changes)]
     tests = [str(folder / "test_sample.py")]
     job = {"module": "ccm_sample", "path": str(folder / "ccm_sample.py"), "tests": tests, "sources": sources}
-    environment = {"PYTHONPATH": f"{folder}:{ROOT}", "MUTATION_PATIENCE": "5"}
+    environment = {"PYTHONPATH": f"{folder}:{ROOT}", "MUTATION_PATIENCE": patience}
     command = [sys.executable, "-m", "tools.mutation.worker"]
     done = subprocess.run(
         command, cwd=folder, input=json.dumps(job), capture_output=True, text=True, env=environment, check=False
@@ -145,6 +145,12 @@ def test_a_worker_tells_who_noticed(tmp_path: Path) -> None:
     endless = ("return a > b", "while True: pass")
     found = outcomes(tmp_path, OLDER, test, (">", ">="), (">", "<"), endless, (">", "=="))
     assert found == ["survived", "survived", "noticed", "endless", "noticed"]
+
+
+def test_a_worker_does_not_wait_for_ever(tmp_path: Path) -> None:
+    test = "from ccm_sample import older\n\ndef test_it():\n    assert older(2, 1)\n"
+    change = ("return a > b", "__import__('threading').Event().wait()")
+    assert outcomes(tmp_path, OLDER, test, change, (">", ">="), patience="1") == ["survived", "endless", "survived"]
 
 
 def test_a_worker_shows_changes_of_what_runs_before_the_tests(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import base64
 import random
 from typing import Any
 
+import pytest
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import versions
 from ansible_collections.outoftree.ccm.plugins.module_utils.host import settings
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import gates
@@ -90,3 +91,53 @@ def read(kubernetes: Kubernetes, text: str, version: tuple[int, int]) -> tuple[A
     ):
         return "wrong gates", text, plan, dead
     return ("right",)
+
+
+#: Texts by hand: what stands around a key and its value.
+AROUND = [
+    "port: 1\n", "port : 1\n", "port:\t1\n", '"port": 1\n', "'port': 1\n", "port: 1 # c\n", "port: 1# c\n", "port: 1",
+    "port: '1' # c\n", "port: 1\nport: 2\n", "port: 1\nport:\n", "port: &x 1\n", "port: !!int 2\n",
+    'staticPodPath: "/a\\"b" # c\n', "staticPodPath: '/a''b'\n", 'staticPodPath: "/a # b"\n', "staticPodPath: /a b\n",
+    "staticPodPath: /a # b\nport: 2\n", "staticPodPath:\n  /a\nport: 2\n", "staticPodPath: !!str &x /a\n",
+    "staticPodPath: >-\n  /a\n", "staticPodPath: |2-\n  /a\nport: 1\n", "staticPodPath: >- # c\n  /a\n",
+    "staticPodPath:  # c\n  /a\n", "staticPodPath:\n  # c\n  /a\n", "staticPodPath:\n\n  /a\n",
+    "staticPodPath:\n  '/a'\n", "staticPodPath: ''\n", "port: null\n", "port: ~\n", "port: Null\n", "port: NULL # c\n",
+    "port:\n", "port:\nhealthzPort: 3\n", "port:\n- 1\nhealthzPort: 3\n", "port:\n# c\nhealthzPort: 3\n",
+    "featureGates:\n  port: 1\nhealthzPort: 3\n", "---\nport: 1\n---\nport: 2\n", "# c\n---\nport: 1\n", "---\n", "",
+    "%YAML 1.1\n---\nport: 1\n", "port: 1\n...\nport: 2\n", "--- # c\nport: 1\n", "\ufeffport: 1\n",
+    "# c\nport: 1\n\n# d\naddress: ::1\n", "port: 1\r\naddress: ::1\r\n", '{"port": 1, "port": 2}\n', '  {"port": 1}\n',
+    '{"port": 1, "staticPodPath": "/a", "address": null, "authentication": {"port": 2}, "clusterDNS": ["a"]}',
+    '# c\n{"port": 1}\n---\n{"port": 2}\n', '{"port": 1,\n# c\n"healthzPort": 2}\n',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", AROUND)
+def test_a_setting_is_the_one_that_kubernetes_reads(kubernetes: Kubernetes, text: str) -> None:
+    data, found = kubernetes.load(text) or {}, settings.scalars(text)
+    values = {key: data.get(key) for key in settings.KUBELET_KEYS}
+    expected = {key: str(value) for key, value in values.items() if isinstance(value, str | int) and value != ""}
+    assert {key: found[key] for key in values if found.get(key)} == expected
+
+
+@pytest.mark.parametrize(
+    ("argv", "value"),
+    [
+        ([], "none"),
+        (["--port=1"], "1"),
+        (["--port", "1"], "1"),
+        (["--port"], "none"),
+        (["--port=1", "--port", "2"], "2"),
+        (["--port=1", "--port"], "1"),
+        (["x", "--port=", "y"], ""),
+        (["--ports=1"], "none"),
+    ],
+)
+def test_the_last_value_of_an_option_counts(argv: list[str], value: str) -> None:
+    assert settings.option(["kubelet", *argv], "port", "none") == value
+
+
+def test_flags_of_a_kubelet_count_more_than_its_files() -> None:
+    argv = ["kubelet", "--config=/nowhere", "--pod-manifest-path=/a/", "--healthz-port=1", "--port=2", "--address=::1"]
+    changed = {"static_pod_path": "/a", "healthz_port": "1", "port": "2", "address": "::1"}
+    assert settings.kubelet_settings(argv) == {**settings.KUBELET_DEFAULTS, **changed}
+    assert settings.kubelet_settings([*argv[:2], "--pod-manifest-path=/"]) == settings.KUBELET_DEFAULTS
