@@ -46,7 +46,8 @@ GAUGES = {
 @dataclass(frozen=True)
 class Situation:
     """`alerts`: those that fire, and no other. `fires`: after how many minutes all of them do; by itself a minute after
-    the time for which the rule waits. `lasts`: minutes. `cloud`: whether it answers; `runs`: whether processes do."""
+    the time for which the rule waits. `lasts`: minutes. `cloud`: whether it answers; `runs`: whether processes do.
+    `elsewhere`: series of other programs that are 1 during the fault, else 0."""
 
     name: str
     fault: Fault = lambda minute: None
@@ -55,6 +56,7 @@ class Situation:
     lasts: int = LASTS
     cloud: bool = True
     runs: bool = True
+    elsewhere: tuple[str, ...] = ()
 
 
 def healthy(minute: int, *, leads: bool, cloud: bool) -> None:
@@ -98,6 +100,17 @@ def every(minutes: int, change: Callable[[], object]) -> Fault:
 
 def once(change: Callable[[], object]) -> Fault:
     return lambda minute: change() if minute == 0 else None
+
+
+def of_upgrades() -> list[Situation]:
+    """By the status of the condition that lint writes, as kube-state-metrics shows it."""
+    found = []
+    for status in ("true", "false", "unknown"):
+        labels = f'namespace="kube-system",condition="UpgradeableToNextMinor",status="{status}"'
+        alerts: Alerts = {} if status == "true" else {"CcmUpgradeBlocked": {"status": status}}
+        series = f"kube_namespace_status_condition{{{labels}}}"
+        found.append(Situation(f"upgradeable is {status}", alerts=alerts, elsewhere=(series,)))
+    return found
 
 
 def of_gauges() -> list[Situation]:
@@ -165,6 +178,7 @@ SITUATIONS = [
     Situation("something blocks it for a moment", every(1, lambda: LAG.observe(0.9))),
     Situation("something blocks it five times in ten minutes", every(2, lambda: LAG.observe(2))),
     *of_gauges(),
+    *of_upgrades(),
 ]
 
 

@@ -75,6 +75,12 @@ def values(story: list[float | None]) -> str:
     return " ".join(shown)
 
 
+def switched(situation: Situation) -> str:
+    """1 during the fault, else 0."""
+    after = table.END - table.START - situation.lasts
+    return f"0x{table.START - 1} 1x{situation.lasts - 1} 0x{after - 1}"
+
+
 def firing(alert: str, labels: Any) -> dict[str, Any]:
     rule = ALERTS[alert]
     summary = rule["annotations"]["summary"]
@@ -135,6 +141,7 @@ def test_what_fires(situation: Situation, stories: dict[str, Story], promtool: P
     story = stories[situation.name]
     series = [{"series": name, "values": values(each)} for name, each in story.items()]
     series += [{"series": name, "values": f"5000x{table.END}"} for name in OTHER]
+    series += [{"series": name, "values": switched(situation)} for name in situation.elsewhere]
     test = {"name": situation.name, "interval": "1m", "input_series": series, "alert_rule_test": checks(situation)}
     document = {"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": [test]}
     (tmp_path / "test.yml").write_text(json.dumps(document))

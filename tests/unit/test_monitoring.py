@@ -14,6 +14,7 @@ from typing import Any
 import promql_parser
 import pytest
 import yaml
+from ansible_collections.outoftree.ccm.plugins.modules import ccm_upgrade_condition
 from prometheus_client import REGISTRY
 from prometheus_client.metrics import MetricWrapperBase
 
@@ -26,6 +27,8 @@ ALERTS: dict[str, dict[str, Any]] = {rule["alert"]: rule for group in RULES["gro
 DASHBOARD = json.loads((FILES / "dashboard.json").read_text())
 RUNBOOK = (ROOT / "docs/how-to/alerts.md").read_text()
 SUFFIXES = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count"), "gauge": ("",)}
+#: Metrics of kube-state-metrics, with their labels. It has every condition of a namespace.
+ELSEWHERE = {"kube_namespace_status_condition": {"namespace", "condition", "status"}}
 #: Metrics of prometheus_client about the process itself.
 OF_THE_PROCESS = {"process_resident_memory_bytes", "process_cpu_seconds_total"}
 #: In a play, a lookup reads the rules. Outside of one, Ansible does not find the plugin by its full name.
@@ -66,7 +69,8 @@ def test_another_language_is_noticed():
             promql_parser.parse(wrong)
 
 
-METRIC = re.compile(r"\b(?:ccm|workqueue|rest_client|leader_election|node_controller|service_controller|process)_\w+")
+OWNERS = "ccm|workqueue|rest_client|leader_election|node_controller|service_controller|process|kube"
+METRIC = re.compile(rf"\b(?:{OWNERS})_\w+")
 
 
 @pytest.mark.parametrize(("where", "query"), list(queries()))
@@ -74,7 +78,7 @@ def test_every_metric_of_a_query_exists_and_is_documented(where: str, query: str
     known, page = families(), (ROOT / "docs/reference/metrics.md").read_text()
     named = set(METRIC.findall(query))
     assert named, f"{where}: no metric in {query}"
-    for name in named - OF_THE_PROCESS:
+    for name in named - OF_THE_PROCESS - ELSEWHERE.keys():
         assert name in known, f"{where}: the runtime has no metric {name}"
         family = known[name]
         documented = family._name + ("_total" if family._type == "counter" else "")
@@ -84,7 +88,8 @@ def test_every_metric_of_a_query_exists_and_is_documented(where: str, query: str
 @pytest.mark.parametrize(("where", "query"), list(queries()))
 def test_every_label_of_a_query_exists(where: str, query: str):
     known = families()
-    labels = {label for name in set(METRIC.findall(query)) - OF_THE_PROCESS for label in known[name]._labelnames}
+    named = set(METRIC.findall(query)) - OF_THE_PROCESS
+    labels = {label for name in named for label in ELSEWHERE.get(name) or known[name]._labelnames}
     matched = {label for group in re.findall(r"\{([^}]*)\}", query) for label in re.findall(r"(\w+)[=!]~?\"", group)}
     grouped = {label.strip() for group in re.findall(r"\bby \(([^)]*)\)", query) for label in group.split(",")}
     assert (matched | grouped) - {"instance", "le"} <= labels
@@ -99,6 +104,10 @@ def test_every_alert_has_a_runbook_that_its_annotation_names(name: str):
     assert f"Severity `{rule['labels']['severity']}`, after {rule['for']}." in section
     assert "1. " in section, "a runbook says what to do"
     assert rule["annotations"]["summary"].endswith(".")
+
+
+def test_the_alert_about_an_upgrade_reads_the_condition_that_lint_writes():
+    assert f'{{condition="{ccm_upgrade_condition.TYPE}",status!="true"}}' in ALERTS["CcmUpgradeBlocked"]["expr"]
 
 
 def test_every_runbook_is_of_an_alert():

@@ -29,6 +29,8 @@ RANCHER_KEYS = {"{0}-arg".format(name): name for name in COMPONENTS + ("kubelet"
 #: Now: the component of this or the next minor does not start, or a volume in use has no driver. Later: a later one does not start.
 #: Unused: nothing reads it, or no running Pod uses it.
 NOW, LATER, UNUSED = "now", "later", "unused"
+#: How many findings a condition quotes, and how many characters: `kubectl` shows it on one line.
+QUOTED, CONDITION = 3, 1500
 #: What SARIF calls them.
 SARIF_LEVELS = {NOW: "error", LATER: "warning", UNUSED: "note"}
 
@@ -59,6 +61,14 @@ class Finding(TypedDict):
     fix: str
 
 
+class Condition(TypedDict):
+    """Whether the components of the next minor start, in the words of a condition of Kubernetes."""
+
+    status: str
+    reason: str
+    message: str
+
+
 class Lint(TypedDict):
     """The linter's result."""
 
@@ -68,6 +78,7 @@ class Lint(TypedDict):
     unread: List[str]
     ok: bool
     lines: List[str]
+    condition: Condition
 
 
 def lint(detected: Dict[str, HostAnswer], cluster: ClusterFacts) -> Lint:
@@ -76,7 +87,7 @@ def lint(detected: Dict[str, HostAnswer], cluster: ClusterFacts) -> Lint:
     A finding has C(host), C(component), C(file), C(line), C(flag), C(item), C(level), C(stops_in), C(reason) and C(fix). C(stops_in)
     is the minor from which on the component does not start, None if it always starts. One about volumes has the component C(volumes), an
     object as C(file), the in-tree plug-in as C(flag) and its CSI driver as C(item). C(ok) is false if a finding has the level now,
-    or if something could not be read.
+    or if something could not be read. C(condition) says the same of the next minor, for a condition in the cluster.
     """
     found = host_facts.sorted_out(detected)
     known = host_facts.usable(found)
@@ -91,7 +102,7 @@ def lint(detected: Dict[str, HostAnswer], cluster: ClusterFacts) -> Lint:
     findings.sort(key=lambda item: ((NOW, LATER, UNUSED).index(item["level"]), item["stops_in"] or "", item["host"], item["file"]))
     ok = not unread and not any(finding["level"] == NOW for finding in findings)
     return {"version": versions.show(version), "newest": versions.show(versions.SUPPORTED[1]), "findings": findings, "unread": unread,
-            "ok": ok, "lines": _lines(findings, unread, version)}
+            "ok": ok, "lines": _lines(findings, unread, version), "condition": _condition(findings, unread, version)}
 
 
 def preview(known: Dict[str, HostFacts], cluster: ClusterFacts, version: versions.Version) -> List[str]:
@@ -325,3 +336,35 @@ def _lines(findings: List[Finding], unread: List[str], version: versions.Version
     if len(flags) < len(findings):
         summary += ", {0} kind(s) of volumes have no driver".format(len(findings) - len(flags))
     return lines + [summary + (", {0} could not be read".format(len(unread)) if unread else "")]
+
+
+# -- what is said in the cluster --------------------------------------------------------------------------------------
+
+
+def _condition(findings: List[Finding], unread: List[str], version: versions.Version) -> Condition:
+    """Return the condition about the next minor. It is true only if everything was read, and the facts of that minor are known."""
+    following = (version[0], version[1] + 1)
+    blocking = ["{0}: {1}".format(_where(finding), _sentence(finding)) for finding in findings if finding["level"] == NOW]
+    later = sum(finding["level"] == LATER for finding in findings)
+    if blocking:
+        status, reason, texts = "False", "Blocked", blocking
+    elif unread:
+        # Names alone: what a parser says of a line may have a part of it, and every reader of namespaces reads the condition.
+        names = sorted({text.partition(": ")[0] for text in unread})
+        status, reason, texts = "Unknown", "NotRead", ["{0} could not be read, and outoftree.ccm.lint says why".format(grouping.compact(names))]
+    elif following > versions.SUPPORTED[1]:
+        known = "this release of outoftree.ccm knows Kubernetes up to {0}. Update it".format(versions.show(versions.SUPPORTED[1]))
+        status, reason, texts = "Unknown", "NextMinorNotKnown", [known]
+    else:
+        status, reason = "True", "NothingFound"
+        texts = ["no component stops" + (". Findings for a later minor: {0}".format(later) if later else "")]
+    message = "{0} to {1}: {2}".format(versions.show(version), versions.show(following), _quoted(texts))
+    return {"status": status, "reason": reason, "message": message}
+
+
+def _quoted(texts: List[str]) -> str:
+    """Return the first texts as one line, and how many more there are. Each has a part of the room, whatever a host put into it."""
+    room = CONDITION // QUOTED
+    lines = [" ".join(host_facts.readable(text).split()) for text in texts[:QUOTED]]
+    parts = [line if len(line) <= room else line[:room - 3] + "..." for line in lines]
+    return "; ".join(parts + (["and {0} more: outoftree.ccm.lint lists them".format(len(texts) - QUOTED)] if len(texts) > QUOTED else []))

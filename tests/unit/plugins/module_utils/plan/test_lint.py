@@ -304,3 +304,41 @@ def test_a_plug_in_with_its_driver_does_not_hide_the_next_one(host_facts: Any, c
     result = lint.lint({"cp-1": host_facts("cp-1", {})}, cluster)
     assert [finding["file"] for finding in result["findings"] if finding["component"] == "volumes"] == ["PersistentVolume/pv-2"]
     assert len(result["findings"]) > 2 and result["lines"][-1].endswith(", 1 kind(s) of volumes have no driver")
+
+
+CLEAN: dict[str, str] = {}
+BROKEN = {MANIFEST.format("broken"): "token: s3cr3t\nspec: ["}
+STOPS = pod("kube-apiserver", "--cloud-provider=external")
+
+
+@pytest.mark.parametrize(("files", "version", "status", "reason", "parts"), [
+    (CLEAN, "v1.36.1", "True", "NothingFound", ["1.36 to 1.37: no component stops"]),
+    (STOPS, "v1.31.1", "True", "NothingFound", ["1.31 to 1.32: no component stops. Findings for a later minor: 1"]),
+    (STOPS, "v1.32.1", "False", "Blocked", ["1.32 to 1.33: cp-1:", "kube-apiserver.yaml:10: ", "To fix it, remove --cloud-provider"]),
+    (STOPS, "v1.33.1", "False", "Blocked", ["1.33 to 1.34: cp-1:"]),
+    (STOPS, "v1.37.1", "False", "Blocked", ["1.37 to 1.38: cp-1:"]),
+    ({**STOPS, **BROKEN}, "v1.32.1", "False", "Blocked", ["kube-apiserver"]),
+    (BROKEN, "v1.36.1", "Unknown", "NotRead", ["1.36 to 1.37: cp-1 could not be read, and outoftree.ccm.lint says why"]),
+    (BROKEN, "v1.37.1", "Unknown", "NotRead", ["cp-1 could not be read"]),
+    (CLEAN, "v1.37.1", "Unknown", "NextMinorNotKnown", ["1.37 to 1.38: this release of outoftree.ccm knows Kubernetes up to 1.37"]),
+])
+def test_the_condition_is_true_only_if_all_is_known(
+    host_facts: Any, cluster_facts: Any, files: dict[str, str], version: str, status: str, reason: str, parts: list[str],
+) -> None:
+    condition = of(host_facts, cluster_facts, files, version)["condition"]
+    assert (condition["status"], condition["reason"]) == (status, reason)
+    assert all(part in condition["message"] for part in parts) and "s3cr3t" not in condition["message"], condition
+
+
+def test_many_findings_fit_into_a_condition(host_facts: Any, cluster_facts: Any) -> None:
+    """Every reader of namespaces reads it, on a terminal: a host cannot fill it with long names."""
+    facts = {}
+    for number in range(9):
+        path = "/etc/kubernetes/manifests/{0}{1}.yaml".format("x" * 2000, number)
+        facts["cp-{0}".format(number)] = host_facts("cp-{0}".format(number), {path: STOPS[MANIFEST.format("kube-apiserver")]})
+        facts["cp-{0}".format(number)]["manifests"] = [path]
+    cluster = cluster_facts(*((name, "initialized") for name in facts), version="v1.32.0", kubeadm="")
+    message = lint.lint(facts, cluster)["condition"]["message"]
+    assert message.endswith("; and 6 more: outoftree.ccm.lint lists them") and len(message) < 1700 and message.isprintable()
+    away = lint.lint({name: {"msg": "Connection refused"} for name in facts}, cluster)["condition"]
+    assert away["message"].startswith("1.32 to 1.33: cp-0...cp-8 could not be read"), away
