@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The last words of a run and of a rollback that stop: what happened, what is at risk, and the next command."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+ROLE = ROOT / "roles" / "ccm_install"
+PROGRAM = Path(os.environ.get("OUTOFTREE_ANSIBLE") or Path(sys.executable).parent) / "ansible-playbook"
+VARIABLES = yaml.safe_load((ROLE / "vars/main.yml").read_text())
+NEEDED = ("command", "break", "stopped", "in_blocks")
+#: As a terminal has them that nobody made wider.
+COLUMNS = 80
+
+#: The tasks that stop, what they know, and what they say of it.
+CASES: list[tuple[str, dict[str, Any], list[str]]] = [
+    (
+        "report/stopped",
+        {"__ccm_install_node_only": True},
+        [
+            "The run was stopped: w-2, w-3 failed (see above). At risk now: The cloud-controller-manager runs only "
+            "its node controller: the summary explains what that means.",
+            "Completed changes stay active. Next: Fix the cause and run again: the run continues from here.",
+            "To undo everything: ",
+        ],
+    ),
+    ("report/stopped", {"__ccm_install_node_only": False}, ["At risk now: only what the summary names."]),
+    (
+        "rollback/stopped",
+        {"__ccm_install_left": {"failed": True}},
+        [
+            "The rollback was stopped: w-2, w-3 failed (see above). At risk now: The run could not check whether the "
+            "controller is still installed. Restored files stay restored.",
+            "Next: Fix the cause and run again: it continues from here: ",
+        ],
+    ),
+    (
+        "rollback/stopped",
+        {"__ccm_install_left": {"runtime": {"exists": True}}},
+        ["The controller is still installed. Restored files stay restored."],
+    ),
+    (
+        "rollback/stopped",
+        {"__ccm_install_left": {"runtime": {"exists": False}}},
+        ["The controller is already removed. Restored files stay restored."],
+    ),
+]
+
+
+def stop(step: str, known: dict[str, Any]) -> dict[str, Any]:
+    """A play of the one task that ends the run, as it stands in the role."""
+    tasks = yaml.safe_load((ROLE / "tasks" / f"{step}.yml").read_text())
+    (task,) = (each for each in tasks if each["name"] == "Stop the run")
+    variables = {f"__ccm_install_{name}": VARIABLES[f"__ccm_install_{name}"] for name in NEEDED}
+    variables |= known | {"__ccm_install_sum": {"named": "w-2, w-3"}}
+    return {"hosts": "all", "gather_facts": False, "vars": variables, "tasks": [task | {"ignore_errors": True}]}
+
+
+@pytest.fixture(scope="module")
+def inventory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """In a folder with blanks, and so long that no terminal shows its path in one line."""
+    folder = tmp_path_factory.mktemp("clusters") / "a cluster of ours in the basement" / "behind the second door"
+    folder.mkdir(parents=True)
+    (folder / "inventory.ini").write_text("here ansible_connection=local\n")
+    return folder / "inventory.ini"
+
+
+def run(inventory: Path, **settings: str) -> list[str]:
+    """What each case shows, from its heading on."""
+    book = inventory.with_name("play.json")
+    book.write_text(json.dumps([stop(step, known) for step, known, _ in CASES]))
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
+    environment |= {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "true", **settings}
+    environment["COLUMNS"] = str(COLUMNS)
+    done = subprocess.run(
+        [PROGRAM, "-i", inventory, book], env=environment, cwd=ROOT, text=True, capture_output=True, timeout=200
+    )
+    shown = re.split(r"^TASK \[Stop the run\].*\n", done.stdout.partition("PLAY RECAP")[0], flags=re.M)[1:]
+    assert len(shown) == len(CASES), done.stdout + done.stderr
+    return shown
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("callback", ["outoftree.ccm.grouped", "ansible.builtin.default"])
+def test_a_tired_person_reads_it_on_a_terminal(inventory: Path, callback: str) -> None:
+    for (_, _, parts), shown in zip(CASES, run(inventory, ANSIBLE_STDOUT_CALLBACK=callback), strict=True):
+        # Before that, newer releases of ansible-core show the same as an error, in a width of their own.
+        lines = shown.partition("\nfatal: ")[2].splitlines()
+        (command,) = (line for line in lines if "ansible-playbook" in line)
+        assert shlex.split(command) == ["ansible-playbook", "-i", str(inventory), "outoftree.ccm.rollback"]
+        assert [line for line in lines if line != command and len(line) > COLUMNS] == []
+        text = " ".join(" ".join(lines).split())
+        assert all(part in text for part in parts), shown
+
+
+@pytest.mark.timeout(300)
+def test_programs_read_it_in_one_line(inventory: Path) -> None:
+    shown = run(inventory, ANSIBLE_STDOUT_CALLBACK="ansible.builtin.default", ANSIBLE_CALLBACK_RESULT_FORMAT="json")
+    for (_, _, parts), text in zip(CASES, shown, strict=True):
+        message = re.search(r'"msg": (".*")', text)
+        assert message is not None, text
+        said = json.loads(message[1])
+        assert "\n" not in said and said.endswith("outoftree.ccm.rollback")
+        assert all(part in said.replace(" | ", " ") for part in parts), said
