@@ -47,6 +47,12 @@ def test_the_recording_has_the_whole_demo_and_nothing_of_the_machine(modules: tu
     assert re.findall(r"(?:/root|/home|/work|/tmp/|/Users)\S*", text) == []
 
 
+def test_the_first_frame_of_the_recording_has_the_command(modules: tuple[Any, Any]):
+    recording, picture = modules
+    first = next(recording.lines(picture.CAST))
+    assert (first.at, first.text) == (0.0, "$ make demo")
+
+
 def test_the_picture_is_text_without_scripts_and_without_other_files(drawn: ElementTree.Element):
     text = (ROOT / "docs/images/demo.svg").read_text()
     assert len(text.encode()) < 100_000
@@ -89,7 +95,8 @@ def test_what_a_command_prints_is_recorded_as_it_stood(modules: tuple[Any, Any],
     script = f"printf '50%%\\r\\033[K'; echo done; printf '\\033[32m'; echo {ROOT}/x; stty size"
     cast = tmp_path / "a.cast"
     assert recording.record(cast, ["sh", "-c", script]) == 0
-    shown = [line.text for line in recording.lines(cast)]
+    typed, *shown = [line.text for line in recording.lines(cast)]
+    assert typed.startswith("$ sh -c ") and str(ROOT) not in cast.read_text()
     assert shown == ["done", "\x1b[32m./x", f"{recording.ROWS} {recording.COLUMNS}"]
     times = [line.at for line in recording.lines(cast)]
     assert times == sorted(times) and times[0] >= 0

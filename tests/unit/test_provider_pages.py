@@ -61,3 +61,23 @@ def test_links_between_files_lead_somewhere() -> None:
     for page in FOLDER.glob("*.md"):
         for link in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text()):
             assert (FOLDER / link).exists(), f"{page.name}: {link}"
+
+
+#: What the picture of the front page calls the cloud of each provider. The simulated one is no cloud of anybody.
+CLOUDS = {
+    "aws": "AWS",
+    "azure": "Azure",
+    "cloudstack": "CloudStack",
+    "gce": "Compute Engine",
+    "hetzner": "Hetzner",
+    "libcloud": "Libcloud",
+    "openstack": "OpenStack",
+    "static": "bare metal",
+    "vsphere": "vSphere",
+}
+
+
+def test_the_picture_of_the_front_page_names_every_cloud() -> None:
+    picture = (ROOT / "docs/images/architecture.svg").read_text()
+    assert CLOUDS.keys() == set(names()) - {"sim"}
+    assert [name for name in CLOUDS.values() if name not in picture] == []

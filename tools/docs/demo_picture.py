@@ -62,8 +62,8 @@ STYLE = """
 def frames(lines: list[recording.Line]) -> tuple[list[tuple[float, int]], float]:
     """When how many lines are there, in seconds of the animation, and how long the animation takes."""
     found: list[tuple[float, int]] = [(0.0, 1)]
-    now, last = 0.0, 0.0
-    for number, line in enumerate(lines, start=1):
+    now, last = 0.0, lines[0].at
+    for number, line in enumerate(lines[1:], start=2):
         now += min(max((line.at - last) / FASTER, SHORTEST), LONGEST)
         last = line.at
         if now - found[-1][0] >= TOGETHER or len(found) == 1:
@@ -109,9 +109,8 @@ def moves(name: str, steps: list[tuple[float, int]], seconds: float) -> str:
 def picture(cast: Path) -> str:
     """The recording as SVG."""
     lines = list(recording.lines(cast))
-    texts = [Text(f"$ {recording.command(cast)}", "bold"), *(AnsiDecoder().decode_line(line.text) for line in lines)]
+    texts = [AnsiDecoder().decode_line(line.text) for line in lines]
     times, seconds = frames(lines)
-    times = [(at, shown + 1) for at, shown in times]
     scroll = [(at, min(0, ROWS - shown)) for at, shown in times]
     uncover = [(at, min(shown, ROWS)) for at, shown in times]
     uncover = uncover[: [shown for _, shown in uncover].index(ROWS) + 1]

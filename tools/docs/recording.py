@@ -44,7 +44,10 @@ def record(cast: Path, command: list[str]) -> int:
     """
     decode = codecs.getincrementaldecoder("utf-8")("replace").decode
     began = time.monotonic()
-    events: list[str] = []
+    typed = shlex.join(command)
+    shown = anywhere(typed)
+    # A player shows the command from its first frame on, as the prompt had it.
+    events = [json.dumps([0.0, "o", f"$ {shown}\r\n"], ensure_ascii=False)]
 
     def read(terminal: int) -> bytes:
         data = os.read(terminal, 65536)
@@ -52,18 +55,12 @@ def record(cast: Path, command: list[str]) -> int:
             events.append(json.dumps([round(time.monotonic() - began, 3), "o", text], ensure_ascii=False))
         return data
 
-    typed = shlex.join(command)
     status = pty.spawn(["sh", "-c", f"stty cols {COLUMNS} rows {ROWS}; exec {typed}"], read)
     code = os.waitstatus_to_exitcode(status)
     if code == 0:
-        header = {"version": 2, "width": COLUMNS, "height": ROWS, "command": typed, "env": {"TERM": "xterm-256color"}}
+        header = {"version": 2, "width": COLUMNS, "height": ROWS, "command": shown, "env": {"TERM": "xterm-256color"}}
         cast.write_text("\n".join([json.dumps(header), *events]) + "\n")
     return code
-
-
-def command(cast: Path) -> str:
-    """What was typed."""
-    return str(json.loads(cast.read_text().partition("\n")[0])["command"])
 
 
 def lines(cast: Path) -> Iterator[Line]:
