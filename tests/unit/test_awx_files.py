@@ -70,3 +70,71 @@ def test_the_workflow_leads_from_the_plan_over_an_approval_to_a_rollback() -> No
     assert ("approve-rollback", "success_nodes", "rollback") in edges
     failing = {name for name, kind, target in edges if (kind, target) == ("failure_nodes", "approve-rollback")}
     assert failing == {"site", "verify"}
+
+
+#: Types of questions, and of their defaults, that AWX knows.
+KINDS = {
+    "text": str,
+    "textarea": str,
+    "password": str,
+    "multiplechoice": str,
+    "multiselect": str,
+    "integer": int,
+    "float": float,
+}
+
+
+def refusals(survey: dict[str, Any]) -> list[str]:
+    """What AWX's API says of a survey before it stores it, by the rules of JobTemplateSurveySpec in awx/api/views."""
+    fields = {"name": str, "description": str, "spec": list}
+    found = [name for name, kind in fields.items() if not isinstance(survey.get(name), kind)]
+    found += [] if survey.get("spec") else ["no questions"]
+    names = [question.get("variable") for question in survey.get("spec") or []]
+    found += ["a variable twice"] if len(set(names)) < len(names) else []
+    return found + [problem for question in survey.get("spec") or [] for problem in refusals_of(question)]
+
+
+def refusals_of(question: dict[str, Any]) -> list[str]:
+    fields = {"type": str, "question_name": str, "variable": str, "required": bool}
+    found = [name for name, kind in fields.items() if not isinstance(question.get(name), kind)]
+    if question.get("type") not in KINDS:
+        return [*found, "unknown type"]
+    default, choices = question.get("default", ""), question.get("choices")
+    if default != "" and not isinstance(default, KINDS[question["type"]]):
+        found.append("default")
+    found += [limit for limit in ("min", "max") if not isinstance(question.get(limit), (int, type(None)))]
+    if question["type"] in ("multiplechoice", "multiselect"):
+        if choices is None:
+            return [*found, "no choices"]
+        chosen = default.splitlines()
+        found += ["a default that is no choice"] if any(text not in choices for text in chosen) else []
+        found += ["two defaults"] if question["type"] == "multiplechoice" and len(chosen) > 1 else []
+    return found
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("survey-*.json")), ids=lambda path: path.stem)
+def test_awx_takes_each_survey(path: Path) -> None:
+    assert refusals(json.loads(path.read_text())) == []
+
+
+QUESTION = {"type": "multiplechoice", "question_name": "Q", "variable": "v", "required": False, "choices": ["a", "b"]}
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"required": "no"}, "required"),
+        ({"type": "bool"}, "unknown type"),
+        ({"type": "integer", "default": "3"}, "default"),
+        ({"type": "text", "default": True}, "default"),
+        ({"default": "c"}, "a default that is no choice"),
+        ({"default": "a\nb"}, "two defaults"),
+        ({"choices": None}, "no choices"),
+        ({"max": "10"}, "max"),
+    ],
+)
+def test_what_awx_refuses_is_noticed(change: dict[str, Any], problem: str) -> None:
+    survey = {"name": "", "description": "", "spec": [QUESTION | change]}
+    assert problem in refusals(survey)
+    assert "a variable twice" in refusals(survey | {"spec": [QUESTION, QUESTION]})
+    assert refusals({"name": "", "description": "", "spec": [QUESTION]}) == []
