@@ -355,8 +355,12 @@ bench-collection: setup binaries ## measure the playbooks over 50, 200 and 1,000
 	@PYTHONPATH=tools/bed:. python -m tools.bench_collection --keep now $(BENCH)
 
 # The release that is prepared, and the base of its image: the bed's own, unless one is named.
-release-check release-prepare: VERSION ?= 1.0.0
+changelog release-check release-prepare: VERSION ?= 1.0.0
 BASE_IMAGE ?=
+
+.PHONY: changelog
+changelog: setup ## print the changelog as the release has it, from the fragments, and check it: VERSION=1.0.0
+	@python -m tools.packaging.fragments --version '$(VERSION)'
 
 .PHONY: release-check
 release-check: setup ## build and check all that a release has, publish nothing: VERSION=1.0.0, BASE_IMAGE=docker.io/...

@@ -13,7 +13,7 @@ author:
   - The outoftree.ccm authors (@outoftree)
 description:
   - Returns its input unchanged, and reports each former variable that is set as a deprecation, with the variable to set instead. Ansible shows
-    the same deprecation once in a run. Until 1.0.0, the former variable counts as before.
+    the same deprecation once in a run. Until 2.0.0, the former variable counts as before.
 positional: _input, names
 options:
   _input:
@@ -67,7 +67,7 @@ def former_variables(value, names):
     listed = names.split(",") if isinstance(names, str) else names
     for name in sorted(set(listed) & set(FORMER)):
         Display().deprecated("The variable {0} is deprecated and still counts. Set instead: {1}".format(name, FORMER[name]),
-                             version="1.0.0", collection_name="outoftree.ccm")
+                             version="2.0.0", collection_name="outoftree.ccm")
     return value
 
 

@@ -124,3 +124,12 @@ def test_the_new_variables_say_the_same_without_a_warning(tmp_path: Path) -> Non
     seen, warned = validated(tmp_path, NEW)
     assert seen == OF_NEW
     assert warned == []
+
+
+def test_former_variables_outlive_the_release_to_come() -> None:
+    """A release that has them must not say that it has removed them."""
+    (upcoming,) = re.findall(r"release-prepare: VERSION \?= (\d+)\.", (ROOT / "Makefile").read_text())
+    (removal,) = re.findall(r'version="(\d+)\.', (ROOT / "plugins/filter/former_variables.py").read_text())
+    assert int(removal) > int(upcoming)
+    for text in ("plugins/filter/former_variables.py", "docs/reference/variables.md"):
+        assert f"ntil {removal}.0.0" in (ROOT / text).read_text()

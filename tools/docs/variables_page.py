@@ -70,7 +70,7 @@ ALL = """## All variables
 """
 OLD = """## Former variables
 
-These still count, with a deprecation warning, until 1.0.0.
+These still count, with a deprecation warning, until 2.0.0.
 """
 
 Table = Callable[[tuple[str, ...], list[tuple[str, ...]]], str]
