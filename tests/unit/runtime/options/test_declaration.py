@@ -34,7 +34,7 @@ class More(Options):
 @pytest.fixture
 def reference(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """What makes the pages of docs/reference."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / "docs"))
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[4] / "tools" / "docs"))
     return importlib.import_module("reference")
 
 
