@@ -6,17 +6,16 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import yaml
+if TYPE_CHECKING:
+    import yaml
 
 Path = tuple[str | int, ...]
 #: No file that is read here is nested deeper; an alias may contain itself.
 _DEPTH = 20
 #: No such file has more values; aliases of aliases multiply.
 _VALUES = 10_000
-#: YAML errors that quote at most single characters of the text.
-_HARMLESS = (yaml.scanner.ScannerError, yaml.parser.ParserError)
 
 
 class _TooMuch(ValueError):
@@ -36,6 +35,13 @@ class Document:
     @classmethod
     def parse(cls, text: str, source: str, *, secret: bool = False) -> Document:
         """Never raises: if the text is not YAML, that is a problem and the data is None. `secret`: quote no content."""
+        import yaml  # only in a process that has a file: it takes as long as all of asyncio
+
+        harmless = (
+            yaml.scanner.ScannerError,
+            yaml.parser.ParserError,
+            _TooMuch,
+        )  # they quote single characters at most
         document = cls(source)
         try:
             loader = yaml.SafeLoader(text)
@@ -46,7 +52,7 @@ class Document:
             mark = getattr(error, "problem_mark", None)
             line = f", line {mark.line + 1}" if mark else ""
             why = ""
-            if not secret or isinstance(error, (*_HARMLESS, _TooMuch)):
+            if not secret or isinstance(error, harmless):
                 why = f": {getattr(error, 'problem', None) or str(error).partition(chr(10))[0]}"
             document.problems.append(f"{source}{line}: this is not YAML{why}")
         return document
@@ -74,6 +80,8 @@ class Document:
         self.problem(path, f"unknown key; {f'did you mean {near[0]}?' if near else 'known keys: ' + ', '.join(known)}")
 
     def _convert(self, loader: yaml.SafeLoader, node: yaml.Node, path: Path) -> Any:
+        import yaml
+
         self._values += 1
         if len(path) > _DEPTH:
             raise _TooMuch(f"nested more than {_DEPTH} deep")

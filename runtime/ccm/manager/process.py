@@ -34,7 +34,6 @@ from .lead import context_of, lead, work_of
 from .leadership import COMPONENT, Leadership
 from .observe import observe
 from .running_controllers import usable_controllers
-from .serve import Shown, serve
 from .status_history import Sampler
 
 log = logging.getLogger(__name__)
@@ -95,6 +94,8 @@ async def _live(options: Options) -> None:
         cleanup.callback(traces.start())  # the last traces are sent last: the Lease is released then
         cleanup.push_async_callback(gateway.close)
         client = await connect(api_server, room_settings.rights(options, specs), cleanup)
+        from .serve import Shown, serve  # after the first requests: a server and certificates take 0.1 s to import
+
         view = observe(client, specs, cleanup)
         leadership = Leadership(room_settings.election(options), parts, client, gateway, view.recorders)
         if leadership.lease is not None:
@@ -109,6 +110,7 @@ async def _live(options: Options) -> None:
             cleanup,
         )
         await cloud.start()
+        gc.freeze()  # what was imported meanwhile, too
         context = context_of(client, gateway, view, options.cluster_name, leadership.notes, holds)
         # Standbys keep their caches warm, too: a new leader starts from them at once.
         lasting = (

@@ -13,7 +13,7 @@ from ccm.controllers.controller_spec import ControllerSpec, Right
 from ccm.options import feature_gates
 from ccm.options.command_line import Options
 from ccm.serving.authorization import Lifetimes
-from ccm.serving.ports import ClientSettings, PortSettings, ServingSettings
+from ccm.serving.serving_settings import ClientSettings, PortSettings, ServingSettings
 
 from . import rights_check
 from .cloud_reload import CloudSettings

@@ -14,6 +14,7 @@ from ccm.controllers.shared.holds import Holds
 from ccm.controllers.shared.watched_kinds import NODES, SERVICES
 from ccm.engine.client import KubeClient
 from ccm.serving import ports
+from ccm.serving.serving_settings import ServingSettings
 
 from . import readiness
 from .cloud_reload import CloudReloader
@@ -36,7 +37,7 @@ class Shown:
 
 
 async def serve(
-    settings: ports.ServingSettings,
+    settings: ServingSettings,
     client: Callable[[str], KubeClient],
     shown: Shown,
     cleanup: contextlib.AsyncExitStack,

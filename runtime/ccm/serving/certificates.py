@@ -8,19 +8,13 @@ While the new files are invalid, the old certificates stay in use.
 from __future__ import annotations
 
 import contextlib
-import datetime
 import fnmatch
-import ipaddress
 import logging
 import os
 import ssl
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from ccm.options.tls_options import CIPHERS, VERSIONS, TlsOptions
 
@@ -43,7 +37,7 @@ class ServingTls:
     ) -> None:
         """Raises CertificateError."""
         self._options, self._client_cas, self._required = options, client_cas, required
-        self._self_signed = b"" if options.certificate else self_signed()
+        self._self_signed = b"" if options.certificate else _self_signed()
         self._seen: object = None
         self._told = ""
         self._default: ssl.SSLContext
@@ -139,18 +133,18 @@ def _fingerprint(path: str) -> tuple[str, int, int, int]:
 
 def _names_in(path: str) -> tuple[str, ...]:
     """The DNS names of a certificate, otherwise its common name."""
+    from .x509_certificates import names_in
+
     try:
-        certificate = x509.load_pem_x509_certificate(Path(path).read_bytes())
+        return names_in(Path(path).read_bytes())
     except (OSError, ValueError) as error:
         raise CertificateError(f"serving certificate {path} cannot be used: {error}") from None
-    try:
-        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        return tuple(names.get_values_for_type(x509.DNSName))
-    except x509.ExtensionNotFound:
-        common: Iterable[x509.NameAttribute[str | bytes]] = certificate.subject.get_attributes_for_oid(
-            x509.NameOID.COMMON_NAME
-        )
-        return tuple(str(name.value) for name in common)
+
+
+def _self_signed() -> bytes:
+    from .x509_certificates import self_signed
+
+    return self_signed()
 
 
 @contextlib.contextmanager
@@ -160,29 +154,3 @@ def _pem(data: bytes) -> Iterator[str]:
         path.touch(mode=0o600)
         path.write_bytes(data)
         yield str(path)
-
-
-def self_signed() -> bytes:
-    """Key and certificate for localhost, valid for a year, in PEM."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "cloud-controller-manager")])
-    now = datetime.datetime.now(datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(now + datetime.timedelta(days=365))
-        .add_extension(
-            x509.SubjectAlternativeName(
-                [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))],
-            ),
-            critical=False,
-        )
-        .sign(key, hashes.SHA256())
-    )
-    return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    ) + certificate.public_bytes(serialization.Encoding.PEM)

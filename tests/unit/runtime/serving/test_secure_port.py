@@ -16,9 +16,10 @@ from cryptography import x509
 
 from ccm.options.command_line import parse
 from ccm.serving.authorization import user_of
-from ccm.serving.certificates import CIPHERS, CertificateError, ServingTls, self_signed
+from ccm.serving.certificates import CIPHERS, CertificateError, ServingTls
 from ccm.serving.health import Health
 from ccm.serving.secure_port import application, serve
+from ccm.serving.x509_certificates import self_signed
 from tests.integration.cluster import Authority
 from tests.ports import free_port
 
