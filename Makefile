@@ -103,6 +103,10 @@ UPGRADE ?= --upgrade
 lock: setup ## runtime/*.lock: the packages of the image, and those that build its wheel: the newest ones, or UPGRADE= for no newer ones
 	@python -m tools.packaging.locks $(UPGRADE)
 
+.PHONY: descriptors
+descriptors: setup ## what the runtime knows of Kubernetes' protobuf, from the Go modules that tools/bench/peer/go.mod names
+	@$(BIN)/python -m tools.packaging.descriptors
+
 .PHONY: outdated
 outdated: setup ## what is pinned and has a newer release: packages, Go modules, actionlint, ansible-core, Kubernetes
 	@PYTHONPATH=tools/bed:. python -m tools.packaging.outdated

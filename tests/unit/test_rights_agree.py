@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ccm.controllers.controller_registry import BUILT_IN
-from ccm.manager.rights_check import IDENTITY, needed
+from ccm.manager.rights_check import CHEAPER, IDENTITY, needed
 from ccm.options.controller_names import OFF_BY_DEFAULT, ON_BY_DEFAULT
 from ccm.options.leader_migration import Migration
 
@@ -47,7 +47,7 @@ def granted(command: list[str], kind: str, optional: bool = False) -> set[tuple[
 @pytest.mark.parametrize("optional", [False, True], ids=["by-default", "with-all"])
 def test_the_cluster_role_is_what_the_controllers_need(optional: bool):
     controllers = (*ON_BY_DEFAULT, *(OFF_BY_DEFAULT if optional else ()))
-    asked = [IDENTITY, *needed((BUILT_IN[name] for name in controllers), LEASES)]
+    asked = [IDENTITY, *CHEAPER, *needed((BUILT_IN[name] for name in controllers), LEASES)]
     wanted = {(right.group, right.resource, right.verb) for right in asked if not right.namespace}
     assert granted([], "ClusterRole", optional) == wanted | REVIEWS
 

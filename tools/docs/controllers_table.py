@@ -11,7 +11,7 @@ import yaml
 
 from ccm.controllers.controller_registry import BUILT_IN
 from ccm.controllers.controller_spec import Right
-from ccm.manager.rights_check import IDENTITY, needed
+from ccm.manager.rights_check import CHEAPER, IDENTITY, needed
 
 FILE = Path(__file__).parents[2] / "roles" / "ccm_runtime" / "vars" / "main" / "controllers.yml"
 HEAD = """---
@@ -23,7 +23,7 @@ REVIEWS = [
     Right("tokenreviews", "create", "authentication.k8s.io"),
     Right("subjectaccessreviews", "create", "authorization.k8s.io"),
 ]
-_VERBS = ["get", "list", "watch", "create", "patch", "delete", "approve"]
+_VERBS = ["get", "list", "watch", "create", "patch", "update", "delete", "approve"]
 
 
 class _Indented(yaml.SafeDumper):
@@ -50,9 +50,10 @@ def text() -> str:
         ("In the order in which they start.", "__ccm_runtime_controller_specs", specs),
         ("controllerLeaders of a LeaderMigrationConfiguration.", "__ccm_runtime_migrating", leaders),
         (
-            "What those that are on by default call, and what serving metrics takes: every write is a patch.",
+            "What those that are on by default call, and what serving metrics takes: every write is a patch, "
+            "but Nodes that wait are replaced.",
             "__ccm_runtime_rules",
-            rules([IDENTITY, *default, *REVIEWS]),
+            rules([IDENTITY, *CHEAPER, *default, *REVIEWS]),
         ),
     ]
     return HEAD + "".join(

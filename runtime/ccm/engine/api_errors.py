@@ -11,7 +11,8 @@ import re
 
 import msgspec
 
-from .objects import UNREADABLE, Status, decoder
+from .encodings import JSON, PROTOBUF, read
+from .objects import UNREADABLE, Status
 
 
 class KubeConfigError(Exception):
@@ -79,6 +80,10 @@ class UnavailableError(ApiError):
     """No usable answer: 5xx, connection error, timeout, or an answer from something other than the API server."""
 
 
+def not_understood(path: str, error: Exception) -> UnavailableError:
+    return UnavailableError(200, "NotUnderstood", f"{path}: unexpected answer: {error}")
+
+
 _BY_STATUS: dict[int, type[ApiError]] = {
     401: UnauthorizedError,
     403: ForbiddenError,
@@ -129,10 +134,10 @@ def from_response(code: int, content_type: str, body: bytes, retry_after: str | 
 
 
 def _status_of(content_type: str, body: bytes) -> Status | None:
-    if content_type != "application/json":
+    if content_type not in (JSON, PROTOBUF):
         return None
     try:
-        status = decoder(Status).decode(body)
+        status = read(Status, body)
     except UNREADABLE:
         return None
-    return status if status.kind == "Status" else None
+    return status if status.kind == "Status" or content_type == PROTOBUF else None

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import msgspec
+
 from ccm.base.clock import Clock, Timer
 
 from .api_errors import GoneError
 from .client import KubeClient
-from .objects import PartialObject
+from .objects import ListOf
 
 #: After so many seconds without a line, a new watch has sent what there was.
 SILENCE = 0.25
@@ -30,7 +32,7 @@ async def newest_version(client: KubeClient, path: str, params: Mapping[str, str
 
     Raises GoneError if it is not as new as `reached`: the API server went back, so a watch from there shows nothing.
     """
-    answer = await client.get(path, PartialObject, params={**params, "limit": "1"})
+    answer = await client.get(path, ListOf[msgspec.Raw], params={**params, "limit": "1"})
     newest = answer.metadata.resource_version
     if not is_reached(newest, reached):
         raise GoneError(200, "", f"the newest resourceVersion is {newest or 'missing'}, but {reached} was seen before")

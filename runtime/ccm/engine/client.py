@@ -28,7 +28,7 @@ from ccm.base import tracing
 from ccm.base.clock import SYSTEM_CLOCK, Clock
 from ccm.base.token_bucket import TokenBucket
 
-from . import metrics, nesting
+from . import encodings, metrics
 from .api_credentials import Access
 from .api_errors import (
     ApiError,
@@ -42,19 +42,19 @@ from .api_errors import (
     UnauthorizedError,
     UnavailableError,
     from_response,
+    not_understood,
 )
 from .connection_pool import ConnectionPool
+from .encodings import JSON, MEDIA_TYPES, PROTOBUF
 from .kubeconfig import load as load_access
-from .objects import UNREADABLE, ListMeta, ObjectMeta, PartialObject, decoder, list_decoder, object_path
+from .list_pages import read_page
+from .objects import UNREADABLE, ObjectMeta, PartialObject, object_path
 from .request_failures import pause_before_retry, unavailable, was_closed
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-JSON = "application/json"
-#: Answers that contain only metadata: 20 % less CPU for a write whose result is not used.
-METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 
@@ -65,8 +65,6 @@ CONNECT_TIMEOUT = 5.0
 RETRY_PAUSE = 0.25
 #: How often a patch is sent that loses a race although it names no resourceVersion.
 RACES = 4
-#: Bytes of a list to decode without interruption, which takes about 10 ms.
-STRETCH = 2 * 1024 * 1024
 #: The largest list has as many pages; a server that sends more goes round in circles.
 MOST_PAGES = 100_000
 
@@ -90,6 +88,8 @@ class KubeClient:
     def __init__(self, access: Access, *, user_agent: str = "", clock: Clock = SYSTEM_CLOCK) -> None:
         self.access = access
         self.server = access.server
+        #: `--kube-api-content-type`: whether to ask for protobuf where a type has it.
+        self.protobuf = True
         self._clock = clock
         self._host = urlsplit(access.server).netloc
         self._limit = TokenBucket()
@@ -116,7 +116,10 @@ class KubeClient:
         params: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> T:
-        return await self._decode(decoder(type), await self._request("GET", path, params=params, timeout=timeout), path)
+        accept = encodings.accepted(type, self.protobuf)
+        return await self._read(
+            type, await self._request("GET", path, params=params, accept=accept, timeout=timeout), path
+        )
 
     async def exists(self, collection: str, meta: ObjectMeta) -> bool:
         """Whether the object with this UID exists now; bypasses all caches. `collection`: the path of its list."""
@@ -164,8 +167,9 @@ class KubeClient:
         if page > 0:
             params["limit"] = str(page)
         for _ in range(MOST_PAGES):
-            body = await self._request("GET", path, params=params, timeout=timeout, verb="LIST")
-            found, metadata = await self._items(body, type_, path, unreadable, keep)
+            accept = encodings.accepted(type_, self.protobuf, verb="LIST")
+            body = await self._request("GET", path, params=params, accept=accept, timeout=timeout, verb="LIST")
+            found, metadata = await read_page(body, type_, path, unreadable, keep)
             items += found
             if not metadata.continue_:
                 return items, metadata.resource_version
@@ -173,37 +177,6 @@ class KubeClient:
                 break
             params["continue"] = metadata.continue_
         raise UnavailableError(200, "EndlessList", f"LIST {path}: its pages do not end: the server repeats them")
-
-    async def _items(
-        self,
-        body: bytes,
-        type_: type[T],
-        path: str,
-        unreadable: Callable[[bytes], None] | None,
-        keep: Callable[[T], T],
-    ) -> tuple[builtins.list[T], ListMeta]:
-        """A page: at once if it is small, otherwise item by item, so that other tasks can run in between."""
-        if len(body) <= STRETCH:
-            try:
-                answer = await self._decode(list_decoder(type_), body, path)
-                return [keep(item) for item in answer.items or []], answer.metadata
-            except UnavailableError:
-                if unreadable is None:
-                    raise
-        pieces = await self._decode(list_decoder(msgspec.Raw), body, path)
-        items, size = [], 0
-        for piece in pieces.items or []:
-            try:
-                items.append(keep(decoder(type_).decode(piece)))
-            except UNREADABLE as error:
-                if unreadable is None:
-                    raise _not_understood(path, error) from None
-                unreadable(bytes(piece))
-            size += len(bytes(piece))
-            if size > STRETCH:
-                size = 0
-                await asyncio.sleep(0)
-        return items, pieces.metadata
 
     async def patch(
         self, path: str, patch: Mapping[str, Any], *, strategic: bool = False, timeout: float | None = None
@@ -225,15 +198,28 @@ class KubeClient:
             await self._clock.sleep(RETRY_PAUSE * random.uniform(0.5, 1.0))
         return await self._metadata(answer, path)
 
+    async def replace(
+        self, path: str, type: type[Any], data: bytes, change: Mapping[str, Any], *, timeout: float | None = None
+    ) -> bytes:
+        """PUT an object in its own bytes (`AsRead`) with a change in the form of a merge patch; returns its bytes after
+        that. It costs the API server less than a patch. ConflictError if the object is not the one that was read."""
+        from .protobuf import changes
+
+        accept = encodings.accepted_metadata(True)
+        try:
+            body = changes.changed(type, data, change)
+            answer = await self._write("PUT", path, body=body, content_type=PROTOBUF, accept=accept, timeout=timeout)
+            return changes.with_metadata(type, data, answer)
+        except UNREADABLE as error:
+            raise not_understood(path, error) from None
+
     async def create(self, path: str, body: Mapping[str, Any], *, timeout: float | None = None) -> ObjectMeta:
         """POST to a collection; returns the new metadata. After UnavailableError the object may exist nevertheless."""
         return await self._metadata(await self._write("POST", path, body=body, timeout=timeout), path)
 
     async def ask(self, path: str, body: Mapping[str, Any], type: type[T], *, timeout: float | None = None) -> T:
         """POST a review that is not stored (a TokenReview, an access review); returns the answer with its status."""
-        return await self._decode(
-            decoder(type), await self._request("POST", path, body=body, accept=JSON, timeout=timeout), path
-        )
+        return await self._read(type, await self._request("POST", path, body=body, accept=JSON, timeout=timeout), path)
 
     async def update(self, path: str, body: Mapping[str, Any], *, timeout: float | None = None) -> ObjectMeta:
         """PUT a whole object, only for objects that we own entirely (a Lease); never for decoded objects."""
@@ -251,12 +237,13 @@ class KubeClient:
 
     @contextlib.asynccontextmanager
     async def watch(
-        self, path: str, params: Mapping[str, str], *, read_timeout: float
+        self, path: str, params: Mapping[str, str], *, read_timeout: float, type: type[Any] | None = None
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """A watch: the lines of the stream, each a JSON WatchEvent. The status is checked before the first line.
+        """A watch: the frames of the stream, each a WatchEvent for `encodings.read_event`, of objects that are read as
+        `type` (without: JSON). The status is checked before the first frame.
 
         Silence for `read_timeout` seconds is UnavailableError, as is a broken connection; if the server closes the
-        stream, the lines end without an error.
+        stream, the frames end without an error.
         """
         limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT, sock_read=read_timeout)
         await self._wait_turn("WATCH", path)
@@ -264,14 +251,15 @@ class KubeClient:
         try:
             async with self._pool.session() as session, asyncio.timeout(DEFAULT_TIMEOUT) as until_headers:
                 query = {**params, "watch": "true"}
-                response = await self._send(session, "GET", path, query, None, JSON, limits, verb="WATCH")
+                accept = encodings.accepted(type, self.protobuf, verb="WATCH")
+                response = await self._send(session, "GET", path, query, None, accept, limits, verb="WATCH")
                 async with response:
                     if response.status == 401:
                         self.access.invalidate()  # the informer watches again
-                    if response.status != 200 or response.content_type != JSON:
+                    if response.status != 200 or response.content_type not in MEDIA_TYPES:
                         raise await self._error(response, context)
                     until_headers.reschedule(None)
-                    yield split_lines(response.content.iter_any())
+                    yield encodings.frames(response.content_type, response.content.iter_any())
         except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
             await self._renew_after(error)
             raise unavailable(context, error) from error
@@ -298,7 +286,7 @@ class KubeClient:
         path: str,
         *,
         params: Mapping[str, str] | None = None,
-        body: Mapping[str, Any] | None = None,
+        body: Mapping[str, Any] | bytes | None = None,
         content_type: str = JSON,
         accept: str = "",
         timeout: float | None = None,
@@ -309,10 +297,10 @@ class KubeClient:
         verb = verb or method
         context = f"{verb} {path}"
         await self._wait_turn(verb, path)
-        data = _encode(body) if body is not None else None
+        data = body if body is None or isinstance(body, bytes) else _encode(body)
         if data is not None:
             metrics.REST_REQUEST_SIZE.labels(verb, self._host).observe(len(data))
-        accept = accept or (JSON if method == "GET" else METADATA_ONLY)
+        accept = accept or encodings.accepted_metadata(self.protobuf)
         limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + (DEFAULT_TIMEOUT if timeout is None else timeout)
@@ -325,7 +313,7 @@ class KubeClient:
                     )
                     span.note({"http.response.status_code": response.status})
                     async with response:
-                        if 200 <= response.status < 300 and response.content_type == JSON:
+                        if 200 <= response.status < 300 and response.content_type in MEDIA_TYPES:
                             answer = await response.read()
                             metrics.REST_RESPONSE_SIZE.labels(verb, self._host).observe(len(answer))
                             return answer
@@ -399,35 +387,14 @@ class KubeClient:
             context,
         )
 
-    async def _decode(self, with_decoder: msgspec.json.Decoder[T], body: bytes, path: str) -> T:
+    async def _read(self, type: type[T], body: bytes, path: str) -> T:
         try:
-            return await nesting.decode(with_decoder, body)
+            return await encodings.read_deep(type, body)
         except UNREADABLE as error:
-            raise _not_understood(path, error) from None
+            raise not_understood(path, error) from None
 
     async def _metadata(self, body: bytes, path: str) -> ObjectMeta:
-        return (await self._decode(decoder(PartialObject), body, path)).metadata
-
-
-def _not_understood(path: str, error: Exception) -> UnavailableError:
-    return UnavailableError(200, "NotUnderstood", f"{path}: unexpected answer: {error}")
-
-
-async def split_lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The non-empty lines of a stream, of any length. A last line without its newline is incomplete and is dropped."""
-    pending = bytearray()
-    async for chunk in chunks:
-        start = 0
-        while (end := chunk.find(b"\n", start)) >= 0:
-            line = chunk[start:end]
-            if pending:
-                pending += line
-                line = bytes(pending)
-                pending.clear()
-            start = end + 1
-            if line:
-                yield line
-        pending += chunk[start:]
+        return (await self._read(PartialObject, body, path)).metadata
 
 
 __all__ = [

@@ -22,11 +22,12 @@ import msgspec
 from ccm.base.clock import SYSTEM_CLOCK, Clock, timeout
 
 from . import absence_rules as rules
-from . import metrics, nesting
+from . import metrics
 from .api_errors import ApiError, GoneError, UnavailableError, from_status
 from .catching_up import CatchingUp, newest_version
 from .client import KubeClient
-from .objects import UNREADABLE, KubeObject, PartialObject, Status, WatchEvent, decoder, identity, object_key
+from .encodings import identity, read, read_event
+from .objects import UNREADABLE, KubeObject, PartialObject, Status, WatchEvent, object_key
 from .reconnecting import Pauses
 
 logger = logging.getLogger(__name__)
@@ -356,22 +357,22 @@ class Informer(Generic[T]):
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(random.randint(*WATCH_SECONDS)),
         }
-        events = decoder(WatchEvent)
         catching_up = CatchingUp(self._clock, functools.partial(self._caught_up, self._catch_ups))
         goal = ""
         if not self._synced.is_set():
             goal = await newest_version(self._client, self._path, self._params, self._resource_version)
         answered = math.inf  # when the API server accepted the watch; infinite again after its first line
         try:
-            async with self._client.watch(self._path, params, read_timeout=self._read_timeout) as lines:
-                self._in_touch()  # the server answered; some servers send no bookmarks, and a quiet watch has no lines
+            watch = self._client.watch(self._path, params, read_timeout=self._read_timeout, type=self._type)
+            async with watch as frames:
+                self._in_touch()  # the server answered; some servers send no bookmarks, and a quiet watch is silent
                 await self._check()
                 answered = self._clock.monotonic()
                 if not self._synced.is_set():
                     catching_up.start(goal)
-                async for line in lines:
+                async for frame in frames:
                     answered, self._silence = math.inf, 0.0
-                    self._apply(await nesting.decode(events, line))
+                    self._apply(await read_event(frame))
                     self._in_touch()
                     catching_up.advance(self._resource_version)
         except UnavailableError:
@@ -394,7 +395,7 @@ class Informer(Generic[T]):
         match event.type:
             case "ADDED" | "MODIFIED":
                 try:
-                    obj = self._keep(decoder(self._type).decode(event.object))
+                    obj = self._keep(read(self._type, event.object))
                 except UNREADABLE:
                     self._skip(event.object, self._unreadable)
                     return
@@ -413,15 +414,15 @@ class Informer(Generic[T]):
                 if known is not None:
                     self._notify(self._last_state(event.object, known), None)
             case "BOOKMARK":
-                self._resource_version = decoder(PartialObject).decode(event.object).metadata.resource_version
+                self._resource_version = read(PartialObject, event.object).metadata.resource_version
             case "ERROR":
-                raise from_status(decoder(Status).decode(event.object), f"WATCH {self._path}")
+                raise from_status(read(Status, event.object), f"WATCH {self._path}")
             case other:
                 logger.warning("%s: ignored a watch event of the unknown type %r", self.name, other)
 
-    def _last_state(self, data: msgspec.Raw, known: T) -> T:
+    def _last_state(self, data: bytes | msgspec.Raw, known: T) -> T:
         try:
-            return self._keep(decoder(self._type).decode(data))
+            return self._keep(read(self._type, data))
         except UNREADABLE:
             return known
 
@@ -442,7 +443,7 @@ class Informer(Generic[T]):
 
 def _problem(type_: type[T], data: bytes | msgspec.Raw) -> str:
     try:
-        decoder(type_).decode(data)
+        read(type_, data)
     except UNREADABLE as error:
         return str(error)
     return "nothing"

@@ -2,14 +2,15 @@
 """The parts of Kubernetes objects that controllers read.
 
 The types are partial and read-only: decoding drops all other fields (4.9 KiB a Node instead of 67). An object of these
-types must therefore never be sent back whole; writes are patches (`ccm.engine.client.KubeClient.patch`). Times stay
+types must therefore never be sent back whole; writes are patches (`ccm.engine.client.KubeClient.patch`), or changes of
+an object's own bytes (`KubeClient.replace`). Times stay
 RFC 3339 text, as the API server wrote them.
 """
 
 from __future__ import annotations
 
 import datetime
-from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 from msgspec import field
@@ -43,6 +44,8 @@ class KubeObject(Protocol):
 class PartialObject(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     """Any object, as its metadata alone."""
 
+    MESSAGE: ClassVar[str] = "k8s.io.apimachinery.pkg.apis.meta.v1.PartialObjectMetadata"
+
     metadata: ObjectMeta = ObjectMeta()
 
 
@@ -54,6 +57,28 @@ class ObjectRef(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     name: str
     namespace: str = ""
     uid: str = ""
+
+
+class AsRead:
+    """An object's own bytes, for a write of the whole object. `held`: the bytes of all of them that exist now.
+
+    Thousands may wait to be written, so there is a limit: `cache_rules.kept_node` drops the bytes of those beyond it.
+    """
+
+    __slots__ = ("data",)
+    held = 0
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        AsRead.held += len(data)
+
+    def __del__(self) -> None:
+        AsRead.held -= len(self.data)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AsRead) and self.data == other.data
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 class Taint(msgspec.Struct, gc=False, frozen=True, rename="camel"):
@@ -77,11 +102,12 @@ class NodeAddress(msgspec.Struct, gc=False, frozen=True, rename="camel"):
 
 
 class NodeCondition(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    #: The types that controllers read. A Node in protobuf is read without others: each costs as much as its labels.
+    READ: ClassVar[frozenset[bytes]] = frozenset({b"Ready", b"NetworkUnavailable"})
     type: str
     status: str
     reason: str = ""
     message: str = ""
-    last_heartbeat_time: str | None = None
     last_transition_time: str | None = None
 
 
@@ -96,9 +122,12 @@ class NodeStatus(msgspec.Struct, gc=False, frozen=True, rename="camel"):
 
 
 class Node(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    MESSAGE: ClassVar[str] = "k8s.io.api.core.v1.Node"
     metadata: ObjectMeta = ObjectMeta()
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
+    #: Of a Node that was read in protobuf, and waits to be initialised.
+    as_read: AsRead | None = None
 
 
 class ServicePort(msgspec.Struct, gc=False, frozen=True, rename="camel"):
@@ -151,6 +180,7 @@ class ServiceStatus(msgspec.Struct, gc=False, frozen=True, rename="camel"):
 
 
 class Service(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    MESSAGE: ClassVar[str] = "k8s.io.api.core.v1.Service"
     metadata: ObjectMeta = ObjectMeta()
     spec: ServiceSpec = ServiceSpec()
     status: ServiceStatus = ServiceStatus()
@@ -181,6 +211,7 @@ class PersistentVolumeSpec(msgspec.Struct, gc=False, frozen=True, rename="camel"
 
 
 class PersistentVolume(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    MESSAGE: ClassVar[str] = "k8s.io.api.core.v1.PersistentVolume"
     metadata: ObjectMeta = ObjectMeta()
     spec: PersistentVolumeSpec = PersistentVolumeSpec()
 
@@ -194,6 +225,7 @@ class LeaseSpec(msgspec.Struct, gc=False, frozen=True, rename="camel"):
 
 
 class Lease(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    MESSAGE: ClassVar[str] = "k8s.io.api.coordination.v1.Lease"
     metadata: ObjectMeta = ObjectMeta()
     spec: LeaseSpec = LeaseSpec()
 
@@ -217,6 +249,8 @@ class StatusDetails(msgspec.Struct, gc=False, frozen=True, rename="camel"):
 class Status(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     """meta/v1 Status: an error of the API server."""
 
+    MESSAGE: ClassVar[str] = "k8s.io.apimachinery.pkg.apis.meta.v1.Status"
+
     kind: str = ""
     message: str = ""
     reason: str = ""
@@ -225,7 +259,7 @@ class Status(msgspec.Struct, gc=False, frozen=True, rename="camel"):
 
 
 class WatchEvent(msgspec.Struct, gc=False, frozen=True, rename="camel"):
-    """One line of a watch; `object` is decoded when `type` is known."""
+    """One event of a watch; `object` is decoded when `type` is known: JSON, or bytes of protobuf in its envelope."""
 
     type: str
     object: msgspec.Raw

@@ -22,13 +22,17 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ApiServerSettings:
-    """`qps`, `burst`: the rate of our requests, 0 for no limit. `patience`: seconds to wait for the first answer."""
+    """`qps`, `burst`: the rate of our requests, 0 for no limit. `patience`: seconds to wait for the first answer.
+
+    `protobuf`: whether to ask for objects in protobuf, where a type has it.
+    """
 
     kubeconfig: str = ""
     master: str = ""
     qps: float = 0.0
     burst: int = 0
     patience: float = 0.0
+    protobuf: bool = True
 
 
 async def connect(settings: ApiServerSettings, rights: list[Right], cleanup: contextlib.AsyncExitStack) -> KubeClient:
@@ -50,6 +54,7 @@ def create_client(settings: ApiServerSettings, *, kubeconfig: str = "") -> KubeC
         )
     except KubeConfigError as error:
         raise StartError(str(error)) from None
+    client.protobuf = settings.protobuf
     client.set_rate_limit(settings.qps, settings.burst)
     return client
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ccm.controllers.controller_spec import ControllerSpec, Right
+from ccm.engine.encodings import PROTOBUF
 from ccm.options import feature_gates
 from ccm.options.command_line import Options
 from ccm.serving.authorization import Lifetimes
@@ -27,7 +28,12 @@ def cloud(options: Options) -> CloudSettings:
 
 def api_server(options: Options) -> ApiServerSettings:
     return ApiServerSettings(
-        options.kubeconfig, options.master, options.kube_api_qps, options.kube_api_burst, options.kube_api_wait
+        options.kubeconfig,
+        options.master,
+        options.kube_api_qps,
+        options.kube_api_burst,
+        options.kube_api_wait,
+        protobuf=options.kube_api_content_type == PROTOBUF,
     )
 
 

@@ -10,10 +10,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ccm.engine.encodings import JSON, PROTOBUF
+
 from .controller_names import CONTROLLERS as NAMES_OF_CONTROLLERS
 from .controller_names import OFF_BY_DEFAULT, ON_BY_DEFAULT
 from .declaration import flags_of, option
-from .restrictions import at_least, cipher_suites, log_format, not_negative, parse_cap, port, positive, tls_version
+from .restrictions import (
+    at_least,
+    cipher_suites,
+    encoding,
+    log_format,
+    not_negative,
+    parse_cap,
+    port,
+    positive,
+    tls_version,
+)
 from .values import BOOLEAN, CONTROLLERS, DURATION, GATES, NAMES, NUMBER, SNI, TEXT, WHOLE, SniPair
 
 _SHARED, _ELECTION, _CLIENT = "KubeCloudShared", "Generic.LeaderElection", "Generic.ClientConnection"
@@ -215,6 +227,14 @@ class Flags:
         f"{_CLIENT}.kubeconfig",
     )
     master: str = option(_KUBE, TEXT, "", "connect to this API server instead of the kubeconfig's")
+    kube_api_content_type: str = option(
+        _KUBE,
+        TEXT,
+        PROTOBUF,
+        f"read objects of the API server in this encoding: {PROTOBUF}, or {JSON} to read along",
+        f"{_CLIENT}.contentType",
+        check=encoding,
+    )
     kube_api_qps: float = option(
         _KUBE,
         NUMBER,

@@ -47,9 +47,6 @@ IGNORED: Mapping[str, Ignored] = {
     "external-cloud-volume-plugin": Ignored("upstream does not use it either", f"{_SHARED}.ExternalCloudVolumePlugin"),
     "node-sync-period": Ignored("deprecated upstream", f"{_SHARED}.NodeSyncPeriod", "0s"),
     "min-resync-period": Ignored("informers here do not resync", "Generic.MinResyncPeriod", "12h0m0s"),
-    "kube-api-content-type": Ignored(
-        "requests to the API server are JSON", f"{_CLIENT}.contentType", "application/json"
-    ),
     "contention-profiling": Ignored(
         "there is no Go runtime to profile", "Generic.Debugging.enableContentionProfiling", False
     ),

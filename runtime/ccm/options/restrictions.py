@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 
 from ccm.controllers.nodes.node_lifecycle_rules import Safety
+from ccm.engine.encodings import JSON, PROTOBUF
 
 from .tls_options import CIPHERS, VERSIONS
 
@@ -65,3 +66,9 @@ def parse_cap(text: str) -> tuple[float, int]:
     elif re.fullmatch(r"[0-9]+", text):
         return 0.0, int(text)
     raise ValueError(f"{text!r} is neither a share such as 10% nor a number of Nodes")
+
+
+def encoding(value: str) -> None:
+    """One of the two encodings of the API server's objects."""
+    if value not in (PROTOBUF, JSON):
+        raise ValueError(f"must be {PROTOBUF} or {JSON}, not {value!r}")

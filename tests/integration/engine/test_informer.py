@@ -325,6 +325,8 @@ async def test_an_unreadable_object_in_list_and_stream_stops_no_other(
     def spoil(thing: dict[str, Any]) -> dict[str, Any]:
         return {**thing, "metadata": {**thing["metadata"], "labels": ["no", "mapping"]}}
 
+    things.informer._client.protobuf = False  # `inject` sends a line
+
     async def spoilt_list(request: web.Request) -> web.StreamResponse | None:
         if is_watch(request):
             return None

@@ -31,7 +31,7 @@ from ccm.controllers.shared import pod_network_rules
 from ccm.controllers.shared.rule_error import RuleError
 from ccm.engine.api_credentials import Access, ExecPlugin
 from ccm.engine.api_errors import ApiError, KubeConfigError, UnavailableError, from_response
-from ccm.engine.client import split_lines
+from ccm.engine.encodings import split_lines
 from ccm.engine.informer import Informer
 from ccm.engine.kubeconfig import from_kubeconfig
 from ccm.engine.objects import UNREADABLE, Lease, Node, Service, WatchEvent, decoder, identity

@@ -33,6 +33,7 @@ from ..shared.event_budget import EventBudget
 from ..shared.stretches import STRETCH
 from . import node_rules as rules
 from .instance_warnings import InstanceWarnings
+from .node_writes import PATCHES, NodeWrites
 from .vouching import Vouching
 from .vouching_rules import Refused, judge
 
@@ -63,11 +64,6 @@ NOT_UPDATED = Counter(
     "--node-ip is not among the cloud's addresses), OtherMachine and SameProviderID (the providerID belongs to another "
     "machine or another Node), ApiServerRefused.",
     ["reason"],
-)
-PATCHES = Counter(
-    "ccm_node_patches",
-    "Patches of Nodes, by what they write: addresses, initialisation, labels, shutdown-taint.",
-    ["kind"],
 )
 REFRESH = Histogram(
     "ccm_node_refresh_duration_seconds",
@@ -140,6 +136,7 @@ class NodeController:
         self._instance_warnings = InstanceWarnings(self._warnings)
         #: A separate budget, so that successes never displace a warning.
         self._successes = EventBudget(events, context.monotonic)
+        self._writes = NodeWrites(context.client)
         self._queue: WorkQueue[str] = WorkQueue("Nodes", base_delay=0.5, max_delay=60.0)
         #: Monotonic seconds when a tainted Node was first seen: its instance must be read no earlier than that.
         self._seen: dict[str, float] = {}
@@ -286,30 +283,19 @@ class NodeController:
     async def _write(self, node: Node, kind: str, plan_for: Callable[[Node], rules.Plan]) -> Node | None:
         """Write what `plan_for` decides. Return the Node that the decision was based on, None if nothing was to do.
 
-        Each patch names the resourceVersion that the decision was based on. After a conflict, the Node is read again
-        and the decision is repeated with the same facts. Strategic merge patches cost the API server less CPU than JSON
-        merge patches (`make bench BENCH=wire`).
+        After a conflict, the Node is read again and the decision is repeated with the same facts.
         """
         name, uid = node.metadata.name, node.metadata.uid
-        client, path = self._context.client, f"/api/v1/nodes/{name}"
         for _ in range(CONFLICT_RETRIES):
             plan = plan_for(node)
             if plan.is_empty or node.metadata.uid != uid:  # the facts do not apply to a successor
                 break
-            version = node.metadata.resource_version
             try:
-                if plan.status is not None:
-                    guarded = {"metadata": {"resourceVersion": version}, **rules.as_strategic(plan.status)}
-                    version = (await client.patch(f"{path}/status", guarded, strategic=True)).resource_version
-                    PATCHES.labels("addresses").inc()
-                if plan.node is not None:
-                    metadata = {**plan.node.get("metadata", {}), "resourceVersion": version}
-                    await client.patch(path, {**plan.node, "metadata": metadata}, strategic=True)
-                    PATCHES.labels(kind).inc()
+                await self._writes.write(node, plan, kind)
                 return node
             except ConflictError:
                 try:
-                    node = await client.get(path, Node)
+                    node = await self._context.client.get(f"/api/v1/nodes/{name}", Node)
                 except NotFoundError:
                     break
         else:

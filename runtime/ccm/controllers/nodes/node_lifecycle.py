@@ -25,11 +25,12 @@ from ccm.gateway.instance_directory import InstanceDirectory
 from ..shared.context import Context
 from ..shared.event_budget import EventBudget
 from . import node_rules
-from .node import JITTER, PATCHES, age_seconds
+from .node import JITTER, age_seconds
 from .node_lifecycle_metrics import DELETED, FAILED, HELD, MISSING, PASS_SECONDS, count_answer
 from .node_lifecycle_rules import Decision, Missing, Safety, Verdict, Window, certain_age, concerns_us, decide, turn
 from .node_witness import Witnesses
 from .node_witness_rules import Evidence, doubt
+from .node_writes import PATCHES
 
 log = logging.getLogger(__name__)
 

@@ -18,10 +18,11 @@ from ccm.base.text import quoted, shorten
 from ccm.cloud import Address, AddressType, CloudError, Instance, InstanceRef
 from ccm.engine.objects import Node, NodeAddress, Taint
 
+from ..shared import cache_rules
 from ..shared.limits import LISTED, NODE_ADDRESSES, NODE_TAINTS
 from ..shared.rule_error import RuleError
 
-UNINITIALIZED_TAINT = "node.cloudprovider.kubernetes.io/uninitialized"
+UNINITIALIZED_TAINT = cache_rules.UNINITIALIZED_TAINT
 SHUTDOWN_TAINT = "node.cloudprovider.kubernetes.io/shutdown"
 #: Set by the kubelet when it was started with `--node-ip` and `--cloud-provider=external`.
 PROVIDED_NODE_IP = "alpha.kubernetes.io/provided-node-ip"

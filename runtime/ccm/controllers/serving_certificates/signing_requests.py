@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import msgspec
 from msgspec.structs import replace
 
@@ -40,6 +42,7 @@ class SigningRequestStatus(msgspec.Struct, gc=False, frozen=True, rename="camel"
 
 
 class SigningRequest(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    MESSAGE: ClassVar[str] = "k8s.io.api.certificates.v1.CertificateSigningRequest"
     metadata: ObjectMeta = ObjectMeta()
     spec: SigningRequestSpec = SigningRequestSpec()
     status: SigningRequestStatus = SigningRequestStatus()

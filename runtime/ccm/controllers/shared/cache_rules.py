@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from ccm.base.shared_texts import MANY, shared
 from ccm.engine.objects import (
+    AsRead,
     Node,
     NodeAddress,
     NodeCondition,
+    NodeSpec,
     NodeStatus,
     NodeSystemInfo,
     ObjectMeta,
@@ -21,6 +24,7 @@ from ccm.engine.objects import (
 )
 
 from .limits import (
+    AS_READ,
     EXTERNAL_IPS,
     NODE_ADDRESSES,
     NODE_POD_CIDRS,
@@ -33,9 +37,9 @@ from .limits import (
 #: The finalizer of Services with a load balancer of ours.
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 #: The conditions of a Node that controllers read.
-CONDITIONS = frozenset({"Ready", "NetworkUnavailable"})
-#: How many texts of Nodes to remember, and to share among Nodes: many more than clusters have zones and pools.
-SHARED_TEXTS = 4096
+CONDITIONS = frozenset(each.decode() for each in NodeCondition.READ)
+#: The taint with which a kubelet registers, until its Node is initialised.
+UNINITIALIZED_TAINT = "node.cloudprovider.kubernetes.io/uninitialized"
 
 
 def kept_service(service: Service) -> Service:
@@ -68,35 +72,48 @@ def kept_node(node: Node) -> Node:
     This is half of what was decoded: with thousands of Nodes, it is most of the memory of the process.
     """
     meta, spec, status = node.metadata, node.spec, node.status
+    if node.as_read is not None and _is_ordinary(spec, status):  # texts in protobuf are shared as they are read
+        return Node(meta, spec, status, _as_read(node))
     meta = replace(meta, labels=_shared_texts(meta.labels), annotations=_shared_texts(meta.annotations))
     if len(spec.taints) > NODE_TAINTS or len(spec.pod_cidrs) > NODE_POD_CIDRS:
         spec = replace(spec, taints=spec.taints[: NODE_TAINTS + 1], pod_cidrs=spec.pod_cidrs[:NODE_POD_CIDRS])
-    first = {each.type: each for each in reversed(status.conditions) if each.type in CONDITIONS}
+    first: dict[str, NodeCondition] = {}
+    for each in status.conditions:
+        if each.type in CONDITIONS:
+            first.setdefault(each.type, each)
     info = status.node_info
     status = NodeStatus(
-        [NodeAddress(_shared(each.type), each.address) for each in status.addresses[:NODE_ADDRESSES]],
+        [NodeAddress(shared(each.type), each.address) for each in status.addresses[:NODE_ADDRESSES]],
         [_shared_condition(each) for each in first.values()],
         info if len(info.system_uuid) <= SYSTEM_UUID else NodeSystemInfo(),
     )
-    return replace(node, metadata=meta, spec=spec, status=status)
+    return replace(node, metadata=meta, spec=spec, status=status, as_read=_as_read(node))
+
+
+def _is_ordinary(spec: NodeSpec, status: NodeStatus) -> bool:
+    """Whether all is to be kept."""
+    conditions = status.conditions
+    return (
+        len(spec.taints) <= NODE_TAINTS
+        and len(spec.pod_cidrs) <= NODE_POD_CIDRS
+        and len(status.addresses) <= NODE_ADDRESSES
+        and len(status.node_info.system_uuid) <= SYSTEM_UUID
+        and len(conditions) == len({each.type for each in conditions})
+    )
+
+
+def _as_read(node: Node) -> AsRead | None:
+    """Return the Node's own bytes if it waits to be initialised; more than the limit would be too much memory."""
+    waits = any(taint.key == UNINITIALIZED_TAINT for taint in node.spec.taints)
+    return node.as_read if waits and AsRead.held <= AS_READ else None
 
 
 def _shared_condition(condition: NodeCondition) -> NodeCondition:
     type_, status, reason, message = map(
-        _shared, (condition.type, condition.status, condition.reason, condition.message)
+        shared, (condition.type, condition.status, condition.reason, condition.message)
     )
     return replace(condition, type=type_, status=status, reason=reason, message=message)
 
 
 def _shared_texts(texts: dict[str, str]) -> dict[str, str]:
-    return {_shared(key): _shared(value) for key, value in texts.items()}
-
-
-def _shared(text: str) -> str:
-    """Return the text, as the same Python object as last time. The memory of texts is bounded: kubelets write them."""
-    if len(_texts) > SHARED_TEXTS:
-        _texts.clear()
-    return _texts.setdefault(text, text)
-
-
-_texts: dict[str, str] = {}
+    return texts if len(texts) > MANY else {shared(key): shared(value) for key, value in texts.items()}

@@ -193,7 +193,7 @@ class Api:
         await self._request("DELETE", path, work)
 
     @contextlib.asynccontextmanager
-    async def watch(self, path: str, params: Any, *, read_timeout: float) -> Any:
+    async def watch(self, path: str, params: Any, *, read_timeout: float, **_) -> Any:
         queue: asyncio.Queue[bytes] = asyncio.Queue()
         self._watchers.append(queue)
 

@@ -203,7 +203,7 @@ class Api:
         return ObjectMeta()
 
     @contextlib.asynccontextmanager
-    async def watch(self, path: str, params: Any, *, read_timeout: float) -> Any:
+    async def watch(self, path: str, params: Any, *, read_timeout: float, **_) -> Any:
         watchers, queue = self._watchers[path.rsplit("/", 1)[1]], asyncio.Queue[bytes]()
         watchers.append(queue)
 

@@ -5,12 +5,14 @@ import json
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
+from ccm.base import shared_texts
 from ccm.controllers.nodes import node_rules
 from ccm.controllers.services.service_rules import FINALIZER, ServiceRuleError, load_balancer_spec, needs_cleanup
-from ccm.controllers.shared import cache_rules, limits
+from ccm.controllers.shared import limits
 from ccm.controllers.shared.cache_rules import kept_node, kept_service
-from ccm.engine.objects import Node, Service, decoder
+from ccm.engine.objects import AsRead, Node, Service, decoder
 
 from ..hostile import LARGEST_NODES, LARGEST_SERVICES, load_balancer, node
 
@@ -56,9 +58,15 @@ def test_texts_that_nodes_have_in_common_are_one_object():
 
 
 def test_texts_of_nodes_that_are_gone_do_not_stay_for_ever():
-    for number in range(2 * cache_rules.SHARED_TEXTS):
+    for number in range(2 * shared_texts.MOST):
         kept_node(msgspec.convert({"metadata": {"labels": {"unique": f"text {number}"}}}, Node))
-    assert len(cache_rules._texts) <= cache_rules.SHARED_TEXTS + 2
+    assert len(shared_texts._texts) <= shared_texts.MOST + 2
+
+
+def test_a_long_text_goes_with_its_node():
+    longest, longer = "a" * shared_texts.LONGEST, "b" * (shared_texts.LONGEST + 1)
+    kept_node(msgspec.convert({"metadata": {"annotations": {"one": longest, "other": longer}}}, Node))
+    assert longest in shared_texts._texts and longer not in shared_texts._texts
 
 
 def test_a_system_uuid_that_is_none_is_dropped():
@@ -104,6 +112,15 @@ def test_a_node_at_the_limit_is_kept_whole_and_one_above_it_is_cut(field):
     assert kept_node(at_limit) == at_limit
     cut = msgspec.to_builtins(kept_node(above))
     assert len({**cut["spec"], **cut["status"]}.get(field, ())) == kept
+
+
+@pytest.mark.parametrize("field", [*NODE_FIELDS, "conditions", "nodeInfo"])
+def test_of_a_node_in_protobuf_the_same_is_kept(field):
+    make, most, _ = NODE_FIELDS.get(field, (lambda n: [{"type": "Ready", "status": str(i)} for i in range(n)], 2, 1))
+    for count in (1, most, most + 9):
+        value = {"systemUUID": "a" * (limits.SYSTEM_UUID + count - 2)} if field == "nodeInfo" else make(count)
+        plain = msgspec.convert(node(**{field: value}), Node)
+        assert kept_node(replace(plain, as_read=AsRead(b"x"))) == kept_node(plain)
 
 
 @pytest.mark.parametrize("name", ["distinct-ranges", "same-range", "ports", "external-ips"])

@@ -11,6 +11,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from ccm.engine import client as module
+from ccm.engine import list_pages
 from ccm.engine.api_credentials import Access, FileText
 from ccm.engine.api_errors import (
     ConflictError,
@@ -19,7 +20,8 @@ from ccm.engine.api_errors import (
     UnauthorizedError,
     UnavailableError,
 )
-from ccm.engine.client import KubeClient, split_lines
+from ccm.engine.client import KubeClient
+from ccm.engine.encodings import split_lines
 from ccm.engine.objects import Node, PartialObject
 
 
@@ -123,7 +125,7 @@ async def test_pages_that_do_not_end_are_unavailable(server, kube, monkeypatch, 
 @pytest.mark.parametrize("stretch", [1, 10**6])
 async def test_of_each_page_only_what_is_to_be_kept_is_in_memory(server, kube, monkeypatch, stretch):
     """A list of thousands of objects that have not changed is as small as the cache that it is compared with."""
-    monkeypatch.setattr(module, "STRETCH", stretch)
+    monkeypatch.setattr(list_pages, "STRETCH", stretch)
     known, asked = PartialObject(), []
 
     def keep(item):
@@ -410,7 +412,7 @@ async def test_cancelling_a_request_is_a_cancellation(server, kube):
 @pytest.mark.threat("tenant-cannot-stop-the-controller")
 @pytest.mark.parametrize("stretch", [1, 10**9], ids=["in-pieces", "at-once"])
 async def test_a_large_list_is_decoded_in_pieces(server, kube, monkeypatch, stretch):
-    monkeypatch.setattr(module, "STRETCH", stretch)
+    monkeypatch.setattr(list_pages, "STRETCH", stretch)
     items = [{"metadata": {"name": f"n{number}"}} for number in range(50)]
     items[7] = {"metadata": {"name": 7}}
     server.answers = [web.json_response({"metadata": {"resourceVersion": "5"}, "items": items})]

@@ -113,7 +113,7 @@ class Client:
         return items, str(self.api.version)
 
     @contextlib.asynccontextmanager
-    async def watch(self, path, params, *, read_timeout):
+    async def watch(self, path, params, *, read_timeout, **_):
         await self._pass("watch")
 
         async def lines():

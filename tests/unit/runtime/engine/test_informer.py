@@ -54,7 +54,7 @@ class Script:
         return items, str(version)
 
     @contextlib.asynccontextmanager
-    async def watch(self, path, params, *, read_timeout):
+    async def watch(self, path, params, *, read_timeout, **_):
         self.watched.append(params)
         script = self._next(self.watches) if self.watches else [None]
         if isinstance(script, Exception):
@@ -279,7 +279,7 @@ async def test_a_watch_that_stood_resets_the_pause(informer, script, clock):
     assert informer._pauses.next > 10
 
     @contextlib.asynccontextmanager
-    async def long(path, params, *, read_timeout):
+    async def long(path, params, *, read_timeout, **_):
         async def lines():
             await clock.sleep(module.HEALTHY_AFTER)
             yield event("BOOKMARK", obj("", 9))
@@ -393,7 +393,7 @@ async def test_a_watch_that_is_answered_is_contact_although_nothing_changes(scri
     silence = UnavailableError(0, "SocketTimeoutError", "silence for 90 s")
 
     @contextlib.asynccontextmanager
-    async def quiet(path, params, *, read_timeout):
+    async def quiet(path, params, *, read_timeout, **_):
         async def lines():
             await clock.sleep(read_timeout)
             raise silence
@@ -421,7 +421,7 @@ async def test_a_watch_that_is_answered_is_contact_although_nothing_changes(scri
 )
 async def test_only_a_watch_that_sent_nothing_lists_again(script, clock, informer, lines, seconds, broken, lists):
     @contextlib.asynccontextmanager
-    async def silent(path, params, *, read_timeout):
+    async def silent(path, params, *, read_timeout, **_):
         assert read_timeout == module.READ_TIMEOUT
 
         async def stream():
@@ -447,7 +447,7 @@ async def test_short_watches_that_sent_nothing_list_again_after_as_long(script, 
     script.lists = [([obj("a", 4)], 5), ([obj("a", 2)], 3)]
 
     @contextlib.asynccontextmanager
-    async def short(path, params, *, read_timeout):
+    async def short(path, params, *, read_timeout, type):
         async def lines():
             await clock.sleep(10)
             for line in () if len(script.watched) > 1 else (event("BOOKMARK", obj("", 9)),):

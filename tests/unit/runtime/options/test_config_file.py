@@ -115,7 +115,7 @@ def test_C20_shape():
     assert found["Generic"]["ClientConnection"] == {
         "kubeconfig": "/k",
         "acceptContentTypes": "",
-        "contentType": "application/json",
+        "contentType": "application/vnd.kubernetes.protobuf",
         "qps": 400.0,
         "burst": 800,
     }

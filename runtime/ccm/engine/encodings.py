@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The two encodings of objects: JSON, and Kubernetes' protobuf for types that name their message (`MESSAGE`).
+
+Each object in protobuf begins with four bytes that no JSON begins with, so an answer says itself what it is. Therefore
+a server that answers in JSON nevertheless, such as one that serves another package's kind, is understood as well.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, TypeGuard, TypeVar
+
+import msgspec
+
+from . import nesting
+from .objects import ListMeta, ObjectMeta, PartialObject, WatchEvent, decoder, list_decoder
+from .objects import identity as json_identity
+from .protobuf import MAGIC
+
+T = TypeVar("T")
+
+JSON = "application/json"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+MEDIA_TYPES = (JSON, PROTOBUF)
+#: The longest frame of a watch, in bytes. The API server accepts objects of 3 MiB, and etcd stores less by default.
+LONGEST_FRAME = 64 * 1024 * 1024
+_METADATA = "as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
+_READS = frozenset({"GET", "LIST", "WATCH"})
+#: Which objects travel in protobuf, by the names of their messages, and in which requests. All else is JSON.
+#: `make bench BENCH=encodings` measures what that is worth.
+IN_PROTOBUF: Mapping[str, frozenset[str]] = {
+    "Node": _READS | {"PUT"},  # PUT: a Node that waits is replaced in its own bytes, and not patched
+    "Service": _READS,
+    "PersistentVolume": _READS,
+    "CertificateSigningRequest": _READS,
+    "Lease": _READS,
+    "PartialObjectMetadata": _READS | {"ANSWER"},  # to a write
+}
+
+
+def in_protobuf(kind: Any, verb: str) -> bool:
+    """Whether objects of this type travel in protobuf in such requests."""
+    return verb in IN_PROTOBUF.get(str(getattr(kind, "MESSAGE", "")).rpartition(".")[2], ())
+
+
+def accepted(kind: Any, protobuf: bool, *, verb: str = "GET") -> str:
+    """The header Accept of a request for objects of this type. JSON stays possible: not every kind has protobuf."""
+    if not protobuf or not in_protobuf(kind, verb):
+        return JSON
+    how = f"{PROTOBUF};{_METADATA.format('List' * (verb == 'LIST'))}" if kind is PartialObject else PROTOBUF
+    stream = ";stream=watch" if verb == "WATCH" else ""
+    return f"{how}{stream},{JSON}"
+
+
+def accepted_metadata(protobuf: bool) -> str:
+    """The same for a write: the metadata of the object are 20 % less CPU than the object."""
+    protobuf = protobuf and in_protobuf(PartialObject, "ANSWER")
+    forms = [f"{PROTOBUF};{_METADATA.format('')}"] * protobuf + [f"{JSON};{_METADATA.format('')}", JSON]
+    return ",".join(forms)
+
+
+def read(kind: type[T], data: bytes | msgspec.Raw) -> T:
+    """An object of this type. Raises `objects.UNREADABLE`, also if it is nested too deeply for a decoder."""
+    if not _is_protobuf(data):
+        return decoder(kind).decode(data)
+    found: T = _reader(kind)(data)  # type: ignore[arg-type]  # any type is hashable
+    return found
+
+
+@functools.cache
+def _reader(kind: Any) -> Callable[[bytes], Any]:
+    """What reads objects in protobuf as this type. It is imported when the first one comes."""
+    from .protobuf import messages, typed_messages
+
+    read, unwrapped = typed_messages.read_as(kind), messages.unwrapped
+    name = "" if kind is PartialObject else messages.simple_name(kind)
+    return lambda data: read(unwrapped(data, name))
+
+
+async def read_deep(kind: type[T], data: bytes) -> T:
+    """The same, however deeply JSON is nested; a message is nested no deeper than its type."""
+    return read(kind, data) if _is_protobuf(data) else await nesting.decode(decoder(kind), data)
+
+
+def identity(data: bytes | msgspec.Raw) -> PartialObject:
+    """Name, namespace, UID and resourceVersion of an object that may be invalid otherwise. Raises UNREADABLE."""
+    if not _is_protobuf(data):
+        return json_identity(data)
+    from .protobuf import messages
+
+    meta = messages.parsed(messages.METADATA, messages.unwrapped(data)).metadata
+    return PartialObject(ObjectMeta(meta.name, meta.namespace, meta.uid, meta.resourceVersion))
+
+
+async def pieces(kind: type[Any], body: bytes) -> tuple[list[Any], ListMeta, Callable[[Any], Any]]:
+    """The items of a list, each as it came, its metadata, and what makes an object of an item. Raises UNREADABLE."""
+    if not _is_protobuf(body):
+        page = await nesting.decode(list_decoder(msgspec.Raw), body)
+        return page.items or [], page.metadata, decoder(kind).decode
+    from .protobuf import messages, typed_messages
+
+    page = messages.parsed(messages.LIST, messages.unwrapped(body, "List"))
+    metadata = ListMeta(page.metadata.resourceVersion, getattr(page.metadata, "continue"))
+    return page.items[:], metadata, typed_messages.read_as(kind)  # type: ignore[arg-type]
+
+
+def whole(kind: Any, item: bytes | msgspec.Raw) -> bytes:
+    """An item of a list of this type as an object of its own, for `identity` and `read`."""
+    if isinstance(item, msgspec.Raw):
+        return bytes(item)
+    from .protobuf import messages
+
+    return messages.wrapped("", messages.simple_name(kind), item)
+
+
+async def read_event(frame: bytes) -> WatchEvent:
+    """An event of a watch; its object is not read yet. A frame of protobuf begins with the tag of its type."""
+    if not frame.startswith(b"\n"):
+        return await nesting.decode(decoder(WatchEvent), frame)
+    from .protobuf import messages
+
+    event = messages.parsed(messages.WATCH_EVENT, frame)
+    return WatchEvent(event.type, event.object.raw)
+
+
+def _is_protobuf(data: bytes | msgspec.Raw) -> TypeGuard[bytes]:
+    return isinstance(data, bytes) and data.startswith(MAGIC)
+
+
+def frames(content_type: str, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The events of a watch, each as it came."""
+    return split_frames(chunks) if content_type == PROTOBUF else split_lines(chunks)
+
+
+async def split_frames(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The frames of a stream, each after its length in four bytes. A last one that is incomplete is dropped.
+
+    Raises msgspec.DecodeError if a length is none: what follows cannot be told apart then.
+    """
+    pending = bytearray()
+    async for chunk in chunks:
+        pending += chunk
+        start = 0
+        while len(pending) >= start + 4:
+            length = int.from_bytes(pending[start : start + 4], "big")
+            if length > LONGEST_FRAME:
+                raise msgspec.DecodeError(f"a frame of {length} bytes, more than {LONGEST_FRAME}")
+            if len(pending) < start + 4 + length:
+                break
+            if length:
+                yield bytes(pending[start + 4 : start + 4 + length])
+            start += 4 + length
+        del pending[:start]
+
+
+async def split_lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The non-empty lines of a stream, of any length. A last line without its newline is incomplete and is dropped."""
+    pending = bytearray()
+    async for chunk in chunks:
+        start = 0
+        while (end := chunk.find(b"\n", start)) >= 0:
+            line = chunk[start:end]
+            if pending:
+                pending += line
+                line = bytes(pending)
+                pending.clear()
+            start = end + 1
+            if line:
+                yield line
+        pending += chunk[start:]

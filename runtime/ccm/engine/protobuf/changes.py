@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Changes an object in its own bytes, so that what the runtime does not know stays as it was. No I/O.
+
+A change has the form of a JSON merge patch. Lists of messages are replaced, but an entry that stays keeps its bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from ..objects import parse_time
+from . import messages
+from .descriptors import ENTRIES
+from .messages import message_class, parsed
+from .typed_messages import document
+
+
+def changed(kind: Any, data: bytes, change: Mapping[str, Any]) -> bytes:
+    """The object, for a PUT. `data`: its message. Raises msgspec.DecodeError.
+
+    managedFields are left out: then the API server continues with its own, in which the last write already is.
+    """
+    message = parsed(kind.MESSAGE, data)
+    if not message.metadata.resourceVersion:  # without it, a PUT takes back what others wrote
+        raise msgspec.DecodeError("the object has no resourceVersion, so it cannot be replaced")
+    _merge(message, change)
+    message.metadata.ClearField("managedFields")
+    package, _, name = kind.MESSAGE.rpartition(".")
+    return messages.wrapped(_api_version(package), name, message.SerializeToString())
+
+
+def _api_version(package: str) -> str:
+    group, version = package.split(".")[-2:]
+    return version if group == "core" else f"{group}.k8s.io/{version}"
+
+
+def with_metadata(kind: Any, data: bytes, answer: bytes) -> bytes:
+    """The message with the metadata in the answer to its write. Raises msgspec.DecodeError.
+
+    A webhook may have changed them, and the next write must not take that back.
+    """
+    message = parsed(kind.MESSAGE, data)
+    message.metadata.Clear()
+    message.metadata.MergeFrom(parsed(messages.METADATA, messages.unwrapped(answer, "PartialObjectMetadata")).metadata)
+    return bytes(message.SerializeToString())
+
+
+def _merge(message: Any, change: Mapping[str, Any]) -> None:
+    for name, value in change.items():
+        entry = ENTRIES.get(message.DESCRIPTOR.fields_by_name[name].full_name)
+        if value is None:
+            message.ClearField(name)
+        elif entry is not None:
+            former = getattr(message, name)[:]
+            entries = _map(entry, former, value) if isinstance(value, Mapping) else _list(entry, former, value)
+            message.ClearField(name)
+            getattr(message, name).extend(entries)
+        elif isinstance(value, Mapping):
+            _merge(getattr(message, name), value)
+        else:
+            setattr(message, name, value)
+
+
+def _map(entry: str, former: Sequence[bytes], change: Mapping[str, str | None]) -> list[bytes]:
+    kept = [each for each in former if parsed(entry, each).key not in change]
+    return kept + [_encoded(entry, key=key, value=value) for key, value in change.items() if value is not None]
+
+
+def _list(entry: str, former: Sequence[bytes], wanted: Sequence[Mapping[str, Any]]) -> Iterator[bytes]:
+    known = [(_filled(document(parsed(entry, each))), each) for each in former]
+    for item in wanted:
+        same = next((data for fields, data in known if fields == _filled(item)), None)
+        yield same if same is not None else _encoded(entry, **item)
+
+
+def _filled(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON may leave out what is empty."""
+    return {name: value for name, value in fields.items() if value}
+
+
+def _encoded(entry: str, **fields: Any) -> bytes:
+    kind = message_class(entry)
+    described = kind.DESCRIPTOR.fields_by_name
+    values = {name: _time(value) if described[name].message_type else value for name, value in fields.items()}
+    return bytes(kind(**values).SerializeToString())
+
+
+def _time(text: str) -> dict[str, int]:
+    """metav1.Time, the only message inside of an entry that is written; it has seconds alone."""
+    return {"seconds": int(parse_time(text).timestamp()), "nanos": 0}
