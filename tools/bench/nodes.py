@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from . import limits, measure, objects, wire
+from . import limits, measure, objects, sides, table, wire
 from .cloud import Cloud, summary
 from .cluster import NODES, Cluster
 from .sides import Side
@@ -42,6 +42,25 @@ async def forms(bench: Bench) -> AsyncIterator[Run]:
     """The ways to write 1,000 initialisations, each sent by the raw generator three times, in turn."""
     async for run in limits.compare(bench.cluster, bench.say, 1000):
         yield run
+
+
+async def encodings(bench: Bench) -> AsyncIterator[Run]:
+    """1,000 tainted Nodes, tuned: the peer, and ours in each way to encode what travels, in turn."""
+    runs = []
+    for number in range(ROUNDS):
+        for side in (bench.peer, *sides.encodings(bench.ours)):
+            runs.append(await initialise(bench, side, 1000, "tuned", TUNED) | {"form": side.form, "round": number})
+            yield runs[-1]
+    for run in table.medians(runs):
+        bench.say(_encoded(run))
+
+
+def _encoded(run: Run) -> str:
+    return (
+        f"median of {run['side']}, {run['form'] or 'protobuf'}: {run['seconds']:.2f} s "
+        f"({run['seconds_leading']:.2f} s leading), CPU-s until Events are told: {run['cpu']:.2f}, "
+        f"API server and etcd {run['api_cpu']:.2f}; {run['peak']:.0f} MiB"
+    )
 
 
 async def limited(bench: Bench) -> AsyncIterator[Run]:
@@ -112,7 +131,8 @@ async def initialise(
         if then is not None:
             run |= await then(folder, cloud)
     bench.say(
-        f"{side.name}, {tuning}: {size} Nodes in {run['seconds']:.1f} s ({run['seconds_leading']:.1f} s leading), "
+        f"{side.name}, {side.form or tuning}: {size} Nodes in {run['seconds']:.1f} s "
+        f"({run['seconds_leading']:.1f} s leading), "
         f"{run['cloud_calls']} cloud calls ({run['cloud_refused']} refused), {run['peak']:.0f} MiB; CPU-s until done, "
         f"until Events are told: {run['cpu_done']:.2f}, {run['cpu']:.2f}; "
         f"API server {run['api_cpu_done']:.1f}, {run['api_cpu']:.1f}"

@@ -76,6 +76,7 @@ async def handover(bench: Bench) -> AsyncIterator[Run]:
 BENCHES: Mapping[str, Callable[[Bench], AsyncIterator[Run]]] = {
     "nodes": nodes.nodes,
     "wire": nodes.forms,
+    "encodings": nodes.encodings,
     "limited": nodes.limited,
     "growth": nodes.growth,
     "restart": services.restart,

@@ -12,12 +12,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from bed import go_programs, paths
 from bed.progress import Progress
+from ccm.engine.encodings import JSON, PROTOBUF
 
 from . import measure
 
@@ -25,6 +26,15 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 #: Ours as it is installed: with compiled modules (kept apart from the sources), and at its usual log level.
 OURS_ENVIRONMENT = {"PYTHONPYCACHEPREFIX": str(REPOSITORY / "build" / "bench" / "pycache")}
+
+#: Ours, but it patches Nodes in JSON: what is won by reading alone.
+PATCHING = """
+import sys
+from ccm.engine import encodings
+encodings.IN_PROTOBUF = {**encodings.IN_PROTOBUF, "Node": encodings.IN_PROTOBUF["Node"] - {"PUT"}}
+from ccm.cli import main
+sys.exit(main())
+"""
 
 
 class BenchError(Exception):
@@ -34,12 +44,14 @@ class BenchError(Exception):
 @dataclass(frozen=True)
 class Side:
     """`wire`: the encoding in which it watches the API server; whoever watches beside it asks for the same one, which
-    the API server then encodes only once."""
+    the API server then encodes only once. `form`: what travels in which encoding, where ours is compared with itself.
+    """
 
     name: str
     command: tuple[str, ...]
     wire: str
     environment: Mapping[str, str]
+    form: str = ""
 
 
 def ours() -> Side:
@@ -47,13 +59,21 @@ def ours() -> Side:
     environment |= OURS_ENVIRONMENT
     command = (sys.executable, "-m", "ccm.cli")
     subprocess.run([*command, "--help"], env=environment, stdout=subprocess.DEVNULL, check=True)  # compiles
-    return Side("ours", command, "application/json", environment)
+    return Side("ours", command, PROTOBUF, environment)
+
+
+def encodings(side: Side) -> tuple[Side, ...]:
+    """Ours with all in JSON, with reads in protobuf and patches in JSON, and as it is."""
+    in_json = (*side.command, f"--kube-api-content-type={JSON}")
+    return (
+        replace(side, command=in_json, wire=JSON, form="JSON"),
+        replace(side, command=(sys.executable, "-c", PATCHING), form="read in protobuf, patched in JSON"),
+        replace(side, form="protobuf"),
+    )
 
 
 def peer(progress: Progress) -> Side:
-    return Side(
-        "peer", (str(go_programs.ensure("peer", progress)),), "application/vnd.kubernetes.protobuf", dict(os.environ)
-    )
+    return Side("peer", (str(go_programs.ensure("peer", progress)),), PROTOBUF, dict(os.environ))
 
 
 class Process:
