@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import ipaddress
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -27,6 +28,9 @@ SINCE = 60.0
 #: Label and taint that keep a Node from being a backend.
 EXCLUDE_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers"
 DELETING = "ToBeDeletedByClusterAutoscaler"
+#: Ends of sentences: by them `known` tells what an etcd that is restored and goes again explains.
+UNRESTORED = ", which the restored etcd does not have"
+UNHELD = ": our finalizer is in the restored etcd, and the Service was deleted in the other one"
 
 
 class Violation(NamedTuple):
@@ -43,6 +47,8 @@ class Checks:
         self._unwanted: dict[str, float] = {}
         #: providerID's id or pod CIDR -> when its Node last went, came or changed.
         self._touched: dict[str, float] = {}
+        #: UIDs of Services that went without our finalizer, so that nobody was asked to release them.
+        self._unheld: set[str] = set()
         #: UID of an object -> when it last was told something; name of an Event -> the UID.
         self._told: dict[str, float] = {}
         self._events: dict[str, str] = {}
@@ -68,6 +74,8 @@ class Checks:
             for each in (change.before, document):
                 if each is not None and not wants(each):
                     self._unwanted[each["metadata"]["uid"]] = now
+            if change.kind == "DELETED" and change.before and not change.before["metadata"].get("finalizers"):
+                self._unheld.add(change.before["metadata"]["uid"])
         elif change.resource == "nodes":
             document = self._simulation.store.table("nodes").get(change.key)
             if change.before is None or document is None:
@@ -123,7 +131,8 @@ class Checks:
             holder = lease["spec"].get("holderIdentity")
             mine = process.elector.identity if process.elector is not None else ""
             if holder and holder != mine and self._simulation.api.is_genuine:
-                self.violated("write-without-lease", f"{process.name} writes while another process leads: {what}")
+                other = "a process that has ended" if self._simulation.has_ended(holder) else "another process"
+                self.violated("write-without-lease", f"{process.name} writes while {other} leads: {what}")
 
     def _check_targets(self, process: Process, row: Any, body: Document) -> None:
         if row is None or "targets" not in body or not self._lives(row.tags.get("service_uid", "")):
@@ -134,13 +143,20 @@ class Checks:
         if lost:
             name = self._service_name(row.tags)
             how = "backend-removed" if process.first_list_right.get("nodes") else "backend-removed-at-start"
-            self.violated(how, f"{name}: its load balancer loses the living Nodes {', '.join(lost)}")
+            what = f"{name}: its load balancer loses the living Nodes {', '.join(lost)}"
+            self.violated(how, what + self._unrestored(lost))
 
     def _check_route(self, route: Any) -> None:
         for name, node in self._simulation.store.table("nodes").items():
             routed = route.destination in node["spec"].get("podCIDRs", ()) and _id(node) == route.instance_id
             if routed and self._is_settled(name):
-                self.violated("route-deleted", f"Node {name}: its route {route.destination} is deleted")
+                what = f"Node {name}: its route {route.destination} is deleted"
+                self.violated("route-deleted", what + self._unrestored([name]))
+
+    def _unrestored(self, names: Iterable[str]) -> str:
+        """What to add for Nodes that the etcd which is restored now does not have: whoever asks hears so."""
+        store = self._simulation.api.restored_now
+        return UNRESTORED if store is not None and not store.table("nodes").keys() & set(names) else ""
 
     def _is_settled(self, name: str) -> bool:
         return self._simulation.loop.now - self._touched.get(name, 0.0) > SINCE
@@ -151,6 +167,11 @@ class Checks:
             if service["metadata"]["uid"] == uid:
                 return wants(service) and self._simulation.loop.now - self._unwanted.get(uid, 0.0) > SINCE
         return False
+
+    def _is_held_in_restored(self, uid: str) -> bool:
+        store = self._simulation.api.restored
+        services = store.table("services").values() if store is not None else ()
+        return any(each["metadata"]["uid"] == uid and each["metadata"].get("finalizers") for each in services)
 
     def _service_name(self, tags: Any) -> str:
         for key, service in self._simulation.store.table("services").items():
@@ -299,7 +320,8 @@ class Checks:
         targets = sorted(self._backends().values())
         for uid, same in rows.items():
             if uid not in wanted:
-                found.append(("load-balancer-leaked", f"{same[0].name} is there, and no Service wants it"))
+                how = UNHELD if uid in self._unheld and self._is_held_in_restored(uid) else ""
+                found.append(("load-balancer-leaked", f"{same[0].name} is there, and no Service wants it{how}"))
             elif len(same) > 1:
                 found.append(("load-balancer-doubled", f"Service {wanted[uid][0]} has {len(same)} load balancers"))
         for uid, (key, service) in wanted.items():

@@ -162,15 +162,15 @@ def explore(seed: int, prepare: Prepare | None = None) -> Report:
 
 def judge(seed: int, trial: Trial, outcome: Outcome, prepare: Prepare | None = None) -> Finding:
     """What is known is known by one fault alone; anything else is made as short as can be, which may show it known."""
-    if known := explain(trial.workload, trial.faults, outcome.violations):
+    if known := explain(trial.faults, outcome.violations):
         if len(trial.faults) < 2:
             return Finding(seed, trial, outcome, known)
         alone = Trial(trial.workload, trial.timing, trial.faults[-1:])  # the first one alone did no harm
         result = alone.run(prepare)
-        if result.violations and (known := explain(alone.workload, alone.faults, result.violations)):
+        if result.violations and (known := explain(alone.faults, result.violations)):
             return Finding(seed, alone, result, known)
     short, result = shrink(trial, outcome.invariants, prepare)
-    return Finding(seed, short, result, explain(short.workload, short.faults, result.violations))
+    return Finding(seed, short, result, explain(short.faults, result.violations))
 
 
 __all__ = ["Finding", "Report", "Trial", "explore", "shrink"]

@@ -64,6 +64,8 @@ DURATION = {
 }
 #: How old a stale answer is, how much later a late write is carried out, how far a watch lags behind, in seconds.
 STALE, LATE, LAG = 20.0, 35.0, 20.0
+#: How long after a restored etcd has gone writes may follow that were decided by it, in seconds.
+AFTERWARDS = 5.0
 #: How long a wrong list is all that a reader has, in seconds.
 WRONG_FOR = 15.0
 

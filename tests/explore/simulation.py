@@ -105,6 +105,11 @@ class Simulation:
         """Whether the run has no faults."""
         return not self._planned
 
+    def has_ended(self, identity: str) -> bool:
+        """Whether this was the identity of a process, and no more is."""
+        named = [each for each in self._all_processes if each.elector and each.elector.identity == identity]
+        return bool(named) and not any(each.alive and not each.main.done() for each in named)
+
     # What the servers ask
 
     def latency(self) -> float:
@@ -156,7 +161,7 @@ class Simulation:
                 restored = self._early.snapshot()
                 # Its resourceVersions are never those of other content: etcdutl's --bump-revision is for that.
                 restored.version = restored.compacted = 500_000
-                self.api.become(restored, seconds)
+                self.api.restore(restored, seconds)
             case "api-stale":
                 self.api.fall_behind(seconds)
             case "api-throttled":
