@@ -56,7 +56,7 @@ junit = $(if $(RESULTS),--junitxml=$(RESULTS)/$(1).xml --reruns=1 --reruns-delay
 .PHONY: test
 test: prerequisites setup ## what a contributor runs before a change lands; docs/testing.md says how long it takes
 	@$(PARTS) --first images --timed integration-spine --patient lint,docs-site,peers-tests,unit \
-		--elsewhere "make test-ci: a real cluster, OpenStack, all of make integration, the tarball, 8,000 sequences of faults" \
+		--elsewhere "make test-ci: a real cluster, OpenStack, all of make integration, the tarball, 9,000 sequences of faults" \
 		--elsewhere "make test-all: every ansible-core, other clusters and clouds, half an hour of churn, mutation"
 
 # docs/testing.md says what make test-all has beside this, and why: other clusters and clouds, the playbooks' long stories, the
@@ -65,7 +65,7 @@ test: prerequisites setup ## what a contributor runs before a change lands; docs
 test-ci: export CLOUD_TESTS := not long
 test-ci: export CHAOS_KILLS := 30
 test-ci: export LONG_TESTS := $(addprefix tests/integration/,faults runtime secrecy) tests/soak tests/packaging
-test-ci: prerequisites setup ## what CI runs after make test: a real cluster, OpenStack, 8,000 sequences, the rest of integration
+test-ci: prerequisites setup ## what CI runs after make test: a real cluster, OpenStack, 9,000 sequences, the rest of integration
 	@$(PARTS) --first images --timed molecule,openstack-once --patient sequences,install-test \
 		--then integration-rest,integration-long,chaos
 
@@ -166,13 +166,13 @@ prose: setup ## words that this project does not use, in every file; make lint r
 	@python tools/prose/check.py --all
 
 .PHONY: unit
-unit: setup ## pure logic, and 2,000 sequences of faults
+unit: setup ## pure logic, and 3,400 sequences of faults
 	@pytest -q $(call junit,unit) -n 2 --timeout 300 tests/unit tests/tools tests/peers tests/explore
-	@python -m tests.explore --seeds 0-109 --jobs 2 --least 2000
+	@python -m tests.explore --seeds 0-59 --chains 0-9 --jobs 2 --least 3400
 
 .PHONY: sequences
-sequences: setup ## 8,000 sequences of faults more than make unit has
-	@python -m tests.explore --seeds 110-549 --jobs 2 --least 8000
+sequences: setup ## 9,000 sequences of faults more than make unit has
+	@python -m tests.explore --seeds 60-549 --jobs 2 --least 9000
 
 CORE ?= 2.19
 .PHONY: sanity
@@ -237,11 +237,13 @@ chaos: setup binaries ## the leader is killed CHAOS_KILLS times at random moment
 
 # Seeds: one (7), a range (0-9999), or several with commas between; each gives about 20 sequences.
 SEEDS ?= 0-499
+# Seeds of chains, whose sequences follow each other in one cluster: three times as many for the same time.
+CHAINS ?=
 # One sequence, as a finding names it: then only that one is run, and its story told.
 REPLAY ?=
 .PHONY: explore
 explore: setup ## faults at every read and write, in virtual time: SEEDS=0-9999, or REPLAY='...' for one sequence
-	@python -m tests.explore --seeds '$(SEEDS)' --replay '$(REPLAY)'
+	@python -m tests.explore --seeds '$(SEEDS)' --chains '$(CHAINS)' --replay '$(REPLAY)'
 
 # MUTATE names files by parts of their paths; MOST=20 tries at most so many changes for each file.
 MUTATE ?=

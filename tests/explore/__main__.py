@@ -13,7 +13,7 @@ import sys
 import time
 from collections import Counter, defaultdict
 
-from .explorer import Finding, Report, Trial, explore
+from .explorer import Finding, Report, Trial, chains_of, explore, sequences_of
 
 #: Runs of seeds after which a worker looks for circles of objects.
 COLLECT = 3
@@ -23,14 +23,19 @@ _runs = itertools.count(1)
 def seeds_of(text: str) -> list[int]:
     """`7`, `0-999`, or both with commas between."""
     found: list[int] = []
-    for part in text.split(","):
+    for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
         found += range(int(first), int(last or first) + 1)
     return found
 
 
-def _explore(seed: int) -> Report:
-    report = explore(seed)
+def all_of(text: str, is_chain: bool) -> list[tuple[bool, int]]:
+    return [(is_chain, seed) for seed in seeds_of(text)]
+
+
+def _explore(of: tuple[bool, int]) -> Report:
+    is_chain, seed = of
+    report = explore(seed, sequences=chains_of if is_chain else sequences_of)
     for finding in report.findings:
         finding.outcome.points.clear()  # nobody asks for them any more, and they are long
         finding.outcome.trace.clear()
@@ -58,6 +63,7 @@ def show(finding: Finding, *, story: bool) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make explore")
     parser.add_argument("--seeds", default="0-499", help="SEEDS: 7, 0-999, or several with commas between")
+    parser.add_argument("--chains", default="", help="CHAINS: seeds whose sequences follow each other in one cluster")
     parser.add_argument("--replay", default="", help="REPLAY: one sequence, as a finding names it")
     parser.add_argument(
         "--seconds", type=float, default=0.0, help="stop after so many seconds; 0: when all seeds are done"
@@ -70,7 +76,7 @@ def main() -> int:
         os.execve(sys.executable, command, os.environ | {"PYTHONHASHSEED": "0"})
     if given.replay:
         return replay(given.replay)
-    seeds, started = seeds_of(given.seeds), time.monotonic()
+    seeds, started = [*all_of(given.seeds, False), *all_of(given.chains, True)], time.monotonic()
     total, kinds = Report(), Counter[str]()
     known: dict[str, list[Finding]] = defaultdict(list)
     with multiprocessing.Pool(given.jobs, _begin) as pool:

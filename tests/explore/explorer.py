@@ -6,11 +6,11 @@ from __future__ import annotations
 import hashlib
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from . import workloads
-from .faults import ANYWHERE, Fault, kinds_at
+from .faults import ANYWHERE, Fault, episode_of, kinds_at
 from .known import explain
 from .simulation import Outcome, Simulation, simulate
 
@@ -18,6 +18,8 @@ from .simulation import Outcome, Simulation, simulate
 FIRST, SECOND = 5, 3
 
 Prepare = Callable[[Simulation], None]
+#: From a seed to the trials that were run.
+Sequences = Callable[[int, Callable[["Trial"], Outcome]], list[tuple["Trial", Outcome]]]
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,32 @@ class Trial:
         workload = workloads.find(self.workload)
         text = f"{replace(workload, name='')} {self.steps} {self.faults}"
         return hashlib.blake2b(text.encode(), digest_size=8).digest()
+
+    def plans(self, outcome: Outcome) -> Iterator[bytes]:
+        """Those of the episodes that were lived through, each with the faults that hit it."""
+        if outcome.episodes == 1:
+            yield self.plan()
+            return
+        workload, reached = workloads.find(self.workload), set(outcome.points)
+        begun = f"{workload.before} {workload.processes}"
+        for episode in range(outcome.episodes):
+            steps = [(step.at, step.verb, step.arguments) for step in self._steps(workload) if step.episode == episode]
+            hit = [str(fault).replace(f"@{episode}=", "=") for fault in self.hits(episode) if fault.point in reached]
+            yield hashlib.blake2b(f"{begun} {steps} {hit}".encode(), digest_size=8).digest()
+
+    def hits(self, episode: int) -> tuple[Fault, ...]:
+        """The faults of an episode."""
+        return tuple(fault for fault in self.faults if episode_of(fault.point) == episode)
+
+    def since(self, episode: int) -> Trial:
+        """The same without the episodes before this one."""
+        steps = workloads.find(self.workload).steps
+        numbers = tuple(number for number, step in enumerate(steps) if step.episode >= episode)
+        later = tuple(fault for fault in self.faults if episode_of(fault.point) >= episode)
+        return replace(self, faults=later, steps=numbers)
+
+    def _steps(self, workload: workloads.Workload) -> list[workloads.Step]:
+        return [step for number, step in enumerate(workload.steps) if self.steps is None or number in self.steps]
 
     def __str__(self) -> str:
         """As REPLAY takes it."""
@@ -115,6 +143,44 @@ def sequences_of(seed: int, outcome_of: Callable[[Trial], Outcome]) -> list[tupl
     return done
 
 
+def chains_of(seed: int, outcome_of: Callable[[Trial], Outcome]) -> list[tuple[Trial, Outcome]]:
+    """The chains of one seed, as they were run: each of their episodes is a sequence with none, one or two faults."""
+    chance = random.Random(f"chain {seed}")
+    plain = Trial(f"chain-{seed}", seed)
+    outcome = outcome_of(plain)
+    done = [(plain, outcome)]
+    if outcome.violations:
+        return done
+    for _ in range(FIRST):
+        firsts = tuple(pick(chance, points) for points in by_episode(outcome.points).values())
+        one = Trial(plain.workload, seed, firsts)
+        result = outcome_of(one)
+        done.append((one, result))
+        if result.violations:
+            continue
+        for _ in range(SECOND):
+            two = Trial(plain.workload, seed, tuple(with_second(chance, firsts, result.points)))
+            done.append((two, outcome_of(two)))
+    return done
+
+
+def by_episode(points: Sequence[str]) -> dict[int, list[str]]:
+    found: dict[int, list[str]] = {}
+    for point in points:
+        found.setdefault(episode_of(point), []).append(point)
+    return found
+
+
+def with_second(chance: random.Random, firsts: Sequence[Fault], points: Sequence[str]) -> Iterator[Fault]:
+    """Each fault that was reached, and another one later in its episode."""
+    episodes = by_episode(points)
+    for first in firsts:
+        yield first
+        same = episodes.get(episode_of(first.point), [])
+        if first.point in same and (later := same[same.index(first.point) + 1 :]):
+            yield pick(chance, later)
+
+
 def shrink(sequence: Trial, invariants: set[str], prepare: Prepare | None = None) -> tuple[Trial, Outcome]:
     """The shortest sequence found in which one of these invariants is violated: fewer faults, then fewer steps."""
     best, outcome = sequence, sequence.run(prepare)
@@ -140,20 +206,20 @@ def shrink(sequence: Trial, invariants: set[str], prepare: Prepare | None = None
     return best, outcome
 
 
-def explore(seed: int, prepare: Prepare | None = None) -> Report:
-    """Run the sequences of one seed; what went wrong is made short and compared with what is known."""
+def explore(seed: int, prepare: Prepare | None = None, sequences: Sequences = sequences_of) -> Report:
+    """Run the sequences of one seed, or its chains; what went wrong is made short and compared with what is known."""
     report, started = Report(), time.process_time()
 
     def outcome_of(sequence: Trial) -> Outcome:
         outcome = sequence.run(prepare)
-        report.sequences += 1
-        report.plans.add(sequence.plan())
+        report.sequences += outcome.episodes
+        report.plans.update(sequence.plans(outcome))
         report.requests += outcome.requests
         for fault in sequence.faults:
             report.kinds[fault.kind] = report.kinds.get(fault.kind, 0) + 1
         return outcome
 
-    for sequence, outcome in sequences_of(seed, outcome_of):
+    for sequence, outcome in sequences(seed, outcome_of):
         if outcome.violations:
             report.findings.append(judge(seed, sequence, outcome, prepare))
     report.cpu = time.process_time() - started
@@ -162,10 +228,16 @@ def explore(seed: int, prepare: Prepare | None = None) -> Report:
 
 def judge(seed: int, trial: Trial, outcome: Outcome, prepare: Prepare | None = None) -> Finding:
     """What is known is known by one fault alone; anything else is made as short as can be, which may show it known."""
+    for number in (1, 2, 4, 8) if outcome.episodes > 1 else ():
+        latest = trial.since(outcome.episodes - number)
+        result = latest.run(prepare)
+        if result.invariants & outcome.invariants:
+            trial, outcome = latest, result
+            break
     if known := explain(trial.faults, outcome.violations):
         if len(trial.faults) < 2:
             return Finding(seed, trial, outcome, known)
-        alone = Trial(trial.workload, trial.timing, trial.faults[-1:])  # the first one alone did no harm
+        alone = replace(trial, faults=trial.faults[-1:])  # the first one alone did no harm
         result = alone.run(prepare)
         if result.violations and (known := explain(alone.faults, result.violations)):
             return Finding(seed, alone, result, known)
@@ -173,4 +245,4 @@ def judge(seed: int, trial: Trial, outcome: Outcome, prepare: Prepare | None = N
     return Finding(seed, short, result, explain(short.faults, result.violations))
 
 
-__all__ = ["Finding", "Report", "Trial", "explore", "shrink"]
+__all__ = ["Finding", "Report", "Trial", "chains_of", "explore", "sequences_of", "shrink"]

@@ -2,7 +2,7 @@
 """What can go wrong, by the kind of read or write at which it does. Names only; `api_server` and `cloud` act them out.
 
 A *point* is one request, named so that it stays the same when others come or go: `api PATCH nodes/n1/status#2` is the
-second patch of that Node's status. A *fault* is a kind at a point.
+second patch of that Node's status, and with `@3` that of the third episode. A *fault* is a kind at a point.
 """
 
 from __future__ import annotations
@@ -98,6 +98,15 @@ class Fault(NamedTuple):
     def parse(cls, text: str) -> Fault:
         point, _, kind = text.strip().rpartition("=")
         return cls(point, kind)
+
+
+def point(what: str, number: int, episode: int) -> str:
+    """The name of a request: the how many-th of its kind, in which episode."""
+    return f"{what}#{number}@{episode}" if episode else f"{what}#{number}"
+
+
+def episode_of(point: str) -> int:
+    return int(point.partition("#")[2].partition("@")[2] or 0)
 
 
 def kinds_at(point: str) -> tuple[str, ...]:

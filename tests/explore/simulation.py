@@ -24,7 +24,7 @@ from .people import People
 from .process import Process, in_process
 from .store import Change, Store
 from .virtual_time import EPOCH, Stuck, VirtualLoop, virtual_time, wall_clock
-from .workloads import Workload
+from .workloads import Step, Workload
 
 #: All is as it should be, and nothing was written, for so many seconds: the run is over.
 QUIET = 12.0
@@ -47,6 +47,8 @@ class Outcome:
     seconds: float
     requests: int
     story: list[str] = field(default_factory=list)
+    #: Those that were begun, the start included.
+    episodes: int = 1
 
     @property
     def digest(self) -> str:
@@ -74,6 +76,7 @@ class Simulation:
         self._steps = [step for number, step in enumerate(workload.steps) if steps is None or number in set(steps)]
         self._random = random.Random(seed)
         self._counts: Counter[str] = Counter()
+        self._episode, self._episodes, self._begun = 0, 1, loop.now
         self._trace: list[tuple[Any, ...]] = []
         self.points: list[str] = []
         self.story: list[str] = []
@@ -120,7 +123,7 @@ class Simulation:
         if self._ending:
             return ""
         self._counts[what] += 1
-        point = f"{what}#{self._counts[what]}"
+        point = faults.point(what, self._counts[what], self._episode)
         self.points.append(point)
         self._trace.append((self.loop.now, process.name, point))
         if _is_write(what):
@@ -160,7 +163,7 @@ class Simulation:
             case "snapshot":
                 restored = self._early.snapshot()
                 # Its resourceVersions are never those of other content: etcdutl's --bump-revision is for that.
-                restored.version = restored.compacted = 500_000
+                restored.version = restored.compacted = 500_000 * (1 + self._episode)
                 self.api.restore(restored, seconds)
             case "api-stale":
                 self.api.fall_behind(seconds)
@@ -221,7 +224,32 @@ class Simulation:
                 self.loop.call_later(float(point[5:]), self._strike, kind, point)
         for _ in range(self._workload.processes):
             self.start_process()
+        for episode, steps in self._by_episode().items():
+            if episode:
+                self._begin(episode)
+            await self._live_through(steps)
+            if self.checks.found:
+                break
+        await self._end()
+        return self.outcome(self.loop.now - begun)
+
+    def _by_episode(self) -> dict[int, list[Step]]:
+        found: dict[int, list[Step]] = {0: []}
         for step in self._steps:
+            found.setdefault(step.episode, []).append(step)
+        return found
+
+    def _begin(self, episode: int) -> None:
+        """All is as it should be, and something else happens now. Requests are counted anew."""
+        self._episode, self._begun = episode, self.loop.now
+        self._episodes += 1
+        self.note(f"episode {episode}")
+        self._counts.clear()
+        self._early = self.store.snapshot()
+
+    async def _live_through(self, steps: Iterable[Step]) -> None:
+        begun = self.loop.now
+        for step in steps:
             await asyncio.sleep(max(0.0, begun + step.at - self.loop.now))
             if self.checks.found:
                 break
@@ -230,11 +258,10 @@ class Simulation:
             self._last_trouble = max(self._last_trouble, self.loop.now)
         await self._bear_mistakes()
         await self._come_to_rest()
-        await self._end()
-        return self.outcome(self.loop.now - begun)
 
     def outcome(self, seconds: float) -> Outcome:
-        return Outcome(self.checks.found, self.points, self._trace, seconds, len(self.points), self.story)
+        found = self.checks.found
+        return Outcome(found, self.points, self._trace, seconds, len(self.points), self.story, self._episodes)
 
     def close(self, run: asyncio.Task[Any]) -> None:
         """End what is left of killed processes, and let go what a run keeps: what is freed at once need not be looked
@@ -279,26 +306,33 @@ class Simulation:
             now = self.loop.now
             if now < self._last_trouble:
                 continue
-            problems = self.checks.problems()
-            held = self.checks.held()
-            queued = [key for process in self.processes for key in process.queued(held)]
-            if not problems and not queued and self._is_led():
-                if now - max(self._last_write, self._last_trouble) >= QUIET:
-                    return
-            elif now - self._last_trouble > BOUND + self._workload.patience:
-                for invariant, text in problems:
-                    self.checks.violated(invariant, text)
-                for text in queued if not problems else ():
-                    self.checks.violated("key-left", text)
-                if not problems and not queued:
-                    self.checks.violated("not-converged", "nobody leads")
+            is_quiet = now - max(self._last_write, self._last_trouble) >= QUIET
+            is_late = now - self._last_trouble > BOUND + self._workload.patience
+            self.cloud.server.world.tick()
+            if (is_quiet or is_late) and self._is_judged(is_quiet, is_late):
                 return
-            if now - EPOCH > LONGEST:
+            if now - self._begun > LONGEST:
                 self.checks.violated("never-quiet", "processes end again and again")
                 return
             if now - self._last_trouble > 2 * BOUND + self._workload.patience:
                 self.checks.violated("never-quiet", "all is well, and yet something is written again and again")
                 return
+
+    def _is_judged(self, is_quiet: bool, is_late: bool) -> bool:
+        """Whether the run is over: all is well and quiet, or it is too late for what is not."""
+        problems = self.checks.problems()
+        held = self.checks.held()
+        queued = [key for process in self.processes for key in process.queued(held)]
+        if not problems and not queued and self._is_led():
+            return is_quiet
+        if is_late:
+            for invariant, text in problems:
+                self.checks.violated(invariant, text)
+            for text in queued if not problems else ():
+                self.checks.violated("key-left", text)
+            if not problems and not queued:
+                self.checks.violated("not-converged", "nobody leads")
+        return is_late
 
     def _is_led(self) -> bool:
         return any(process.leads for process in self.processes)

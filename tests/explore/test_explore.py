@@ -6,6 +6,7 @@ import logging
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,13 +22,15 @@ from ccm.engine.informer import Informer
 from ccm.engine.queue import WorkQueue
 from ccm.providers.sim import SimInstances
 
-from .explorer import Trial, sequences_of, shrink
+from .explorer import Trial, by_episode, chains_of, explore, sequences_of, shrink
 from .faults import Fault
 from .known import KNOWN, explain
-from .workloads import WORKLOADS
+from .workloads import EPISODES, WORKLOADS
 
-#: What is explored here. `make test` explores more than 10,000 sequences, by a command of its own.
+#: What is explored here. `make unit` explores more than 3,400 sequences, by a command of its own.
 SEEDS, SEQUENCES = "0-1", 30
+#: A seed whose chain has a change that is refused while Nodes change.
+CHAIN = 0
 
 
 @pytest.fixture(autouse=True)
@@ -77,7 +80,7 @@ def test_what_is_known_hides_nothing_else(known):
 
 
 @pytest.mark.parametrize(
-    "text", ["churn-7@3; cloud load_balancers.create#1=lost", "leaders@1", "nodes@2; time 20=api-pause"]
+    "text", ["churn-7@3; cloud load_balancers.create#1=lost", "leaders@1", "nodes@2; time 20=api-pause", "chain-1@1"]
 )
 def test_the_same_sequence_runs_the_same_way(text):
     first, second = Trial.parse(text).run(), Trial.parse(text).run()
@@ -241,6 +244,32 @@ def test_sequences_that_differ_in_timing_alone_are_the_same_plan():
         Trial("churn-2", 3, (fault,)),
     ]
     assert len({each.plan() for each in different}) == len(different)
+
+
+def test_each_episode_of_a_chain_is_a_sequence():
+    trial = Trial("chain-0", 0)
+    outcome = trial.run()
+    assert outcome.violations == []
+    assert outcome.episodes == EPISODES + 1 == len(set(trial.plans(outcome)))
+
+
+def test_a_fault_that_hits_nothing_makes_no_other_sequence():
+    plain, outcome = Trial("chain-0", 0), Trial("chain-0", 0).run()
+    missed = replace(plain, faults=(Fault("api PATCH nodes/nobody#1@3", "lost"),))
+    hit = replace(plain, faults=(Fault(by_episode(outcome.points)[3][0], "lost"),))
+    assert set(missed.plans(outcome)) == set(plain.plans(outcome))
+    assert len(set(hit.plans(outcome)) - set(plain.plans(outcome))) == 1
+
+
+def test_a_finding_of_a_chain_is_made_short(monkeypatch):
+    async def nothing(self, service, spec, known):
+        return None
+
+    monkeypatch.setattr(ServiceSteps, "keep_up", nothing)
+    findings = explore(CHAIN, sequences=chains_of).findings
+    assert {finding.outcome.episodes for finding in findings} == {2}
+    assert {invariant for finding in findings for invariant in finding.outcome.invariants} == {"backends-behind"}
+    assert all(Trial.parse(str(finding.sequence)).run().digest == finding.outcome.digest for finding in findings)
 
 
 def test_a_process_that_stands_still_goes_on_while_it_leads_and_ends_when_it_does_not():

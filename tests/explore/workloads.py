@@ -10,9 +10,12 @@ from typing import Any, NamedTuple
 
 
 class Step(NamedTuple):
+    """`at`: after its episode began. An episode begins when all is as it should be after the one before."""
+
     at: float
     verb: str
     arguments: tuple[Any, ...] = ()
+    episode: int = 0
 
     def __str__(self) -> str:
         return " ".join([self.verb, *map(str, self.arguments)])
@@ -293,6 +296,84 @@ def mistakes(seed: int) -> Workload:
     return Workload(f"mistakes-{seed}", before, tuple(steps))
 
 
+#: Changes of one cluster, one after the other, each of which comes to rest before the next one.
+EPISODES = 12
+
+
+def chain(seed: int) -> Workload:
+    """Episodes of one cluster, with one or two changes each: named chain-SEED. The start is an episode without any."""
+    story = _Story(random.Random(f"chain {seed}"))
+    for episode in range(1, EPISODES + 1):
+        at = 0.0
+        for _ in range(story.chance.randint(1, 2)):
+            at += story.chance.choice([0.01, 0.3, 1.5, 4.0])
+            for verb, *arguments in story.change():
+                story.steps.append(Step(at, verb, tuple(arguments), episode))
+                at += 0.5
+    before = (*_settled(3), ("create_service", "web"), ("create_service", "api", 81))
+    processes = 2 if story.chance.random() < 0.25 else 1
+    return Workload(f"chain-{seed}", before, tuple(story.steps), processes)
+
+
+class _Story:
+    """What a long story has come to: so that each change changes something, and the cluster neither grows nor ends.
+
+    Machines of Nodes that are new are never lost: such a Node stays for five minutes.
+    """
+
+    def __init__(self, chance: random.Random) -> None:
+        self.chance = chance
+        self.steps: list[Step] = []
+        #: Services, and those of them that are of type ClusterIP now.
+        self._services, self._internal = ["web", "api"], set[str]()
+        #: Nodes that joined; the number of the last one; the old ones that may be lost.
+        self._joined: list[str] = []
+        self._number, self._old = 10, ["n2", "n3"]
+
+    def change(self) -> list[tuple[Any, ...]]:
+        chance = self.chance
+        match chance.randrange(12):
+            case 0 | 1:
+                return [self._create_or_delete()]
+            case 2 | 3:
+                return [("change-port", chance.choice(self._services), chance.randint(80, 99))]
+            case 4:
+                return [self._change_type()]
+            case 5 | 6 | 7:
+                return [self._join_or_drain()]
+            case 8 if self._old:
+                return [("lose", self._old.pop(0))]
+            case 8 | 9:
+                return [(chance.choice(["kill-leader", "stop-leader"]),)]
+            case 10:
+                return [("spoil", chance.choice(self._services)), self._join_or_drain()]
+            case _:
+                name, how = chance.choice(self._services), chance.choice(["invalid", "conflict", "quota", "failure"])
+                change = ("change-port", name, chance.randint(80, 99))
+                return [("refuse", name, how), change, self._join_or_drain()]
+
+    def _create_or_delete(self) -> tuple[Any, ...]:
+        name = self.chance.choice(["api", "db"])
+        if name in self._services:
+            self._services.remove(name)
+            self._internal.discard(name)
+            return ("delete-service", name)
+        self._services.append(name)
+        return ("create-service", name, self.chance.randint(80, 99))
+
+    def _change_type(self) -> tuple[Any, ...]:
+        name = self.chance.choice(self._services)
+        self._internal ^= {name}
+        return ("change-type", name, "ClusterIP" if name in self._internal else "LoadBalancer")
+
+    def _join_or_drain(self) -> tuple[Any, ...]:
+        if self._joined and (len(self._joined) > 1 or self.chance.random() < 0.5):
+            return ("drain", self._joined.pop(0))
+        self._number += 1
+        self._joined.append(f"n{self._number}")
+        return ("join", self._joined[-1], self._number)
+
+
 def find(name: str) -> Workload:
     """A workload by its name."""
     kind, _, number = name.rpartition("-")
@@ -301,4 +382,4 @@ def find(name: str) -> Workload:
     return WORKLOADS[name]
 
 
-GENERATED: dict[str, Callable[[int], Workload]] = {"churn": churn, "mistakes": mistakes}
+GENERATED: dict[str, Callable[[int], Workload]] = {"churn": churn, "mistakes": mistakes, "chain": chain}
