@@ -36,7 +36,7 @@ def test_arguments_that_the_files_explain(command: str, environment: str, runnin
     (["--v=2", "--node-ip=10.0.0.1", "a\nb"], "one more argument, 'a\\nb'"),
 ])
 def test_the_first_difference_names_the_file_and_the_line(running: list[str], words: str) -> None:
-    assert words in difference("/usr/bin/kubelet --v=2 $A", 'B=1\nA="\n  --node-ip=10.0.0.1"\n', ["kubelet", *running])
+    assert words in difference("/usr/bin/kubelet --v=2 $A", 'B=1\nA="\n--node-ip=10.0.0.1"\n', ["kubelet", *running])
 
 
 @pytest.mark.parametrize(("command", "names"), [
