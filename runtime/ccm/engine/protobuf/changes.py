@@ -6,6 +6,7 @@ A change has the form of a JSON merge patch. Lists of messages are replaced, but
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -50,7 +51,7 @@ def with_metadata(kind: Any, data: bytes, answer: bytes) -> bytes:
 
 def _merge(message: Any, change: Mapping[str, Any]) -> None:
     for name, value in change.items():
-        entry = ENTRIES.get(message.DESCRIPTOR.fields_by_name[name].full_name)
+        entry = ENTRIES.get(f"{message.DESCRIPTOR.full_name}.{name}")
         if value is None:
             message.ClearField(name)
         elif entry is not None:
@@ -82,10 +83,14 @@ def _filled(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _encoded(entry: str, **fields: Any) -> bytes:
-    kind = message_class(entry)
-    described = kind.DESCRIPTOR.fields_by_name
-    values = {name: _time(value) if described[name].message_type else value for name, value in fields.items()}
-    return bytes(kind(**values).SerializeToString())
+    times = _times(entry)
+    values = {name: _time(value) if name in times else value for name, value in fields.items()}
+    return bytes(message_class(entry)(**values).SerializeToString())
+
+
+@functools.cache
+def _times(entry: str) -> frozenset[str]:
+    return frozenset(field.name for field in message_class(entry).DESCRIPTOR.fields if field.message_type)
 
 
 def _time(text: str) -> dict[str, int]:
