@@ -100,6 +100,8 @@ AROUND = [
     'staticPodPath: "/a\\"b" # c\n', "staticPodPath: '/a''b'\n", 'staticPodPath: "/a # b"\n', "staticPodPath: /a b\n",
     "staticPodPath: /a # b\nport: 2\n", "staticPodPath:\n  /a\nport: 2\n", "staticPodPath: !!str &x /a\n",
     "staticPodPath: >-\n  /a\n", "staticPodPath: |2-\n  /a\nport: 1\n", "staticPodPath: >- # c\n  /a\n",
+    "staticPodPath: |-\n  a: b\n", "staticPodPath: >-\n  - /a\n", "staticPodPath: |\nport: 1\n",
+    "port:\n  a: 1\naddress: ::1\n",
     "staticPodPath:  # c\n  /a\n", "staticPodPath:\n  # c\n  /a\n", "staticPodPath:\n\n  /a\n",
     "staticPodPath:\n  '/a'\n", "staticPodPath: ''\n", "port: null\n", "port: ~\n", "port: Null\n", "port: NULL # c\n",
     "port:\n", "port:\nhealthzPort: 3\n", "port:\n- 1\nhealthzPort: 3\n", "port:\n# c\nhealthzPort: 3\n",
