@@ -9,6 +9,7 @@ import pytest
 
 from tests.ports import free_port
 
+from ..cluster import VERSION
 from .conftest import kubeconfig_for
 from .test_layouts import HOSTS, Cluster, cluster
 from .test_refusals import assert_plain
@@ -26,7 +27,8 @@ async def test_findings_of_every_host_have_their_files_and_nothing_is_changed(cl
     run = await cluster.play("playbooks/lint.yml")
     assert {name: machine.files() for name, machine in cluster.machines.items()} == before
     report = cluster.report
-    assert report["version"] == "1.36" and report["unread"] == [] and "lines" not in report and "sarif" not in report
+    assert VERSION.startswith(f"v{report['version']}.") and report["unread"] == []
+    assert "lines" not in report and "sarif" not in report
     for finding in report["findings"]:
         machine = cluster.machines[finding["host"]]
         line = machine.text(finding["file"]).splitlines()[finding["line"] - 1]
