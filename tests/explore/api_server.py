@@ -111,9 +111,9 @@ class ApiServer:
         self.streams: list[Stream] = []
         self.down_until = self.paused_until = self.throttled_until = self.behind_until = self.behind_since = 0.0
         self.spoil_next_list: dict[str, str] = {}
-        #: An older state of this cluster that answered here, and until when.
+        #: An older state of this cluster that answered here, since when and until when.
         self.restored: Store | None = None
-        self._restored_until = 0.0
+        self._restored_since = self._restored_until = 0.0
         store.listeners.append(functools.partial(self._on_change, store))
 
     # What becomes of the whole server
@@ -139,13 +139,16 @@ class ApiServer:
 
     def restore(self, older: Store, seconds: float) -> None:
         """An older state of this cluster answers for a while."""
-        self.restored, self._restored_until = older, self._now() + seconds
+        self.restored, self._restored_since, self._restored_until = older, self._now(), self._now() + seconds
         self.become(older, seconds)
+
+    def was_restored(self, moment: float) -> bool:
+        return self._restored_since <= moment < self._restored_until + faults.AFTERWARDS
 
     @property
     def restored_now(self) -> Store | None:
         """What is restored, also while writes follow that were decided by it."""
-        return self.restored if self._now() < self._restored_until + faults.AFTERWARDS else None
+        return self.restored if self.was_restored(self._now()) else None
 
     def make_list_again(self, spoilt: str) -> None:
         """All watches end with a 410; the next list of each resource is spoilt."""

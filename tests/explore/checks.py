@@ -168,7 +168,10 @@ class Checks:
                 return wants(service) and self._simulation.loop.now - self._unwanted.get(uid, 0.0) > SINCE
         return False
 
-    def _is_held_in_restored(self, uid: str) -> bool:
+    def _is_held_in_restored(self, uid: str, made_at: float) -> bool:
+        """Whether nobody was asked to release a load balancer, or it was made for a Service that had been released."""
+        if uid not in self._unheld and not self._simulation.api.was_restored(made_at):
+            return False
         store = self._simulation.api.restored
         services = store.table("services").values() if store is not None else ()
         return any(each["metadata"]["uid"] == uid and each["metadata"].get("finalizers") for each in services)
@@ -320,7 +323,7 @@ class Checks:
         targets = sorted(self._backends().values())
         for uid, same in rows.items():
             if uid not in wanted:
-                how = UNHELD if uid in self._unheld and self._is_held_in_restored(uid) else ""
+                how = UNHELD if self._is_held_in_restored(uid, same[0].created_at) else ""
                 found.append(("load-balancer-leaked", f"{same[0].name} is there, and no Service wants it{how}"))
             elif len(same) > 1:
                 found.append(("load-balancer-doubled", f"Service {wanted[uid][0]} has {len(same)} load balancers"))
