@@ -297,8 +297,8 @@ def rewritten(chars: Sequence[Char], inside: Place, new: str, split: bool, comma
     spans = spans_of(chars[first:last])
     text = encoded(new[at:until], place, split, command)
     there = spans.setdefault(place.path, [])
-    if there and there[0].start == place.at:
+    if there:  # the first of what goes is at the place
         there[0] = there[0]._replace(text=text)
     elif text:
-        there.insert(0, Span(place.at, place.at, text))
+        there.append(Span(place.at, place.at, text))
     return {path: items for path, items in spans.items() if items}

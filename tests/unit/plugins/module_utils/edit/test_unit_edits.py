@@ -233,6 +233,7 @@ def test_systemd_reads_another_value_and_every_other_argument(place: str, old: s
 @pytest.mark.parametrize(("old", "value", "new"), [
     ("a\\x63", "c", "\\x63"), ("\\x61c", "a", "\\x61"), ("\\x61\\x62\\x63", "ac", "\\x61\\x63"), ('a,"b c"', "b c", '"b c"'), ("'a b',c", "a b", "'a b'"),
     ("\\x61", "aa", "\\x61a"), ("\\x61b\\x61", "aa", "\\x61\\x61"), ("\\x61b", "b", "b"),
+    ("a%N\\x62", "b", "\\x62"), ("a%N\\x62", "Zkubeletb", "Z%N\\x62"), ("a%i\\x62", "Zb", "Z\\x62"), ('a"b"', "ab c", 'a"b c"'),
 ])
 def test_what_a_new_value_has_in_common_with_the_old_one_keeps_its_spelling(old: str, value: str, new: str) -> None:
     place, spans = "ExecStart=/k --feature-gates={} --x=1", {}  # type: ignore[var-annotated]
@@ -246,7 +247,7 @@ def test_what_a_new_value_has_in_common_with_the_old_one_keeps_its_spelling(old:
 @pytest.mark.parametrize("value", VALUES)
 @pytest.mark.parametrize(("command", "file"), [
     ("${A}", 'A="--cloud-provider=aws"'), ("${A}", "A=--cloud-provider="), ("--cloud-provider=${A}", 'A="aws"'), ("--cloud-provider ${A}", 'A="aws"'),
-    ("--cloud-provider ${A}", 'A=""'), ("--cloud-provider=${A}", 'A=""'),
+    ("--cloud-provider ${A}", 'A=""'), ("--cloud-provider=${A}", 'A=""'), ("--cloud-provider=${A}", 'A="a"'), ("--cloud-provider=${A}", 'A="$"'),
 ])
 def test_the_value_of_a_variable_inside_braces_is_one_argument_whatever_it_has(command: str, file: str, value: str) -> None:
     found = sources(f"ExecStart=/k {command} --x=1", file + "\n")
