@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 #: A Service that did not want a load balancer, or a Node that did not count, within the last so many seconds may still
 #: be treated so: nobody sees everything at once.
 SINCE = 60.0
+#: A machine that was started within the last so many seconds may still be taken for one that is shut down: answers are
+#: old, a process stands still between an answer and its write, and the write is carried out late.
+STARTED = 120.0
+OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 #: Label and taint that keep a Node from being a backend.
 EXCLUDE_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers"
 DELETING = "ToBeDeletedByClusterAutoscaler"
@@ -49,6 +53,8 @@ class Checks:
         self._touched: dict[str, float] = {}
         #: UIDs of Services that went without our finalizer, so that nobody was asked to release them.
         self._unheld: set[str] = set()
+        #: Id of an instance -> when it was created or started last.
+        self._started: dict[str, float] = {}
         #: UID of an object -> when it last was told something; name of an Event -> the UID.
         self._told: dict[str, float] = {}
         self._events: dict[str, str] = {}
@@ -83,10 +89,15 @@ class Checks:
                     if each is not None:
                         self._touched[each["metadata"]["name"]] = now
 
+    def starts(self, id_: str) -> None:
+        """A machine runs from now on."""
+        self._started[id_] = self._simulation.loop.now
+
     def begin(self) -> None:
         """What is there now has been there for long."""
         self._unwanted.clear()
         self._touched.clear()
+        self._started.clear()
 
     # At every write
 
@@ -96,6 +107,8 @@ class Checks:
             uid = request.body.get("preconditions", {}).get("uid")
             if node is not None and uid in (None, node["metadata"]["uid"]) and self._instance(node) is not None:
                 self.violated("node-deleted", f"Node {request.key} is deleted and its instance lives")
+        if request.verb == "PATCH" and request.resource == "nodes" and server.is_genuine:
+            self._check_fence(request)
         if request.verb in ("PATCH", "POST", "PUT", "DELETE") and request.resource not in ("events", "leases"):
             self._check_leadership(process, f"{request.what}")
 
@@ -122,6 +135,19 @@ class Checks:
             route = project.routes.rows.get(id_)
             if route is not None and route.state == "active":
                 self._check_route(route)
+
+    def _check_fence(self, request: Request) -> None:
+        """Nobody fences the Node of a machine that runs, nor one whose name a running machine has."""
+        node = self._simulation.store.table("nodes").get(request.key)
+        if node is None or is_fenced(node) or not is_fenced({"spec": request.body.get("spec") or {}}):
+            return
+        if request.body["metadata"].get("resourceVersion") != node["metadata"]["resourceVersion"]:
+            return  # the API server refuses it
+        for row in self._simulation.cloud.project.instances.rows.values():
+            is_its = row.id == _id(node) or row.name == request.key
+            since = self._simulation.loop.now - self._started.get(row.id, -STARTED)
+            if is_its and row.state == "running" and since > STARTED:
+                self.violated("node-fenced", f"Node {request.key} is fenced and its machine runs")
 
     def _check_leadership(self, process: Process, what: str) -> None:
         """Nobody writes while another process holds the Lease."""
@@ -275,6 +301,8 @@ class Checks:
             conditions = {each["type"]: each["status"] for each in node["status"].get("conditions", ())}
             if conditions.get("Ready") == "True" and "node.cloudprovider.kubernetes.io/shutdown" in taints:
                 found.append(("not-converged", f"Node {name} is Ready and has the shutdown taint"))
+            if is_fenced(node) and self._instance(node).state == "running":
+                found.append(("not-converged", f"Node {name} is fenced and its machine runs"))
             if conditions.get("NetworkUnavailable") != "False":
                 found.append(("not-converged", f"Node {name} is not marked as having its route"))
         for name in self._simulation.people.waiting:
@@ -358,6 +386,11 @@ def _is_migrated(what: str) -> bool:
 def _is_ours(cidr: str) -> bool:
     """Whether a route leads to Pods of the cluster."""
     return ipaddress.ip_network(cidr).subnet_of(ipaddress.ip_network(CLUSTER_CIDR))
+
+
+def is_fenced(node: Document) -> bool:
+    """Whether a Node has the taint that moves its Pods at once."""
+    return any(taint["key"] == OUT_OF_SERVICE for taint in node["spec"].get("taints") or ())
 
 
 def wants(service: Document) -> bool:

@@ -123,7 +123,8 @@ def sequences_of(seed: int, outcome_of: Callable[[Trial], Outcome]) -> list[tupl
     known = workloads.WORKLOADS.values()
     usual = [each.name for each in known if each.seldom == 1]
     seldom = {each.seldom: each.name for each in known if each.seldom > 1 and seed % each.seldom == each.seldom - 1}
-    workload = seldom[max(seldom)] if seldom else chance.choice([*usual, *[f"churn-{seed}"] * 3, f"mistakes-{seed}"])
+    made = [*[f"churn-{seed}"] * 3, f"mistakes-{seed}", f"fencing-{seed}"]
+    workload = seldom[max(seldom)] if seldom else chance.choice([*usual, *made])
     plain = Trial(workload, seed)
     outcome = outcome_of(plain)
     done = [(plain, outcome)]

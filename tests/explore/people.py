@@ -173,7 +173,9 @@ class People:
     def _machine(self, name: str, number: int) -> None:
         if all(row.name != name for row in self._simulation.cloud.project.instances.rows.values()):
             addresses = (Address("InternalIP", f"10.0.0.{number}"),)
-            self._simulation.cloud.project.create_instance(InstanceBody(name=name, zone="north-1", addresses=addresses))
+            body = InstanceBody(name=name, zone="north-1", addresses=addresses)
+            made = self._simulation.cloud.project.create_instance(body)
+            self._simulation.checks.starts(made.id)
 
     def _register(self, name: str, number: int, *, old: bool = False) -> None:
         if name in self.store.table("nodes"):
@@ -223,10 +225,16 @@ class People:
         self.lose(name)
 
     def power(self, name: str, state: Any) -> None:
+        self.switch(name, state)
+        self.ready(name, "True" if state == "running" else "Unknown")
+
+    def switch(self, name: str, state: Any) -> None:
+        """The machine alone: its kubelet reports later, if at all."""
         for row in list(self._simulation.cloud.project.instances.rows.values()):
             if row.name == name:
                 self._simulation.cloud.project.change_instance(row.id, InstancePatch(state=state))
-        self.ready(name, "True" if state == "running" else "Unknown")
+                if state == "running":
+                    self._simulation.checks.starts(row.id)
 
     def ready(self, name: str, status: str) -> None:
         node = self.store.table("nodes").get(name)

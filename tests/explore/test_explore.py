@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from ccm.cloud import InstanceState, NotFound, Page
+from ccm.controllers.nodes import node_fencing_rules
+from ccm.controllers.nodes.node_fencing import Fencing
 from ccm.controllers.services.service import ServiceController
 from ccm.controllers.services.service_balancers import ServiceBalancers
 from ccm.controllers.services.service_steps import ServiceSteps
@@ -199,6 +201,18 @@ def test_a_provider_that_reports_stopped_machines_gone_is_caught(monkeypatch):
     monkeypatch.setattr(SimInstances, "list_page", list_page)
     monkeypatch.setattr(SimInstances, "get", get)
     assert "node-deleted" in Trial.parse(stopped).run().invariants
+
+
+def test_a_running_machine_that_is_fenced_is_caught(monkeypatch):
+    """Node n5 is silent while its machine runs, and every answer counts as one about a dead machine."""
+
+    async def confirmed(self, node):
+        return True
+
+    assert Trial("fencing", 0).run().violations == []
+    monkeypatch.setattr(node_fencing_rules, "is_dead", lambda answer: True)
+    monkeypatch.setattr(Fencing, "_is_confirmed_dead", confirmed)
+    assert "node-fenced" in Trial("fencing", 0).run().invariants
 
 
 def test_what_does_not_matter_is_left_out(monkeypatch):

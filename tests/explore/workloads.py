@@ -49,6 +49,8 @@ def _steps(*given: tuple[Any, ...]) -> tuple[Step, ...]:
     return tuple(Step(at, verb, tuple(arguments)) for at, verb, *arguments in given)
 
 
+#: Nodes whose machines are shut down or gone are fenced.
+FENCED = ("--fence-dead-nodes",)
 SERVICES = Workload(
     "services",
     (*_nodes(3), ("create_service", "web"), ("create_service", "api", 81)),
@@ -233,12 +235,26 @@ DEAD_CONNECTIONS = Workload(
     processes=2,
     seldom=13,
 )
+FENCING = Workload(
+    "fencing",
+    (*_settled(6), ("create_service", "web")),
+    _steps(
+        (4, "power", "n1", "stopped"),
+        (5, "ready", "n5", "Unknown"),
+        (30, "switch", "n1", "running"),
+        (34, "replace", "n2", 12),
+        (42, "ready", "n1", "True"),
+        (60, "lose", "n3"),
+        (75, "ready", "n5", "True"),
+    ),
+    arguments=FENCED,
+)
 WORKLOADS = {
     each.name: each
     for each in (
         *(SERVICES, NODES, REPLACE, LEADERS, SCALE_DOWN, SCALE_DOWN_30),
         *(ONE_SERVICE, ONE_NODE, ONE_REPLACED, VOLUMES, RELOAD, TWO_LEADERS, RIVALS, MIGRATION),
-        *(REFUSED, REFUSED_LEADERS, TENANTS, SLOW, BLIND, DEAD_CONNECTIONS),
+        *(REFUSED, REFUSED_LEADERS, TENANTS, SLOW, BLIND, DEAD_CONNECTIONS, FENCING),
     )
 }
 
@@ -374,6 +390,32 @@ class _Story:
         return ("join", self._joined[-1], self._number)
 
 
+def fencing(seed: int) -> Workload:
+    """Machines are shut down, started, replaced and lost; kubelets fall silent on machines that run: fencing-SEED."""
+    chance, at, steps = random.Random(f"fencing {seed}"), 3.0, []
+    for _ in range(chance.randint(2, 5)):
+        at += chance.choice([0.05, 1.5, 6.0, 15.0, 40.0])
+        name = chance.choice(["n1", "n2", "n3"])
+        off, boot = chance.choice([1.0, 8.0, 20.0, 70.0]), chance.choice([0.1, 5.0, 30.0])
+        match chance.randrange(8):
+            case 0 | 1 | 2:
+                steps += [Step(at, "power", (name, "stopped")), Step(at + off, "switch", (name, "running"))]
+                steps.append(Step(at + off + boot, "ready", (name, "True")))
+            case 3:
+                steps.append(Step(at, "power", (name, "stopped")))
+            case 4 | 5:
+                silent = chance.choice(["n5", "n6"])
+                steps += [Step(at, "ready", (silent, "Unknown")), Step(at + off, "ready", (silent, "True"))]
+            case 6:
+                steps.append(Step(at, chance.choice(["lose", "drain"]), ("n4",)))
+            case 7:
+                steps.append(Step(at, chance.choice(["kill-leader", "stop-leader"])))
+    if chance.random() < 0.3:
+        steps.append(Step(at, "replace", ("n7", 17)))
+    steps.sort(key=lambda step: step.at)
+    return Workload(f"fencing-{seed}", (*_settled(7), ("create_service", "web")), tuple(steps), arguments=FENCED)
+
+
 def find(name: str) -> Workload:
     """A workload by its name."""
     kind, _, number = name.rpartition("-")
@@ -382,4 +424,9 @@ def find(name: str) -> Workload:
     return WORKLOADS[name]
 
 
-GENERATED: dict[str, Callable[[int], Workload]] = {"churn": churn, "mistakes": mistakes, "chain": chain}
+GENERATED: dict[str, Callable[[int], Workload]] = {
+    "churn": churn,
+    "mistakes": mistakes,
+    "chain": chain,
+    "fencing": fencing,
+}

@@ -116,6 +116,13 @@ def test_strings_are_booleans(given: Any, there: bool):
     assert f"--configure-cloud-routes={str(there).lower()}" in flags
 
 
+@pytest.mark.parametrize(("setting", "there"), [("false", False), ("true", True), (True, True), (False, False)])
+def test_dead_nodes_are_fenced_by_a_variable(setting: Any, there: bool):
+    flags = arguments(ccm_runtime_fence_dead_nodes=setting)
+    assert ("--fence-dead-nodes=true" in flags) is there
+    assert parse([*flags, "--kubeconfig=/nowhere"]).fence_dead_nodes is there
+
+
 def test_the_pods_of_another_controller_carry_nothing_that_was_made_of_the_credentials():
     """An unsalted digest of a secret lets whoever reads DaemonSets try passwords against it."""
     secret = "password: hunter2\n"

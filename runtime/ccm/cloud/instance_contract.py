@@ -27,8 +27,12 @@ class Address:
 
 class InstanceState(enum.Enum):
     RUNNING = "running"
-    #: Stopped, but it still exists: its Node gets a taint and is never deleted.
+    #: Stopped, but it still exists: its Node gets a taint and is never deleted. It writes nothing more before it starts
+    #: again from its disks: with `--fence-dead-nodes`, its volumes are given to other machines.
     SHUTDOWN = "shutdown"
+    #: It does not run, but may still write to its volumes: it may continue with its memory, or is still being stopped.
+    #: Its Node gets the same taint, and its volumes stay.
+    SUSPENDED = "suspended"
 
 
 @dataclass(frozen=True, slots=True)

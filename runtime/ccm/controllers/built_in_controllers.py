@@ -64,7 +64,7 @@ BUILT_IN: tuple[ControllerSpec[Any], ...] = (
         migrated=True,
         needs=_instances,
         rights=(Right("nodes", "patch"), Right("nodes", "delete")),
-        flags=lambda given: LifecycleOptions(given.node_monitor_period, given.safety()),
+        flags=lambda given: LifecycleOptions(given.node_monitor_period, given.safety(), given.fence_dead_nodes),
         make=NodeLifecycleController,
     ),
     ControllerSpec(

@@ -219,6 +219,13 @@ class Flags:
         "count deletions over this period; the defaults delete 10 missing Nodes of 30 within 15 minutes",
         check=not_negative,
     )
+    fence_dead_nodes: bool = option(
+        _SAFE,
+        BOOLEAN,
+        False,
+        "add the taint node.kubernetes.io/out-of-service to Nodes whose machines are shut down or gone, so that Pods "
+        "with volumes move at once; the rules, the cap and the window of deletion apply",
+    )
     kubeconfig: str = option(
         _KUBE,
         TEXT,

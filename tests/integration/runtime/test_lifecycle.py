@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from ccm.controllers.nodes import node_fencing_rules
 from ccm.engine.client import KubeClient
 from ccm_simcloud.model import InstancePatch
 from ccm_simcloud.testing import Simulator, running_simulator
@@ -294,3 +295,32 @@ async def test_another_node_under_the_same_name_is_not_deleted(kube: KubeClient,
     await eventually(lambda: initialised(kube, names[0]))
     await asyncio.sleep(5)
     assert await get_node(kube, names[0]) is not None
+
+
+async def test_a_node_is_fenced_while_its_machine_is_shut_down(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
+    """The API server keeps the taint's time, by which the next process knows whose taint it is."""
+    ccm = start_ccm(**FAST, fence_dead_nodes="true")
+    await ccm.leading()
+    names = await cluster_of(kube, cloud, "off-", 4)
+    for name in names[1:]:
+        await set_ready(kube, name, "True")
+    project = cloud.project()
+    id_ = next(row.id for row in project.instances.rows.values() if row.name == names[0])
+    project.change_instance(id_, InstancePatch(state="stopped"))
+
+    async def fenced(name: str) -> bool:
+        node = await get_node(kube, name)
+        return node is not None and node_fencing_rules.is_ours(node)
+
+    await eventually(lambda: fenced(names[0]))
+    assert [name for name in names[1:] if await fenced(name)] == []
+    await ccm.stop()
+    project.change_instance(id_, InstancePatch(state="running"))
+    await set_ready(kube, names[0], "True")
+    await (start_ccm(**FAST)).leading()
+
+    async def is_back() -> bool:
+        node = await get_node(kube, names[0])
+        return node is not None and not node_fencing_rules.is_fenced(node) and not node.metadata.annotations
+
+    await eventually(is_back)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ccm.cloud import CloudError, Instance
-from ccm.controllers.nodes import node_rules
+from ccm.controllers.nodes import node_fencing_rules, node_rules
 from ccm.engine.objects import Lease, Node
 
 from ..asking.explanation import Event, Explanation, Looked, Told, event_line, render, told_by
@@ -34,6 +34,8 @@ NOT_INITIALISED = (
 )
 #: Reasons of Events that explain why a Node that is not Ready still exists.
 NOT_DELETED = ("DeletionHeld", "DeletionWaits", "DeletingNodeFailed")
+#: The reason of an Event that explains why a Node whose machine is shut down or gone is not fenced.
+NOT_FENCED = ("FencingHeld",)
 #: Reasons of Events that explain what is wrong with a Node that is Ready.
 WRONG = ("InstanceNotListed", "OtherMachine", "AddressesNotUpdated", "UpdateFailed")
 
@@ -81,6 +83,7 @@ def _state_of(node: Node, reports: Sequence[Told], now: datetime.datetime) -> li
         lines.append(_why(reports, NOT_INITIALISED, now) or "  No Event gives the reason: see the controller below.")
     if any(taint.key == node_rules.SHUTDOWN_TAINT for taint in node.spec.taints):
         lines.append("Its instance is shut down. The taint is removed when the Node is Ready again.")
+    lines += _fenced(node, reports, now)
     if node.metadata.deletion_timestamp:
         lines.append(
             f"It is being deleted and waits for its finalizers: {', '.join(node.metadata.finalizers) or 'none'}."
@@ -99,6 +102,20 @@ def _state_of(node: Node, reports: Sequence[Told], now: datetime.datetime) -> li
         if reason := _why(reports, WRONG, now):
             lines.append(reason)
     return lines
+
+
+def _fenced(node: Node, reports: Sequence[Told], now: datetime.datetime) -> list[str]:
+    taint = f"the taint {node_fencing_rules.KEY}: Kubernetes deletes its Pods and detaches their volumes at once."
+    if node_fencing_rules.is_ours(node):
+        since = node.metadata.annotations[node_fencing_rules.SINCE]
+        return [
+            f"Its machine was shut down or gone, so it has {taint}",
+            f"  Since {since}, until the machine runs again.",
+        ]
+    if node_fencing_rules.is_fenced(node):
+        return [f"It has {taint} Somebody else added it, so the controller does not remove it."]
+    reason = _why(reports, NOT_FENCED, now) if not node_rules.is_ready(node) else ""
+    return [reason] if reason else []
 
 
 def _why(reports: Sequence[Told], reasons: Sequence[str], now: datetime.datetime) -> str:

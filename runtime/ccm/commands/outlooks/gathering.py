@@ -14,7 +14,7 @@ from ccm.cloud import Backends, CloudError, Instance, Quota
 from ccm.controllers.built_in_controllers import VOLUMES
 from ccm.controllers.controller_registry import Unusable, look_up
 from ccm.controllers.controller_spec import ControllerSpec
-from ccm.controllers.nodes import node_rules
+from ccm.controllers.nodes import node_fencing, node_rules
 from ccm.controllers.nodes.node import NodeController
 from ccm.controllers.nodes.node_lifecycle import NOTE, NodeLifecycleController
 from ccm.controllers.nodes.node_lifecycle_rules import Window
@@ -38,6 +38,7 @@ from ccm.options.leader_migration import split
 from ..asking.answers import Action, Outlook, Unasked
 from ..asking.reading import Cluster, answer_of
 from .balancer_reads import BalancerReads
+from .fencing_outlook import fencing_outlooks
 from .judging import Judging
 from .lifecycle_outlook import lifecycle_outlooks
 from .node_outlook import initialised, merged, node_outlook, shutdown_outlook, unknown
@@ -171,31 +172,35 @@ def node_outlooks(survey: Gathered) -> list[Outlook]:
         return []
     if isinstance(judging, CloudError):
         return [unknown(node, judging) for node in nodes]
-    held = {}
+    held: Mapping[str, Outlook] = {}
+    fenced: Mapping[str, Outlook] = {}
     if lifecycle is not None:
-        held = lifecycle_outlooks(judging, lifecycle.safety, recalled(survey), survey.now)
+        windows = recalled(survey, NOTE), recalled(survey, node_fencing.NOTE)
+        held = lifecycle_outlooks(judging, lifecycle.safety, windows[0], survey.now)
+        fenced = fencing_outlooks(judging, lifecycle, windows, survey.now)
     outlooks = []
     for node in sorted(nodes, key=lambda node: node.metadata.name):
         if node.metadata.name in held:
-            outlooks.append(held[node.metadata.name])
+            outlooks.append(merged(held[node.metadata.name], fenced.get(node.metadata.name)))
             continue
         outlook = Outlook(kind="Node", name=node.metadata.name, action=Action.NOTHING)
         if flags is not None:
             outlook = node_outlook(node, judging, flags, survey.options.cloud_provider)
         if lifecycle is not None and not node.metadata.deletion_timestamp:
             outlook = merged(outlook, shutdown_outlook(node, judging.listed(node), lifecycle))
+        outlook = merged(outlook, fenced.get(node.metadata.name))
         outlooks.append(outlook)
     return outlooks
 
 
-def recalled(survey: Gathered) -> Window:
-    """The deletions that former leaders recorded on the Lease."""
+def recalled(survey: Gathered, note: str) -> Window:
+    """The deletions, or fences, that former leaders recorded on the Lease."""
     window = Window(survey.options.node_deletion_window)
-    told = survey.lease.metadata.annotations.get(ANNOTATION + NOTE) if survey.lease is not None else None
+    told = survey.lease.metadata.annotations.get(ANNOTATION + note) if survey.lease is not None else None
     try:
         window.recall(told or "{}", 0.0, survey.now)
     except ValueError as error:
-        survey.cluster.unasked.append(Unasked("read the Lease's record of deletions", str(error)))
+        survey.cluster.unasked.append(Unasked(f"read the Lease's record {note}", str(error)))
     return window
 
 

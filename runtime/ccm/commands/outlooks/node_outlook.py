@@ -186,7 +186,7 @@ def _outlook(node: Node, action: Action, **more: Any) -> Outlook:
 def shutdown_outlook(node: Node, instance: Instance | CloudError, options: LifecycleOptions) -> Outlook | None:
     """What happens to the taint of a Node whose instance is shut down; None for nothing."""
     tainted = node_rules.has_taint(node.spec.taints, *SHUTDOWN)
-    off = isinstance(instance, Instance) and instance.state is InstanceState.SHUTDOWN
+    off = isinstance(instance, Instance) and instance.state is not InstanceState.RUNNING
     if node_rules.is_ready(node):
         change, because = f"taint {SHUTDOWN[0]} is removed", "it is Ready again"
         wrong = tainted
@@ -256,7 +256,10 @@ def merged(first: Outlook, second: Outlook | None) -> Outlook:
         return first
     if first.action is Action.NOTHING:
         return msgspec.structs.replace(second, notes=[*first.notes, *second.notes])
-    return msgspec.structs.replace(first, changes=[*first.changes, *second.changes])
+    changes, notes = [*first.changes, *second.changes], [*first.notes, *second.notes]
+    if second.action in (Action.WAIT, Action.BLOCKED):
+        notes.append(second.because)
+    return msgspec.structs.replace(first, changes=changes, notes=notes)
 
 
 def one_each(outlooks: Iterable[Outlook]) -> list[Outlook]:

@@ -92,7 +92,7 @@ for _family, _values in (
         ),
     ),
     (NOT_UPDATED, ("AddressesNotUpdated", "OtherMachine", "SameProviderID", "ApiServerRefused")),
-    (PATCHES, ("addresses", "initialisation", "labels", "shutdown-taint")),
+    (PATCHES, ("addresses", "initialisation", "labels", "shutdown-taint", "out-of-service-taint")),
     (REFRESH, ("success", "failure")),
 ):
     for _value in _values:

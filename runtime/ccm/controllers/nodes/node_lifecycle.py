@@ -24,13 +24,15 @@ from ccm.gateway.instance_directory import InstanceDirectory
 
 from ..shared.context import Context
 from ..shared.event_budget import EventBudget
-from . import node_rules
+from . import node_fencing_rules, node_rules
 from .node import JITTER, age_seconds
+from .node_fencing import Fencing
 from .node_lifecycle_metrics import DELETED, FAILED, HELD, MISSING, PASS_SECONDS, count_answer
 from .node_lifecycle_rules import Decision, Missing, Safety, Verdict, Window, certain_age, concerns_us, decide, turn
 from .node_witness import Witnesses
 from .node_witness_rules import Evidence, doubt
 from .node_writes import PATCHES
+from .window_note import WindowNote
 
 log = logging.getLogger(__name__)
 
@@ -42,16 +44,19 @@ ASK_AGAIN_MAX = 60.0
 SHUTDOWN = (node_rules.SHUTDOWN_TAINT, "NoSchedule")
 #: Number of Nodes deleted or tainted at the same time.
 WRITERS = 10
+#: A Node that was just fenced stays until its volumes are detached.
+FENCED = Decision(Verdict.WAIT, "Fenced", "the Node was just fenced, and stays until its volumes are detached")
 
 Answer = Instance | CloudError
 
 
 @dataclass(frozen=True)
 class LifecycleOptions:
-    """`period`: seconds between passes (`--node-monitor-period`)."""
+    """`period`: seconds between passes (`--node-monitor-period`). `fence`: `--fence-dead-nodes`."""
 
     period: float = 5.0
     safety: Safety = field(default_factory=Safety)
+    fence: bool = False
 
 
 @dataclass
@@ -81,6 +86,18 @@ class NodeLifecycleController:
         self._patience: dict[str, _Patience] = {}
         self._witnesses = Witnesses(self._is_ours)
         self._window = Window(options.safety.window)
+        self._note = WindowNote(context, NOTE, self._window)
+        self._fencing = Fencing(
+            context,
+            self._directory,
+            self._witnesses,
+            self._warnings,
+            options.safety,
+            enabled=options.fence,
+            is_ours=self._is_ours,
+            age=self._age,
+            deleted=self._window.within,
+        )
         self._recalled = False
         #: UIDs of Nodes that appeared while this process watched -> when (monotonic seconds).
         self._arrived: dict[str, float] = {}
@@ -114,20 +131,24 @@ class NodeLifecycleController:
         self._forget(nodes)
         # Usually the listing of the node controller's refresh.
         self._witnesses.overhear(nodes.values(), self._directory.latest)
-        asked, well = [], []
+        asked, well, back = [], [], []
         for node in nodes.values():
-            if node_rules.is_ready(node):
+            if node_fencing_rules.is_to_lift(node):
+                back.append(node)
+            elif node_rules.is_ready(node):
                 if node_rules.has_taint(node.spec.taints, *SHUTDOWN):
                     well.append(node)
             elif self._is_ours(node) and self._is_due(node, now):
                 asked.append(node)
         # First, because it needs no cloud call: a Node that is back must not wait for a slow cloud.
+        await self._in_parallel(back, self._fencing.lift)
         await self._in_parallel(well, lambda node: self._set_shutdown_taint(node, False))
         if asked:
             answers, told = await self._ask(asked, nodes.values(), now)
-            gone, there = [], []
+            gone, there, back = [], [], []
             for node, answer in zip(asked, answers, strict=True):
                 count_answer(answer)
+                self._fencing.learn(node, answer, now)
                 if isinstance(answer, NotFound):
                     self._is_missing(node, now)
                     gone.append(node)
@@ -138,20 +159,21 @@ class NodeLifecycleController:
                     self._context.holds.drop("Node", node.metadata.name)
                     self._be_patient(node)
                     self._witnesses.saw(node, node_rules.known_as(node, answer), now)
-                    if answer.state is InstanceState.SHUTDOWN:
+                    if answer.state is not InstanceState.RUNNING:
                         there.append(node)
+                    if node_fencing_rules.is_to_lift(node, answer):
+                        back.append(node)
             await self._in_parallel(there, lambda node: self._set_shutdown_taint(node, True))
+            await self._in_parallel(back, self._fencing.lift)
+            for node in await self._fencing.settle(asked, nodes.values(), now):
+                self._patience.pop(node.metadata.name, None)
             await self._settle(gone, told)
         MISSING.set(len(self._missing))
 
     async def _recall(self) -> None:
-        """Load the deletions of former leaders, which count towards the cap, too: otherwise each restart of a
-        crash-looping process would start with an empty window. No pass runs before this succeeds."""
-        told = await self._context.notes.read(NOTE)
-        try:
-            self._window.recall(told or "{}", self._context.monotonic(), self._context.now())
-        except ValueError as error:
-            log.error("cannot read the note %s of the former leader, ignoring it: %s", NOTE, error)
+        """Load what former leaders did, which counts, too. No pass runs before this succeeds."""
+        await self._note.recall()
+        await self._fencing.recall()
         self._recalled = True
 
     def _forget(self, nodes: dict[str, Node]) -> None:
@@ -159,6 +181,7 @@ class NodeLifecycleController:
         self._missing = _still_true(self._missing, nodes)
         self._patience = _still_true(self._patience, nodes)
         self._witnesses.keep_only(nodes.values())
+        self._fencing.keep_only(nodes.values())
         self._context.holds.keep("Node", lambda name: name in nodes and _is_candidate(nodes[name]))
 
     def _is_ours(self, node: Node) -> bool:
@@ -251,6 +274,8 @@ class NodeLifecycleController:
                 cap=cap,
                 safety=self._options.safety,
             )
+            if decision.verdict is Verdict.DELETE and self._fencing.is_fresh(uid):
+                decision = FENCED
             if decision.verdict is Verdict.DELETE:
                 taken.add(uid)
                 chosen.append(node)
@@ -308,6 +333,8 @@ class NodeLifecycleController:
             self._wait_for_turn(node)
         if decision.reason == "TooYoung":
             self._be_patient(node, at_least=self._options.safety.min_age - age)
+        if decision is FENCED:
+            self._be_patient(node, at_least=node_fencing_rules.KEPT)
 
     def _wait_for_turn(self, node: Node) -> None:
         """Do not ask about the Node until the next deletion may be sent."""
@@ -321,24 +348,9 @@ class NodeLifecycleController:
         return certain_age(age_seconds(node, self._context.now()), watched_for)
 
     async def _delete_all(self, nodes: Sequence[Node]) -> None:
-        """Record all Nodes in one write, because the Lease is renewed at the same time, and then delete them.
-
-        They count before any request is sent: a request without an answer may have been carried out. The next leader
-        must know of every deletion, even if this process is killed now.
-        """
-        if not nodes:
-            return
-        for node in nodes:
-            self._window.add(node.metadata.uid, self._context.monotonic())
-        try:
-            told = self._window.told(self._context.monotonic(), self._context.now())
-            await self._context.notes.write(NOTE, told)
-        except ApiError as error:
-            for node in nodes:
-                self._window.remove(node.metadata.uid)
-            log.warning("%d Nodes are not deleted yet: cannot record them for the next leader: %s", len(nodes), error)
-            return
-        await self._in_parallel(nodes, self._delete)
+        """Record all Nodes, and then delete them."""
+        if nodes and await self._note.record(nodes):
+            await self._in_parallel(nodes, self._delete)
 
     async def _delete(self, node: Node) -> None:
         """Delete exactly the Node that was decided on: not its successor, and not if anything about it changed."""

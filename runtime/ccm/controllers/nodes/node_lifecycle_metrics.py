@@ -12,20 +12,40 @@ FAILED = Counter("ccm_node_deletion_failures", "Deletions of Nodes that the API 
 HELD = Counter(
     "ccm_node_deletions_held",
     "Checks of a NotReady Node that did not delete it, by reason: Unconfirmed, TooYoung, RateLimited (others go "
-    "first), ListingDoubted (Ready Nodes contradict the cloud's listing), TurnedOff, NoProviderID, CloudUnknown (the "
-    "cloud could not say whether the instance exists).",
+    "first), Fenced (it was just fenced), ListingDoubted (Ready Nodes contradict the cloud's listing), TurnedOff, "
+    "NoProviderID, CloudUnknown (the cloud could not say whether the instance exists).",
     ["reason"],
 )
 for _reason in (
     "Unconfirmed",
     "TooYoung",
     "RateLimited",
+    "Fenced",
     "ListingDoubted",
     "TurnedOff",
     "NoProviderID",
     "CloudUnknown",
 ):
     HELD.labels(_reason)
+FENCED = Counter("ccm_node_fences", "Nodes that got the taint node.kubernetes.io/out-of-service.")
+FENCES_HELD = Counter(
+    "ccm_node_fences_held",
+    "Decisions not to fence a Node whose machine is reported shut down or gone, by reason: Unconfirmed, TooYoung, "
+    "OtherMachine and SameProviderID (another machine may be the Node's), CloudUnknown (the last reads do not agree), "
+    "StateDoubted (Ready Nodes are reported shut down), ListingDoubted (Ready Nodes contradict it), MassEvent.",
+    ["reason"],
+)
+for _reason in (
+    "Unconfirmed",
+    "TooYoung",
+    "OtherMachine",
+    "SameProviderID",
+    "CloudUnknown",
+    "StateDoubted",
+    "ListingDoubted",
+    "MassEvent",
+):
+    FENCES_HELD.labels(_reason)
 MISSING = Gauge("ccm_nodes_missing", "Existing NotReady Nodes whose instance the cloud reports gone.")
 PASS_SECONDS = Histogram(
     "cloud_node_lifecycle_controller_monitor_nodes_duration_seconds",

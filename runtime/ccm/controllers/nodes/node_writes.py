@@ -22,8 +22,8 @@ log = logging.getLogger(__name__)
 
 PATCHES = Counter(
     "ccm_node_patches",
-    "Patches of Nodes, by what they write: addresses, initialisation, labels, shutdown-taint. A Node that is replaced "
-    "counts as well.",
+    "Patches of Nodes, by what they write: addresses, initialisation, labels, shutdown-taint, "
+    "out-of-service-taint. A Node that is replaced counts as well.",
     ["kind"],
 )
 

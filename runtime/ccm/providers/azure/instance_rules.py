@@ -17,7 +17,11 @@ from . import resource_ids
 Row = Mapping[str, Any]
 
 #: Power states of a machine that exists and does not run, as in cloud-provider-azure.
-DOWN = {"stopped", "deallocated", "deallocating"}
+DOWN = {
+    "stopped": InstanceState.SHUTDOWN,
+    "deallocated": InstanceState.SHUTDOWN,
+    "deallocating": InstanceState.SUSPENDED,
+}
 SUCCEEDED = "succeeded"
 UNIFORM = "uniform"
 
@@ -114,7 +118,7 @@ def _state(properties: Row) -> InstanceState:
     codes = [str(each.get("code") or "") for each in view.get("statuses") or ()]
     power = next((each.partition("/")[2].lower() for each in codes if each.lower().startswith("powerstate/")), "")
     settled = str(properties.get("provisioningState") or "").lower() == SUCCEEDED
-    return InstanceState.SHUTDOWN if power in DOWN and settled else InstanceState.RUNNING
+    return DOWN.get(power, InstanceState.RUNNING) if settled else InstanceState.RUNNING
 
 
 def _zone(row: Row, in_set: bool) -> str:

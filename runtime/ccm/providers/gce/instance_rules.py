@@ -18,7 +18,11 @@ PROVIDER_ID = re.compile(r"gce://(?P<project>[a-z0-9.:-]+)/(?P<zone>[a-z0-9-]+)/
 NAME = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
 DOTTED = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 #: States of an instance that exists and does not run. STOPPING may also be a deletion.
-DOWN = {"STOPPED", "SUSPENDED", "TERMINATED"}
+DOWN = {
+    "STOPPED": InstanceState.SHUTDOWN,
+    "TERMINATED": InstanceState.SHUTDOWN,
+    "SUSPENDED": InstanceState.SUSPENDED,
+}
 #: The code of a 404 about the instance itself.
 MISSING = "notFound"
 #: The code of a 404 about what contains it, such as the project.
@@ -92,7 +96,7 @@ def instance(row: Row, scope: Scope, ipv6_first: bool) -> Instance:
             zone=zone,
             region=region_of(zone),
             addresses=addresses,
-            state=InstanceState.SHUTDOWN if row["status"] in DOWN else InstanceState.RUNNING,
+            state=DOWN.get(str(row["status"]), InstanceState.RUNNING),
             incomplete="" if addresses else "Compute Engine shows no address of it yet",
             pod_cidrs=pod_ranges(_alias_ranges(row)),
         )

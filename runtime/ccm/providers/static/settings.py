@@ -58,7 +58,8 @@ MACHINE_KEYS = {
     "labels": ("", "further labels of the Node"),
     "state": (
         "`running`",
-        "`shutdown`: the Node is tainted with `node.cloudprovider.kubernetes.io/shutdown` and kept",
+        "`shutdown`: the Node is tainted with `node.cloudprovider.kubernetes.io/shutdown` and kept; `suspended`: the "
+        "same, and it is never fenced (`--fence-dead-nodes`)",
     ),
 }
 #: The inventory variables that are read, in addition to `ansible_host`.

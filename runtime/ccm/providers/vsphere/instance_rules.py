@@ -28,6 +28,8 @@ UNNAMED = re.compile(r".* \((?P<id>[A-Za-z0-9_-]+)\)", re.DOTALL)
 #: Characters of a name in vCenter that are shown.
 SHOWN = 100
 POWERED_ON = "poweredOn"
+#: vCenter's other states: one that is suspended continues with its memory.
+STATES = {POWERED_ON: InstanceState.RUNNING, "poweredOff": InstanceState.SHUTDOWN}
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,7 @@ def _instance(machine: Machine, doubles: Sequence[Machine], place: tuple[str, st
         zone=_label(zone),
         region=_label(region),
         addresses=(hostname, *chosen.addresses) if has_addresses else (),
-        state=InstanceState.RUNNING if machine.power == POWERED_ON else InstanceState.SHUTDOWN,
+        state=STATES.get(machine.power, InstanceState.SUSPENDED),
         warnings=chosen.warnings,
         system_uuids=(machine.uuid, other_byte_order(machine.uuid)),
         incomplete=incomplete,

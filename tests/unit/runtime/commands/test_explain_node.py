@@ -176,3 +176,25 @@ def test_what_kubelets_write_directs_no_terminal():
 def test_a_time_that_cannot_be_read_is_unknown(when):
     found = msgspec.convert({"metadata": {"name": "w1", "uid": "u1", "creationTimestamp": when}}, Node)
     assert "created at an unknown time" in text(found) or when.startswith("9999")
+
+
+OUT_OF_SERVICE = {"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute", "timeAdded": before(60)}
+
+
+@pytest.mark.parametrize(
+    ("annotations", "words"),
+    [
+        ({"ccm.outoftree.dev/out-of-service-since": before(60)}, "until the machine runs again"),
+        ({}, "Somebody else added it"),
+    ],
+)
+def test_a_node_that_is_fenced_says_by_whom(annotations, words):
+    found = text(node(OUT_OF_SERVICE, ready="Unknown", annotations=annotations), lease())
+    assert "the taint node.kubernetes.io/out-of-service" in found and words in found
+
+
+def test_a_node_that_is_not_fenced_says_why():
+    message = "the Node is not fenced: only 1 of 9 Nodes are Ready"
+    told = event("FencingHeld", message, component=LIFECYCLE)
+    assert f"  FencingHeld (12 s ago): {message}" in text(node(SHUT_DOWN, ready="Unknown"), lease(), told)
+    assert "FencingHeld" not in text(node(), lease(), told).partition("Events about it")[0]

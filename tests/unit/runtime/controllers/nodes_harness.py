@@ -375,8 +375,8 @@ class Cluster:
         options = NodeOptions(workers, refresh, legacy, refresh_labels)
         return self.run(NodeController(self.context, options, self.vouching))
 
-    def watch_over_nodes(self, **safety: Any) -> asyncio.Task[None]:
-        return self.run(NodeLifecycleController(self.context, LifecycleOptions(5.0, Safety(**safety))))
+    def watch_over_nodes(self, *, fence: bool = False, **safety: Any) -> asyncio.Task[None]:
+        return self.run(NodeLifecycleController(self.context, LifecycleOptions(5.0, Safety(**safety), fence)))
 
 
 async def until(condition: Callable[[], Any], seconds: float = 60.0) -> None:

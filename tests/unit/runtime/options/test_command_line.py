@@ -93,6 +93,7 @@ DEFAULTS = Options(
     node_deletion_confirmations=2,
     node_deletion_cap="10%",
     node_deletion_window=180.0,
+    fence_dead_nodes=False,
     logging_format="text",
     v=0,
 )
@@ -175,6 +176,7 @@ FLAGS = {
     "node_deletion_confirmations": ("4", 4),
     "node_deletion_cap": ("3", "3"),
     "node_deletion_window": ("1h", 3600.0),
+    "fence_dead_nodes": ("true", True),
     "logging_format": ("json", "json"),
     "v": ("6", 6),
 }

@@ -112,14 +112,14 @@ def test_a_machine_without_an_address_is_incomplete(found: Any) -> None:
         ("PowerState/running", "Succeeded", InstanceState.RUNNING),
         ("PowerState/stopped", "Succeeded", InstanceState.SHUTDOWN),
         ("PowerState/deallocated", "Succeeded", InstanceState.SHUTDOWN),
-        ("powerstate/Deallocating", "succeeded", InstanceState.SHUTDOWN),
+        ("powerstate/Deallocating", "succeeded", InstanceState.SUSPENDED),
         ("PowerState/stopping", "Succeeded", InstanceState.RUNNING),
         ("PowerState/deallocated", "Updating", InstanceState.RUNNING),
         ("ProvisioningState/succeeded", "Succeeded", InstanceState.RUNNING),
         (None, "Deleting", InstanceState.RUNNING),
     ],
 )
-def test_states_are_those_of_cloud_provider_azure(power: Any, provisioning: str, state: InstanceState) -> None:
+def test_a_machine_is_down_as_in_cloud_provider_azure(power: Any, provisioning: str, state: InstanceState) -> None:
     view = {"statuses": [{"code": "ProvisioningState/succeeded"}, {"code": power}]} if power else None
     row = machine(properties={"instanceView": view, "provisioningState": provisioning}, zones=["1"])
     assert rules.instance(row, NIC, {}).state is state

@@ -79,7 +79,8 @@ def test_in_an_ipv6_cluster_ipv6_comes_first() -> None:
 @pytest.mark.parametrize(
     ("status", "state"),
     [
-        *((each, InstanceState.SHUTDOWN) for each in ("TERMINATED", "STOPPED", "SUSPENDED")),
+        *((each, InstanceState.SHUTDOWN) for each in ("TERMINATED", "STOPPED")),
+        ("SUSPENDED", InstanceState.SUSPENDED),
         *(
             (each, InstanceState.RUNNING)
             for each in ("RUNNING", "STOPPING", "SUSPENDING", "REPAIRING", "STAGING", "DEPROVISIONING", "A_NEW_ONE")

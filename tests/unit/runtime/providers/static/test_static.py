@@ -160,7 +160,7 @@ def test_owns_the_ids_of_its_cluster() -> None:
                 "Hostname, InternalDNS, ExternalDNS",
                 "line 12: machine 'c': labels: 'a b' is not a valid label key",
                 "line 12: machine 'c': labels: c: 1 is not a valid label value (put numbers in quotes)",
-                "line 13: machine 'c': state: expected running or shutdown, not 'asleep'",
+                "line 13: machine 'c': state: expected running or shutdown or suspended, not 'asleep'",
             ],
             id="machines",
         ),
