@@ -117,12 +117,12 @@ async def test_the_way_of_a_node_and_of_a_service(
     await ccm.stop()
 
     assert collector.resource["service.name"] == "cloud-controller-manager"
-    node = one_that_has(collector, "PATCH", collector.find("Nodes", queue="Nodes", object="traced"))
-    patches = [span for span in collector.below(node) if span.name == "PATCH"]
-    paths = [seen(span)["url.path"] for span in patches]
+    node = one_that_has(collector, "PUT", collector.find("Nodes", queue="Nodes", object="traced"))
+    writes = [span for span in collector.below(node) if span.name == "PUT"]
+    paths = [seen(span)["url.path"] for span in writes]
     assert paths == ["/api/v1/nodes/traced/status", "/api/v1/nodes/traced"]
-    assert {seen(span)["http.response.status_code"] for span in patches} == {200}
-    assert {span.kind for span in patches} == {Span.SPAN_KIND_CLIENT}
+    assert {seen(span)["http.response.status_code"] for span in writes} == {200}
+    assert {span.kind for span in writes} == {Span.SPAN_KIND_CLIENT}
     (call,) = [span for span in collector.below(node) if span.name.startswith("instances.")]
     assert call.trace_id == node.trace_id and seen(call)["result"] == "success"
     assert re.search(rf'request="{seen(call)["request"]}"', ccm.text), "the number of the call is that of the log"
