@@ -60,4 +60,4 @@ def shutdown(row: Row) -> tuple[Any, Any]:
         "instanceView": {"statuses": [{"code": power}]},
         "provisioningState": row.get("provisioningState", "Succeeded"),
     }
-    return row["expected"], instance_rules._state(properties) is InstanceState.SHUTDOWN
+    return row["expected"], instance_rules._state(properties) is not InstanceState.RUNNING

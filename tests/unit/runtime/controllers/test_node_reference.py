@@ -9,6 +9,7 @@ import prometheus_client
 from ccm.controllers.nodes import (
     instance_warnings,
     node,
+    node_fencing,
     node_lifecycle,
     node_lifecycle_metrics,
     node_lifecycle_rules,
@@ -20,7 +21,15 @@ from ccm.gateway import instance_directory
 
 ROOT = Path(__file__).parents[4]
 PAGE = (ROOT / "docs" / "reference" / "nodes.md").read_text()
-MODULES = (instance_warnings, node, node_lifecycle, node_lifecycle_rules, vouching, vouching_rules)
+MODULES = (
+    instance_warnings,
+    node,
+    node_fencing,
+    node_lifecycle,
+    node_lifecycle_rules,
+    vouching,
+    vouching_rules,
+)
 SOURCE = "".join(Path(module.__file__).read_text() for module in MODULES)
 #: Written as such in the code, but no reason of an Event or label of a metric.
 OTHER = {"NoSchedule"}
