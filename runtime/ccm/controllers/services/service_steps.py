@@ -160,7 +160,8 @@ class ServiceSteps:
         """Write the current backends although the change of the Service cannot be written.
 
         They are written with the desired state that the cloud accepted last, or with `spec` if no write of this process
-        was accepted. A failure becomes an Event. What failed is tried again with the next attempt for the Service.
+        was accepted. A failure becomes an Event. What failed is written again with the next attempt for the Service. So is
+        what the cloud has yet to finish: it may fail there, and nobody else looks.
         """
         following, backends = state.following, self._nodes.refresh()
         if following.backends is backends or not self._may_exist(service, state):
@@ -169,7 +170,12 @@ class ServiceSteps:
         if following.accepted is None and not self._are_nodes_confirmed():
             return
         try:
-            await self._update(service, following.accepted or spec, state, backends, None)
+            balancer = await self._update(service, following.accepted or spec, state, backends, None)
+            if spec.uid in self._balancers.at_start:  # what was listed is older
+                self._balancers.at_start[spec.uid] = balancer
+            if not balancer.ready:
+                following.backends = None
+                return
         except NotFound:
             if not self._is_gone(state):
                 return

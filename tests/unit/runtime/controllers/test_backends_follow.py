@@ -229,6 +229,37 @@ def test_backends_that_cannot_be_written_are_reported_and_written_later():
     run()
 
 
+@pytest.mark.parametrize("restart", [False, True], ids=["same process", "new process"])
+@pytest.mark.parametrize("corrected", [False, True], ids=["still refused", "corrected"])
+def test_backends_that_fail_in_the_cloud_after_they_were_accepted(restart, corrected):
+    @in_virtual_time
+    async def run():
+        async with Cluster() as c:
+            await served(c)
+            c.api.change("services", "shop/web", {"spec": {"loadBalancerIP": "a-name"}})
+            await asyncio.sleep(60)
+            if restart:
+                await replaced(c)
+                await asyncio.sleep(BOUND)
+            before, c.cloud.provision = c.cloud.count("update"), 20.0
+            if restart:  # the next process writes what is there already, because it does not know that
+                await c.stop()
+                c.serve()
+            else:
+                await replaced(c)
+            await until(lambda: c.cloud.count("update") > before and c.cloud.hosts() == sorted(NEW))
+            await asyncio.sleep(1)  # for the answer
+            row = c.cloud.made["uid-of-web"]
+            row["hosts"], row["ready_at"] = [], float("inf")
+            c.cloud.fault = lambda verb, spec: Conflict("failed") if verb == "get" and not row["hosts"] else None
+            if corrected:
+                c.api.change("services", "shop/web", {"spec": {"loadBalancerIP": None}})
+            await asyncio.sleep(500)  # a long back-off, and less than the time until the next audit
+            assert c.cloud.hosts() == sorted(NEW)
+
+    run()
+
+
 def test_what_never_existed_costs_no_update():
     @in_virtual_time
     async def run():
