@@ -160,8 +160,8 @@ class ServiceSteps:
         """Write the current backends although the change of the Service cannot be written.
 
         They are written with the desired state that the cloud accepted last, or with `spec` if no write of this process
-        was accepted. A failure becomes an Event. What failed is written again at the next attempt for the Service, and so
-        is what the cloud has yet to finish: it may fail there, and nobody else looks.
+        was accepted. A failure becomes an Event. What failed is written again at the next attempt for the Service,
+        and so is what the cloud has yet to finish: it may fail there, and nobody else looks.
         """
         following, backends = state.following, self._nodes.refresh()
         if following.backends is backends or not self._may_exist(service, state):
