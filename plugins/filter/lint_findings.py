@@ -42,7 +42,7 @@ _value:
       C(item). Its C(level) is C(now) if Pods use such volumes on Nodes without the driver, C(unused) if no running Pod does.
     - RV(_value.unread) names what could not be read. RV(_value.ok) says whether there is no finding of level C(now) and everything was read.
       RV(_value.lines) has all of it as text, and RV(_value.sarif) in the form SARIF 2.1.0.
-    - RV(_value.condition) says whether the components of the next minor start, by C(status), C(reason) and C(message).
+    - RV(_value.condition) says whether the components of the next minor start, by C(status), C(reason) and C(text).
   type: dict
 """
 

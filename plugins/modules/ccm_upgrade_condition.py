@@ -39,8 +39,8 @@ options:
         description: The reason in one word.
         type: str
         required: true
-      message:
-        description: The reason for people.
+      text:
+        description: The reason for people, which begins the condition's message.
         type: str
         required: true
 """
@@ -107,7 +107,8 @@ def current(namespace):
 def stamped(words, before, now):
     """Return the condition to write. The time of its transition stays as long as its status does."""
     since = before.get("lastTransitionTime") if before.get("status") == words["status"] else None
-    return dict(words, type=TYPE, message="{0} (checked {1})".format(words["message"], now), lastTransitionTime=since or now)
+    return dict(type=TYPE, status=words["status"], reason=words["reason"], lastTransitionTime=since or now,
+                message="{0} (checked {1})".format(words["text"], now))
 
 
 def without_time(condition):
@@ -139,7 +140,7 @@ def main():
     words = dict(
         status=dict(type="str", required=True, choices=["True", "False", "Unknown"]),
         reason=dict(type="str", required=True),
-        message=dict(type="str", required=True),
+        text=dict(type="str", required=True),
     )
     module = AnsibleModule(
         argument_spec=dict(condition=dict(type="dict", required=True, options=words), **_api.API_OPTIONS),

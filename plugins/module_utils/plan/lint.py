@@ -62,11 +62,11 @@ class Finding(TypedDict):
 
 
 class Condition(TypedDict):
-    """Whether the components of the next minor start, in the words of a condition of Kubernetes."""
+    """Whether the components of the next minor start, as a condition of Kubernetes says it; `text` begins its message."""
 
     status: str
     reason: str
-    message: str
+    text: str
 
 
 class Lint(TypedDict):
@@ -358,8 +358,8 @@ def _condition(findings: List[Finding], unread: List[str], version: versions.Ver
     else:
         status, reason = "True", "NothingFound"
         texts = ["no component stops" + (". Findings for a later minor: {0}".format(later) if later else "")]
-    message = "{0} to {1}: {2}".format(versions.show(version), versions.show(following), _quoted(texts))
-    return {"status": status, "reason": reason, "message": message}
+    text = "{0} to {1}: {2}".format(versions.show(version), versions.show(following), _quoted(texts))
+    return {"status": status, "reason": reason, "text": text}
 
 
 def _quoted(texts: List[str]) -> str:

@@ -29,8 +29,8 @@ __all__ = ["cluster"]
 PAGE = "docs/how-to/lint.md"
 NAMESPACE = "/api/v1/namespaces/kube-system"
 TYPE = "UpgradeableToNextMinor"
-YES = {"status": "True", "reason": "NothingFound", "message": "1.36 to 1.37: no component stops"}
-NO = {"status": "False", "reason": "Blocked", "message": "1.36 to 1.37: a flag"}
+YES = {"status": "True", "reason": "NothingFound", "text": "1.36 to 1.37: no component stops"}
+NO = {"status": "False", "reason": "Blocked", "text": "1.36 to 1.37: a flag"}
 #: A condition of the API server's own, which says that something is wrong if it is true.
 THEIRS = {"type": "NamespaceDeletionContentFailure", "status": "False", "reason": "Theirs", "message": "stays"}
 
@@ -68,7 +68,7 @@ async def test_one_condition_is_written_beside_those_of_others(apiserver: ApiSer
         written(NO, check=True),
         written(NO),
         written(NO),
-        written(NO | {"message": "b"}),
+        written(NO | {"text": "b"}),
         written(NO | {"status": "no"}),
     )
     assert foretold["changed"] and foretold["diff"]["before"] == "" and foretold["condition"]["status"] == "False"
@@ -85,7 +85,8 @@ async def test_check_mode_writes_nothing_and_another_status_has_its_own_time(
 ) -> None:
     await call(kubeconfig, written(NO, check=True))
     assert conditions(apiserver) == [THEIRS]
-    long_ago = {"type": TYPE, "lastTransitionTime": "2020-01-01T00:00:00Z", **NO}
+    words = {"status": NO["status"], "reason": NO["reason"], "message": NO["text"]}
+    long_ago = {"type": TYPE, "lastTransitionTime": "2020-01-01T00:00:00Z", **words}
     patch(apiserver, {"status": {"conditions": [long_ago]}})
     same, changed = await call(kubeconfig, written(NO), written(YES))
     assert not same["changed"] and same["condition"]["lastTransitionTime"] == "2020-01-01T00:00:00Z"

@@ -28,6 +28,8 @@ TESTS = sorted(path for path in TREE if path.startswith("tests/unit/plugins/"))
 OF_NODES = [path for path in TESTS if re.match(r"tests/unit/plugins/(module_utils/|modules/|conftest\.py)", path)]
 #: What they get of Ansible: `get_units_ansible_python_path` in ansible_test/_internal/commands/units/__init__.py.
 FOR_NODES = re.compile(r"ansible(\.module_utils(\..+)?)?")
+#: Names of arguments that sanity's validate-modules refuses, because Ansible uses them itself.
+RESERVED = {"message", "syslog_facility"}
 #: Those of pytest itself, and that of pytest-timeout. ansible-test reads no pytest.ini: the conftest registers others.
 MARKS = {"filterwarnings", "parametrize", "skip", "skipif", "timeout", "usefixtures", "xfail"}
 
@@ -116,3 +118,18 @@ def test_every_mark_is_known_there(path: str) -> None:
     registered = set(re.findall(r'"markers", "(\w+)', conftest))
     used = set(re.findall(r"\bpytest\.mark\.(\w+)", (artifact.REPOSITORY / path).read_text()))
     assert used <= MARKS | registered, 'register it in the conftest: addinivalue_line("markers", ...)'
+
+
+@pytest.mark.parametrize("path", sorted(path for path in TREE if path.startswith("plugins/modules/ccm_")))
+def test_no_argument_has_a_name_that_ansible_keeps_for_itself(path: str):
+    """An argument, or one below it, as its call of `dict` names it."""
+    calls = [
+        each for each in ast.walk(ast.parse((artifact.REPOSITORY / path).read_text())) if isinstance(each, ast.Call)
+    ]
+    specified = {
+        keyword.arg
+        for call in calls
+        for keyword in call.keywords
+        if isinstance(keyword.value, ast.Call) and "type" in {each.arg for each in keyword.value.keywords}
+    }
+    assert not specified & RESERVED

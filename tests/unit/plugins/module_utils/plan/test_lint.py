@@ -327,7 +327,7 @@ def test_the_condition_is_true_only_if_all_is_known(
 ) -> None:
     condition = of(host_facts, cluster_facts, files, version)["condition"]
     assert (condition["status"], condition["reason"]) == (status, reason)
-    assert all(part in condition["message"] for part in parts) and "s3cr3t" not in condition["message"], condition
+    assert all(part in condition["text"] for part in parts) and "s3cr3t" not in condition["text"], condition
 
 
 def test_many_findings_fit_into_a_condition(host_facts: Any, cluster_facts: Any) -> None:
@@ -338,7 +338,7 @@ def test_many_findings_fit_into_a_condition(host_facts: Any, cluster_facts: Any)
         facts["cp-{0}".format(number)] = host_facts("cp-{0}".format(number), {path: STOPS[MANIFEST.format("kube-apiserver")]})
         facts["cp-{0}".format(number)]["manifests"] = [path]
     cluster = cluster_facts(*((name, "initialized") for name in facts), version="v1.32.0", kubeadm="")
-    message = lint.lint(facts, cluster)["condition"]["message"]
-    assert message.endswith("; and 6 more: outoftree.ccm.lint lists them") and len(message) < 1700 and message.isprintable()
+    text = lint.lint(facts, cluster)["condition"]["text"]
+    assert text.endswith("; and 6 more: outoftree.ccm.lint lists them") and len(text) < 1700 and text.isprintable()
     away = lint.lint({name: {"msg": "Connection refused"} for name in facts}, cluster)["condition"]
-    assert away["message"].startswith("1.32 to 1.33: cp-0...cp-8 could not be read"), away
+    assert away["text"].startswith("1.32 to 1.33: cp-0...cp-8 could not be read"), away
