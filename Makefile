@@ -105,7 +105,7 @@ lock: setup ## runtime/*.lock: the packages of the image, and those that build i
 
 .PHONY: descriptors
 descriptors: setup ## what the runtime knows of Kubernetes' protobuf, from the Go modules that tools/bench/peer/go.mod names
-	@$(BIN)/python -m tools.packaging.descriptors
+	@PYTHONPATH=tools/bed:. $(BIN)/python -m tools.packaging.descriptors
 
 .PHONY: outdated
 outdated: setup ## what is pinned and has a newer release: packages, Go modules, actionlint, ansible-core, Kubernetes

@@ -9,15 +9,16 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from bed import go_programs, golang
+from bed import go_programs
 from bed.errors import BedError
+from bed.go_modules import download
 from bed.progress import Progress
 
 HERE = Path(__file__).parent
@@ -82,28 +83,3 @@ def _imports(folder: Path, root: Root) -> list[tuple[str, str]]:
             "change its imports in tests/peers/roots.yml"
         )
     return [(module, required[module]) for module in root.imports]
-
-
-def download(modules: Iterable[tuple[str, str]], progress: Progress) -> dict[tuple[str, str], Path]:
-    """Folders of modules in Go's cache. Raises BedError if there is no such version, or no proxy answers."""
-    wanted = sorted(set(modules))
-    named = [f"{name}@{version}" for name, version in wanted]
-    command = [str(golang.ensure(progress)), "mod", "download", "-json", *named]
-    done = subprocess.run(command, cwd="/", capture_output=True, text=True, timeout=600, check=False)
-    answers = _documents(done.stdout)
-    if refused := [answer for answer in answers if "Error" in answer]:
-        problems = (f"{answer['Path']}@{answer['Version']}: {answer['Error']}" for answer in refused)
-        raise BedError("Go cannot get " + "\n".join(problems))
-    if len(answers) != len(wanted):
-        raise BedError(f"Go cannot get {len(wanted) - len(answers)} of {len(wanted)} modules: {done.stderr.strip()}")
-    return {(answer["Path"], answer["Version"]): Path(answer["Dir"]) for answer in answers}
-
-
-def _documents(text: str) -> list[dict[str, Any]]:
-    """JSON documents, one after another."""
-    decoder, documents, at = json.JSONDecoder(), [], 0
-    while at < len(text.rstrip()):
-        document, end = decoder.raw_decode(text, at)
-        documents.append(document)
-        at = end + len(text[end:]) - len(text[end:].lstrip())
-    return documents

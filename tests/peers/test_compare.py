@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from bed import go_modules
 from bed.errors import BedError
 from bed.progress import Progress
 
@@ -176,7 +177,7 @@ def test_a_version_that_does_not_exist_and_an_unreachable_proxy(proxy, monkeypat
     monkeypatch.setenv("GONOSUMDB", "*")
     monkeypatch.setenv("GOFLAGS", "-mod=mod")
     with pytest.raises(BedError, match=r"Go cannot get example\.org/peer@v9\.9\.9: "):
-        tables.download([("example.org/peer", "v9.9.9")], Progress())
+        go_modules.download([("example.org/peer", "v9.9.9")], Progress())
 
 
 def test_the_notes_are_of_suites_that_are_there():

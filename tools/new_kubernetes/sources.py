@@ -14,9 +14,10 @@ import yaml
 
 from bed import golang
 from bed.errors import BedError
+from bed.go_modules import download
 from bed.minors import Minor, show
 from bed.progress import Progress
-from tests.peers.tables import download, gotables
+from tests.peers.tables import gotables
 
 HERE = Path(__file__).parent
 _VERSION = re.compile(r"v[01]\.(\d+)\.(\d+)(?:-(alpha|beta|rc)\.(\d+))?")

@@ -30,6 +30,8 @@ from google.protobuf.descriptor_pb2 import (
     FileDescriptorSet,
 )
 
+from bed.go_modules import download
+from bed.progress import Progress
 from ccm.controllers.serving_certificates.signing_requests import SigningRequest
 from ccm.engine import objects
 from ccm.engine.protobuf.shapes import INLINED, element_type
@@ -89,14 +91,7 @@ def versions() -> dict[str, str]:
 
 def folders() -> dict[str, Path]:
     """Where Go has the modules; it downloads them if need be."""
-    command = ["go", "mod", "download", "-json", *(f"{module}@{version}" for module, version in versions().items())]
-    text = subprocess.run(command, cwd=PEER, capture_output=True, text=True, check=True).stdout
-    at, reader, found = 0, json.JSONDecoder(), {}
-    while at < len(text.rstrip()):
-        module, at = reader.raw_decode(text, at)
-        found[module["Path"]] = Path(module["Dir"])
-        at += 1
-    return found
+    return {module: folder for (module, _), folder in download(versions().items(), Progress()).items()}
 
 
 def compiled() -> list[FileDescriptorProto]:
@@ -217,7 +212,9 @@ def module_text(files: Sequence[FileDescriptorProto]) -> str:
         "#: The Go modules whose `.proto` files these are.",
         f"MODULES = {json.dumps(versions())}",
         "#: Lists and maps whose entries are read one by one, and the message of an entry.",
-        f"ENTRIES = {json.dumps(entries(files), indent=4)}",
+        "ENTRIES = {",
+        *(f"    {json.dumps(field)}: {json.dumps(entry)}," for field, entry in entries(files).items()),
+        "}",
         "#: A FileDescriptorProto each, imported ones first.",
         "FILES = (",
     ]
