@@ -45,7 +45,7 @@ SHUTDOWN = (node_rules.SHUTDOWN_TAINT, "NoSchedule")
 #: Number of Nodes deleted or tainted at the same time.
 WRITERS = 10
 #: A Node that was just fenced stays until its volumes are detached.
-FENCED = Decision(Verdict.WAIT, "Fenced", "the Node was just fenced, and stays until its volumes are detached")
+JUST_FENCED = Decision(Verdict.WAIT, "Fenced", "the Node was just fenced, and stays until its volumes are detached")
 
 Answer = Instance | CloudError
 
@@ -275,7 +275,7 @@ class NodeLifecycleController:
                 safety=self._options.safety,
             )
             if decision.verdict is Verdict.DELETE and self._fencing.is_fresh(uid):
-                decision = FENCED
+                decision = JUST_FENCED
             if decision.verdict is Verdict.DELETE:
                 taken.add(uid)
                 chosen.append(node)
@@ -333,7 +333,7 @@ class NodeLifecycleController:
             self._wait_for_turn(node)
         if decision.reason == "TooYoung":
             self._be_patient(node, at_least=self._options.safety.min_age - age)
-        if decision is FENCED:
+        if decision is JUST_FENCED:
             self._be_patient(node, at_least=node_fencing_rules.KEPT)
 
     def _wait_for_turn(self, node: Node) -> None:

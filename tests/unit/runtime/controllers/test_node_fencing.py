@@ -53,6 +53,13 @@ async def never(c, *names, seconds=900.0):
     assert not [name for name in names if fenced(c, name)]
 
 
+async def is_fenced_after_the_window(c, name):
+    """Two Nodes were fenced within the window, so this one has to wait."""
+    await never(c, name, seconds=100)
+    c.api.after = lambda verb, path: None
+    await until(lambda: fenced(c, name), 180)
+
+
 @in_virtual_time
 async def test_the_node_of_a_machine_that_is_shut_down_is_fenced_until_it_is_ready():
     async with Cluster() as c:
@@ -279,9 +286,7 @@ async def test_machines_that_die_one_after_the_other_wait_for_the_window():
             die(c, name)
             await until(lambda name=name: fenced(c, name), 20)
         die(c, "n2")
-        await never(c, "n2", seconds=100)
-        c.api.after = lambda verb, path: None
-        await until(lambda: fenced(c, "n2"), 180)
+        await is_fenced_after_the_window(c, "n2")
 
 
 @in_virtual_time
@@ -333,9 +338,7 @@ async def test_the_next_leader_counts_what_the_former_one_fenced():
         running.cancel()
         die(c, "n2")
         c.watch_over_nodes(fence=True)
-        await never(c, "n2", seconds=100)
-        c.api.after = lambda verb, path: None
-        await until(lambda: fenced(c, "n2"), 180)
+        await is_fenced_after_the_window(c, "n2")
 
 
 @in_virtual_time
