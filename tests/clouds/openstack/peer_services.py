@@ -15,8 +15,6 @@ from .customer import Site
 
 #: As the page about the replacement recommends, so that both allow the same.
 ALL_ALLOWED = {"allowed-annotations": "*", "sharing": "project", "allowed-load-balancer-ips": "any"}
-#: Theirs creates a load balancer twice if the answer takes longer, as on a machine with other work.
-PATIENT = {"request-timeout": "300s"}
 SOURCE_RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"
 UDP, SCTP = "UDP", "SCTP"
 
@@ -205,7 +203,6 @@ def conf(site: Site, table: Table, names: Mapping[str, str]) -> str:
     """The cloud.conf of both controllers."""
     sections = {section: _filled(options, names) for section, options in table.conf.items()}
     sections["LoadBalancer"] = ALL_ALLOWED | sections.get("LoadBalancer", {})
-    sections["Metadata"] = PATIENT
     return site.conf(**sections)
 
 

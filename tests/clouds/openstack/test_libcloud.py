@@ -28,6 +28,8 @@ from .customer import PASSWORD, Site
 
 #: What nova gives at most in one answer.
 PAGE = 1000
+#: No test here asks for speed, and beside a cluster on two cores nova needs more than 15 s for a page.
+PATIENT = {"request_timeout": "300s", "listing_timeout": "800s"}
 
 Tail = Callable[..., AbstractAsyncContextManager[LibcloudCloud]]
 
@@ -43,6 +45,7 @@ def conf(site: Site, password: str = PASSWORD) -> str:
         "domain": "Default",
         "project_domain_id": "default",
         "region": site.world["region"],
+        **PATIENT,
     }
     return "".join(f"{key}: {text}\n" for key, text in lines.items())
 
