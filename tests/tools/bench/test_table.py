@@ -226,3 +226,41 @@ def test_the_page_names_the_framework_that_was_measured() -> None:
         for name, result in page.read().items()
     }
     assert "`k8s.io/cloud-provider` v0.99.1" in page.render(results)
+
+
+def taken(result: dict[str, Any], processor: str, framework: str) -> dict[str, Any]:
+    """Figures as if they came from that machine, beside that framework."""
+    return {**result, "machine": {**result["machine"], "processor": processor, "cloud-provider": framework}}
+
+
+def test_the_page_says_which_figures_are_of_another_framework_or_machine() -> None:
+    """Benches may be taken on different days. What is compared with what is then said beside the figures."""
+    results = {name: taken(result, "an old one", "v0.98.0") for name, result in page.read().items()}
+    results["encodings"] = taken(results["encodings"], "a new one", "v0.99.1")
+    text = " ".join(page.render(results).split())
+    assert "`k8s.io/cloud-provider` v0.98.0 and, in encodings, v0.99.1)" in text
+    assert "| peer, v0.99.1 |" in text and "| cloud-provider | v0.98.0 |" in text
+    assert "The machine (a new one, Kubernetes" in text and "where the peer (v0.98.0) took" in text
+    assert "But encodings ran on: a new one, Kubernetes" in text
+
+
+@pytest.mark.parametrize(
+    ("written", "said"), [("PUT nodes", ""), ("PATCH nodes", "read and patched in JSON. So compare")]
+)
+def test_figures_from_before_protobuf_are_named_so(written: str, said: str) -> None:
+    here = page.read()["encodings"]
+    nodes = [run | {"api_writes": {written: 1000}} if run["side"] == "ours" else run for run in here["runs"]]
+    same = {"nodes": {**here, "runs": nodes}, "encodings": here}
+    assert said in page.other_tables(same) and bool(said) == bool(page.other_tables(same))
+    assert page.elsewhere(same) == ""
+
+
+def test_the_framework_is_named_only_where_a_peer_ran() -> None:
+    here = taken(page.read()["encodings"], "one", "v0.98.0")
+    alone = {**taken(here, "one", "v0.99.1"), "runs": [{"side": "ours"}]}
+    assert page.framework({"encodings": here, "neighbours": alone}) == "v0.98.0"
+
+
+def test_every_kept_figure_is_linked() -> None:
+    text = page.PAGE.read_text()
+    assert [name for name in page.read() if f"(performance/{name}.json)" not in text] == []
