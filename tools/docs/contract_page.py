@@ -144,8 +144,8 @@ def _parameters(function: Any) -> str:
 
 
 def _plain(text: str) -> str:
-    """Annotations are texts here, and would be quoted."""
-    return text.replace("'", "")
+    """Annotations are texts here, and would be quoted. The empty text as a default keeps its quotes."""
+    return text.replace("''", "\0").replace("'", "").replace("\0", "''")
 
 
 def _text(thing: Any) -> str:

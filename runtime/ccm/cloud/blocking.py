@@ -42,6 +42,7 @@ class BlockingCalls:
 
     `deadline`: seconds for one call, including the wait for a thread. Keep it below `Limits.deadline`, and the timeouts
     of the library below it, so that threads return.
+    `set_by`: the key of the configuration that sets it, for messages.
     `hung_limit`: the number of threads left behind at which all calls fail at once; defaults to `threads`.
     `translate`: converts an exception of the library to a CloudError.
 
@@ -55,12 +56,13 @@ class BlockingCalls:
         *,
         threads: int = 10,
         deadline: float = 25.0,
+        set_by: str = "",
         hung_limit: int | None = None,
         translate: Callable[[Exception], CloudError] | None = None,
     ) -> None:
         self.name = name
         self._threads = threads
-        self._deadline = deadline
+        self._deadline, self._set_by = deadline, set_by
         self._hung_limit = threads if hung_limit is None else hung_limit
         self._translate = translate
         self._slots = asyncio.Semaphore(threads)
@@ -137,7 +139,8 @@ class BlockingCalls:
     def _too_late(self, job: _Job | None) -> str:
         if job is None:
             return f"{self.name}: none of {self._threads} threads became free within {self._deadline:g} s"
-        return f"{self.name}: no answer within {self._deadline:g} s; the call was left behind ({self.hung} hang)"
+        late = Transient.late(self.name, self._deadline, self._set_by)
+        return f"{late}; the call was left behind ({self.hung} hang)"
 
     def _result(self, outcome: tuple[bool, Any]) -> Any:
         succeeded, value = outcome

@@ -106,7 +106,7 @@ class Rate:
 @dataclass(frozen=True, slots=True)
 class Limits:
     """The load that the cloud accepts. `calls_per_second` and `burst` configure the token bucket; `deadline` applies to
-    each call.
+    each call. `set_by`: the key of the configuration that sets it, for messages.
 
     `listing_lag`: how long reads may show what was before a write: a new object is missing, a deleted one is there
     (eventual consistency); 0 if they never do.
@@ -121,6 +121,7 @@ class Limits:
     deadline: float = 30.0
     listing_lag: float = 0.0
     groups: Mapping[str, Rate] = field(default_factory=dict)
+    set_by: str = ""
 
 
 def _environment() -> Mapping[str, str]:

@@ -110,6 +110,11 @@ class Transient(CloudError):
         super().__init__(message, retry_after=retry_after)
         self.scope = scope
 
+    @classmethod
+    def late(cls, what: str, seconds: float, set_by: str = "") -> Transient:
+        """`what` got no answer within these seconds. `set_by`: the key of the configuration that sets them."""
+        return cls(f"{what}: no answer within {seconds:g} s" + (f" (set by {set_by})" if set_by else ""))
+
 
 class ConfigError(CloudError):
     """The configuration of the provider is invalid. `problems` lists all problems, one sentence each."""

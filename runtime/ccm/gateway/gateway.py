@@ -316,7 +316,8 @@ class Gateway:
             return result
         except TimeoutError:
             outcome = "timeout"
-            raise Transient(f"{operation}: no answer within {connection.cloud.limits.deadline:g} s") from None
+            limits = connection.cloud.limits
+            raise Transient.late(operation, limits.deadline, limits.set_by) from None
         except CloudError as error:
             outcome = type(error).__name__
             raise

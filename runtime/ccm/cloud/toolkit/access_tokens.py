@@ -69,10 +69,11 @@ class AccessTokens:
 
 
 class TokenRequests:
-    """Requests to services that hand out tokens. `source`: where the credentials are configured, for messages."""
+    """Requests to services that hand out tokens. `source`: where the credentials are configured, and `set_by`: the
+    key that sets the timeout, for messages."""
 
-    def __init__(self, source: str, timeout: float) -> None:
-        self._source, self._timeout = source, timeout
+    def __init__(self, source: str, timeout: float, set_by: str = "") -> None:
+        self._source, self._timeout, self._set_by = source, timeout, set_by
         self._session: aiohttp.ClientSession | None = None
 
     async def open(self) -> None:
@@ -141,7 +142,7 @@ class TokenRequests:
                         raise Transient(f"{method} {url}: the answer has more than {LARGEST} bytes")
                 return response.status, response.headers, content
         except TimeoutError:
-            raise Transient(f"{method} {url}: no answer within {self._timeout:g} s") from None
+            raise Transient.late(f"{method} {url}", self._timeout, self._set_by) from None
         except aiohttp.ClientConnectorError as error:
             raise Transient(f"{method} {url}: {connection_problem(error)}") from None
         except (aiohttp.ClientError, ValueError) as error:

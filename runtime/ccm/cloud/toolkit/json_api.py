@@ -99,8 +99,8 @@ class JsonApi:
 
     `authorise(renew)` returns the authentication headers for each call; after a 401 it is called once more with True.
     `source`: where the credentials are configured, for messages. `timeout`: seconds for one request, less than
-    `Limits.deadline`. `ca_file`: CA certificates that verify the cloud's certificate, instead of the system's.
-    `verify`: whether to verify it at all.
+    `Limits.deadline`. `set_by`: the key that sets them, for messages. `ca_file`: CA certificates that verify the
+    cloud's certificate, instead of the system's. `verify`: whether to verify it at all.
     """
 
     def __init__(
@@ -111,12 +111,14 @@ class JsonApi:
         *,
         source: str,
         timeout: float = 10.0,
+        set_by: str = "",
         ca_file: str = "",
         verify: bool = True,
     ) -> None:
         self._url = url.rstrip("/")
         self._dialect, self._authorise = dialect, authorise
         self._source, self._timeout, self._ca_file, self._verify = source, timeout, ca_file, verify
+        self._set_by = set_by
         self._session: aiohttp.ClientSession | None = None
 
     def __repr__(self) -> str:
@@ -226,7 +228,7 @@ class JsonApi:
                         raise Transient(f"{what}: the answer has more than {LARGEST} bytes")
                 return _Reply(response.status, response.headers, bytes(content), hidden)
         except TimeoutError:
-            raise Transient(f"{what}: no answer from {self._url} within {self._timeout:g} s") from None
+            raise Transient.late(f"{what}: {self._url}", self._timeout, self._set_by) from None
         except aiohttp.ClientConnectorError as error:
             raise Transient(f"{what}: {connection_problem(error)}") from None
         except aiohttp.ClientError as error:

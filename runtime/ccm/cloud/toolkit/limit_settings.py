@@ -45,7 +45,10 @@ class LimitSettings(Protocol):
     def burst(self) -> int: ...
 
 
-def limits_of(settings: LimitSettings, *, requests: int, spare: float = 0.0, listing_lag: float = 0.0) -> Limits:
-    """`requests`: in one call of the contract, one after the other, at most. `spare`: further seconds for a call."""
+def limits_of(
+    settings: LimitSettings, *, requests: int, set_by: str, spare: float = 0.0, listing_lag: float = 0.0
+) -> Limits:
+    """`requests`: in one call of the contract, one after the other, at most. `set_by`: the key of `request_timeout`,
+    for messages. `spare`: further seconds for a call."""
     deadline = requests * settings.request_timeout + spare
-    return Limits(settings.calls_per_second, settings.burst, deadline=deadline, listing_lag=listing_lag)
+    return Limits(settings.calls_per_second, settings.burst, deadline=deadline, listing_lag=listing_lag, set_by=set_by)

@@ -13,6 +13,7 @@ from ccm.cloud.toolkit.connected_cloud import ConnectedCloud
 from ccm.cloud.toolkit.limit_settings import limits_of
 
 from .api import LAG, Api
+from .errors import TIMEOUT
 from .instance_tags import Ec2Tags
 from .instances import Ec2Instances
 from .load_balancers.load_balancers import AwsLoadBalancers
@@ -33,7 +34,7 @@ class AwsCloud(ConnectedCloud):
         if problem := sdk_problem():
             raise ConfigError([problem])
         settings = Settings.parse(config)
-        self.limits = limits_of(settings.runtime, requests=REQUESTS, listing_lag=LAG)
+        self.limits = limits_of(settings.runtime, requests=REQUESTS, set_by=TIMEOUT, listing_lag=LAG)
         api = self._api = Api(settings)
         self._connect(api, settings.ignored, source=config.source)
         self.instances = Ec2Instances(api)

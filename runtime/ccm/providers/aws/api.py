@@ -10,7 +10,7 @@ from typing import Any
 
 from ccm.cloud import BlockingCalls, CloudError, ConfigError, Transient
 
-from .errors import is_missing, not_found, translated
+from .errors import TIMEOUT, is_missing, not_found, translated
 from .instance_rules import Row
 from .session import CONNECTIONS, Session
 from .settings import Settings
@@ -35,8 +35,13 @@ class Api:
         self.vpc, self.subnet, self.cluster = settings.common.vpc, settings.common.subnetid, settings.cluster
         self.zone_ids: dict[str, str] = {}
         self.zone_types: dict[str, str] = {}
+        timeout = settings.runtime.request_timeout
         self._calls = BlockingCalls(
-            "aws", threads=CONNECTIONS, deadline=settings.runtime.request_timeout + 1, translate=translated
+            "aws",
+            threads=CONNECTIONS,
+            deadline=timeout + 1,
+            set_by=TIMEOUT,
+            translate=lambda error: translated(error, timeout),
         )
 
     @property

@@ -23,6 +23,8 @@ from ccm.cloud.toolkit.untrusted_text import printable, shorten
 
 #: When to ask again about something that another resource still uses, in seconds.
 SOON = 5.0
+#: The key that sets `request_timeout`, for messages.
+TIMEOUT = "RequestTimeout of [Runtime]"
 
 THROTTLED = {
     "RequestLimitExceeded",
@@ -127,8 +129,8 @@ def code_of(error: BaseException) -> str:
     return str(found or "")
 
 
-def translated(error: Exception) -> CloudError:
-    """What an error means for a caller that did not ask for a particular object."""
+def translated(error: Exception, timeout: float) -> CloudError:
+    """What an error means for a caller that did not ask for a particular object. `timeout`: that of the request."""
     if isinstance(error, CloudError):
         return error
     if isinstance(getattr(error, "response", None), dict):
@@ -138,7 +140,7 @@ def translated(error: Exception) -> CloudError:
         # A message of botocore names profiles and files, never a key.
         return Unauthorized(f"AWS: no credentials can be used ({name}): {_short(str(error))}")
     if name in ("ReadTimeoutError", "ConnectTimeoutError") or isinstance(error, TimeoutError):
-        return Transient("AWS: no answer in time")
+        return Transient.late("AWS", timeout, TIMEOUT)
     return Transient(f"AWS: {name}: {_short(str(error))}")
 
 

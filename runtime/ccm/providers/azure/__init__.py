@@ -16,7 +16,7 @@ from ccm.cloud.toolkit.limit_settings import limits_of
 
 from .api import Api
 from .instances import ArmMachines
-from .settings import Settings
+from .settings import TIMEOUT, Settings
 
 #: Requests in one call of the contract, one after the other, at most: pages of machines, then of what belongs to them.
 REQUESTS = 12
@@ -30,5 +30,5 @@ class AzureCloud(ConnectedCloud):
         settings = Settings.parse(config)
         api = self._api = Api(settings)
         self._connect(api, settings.ignored, source=config.source, files=[settings.certificate_file])
-        self.limits = limits_of(settings.runtime, requests=REQUESTS)
+        self.limits = limits_of(settings.runtime, requests=REQUESTS, set_by=TIMEOUT)
         self.instances = ArmMachines(api)

@@ -12,7 +12,7 @@ from ccm.cloud.toolkit.access_tokens import AccessTokens
 from ccm.cloud.toolkit.json_api import Dialect, Failure, JsonApi, Query
 
 from . import resource_ids
-from .settings import Settings
+from .settings import TIMEOUT, Settings
 from .tokens import EntraTokens
 
 #: Versions of the APIs: of compute, of network, and of network for scale sets, which has this one only.
@@ -55,6 +55,7 @@ class Api(JsonApi):
             self._headers,
             source=self._entra.source,
             timeout=settings.runtime.request_timeout,
+            set_by=TIMEOUT,
         )
         common = settings.common
         #: Of the resource group, before the name of a provider of resources.

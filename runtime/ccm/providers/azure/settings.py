@@ -19,6 +19,8 @@ from ccm.cloud.toolkit.located_yaml import Located, Problems, read
 from ccm.cloud.toolkit.setting_kinds import KINDS as COMMON_KINDS
 from ccm.cloud.toolkit.setting_kinds import boolean, deprecated, key, matching, text
 
+#: The key that sets `request_timeout`, for messages.
+TIMEOUT = "requestTimeout of runtime"
 #: The address of the instance metadata service, which hands out tokens of managed identities.
 METADATA = "http://169.254.169.254"
 VMSS, STANDARD, FLEX = "vmss", "standard", "vmssflex"

@@ -14,7 +14,7 @@ from ccm.cloud.toolkit.access_tokens import AccessToken, TokenRequests, is_token
 
 from . import credentials
 from .credentials import BY_ASSERTION, Certificate
-from .settings import Settings
+from .settings import TIMEOUT, Settings
 
 #: The version of the instance metadata service's API for tokens.
 METADATA_VERSION = "2018-02-01"
@@ -28,7 +28,7 @@ class EntraTokens:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self.source = settings.federated_file or ("the managed identity" if settings.uses_identity else settings.source)
-        self._requests = TokenRequests(self.source, settings.runtime.request_timeout)
+        self._requests = TokenRequests(self.source, settings.runtime.request_timeout, TIMEOUT)
         self._certificate: Certificate | None = None
 
     async def open(self) -> None:

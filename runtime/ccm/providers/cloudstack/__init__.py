@@ -13,7 +13,7 @@ from ccm.cloud.toolkit.limit_settings import limits_of
 from .api import Api
 from .instances import CloudStackInstances
 from .load_balancers import CloudStackLoadBalancers
-from .settings import Settings
+from .settings import TIMEOUT, Settings
 
 
 class CloudStackCloud(ConnectedCloud):
@@ -24,6 +24,6 @@ class CloudStackCloud(ConnectedCloud):
         settings = Settings.parse(config)
         self._api = Api(settings)
         self._connect(self._api, settings.ignored, source=config.source, files=settings.files)
-        self.limits = limits_of(settings.runtime, requests=4, spare=3.0)
+        self.limits = limits_of(settings.runtime, requests=4, set_by=TIMEOUT, spare=3.0)
         self.instances = CloudStackInstances(self._api)
         self.load_balancers = CloudStackLoadBalancers(self._api) if settings.balancers.enabled else None

@@ -26,7 +26,7 @@ from ccm.cloud import (
 from ccm.cloud.toolkit.json_api import Dialect, Failure, JsonApi, JsonPage
 from ccm.cloud.toolkit.untrusted_text import quoted
 
-from .settings import Settings
+from .settings import TIMEOUT, Settings
 from .signatures import signed
 
 #: Listings of the parts of one object.
@@ -78,6 +78,7 @@ class Api(JsonApi):
             self._headers,
             source=settings.source,
             timeout=settings.runtime.request_timeout,
+            set_by=TIMEOUT,
             ca_file=settings.common.ca_file,
             verify=not settings.common.ssl_no_verify,
         )

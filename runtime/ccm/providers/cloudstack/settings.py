@@ -15,6 +15,8 @@ from ccm.cloud.toolkit.gcfg_sections import GcfgSections
 from ccm.cloud.toolkit.setting_kinds import KINDS as COMMON_KINDS
 from ccm.cloud.toolkit.setting_kinds import boolean, count, duration, key, path
 
+#: The key that sets `request_timeout`, for messages.
+TIMEOUT = "request-timeout of [Runtime]"
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 

@@ -15,7 +15,7 @@ from ccm.cloud.toolkit.limit_settings import limits_of
 
 from .api import Api
 from .instances import ComputeInstances
-from .settings import Settings
+from .settings import TIMEOUT, Settings
 
 #: Requests in one call of the contract, one after the other, at most: a token, and a lookup of a name with a domain.
 REQUESTS = 6
@@ -29,5 +29,5 @@ class GceCloud(ConnectedCloud):
         settings = Settings.parse(config)
         api = self._api = Api(settings)
         self._connect(api, settings.ignored, source=config.source, files=[settings.credentials_file])
-        self.limits = limits_of(settings.runtime, requests=REQUESTS)
+        self.limits = limits_of(settings.runtime, requests=REQUESTS, set_by=TIMEOUT)
         self.instances = ComputeInstances(api)

@@ -12,7 +12,7 @@ from ccm.cloud.toolkit.json_api import Dialect, JsonApi, Query
 
 from . import instance_rules
 from .instance_rules import Listing, Scope
-from .settings import Settings
+from .settings import TIMEOUT, Settings
 from .tokens import GoogleTokens
 
 #: Reasons of the API with a meaning other than that of their status. All quotas are those of reads.
@@ -43,6 +43,7 @@ class Api(JsonApi):
             self._headers,
             source=self._google.source,
             timeout=settings.runtime.request_timeout,
+            set_by=TIMEOUT,
         )
 
     async def _headers(self, renew: bool) -> Mapping[str, str]:

@@ -15,6 +15,8 @@ from ccm.cloud.toolkit.gcfg_sections import GcfgSections
 from ccm.cloud.toolkit.setting_kinds import KINDS as COMMON_KINDS
 from ccm.cloud.toolkit.setting_kinds import boolean, key, matching, one_of
 
+#: The key that sets `request_timeout`, for messages.
+TIMEOUT = "request-timeout of [Runtime]"
 COMPUTE = "https://compute.googleapis.com/compute/v1"
 #: The address that Google's own libraries use.
 METADATA = "169.254.169.254"

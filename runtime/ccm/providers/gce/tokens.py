@@ -16,7 +16,7 @@ from ccm.cloud.toolkit.access_tokens import AccessToken, TokenRequests, is_token
 
 from . import credentials
 from .credentials import PLATFORM_SCOPE, SCOPE, Federation, ServiceAccountKey
-from .settings import Settings
+from .settings import TIMEOUT, Settings
 
 FLAVOR = {"Metadata-Flavor": "Google"}
 #: How long the token of a service account is asked for, in seconds.
@@ -31,7 +31,7 @@ class GoogleTokens:
     def __init__(self, settings: Settings) -> None:
         self._path, self._metadata = settings.credentials_file, settings.metadata
         self.source = self._path or "the metadata server"
-        self._requests = TokenRequests(self.source, settings.runtime.request_timeout)
+        self._requests = TokenRequests(self.source, settings.runtime.request_timeout, TIMEOUT)
         self._credentials: ServiceAccountKey | Federation | None = None
 
     @property

@@ -14,7 +14,7 @@ from .api import Api
 from .instances import HetznerInstances
 from .load_balancers import HetznerLoadBalancers
 from .routes import HetznerRoutes
-from .settings import Settings
+from .settings import TIMEOUT, Settings
 
 
 class HetznerCloud(ConnectedCloud):
@@ -30,6 +30,7 @@ class HetznerCloud(ConnectedCloud):
             variables.hcloud_calls_per_second,
             variables.hcloud_burst,
             deadline=2 * variables.hcloud_request_timeout + 3,
+            set_by=TIMEOUT,
         )
         self.instances = HetznerInstances(self._api)
         self.load_balancers = HetznerLoadBalancers(self._api) if variables.hcloud_load_balancers_enabled else None

@@ -21,7 +21,7 @@ from ccm.cloud import (
 )
 from ccm.cloud.toolkit.json_api import Dialect, Failure, JsonApi
 
-from .settings import Settings
+from .settings import TIMEOUT, Settings
 
 #: The largest page that the API gives.
 PAGE = "50"
@@ -106,6 +106,7 @@ class Api(JsonApi):
             self._headers,
             source="HCLOUD_TOKEN_FILE" if found.hcloud_token_file else "HCLOUD_TOKEN",
             timeout=found.hcloud_request_timeout,
+            set_by=TIMEOUT,
         )
 
     async def _headers(self, renew: bool) -> Mapping[str, str]:

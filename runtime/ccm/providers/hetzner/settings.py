@@ -29,6 +29,8 @@ from ccm.cloud.toolkit.setting_kinds import (
 
 from .label_selectors import CLOUD_VALUES, Selector
 
+#: The key that sets `request_timeout`, for messages.
+TIMEOUT = "HCLOUD_REQUEST_TIMEOUT"
 LINE = re.compile(r"(?:export\s+)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)\s*=\s*(?P<value>.*)")
 PREFIXES = ("HCLOUD_", "ROBOT_")
 #: As Go's strconv.ParseBool, which the original uses.

@@ -15,7 +15,7 @@ from ccm.cloud import ConfigError, Limits, ProviderConfig
 
 from .api import library_problem
 from .instances import LibcloudInstances
-from .settings import Settings
+from .settings import LISTING_TIMEOUT, Settings
 
 
 class LibcloudCloud(cloud.Cloud):
@@ -27,7 +27,9 @@ class LibcloudCloud(cloud.Cloud):
         if problem := library_problem():
             raise ConfigError([problem])
         settings = self._settings = Settings.parse(config)
-        self.limits = Limits(settings.calls_per_second, settings.burst, deadline=settings.listing_timeout + 3)
+        self.limits = Limits(
+            settings.calls_per_second, settings.burst, deadline=settings.listing_timeout + 3, set_by=LISTING_TIMEOUT
+        )
         self.instances = LibcloudInstances(settings)
 
     @property

@@ -82,7 +82,8 @@ class DriverCalls:
             self._objects().pop(zone, None)  # its connection and its token may be why
             last = answers[-1] if answers else Answer("", 0)
             pause = retry_after({"Retry-After": last.headers.get("retry-after", "")}, b"", time.time())
-            raise translated(error, driver.cloud, last.status, pause, self.secrets) from None
+            timeout = self._settings.request_timeout
+            raise translated(error, driver.cloud, last.status, pause, self.secrets, timeout) from None
 
     def _objects(self) -> dict[str, Any]:
         found: dict[str, Any] = self._local.__dict__.setdefault("objects", {})

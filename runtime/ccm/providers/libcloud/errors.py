@@ -21,10 +21,10 @@ SIGNATURE = re.compile(r"(?i)\bsignature=[^&\s]*")
 
 
 def translated(
-    error: BaseException, cloud: str, status: int, pause: float | None, secrets: Iterable[str]
+    error: BaseException, cloud: str, status: int, pause: float | None, secrets: Iterable[str], timeout: float
 ) -> CloudError:
     """`status`: of the last answer, 0 if the cloud did not answer. `pause`: the seconds for which it asks. `secrets`:
-    texts that the error may not contain."""
+    texts that the error may not contain. `timeout`: that of a request."""
     if isinstance(error, CloudError):
         return error
     name = type(error).__name__
@@ -33,8 +33,8 @@ def translated(
         return Unauthorized(f"{cloud}: {reason}: check the credentials and their rights")
     if name == "RateLimitReachedError" or status == 429:
         return RateLimited(f"{cloud}: too many requests", retry_after=pause)
-    if isinstance(error, TimeoutError) or "Timeout" in name:
-        return Transient(f"{cloud}: no answer in time")
+    if isinstance(error, TimeoutError) or _is_late(error) or any(map(_is_late, error.args)):
+        return Transient.late(cloud, timeout, "request_timeout")
     if name == "SSLError":
         return Transient(f"{cloud}: its certificate is not trusted: check ca_file")
     if type(error).__module__.partition(".")[0] in ("requests", "urllib3") or isinstance(error, OSError):
@@ -51,6 +51,11 @@ def redacted(text: str, secrets: Iterable[str]) -> str:
             text = text.replace(spelt, "***")
     text = SIGNATURE.sub("***", text)
     return shorten(printable(text), QUOTED)
+
+
+def _is_late(error: object) -> bool:
+    """Requests wraps the time-out of an answer that began, and did not end."""
+    return "Timeout" in type(error).__name__
 
 
 def _text(error: BaseException) -> str:

@@ -16,7 +16,7 @@ from ccm.cloud.toolkit.shared_reads import Shared
 
 from . import drivers, instance_rules
 from .api import DriverCalls, library_class
-from .settings import Settings
+from .settings import LISTING_TIMEOUT, Settings
 
 #: Threads, and with them listings at a time.
 THREADS = 4
@@ -27,7 +27,9 @@ class LibcloudInstances:
         self._settings = settings
         self._driver = settings.driver
         self._calls = DriverCalls(settings, {})
-        self._threads = BlockingCalls("libcloud", threads=THREADS, deadline=settings.listing_timeout)
+        self._threads = BlockingCalls(
+            "libcloud", threads=THREADS, deadline=settings.listing_timeout, set_by=LISTING_TIMEOUT
+        )
         self._shared: Shared[Page] = Shared(self._read)
 
     async def start(self) -> None:

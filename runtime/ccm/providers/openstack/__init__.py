@@ -12,6 +12,7 @@ from ccm.cloud.toolkit.connected_cloud import ConnectedCloud
 
 from .api import Api
 from .credentials import named_files, sdk_problem
+from .errors import TIMEOUT
 from .instances import OpenStackInstances
 from .load_balancers.load_balancers import OctaviaLoadBalancers
 from .quotas import OpenStackQuotas
@@ -32,7 +33,11 @@ class OpenStackCloud(ConnectedCloud):
         self._api = Api(settings)
         self._connect(self._api, settings.ignored, source=config.source, files=named_files(settings))
         self.limits = Limits(
-            runtime.calls_per_second, runtime.burst, runtime.concurrency, deadline=self._api.deadline + 3
+            runtime.calls_per_second,
+            runtime.burst,
+            runtime.concurrency,
+            deadline=self._api.deadline + 3,
+            set_by=TIMEOUT,
         )
 
         self.instances = OpenStackInstances(self._api)

@@ -20,7 +20,7 @@ from ccm.cloud import BlockingCalls, CloudError, ConfigError, NotImplementedByCl
 from ccm.cloud.toolkit.retry_after import unix_time
 
 from .credentials import cloud_region
-from .errors import error_of, plain, translated
+from .errors import TIMEOUT, error_of, plain, translated
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -60,7 +60,11 @@ class Api:
         self.clock_ahead = 0.0
         self.deadline = settings.metadata.request_timeout + 2
         self._calls = BlockingCalls(
-            "openstack", threads=2 * settings.runtime.concurrency, deadline=self.deadline, translate=self._translate
+            "openstack",
+            threads=2 * settings.runtime.concurrency,
+            deadline=self.deadline,
+            set_by=TIMEOUT,
+            translate=self._translate,
         )
         self._region: CloudRegion | None = None
         self._session: Session | None = None
@@ -246,7 +250,7 @@ class Api:
             raise Transient(f"{what}: the response ({len(response.content)} bytes) is not JSON") from None
 
     def _translate(self, error: Exception) -> CloudError:
-        return translated(error, self.settings.source)
+        return translated(error, self.settings.source, self.settings.metadata.request_timeout)
 
 
 def _microversion(adapter: Adapter) -> str:

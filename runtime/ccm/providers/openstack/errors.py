@@ -28,6 +28,8 @@ ROLES = {
 }
 #: Seconds until the next request about something that the cloud is working on.
 BUSY = 3.0
+#: The key that sets `request_timeout`, for messages.
+TIMEOUT = "request-timeout of [Metadata]"
 #: Maximum characters quoted from an error that did not come from the service itself.
 QUOTED = 200
 
@@ -93,8 +95,9 @@ def service_error(content: bytes) -> tuple[str, str] | None:
     return None
 
 
-def translated(error: Exception, source: str) -> CloudError:
-    """Return the contract's error for an exception of the SDK or keystoneauth: login, services, or connections."""
+def translated(error: Exception, source: str, timeout: float) -> CloudError:
+    """Return the contract's error for an exception of the SDK or keystoneauth: login, services, or connections.
+    `timeout`: that of the request."""
     from keystoneauth1 import exceptions as failures
     from openstack.exceptions import ConfigException
 
@@ -117,6 +120,8 @@ def translated(error: Exception, source: str) -> CloudError:
         )
     if isinstance(error, (failures.EndpointNotFound, failures.CatalogException)):
         return ConfigError([f"{text}; check region and os-endpoint-type in [Global] of {source}"])
+    if isinstance(error, failures.ConnectTimeout):  # also for an answer that does not come
+        return Transient.late(text, timeout, TIMEOUT)
     if isinstance(error, (failures.SSLError, failures.ConnectFailure, failures.DiscoveryFailure)):
         return Transient(text)
     if isinstance(error, (ConfigException, failures.MissingRequiredOptions, failures.NoMatchingPlugin)):

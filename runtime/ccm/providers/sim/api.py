@@ -134,7 +134,7 @@ class Api:
             async with self._session.request(method, endpoint + path, **options) as response:
                 return Reply(what, response.status, response.headers, await response.read())
         except TimeoutError:
-            raise Transient(f"{what}: no answer from {endpoint} within {self.settings.request_timeout:g} s") from None
+            raise Transient.late(f"{what}: {endpoint}", self.settings.request_timeout, "request_timeout") from None
         except aiohttp.ClientError as error:
             raise Transient(f"{what}: {endpoint}: {type(error).__name__}: {error}") from None
 

@@ -16,6 +16,7 @@ from ccm.cloud import ConfigError, ProviderConfig
 from ccm.cloud.toolkit.limit_settings import limits_of
 from ccm.cloud.toolkit.untrusted_text import printable
 
+from .errors import TIMEOUT
 from .instances import VSphereInstances
 from .session import sdk_problem
 from .settings import Settings, named_files
@@ -32,7 +33,7 @@ class VSphereCloud(cloud.Cloud):
         if problem := sdk_problem():
             raise ConfigError([problem])
         settings = self._settings = Settings.parse(config)
-        self.limits = limits_of(settings.runtime, requests=1, spare=3.0)
+        self.limits = limits_of(settings.runtime, requests=1, set_by=TIMEOUT, spare=3.0)
         self.instances = VSphereInstances(settings)
 
     @property

@@ -11,6 +11,8 @@ from xml.parsers.expat import ExpatError
 from ccm.cloud import CloudError, Transient, Unauthorized
 from ccm.cloud.toolkit.untrusted_text import printable, shorten
 
+#: The key that sets `request_timeout`, for messages.
+TIMEOUT = "request-timeout of [Runtime], in YAML requestTimeout"
 #: Faults about who asks and what they may do. `NotAuthenticated` after a new login is one of them.
 _DENIED = {
     "InvalidLogin": "it refuses user and password",
@@ -33,7 +35,8 @@ def no_permission(fault: Any, call: str, server: str) -> Unauthorized:
     return Unauthorized(f"vCenter {server}: {text}: give the role to the user there, with propagation")
 
 
-def translated(error: Exception, server: str) -> CloudError:
+def translated(error: Exception, server: str, timeout: float) -> CloudError:
+    """`timeout`: that of a request."""
     if isinstance(error, CloudError):
         return error
     name = fault_name(error)
@@ -42,7 +45,7 @@ def translated(error: Exception, server: str) -> CloudError:
     if isinstance(error, ssl.SSLCertVerificationError):
         return Transient(f"vCenter {server}: its certificate is not trusted ({error.verify_message}): check ca-file")
     if isinstance(error, TimeoutError):
-        return Transient(f"vCenter {server}: no answer in time")
+        return Transient.late(f"vCenter {server}", timeout, TIMEOUT)
     if isinstance(error, OSError | http.client.HTTPException):
         return Transient(f"vCenter {server}: {_short(str(error) or name)}")
     if isinstance(error, ExpatError | ValueError | EOFError):

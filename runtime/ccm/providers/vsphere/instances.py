@@ -11,7 +11,7 @@ from ccm.cloud import BlockingCalls, CloudError, Conflict, Instance, InstanceRef
 
 from . import instance_rules
 from .api import Inventory, Reading
-from .errors import translated
+from .errors import TIMEOUT, translated
 from .instance_rules import Machine
 from .session import Session, load_sdk
 from .settings import Settings
@@ -33,7 +33,8 @@ class VCenterCalls:
             f"vsphere {self.name}",
             threads=THREADS,
             deadline=deadline,
-            translate=lambda error: translated(error, server),
+            set_by=TIMEOUT,
+            translate=lambda error: translated(error, server, deadline),
         )
 
     async def start(self) -> None:

@@ -158,8 +158,8 @@ async def test_those_who_wait_for_a_token_or_a_slot_see_a_pause_that_came_later(
 
 @in_virtual_time
 async def test_deadline():
-    gate = gateway(deadline=3.0)
-    with pytest.raises(Transient, match=r"^a\.x: no answer within 3 s$"):
+    gate = gateway(deadline=3.0, set_by="patience")
+    with pytest.raises(Transient, match=r"^a\.x: no answer within 3 s \(set by patience\)$"):
         await gate.call("a.x", answer(1, after=3.1))
     assert now() == 1003.0
     assert await gate.call("a.x", answer("just in time", after=2.9)) == "just in time"

@@ -39,7 +39,7 @@ class AwsError(Exception):
     ],
 )
 def test_aws(operation: str, code: str, status: int, kind: type, scope: str) -> None:
-    found = translated(AwsError(operation, code, status))
+    found = translated(AwsError(operation, code, status), 10.0)
     assert type(found) is kind and isinstance(found, Transient | Unauthorized) and found.scope == scope
 
 

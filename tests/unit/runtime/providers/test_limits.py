@@ -100,6 +100,12 @@ def test_a_longer_wait_for_an_answer_is_set_by_the_key_of_the_page(provider: str
         assert long.limits.deadline - short.limits.deadline >= 1
 
 
+@pytest.mark.parametrize("provider", sorted(set(ROWS) - {"sim", "static"}))
+def test_a_call_that_takes_too_long_names_the_key_of_the_page(provider: str) -> None:
+    keys = re.findall(r"`([\w-]+)`", ROWS[provider][3])
+    assert keys[-1 if provider == "libcloud" else 0] in made(provider, {}).limits.set_by.split(" ")[0].strip(",")
+
+
 @pytest.mark.parametrize("provider", sorted(name for name, row in ROWS.items() if row[4].startswith("`")))
 def test_a_page_is_set_by_the_key_of_the_page(provider: str) -> None:
     key = ROWS[provider][4].strip("`")

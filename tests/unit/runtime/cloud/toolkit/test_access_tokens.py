@@ -97,17 +97,22 @@ def test_a_lifetime_may_be_text() -> None:
 
 
 @contextlib.asynccontextmanager
-async def serving(answer: Callable[[web.Request], web.Response]) -> AsyncIterator[tuple[TokenRequests, str]]:
+async def serving(
+    answer: Callable[[web.Request], web.Response] | None, patience: float = 60.0
+) -> AsyncIterator[tuple[TokenRequests, str]]:
+    """Without `answer`, there is none."""
+
     async def handle(request: web.Request) -> web.Response:
         await request.read()
-        return answer(request)
+        return answer(request) if answer else await asyncio.Future()
+
 
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", handle)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    requests = TokenRequests("key.json", 1.0)
+    requests = TokenRequests("key.json", patience, "patience")
     await requests.open()
     try:
         yield requests, f"http://127.0.0.1:{runner.addresses[0][1]}/token"
@@ -146,8 +151,14 @@ async def test_answers(answer: Callable[[web.Request], web.Response], kind: type
         assert raised.value.retry_after == (9 if kind is RateLimited else None)
 
 
+async def test_no_answer_in_time_says_how_long_that_was_and_which_key_sets_it() -> None:
+    async with serving(None, 0.2) as (requests, url):
+        with pytest.raises(Transient, match=rf"^GET {url}: no answer within 0\.2 s \(set by patience\)$"):
+            await requests.ask("GET", url)
+
+
 async def test_no_connection_and_no_start_are_transient() -> None:
-    requests = TokenRequests("key.json", 1.0)
+    requests = TokenRequests("key.json", 60.0)
     with pytest.raises(Transient, match="not started"):
         await requests.ask("GET", "http://127.0.0.1:1/")
     await requests.open()

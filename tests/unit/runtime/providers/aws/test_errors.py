@@ -4,9 +4,16 @@
 from __future__ import annotations
 
 import pytest
-from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError, ReadTimeoutError
+from botocore.exceptions import (
+    ClientError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
+    NoCredentialsError,
+    ReadTimeoutError,
+)
 
 from ccm.cloud import (
+    CloudError,
     Conflict,
     Invalid,
     NotFound,
@@ -17,6 +24,12 @@ from ccm.cloud import (
     Unauthorized,
 )
 from ccm.providers.aws import errors as api_errors
+
+LATE = "AWS: no answer within 10 s (set by RequestTimeout of [Runtime])"
+
+
+def translated(error: Exception) -> CloudError:
+    return api_errors.translated(error, 10.0)
 
 
 def answered(code: str, status: int = 400, operation: str = "DescribeInstances", **headers: str) -> ClientError:
@@ -55,46 +68,47 @@ def answered(code: str, status: int = 400, operation: str = "DescribeInstances",
     ],
 )
 def test_a_code_decides(code, status, expected):
-    found = api_errors.translated(answered(code, status))
+    found = translated(answered(code, status))
     assert type(found) is expected
     assert "DescribeInstances" in str(found)
     assert code in str(found)
 
 
 def test_a_target_group_is_in_use_until_its_load_balancer_is_gone():
-    found = api_errors.translated(answered("ResourceInUse", operation="DeleteTargetGroup"))
+    found = translated(answered("ResourceInUse", operation="DeleteTargetGroup"))
     assert isinstance(found, RetryAfter)
 
 
 def test_a_rate_limit_is_of_a_group_and_says_when():
-    found = api_errors.translated(answered("Throttling", 400, **{"retry-after": "7"}))
+    found = translated(answered("Throttling", 400, **{"retry-after": "7"}))
     assert isinstance(found, RateLimited)
     assert (found.retry_after, found.scope) == (7.0, "group")
 
 
 def test_a_refusal_names_the_call_that_the_policy_must_allow():
-    assert "their policy allows DescribeInstances" in str(api_errors.translated(answered("AccessDenied", 403)))
+    assert "their policy allows DescribeInstances" in str(translated(answered("AccessDenied", 403)))
 
 
 @pytest.mark.parametrize(
     ("error", "expected", "said"),
     [
         (NoCredentialsError(), Unauthorized, "no credentials can be used (NoCredentialsError)"),
-        (ReadTimeoutError(endpoint_url="https://ec2"), Transient, "no answer in time"),
-        (TimeoutError(), Transient, "no answer in time"),
+        (ReadTimeoutError(endpoint_url="https://ec2"), Transient, LATE),
+        (ConnectTimeoutError(endpoint_url="https://ec2"), Transient, LATE),
+        (TimeoutError(), Transient, LATE),
         (EndpointConnectionError(endpoint_url="https://ec2"), Transient, "EndpointConnectionError"),
         (ValueError("odd"), Transient, "ValueError: odd"),
     ],
 )
 def test_errors_of_the_library(error, expected, said):
-    found = api_errors.translated(error)
+    found = translated(error)
     assert type(found) is expected
     assert said in str(found)
 
 
 def test_an_error_of_the_contract_stays_as_it_is():
     error = Conflict("mine")
-    assert api_errors.translated(error) is error
+    assert translated(error) is error
 
 
 def test_only_the_codes_that_are_asked_for_say_that_something_is_missing():

@@ -3,11 +3,17 @@
 
 import pytest
 import requests
+import urllib3
 
 from ccm.cloud import NotFound, RateLimited, Transient, Unauthorized
 from ccm.providers.libcloud.errors import QUOTED, redacted, translated
 
 SECRET = "a+b/c=secret"
+LATE = "X: no answer within 30 s (set by request_timeout)"
+
+
+#: How requests says that an answer began, and did not end.
+STALLED = urllib3.exceptions.ReadTimeoutError(None, f"/api?key={SECRET}", "Read timed out.")
 
 
 class InvalidCredsError(Exception):
@@ -29,8 +35,10 @@ class BaseHTTPError(Exception):
         (BaseHTTPError("no such server"), 404, Transient, "X: HTTP 404: no such server"),
         (BaseHTTPError("<html>"), 404, Transient, "X: HTTP 404: an answer of something else than the cloud"),
         (KeyError("droplets"), 200, Transient, "X: the answer cannot be read (KeyError)"),
-        (TimeoutError(), 0, Transient, "X: no answer in time"),
-        (requests.exceptions.ReadTimeout(f"/api?key={SECRET}"), 0, Transient, "X: no answer in time"),
+        (TimeoutError(), 0, Transient, LATE),
+        (requests.exceptions.ReadTimeout(f"/api?key={SECRET}"), 0, Transient, LATE),
+        (requests.exceptions.ConnectTimeout(f"/api?key={SECRET}"), 0, Transient, LATE),
+        (requests.exceptions.ConnectionError(STALLED), 0, Transient, LATE),
         (requests.exceptions.ConnectionError(f"/api?key={SECRET}"), 0, Transient, "X: cannot be reached (Connection"),
         (requests.exceptions.SSLError(SECRET), 0, Transient, "X: its certificate is not trusted: check ca_file"),
         (OSError("no route"), 0, Transient, "X: cannot be reached (OSError)"),
@@ -40,7 +48,7 @@ class BaseHTTPError(Exception):
     ],
 )
 def test_errors(error, status, expected, text):
-    found = translated(error, "X", status, 7.0, [SECRET])
+    found = translated(error, "X", status, 7.0, [SECRET], 30.0)
     assert type(found) is expected
     assert str(found).startswith(text)
     assert SECRET not in str(found)
@@ -48,7 +56,7 @@ def test_errors(error, status, expected, text):
 
 
 def test_the_pause_that_the_cloud_asks_for():
-    assert translated(Exception("slow"), "X", 429, 7.0, []).retry_after == 7.0
+    assert translated(Exception("slow"), "X", 429, 7.0, [], 30.0).retry_after == 7.0
 
 
 def test_redacted():

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from keystoneauth1.exceptions import ConnectTimeout
 
 from ccm.cloud import (
     CloudError,
@@ -157,11 +158,20 @@ def test_the_kind_and_the_message_of_a_services_error(body: str, kind: str, mess
 
 
 def test_an_exception_of_the_operating_system_is_quoted_and_one_of_the_library_is_not() -> None:
-    refused = errors.translated(OSError("refused\n" + "x" * 500), "cloud.conf")
+    refused = errors.translated(OSError("refused\n" + "x" * 500), "cloud.conf", 60.0)
     assert type(refused) is Transient and str(refused).startswith("cloud.conf: refused x")
     assert len(str(refused)) == len("cloud.conf: ") + 400
-    bug = errors.translated(KeyError("very-secret"), "cloud.conf")
+    bug = errors.translated(KeyError("very-secret"), "cloud.conf", 60.0)
     assert type(bug) is Transient and str(bug) == "cloud.conf: the client library failed with KeyError"
+
+
+def test_a_request_without_an_answer_says_how_long_it_waited_and_which_key_sets_that() -> None:
+    """keystoneauth calls both by this name: no connection in time, and no answer."""
+    late = errors.translated(ConnectTimeout("Request to https://nova timed out"), "cloud.conf", 60.0)
+    assert type(late) is Transient
+    assert str(late) == (
+        "cloud.conf: Request to https://nova timed out: no answer within 60 s (set by request-timeout of [Metadata])"
+    )
 
 
 async def test_one_login_serves_all_calls_and_a_refused_token_is_renewed_once() -> None:
