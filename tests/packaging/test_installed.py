@@ -64,6 +64,10 @@ def shown(text: str) -> list[str]:
     return [line.strip().removesuffix(",").strip('"') for line in text.splitlines()]
 
 
+def title(edit: dict[str, str]) -> str:
+    return f"{edit['host']}: {edit['component']}, {edit['file']} (risk "
+
+
 @pytest.mark.parametrize("form", ["json", "yaml"])
 def test_preflight_shows_the_plan_and_changes_nothing(user: User, inventory: Path, form: str):
     folder = inventory.parent
@@ -72,16 +76,13 @@ def test_preflight_shows_the_plan_and_changes_nothing(user: User, inventory: Pat
     run = user.run("ansible-playbook", "outoftree.ccm.preflight", "-i", str(inventory), **variables)
     assert run.returncode == 0, run.stdout + run.stderr
     report = json.loads((folder / "report.json").read_text())
-    # One line for each edit, its columns below those of the head; and what comes after the table.
+    # The lines of each edit below its host and file; and what comes after them.
     lines = shown(run.stdout)
-    head = next(line for line in lines if line.startswith("HOST "))
-    rows = lines[lines.index(head) + 1 :][: len(report["edits"])]
-    assert [row.split()[:4] for row in rows] == [
-        [edit[column] for column in ("host", "component", "file", "flag")] for edit in report["edits"]
-    ]
-    assert all(
-        row[head.index("FILE") :].startswith(edit["file"]) for row, edit in zip(rows, report["edits"], strict=True)
-    )
+    for edit in report["edits"]:
+        start = next(number for number, line in enumerate(lines) if line.startswith(title(edit)))
+        block = [line.strip() for line in lines[start:]]
+        for sign, text in (("- ", edit["now"]), ("+ ", edit["then"])):
+            assert text is None or any(line.startswith(sign + edit["flag"]) for line in block)
     assert any(line.startswith("why 1: ") for line in lines) and any(line.startswith("GO: ") for line in lines)
     assert "nodeRegistration:" in lines and "- name: cloud-provider" in map(str.strip, lines)
     assert report["go"] and {edit["host"] for edit in report["edits"]} == {"kubeadm-cp", "kubeadm-worker"}

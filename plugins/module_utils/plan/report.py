@@ -6,13 +6,10 @@
 
 from __future__ import annotations
 
-from typing import List, Optional
+from typing import List
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import grouping
-from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import Plan, Report
-
-COLUMNS = ("host", "component", "file", "flag", "now", "then")
-
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import Edit, Plan, Report
 
 def report(plan: Plan) -> Report:
     """Return what preflight found, without the contents of any file, which the roles carry out."""
@@ -21,31 +18,26 @@ def report(plan: Plan) -> Report:
             "new_nodes": plan["new_nodes"]}
 
 
-def _cell(value: Optional[str], absent: str) -> str:
-    if value is None:
-        return absent
-    return "''" if value == "" else str(value)
-
-
 def table(plan: Plan) -> List[str]:
-    """Return the plan as lines of text: a row for each edit, the reasons and risks, then notes, warnings and problems.
+    """Return the plan as lines of text: the edits by host and file, the reasons and risks, then notes, warnings and problems.
 
-    Equal edits of many hosts are one row. Below the table, C(hosts 1) and so on name these hosts.
+    Edits stand as in a diff, an old setting behind C(-) and its new one behind C(+), so that most lines fit a terminal of 80 columns. Equal
+    edits of many hosts stand once. Below them, C(hosts 1) and so on name these hosts.
     """
     lines: List[str] = []
     reasons: List[str] = []
     risks: List[str] = []
     groups: List[str] = []
-    rows = [[name.upper() for name in COLUMNS] + ["WHY", "RISK"]]
+    title = ""
     for edit, names in grouping.equal_edits(plan["edits"]):
-        for text, known in ((edit["why"], reasons), (edit["risk"], risks)):
-            if text not in known:
-                known.append(text)
-        rows.append([_group(names, groups), edit["component"], edit["file"], edit["flag"], _cell(edit["now"], "-"),
-                     _cell(edit["then"], "(removed)"), str(reasons.index(edit["why"]) + 1), _letter(risks.index(edit["risk"]))])
+        above, title = title, "{0}: {1}, {2} (risk {3})".format(
+            _group(names, groups), edit["component"], edit["file"], _letter(_number(edit["risk"], risks)))
+        if title != above:
+            lines.append(title)
+        lines += _difference(edit)
+        lines[-1] += "  (why {0})".format(_number(edit["why"], reasons) + 1)
     if plan["edits"]:
-        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-        lines += ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows] + [""]
+        lines.append("")
         lines += ["hosts {0}: {1}".format(number, text) for number, text in enumerate(groups, 1)]
         lines += ["why {0}: {1}".format(number, text) for number, text in enumerate(reasons, 1)]
         lines += ["risk {0}: {1}".format(_letter(number), text) for number, text in enumerate(risks)]
@@ -59,14 +51,28 @@ def table(plan: Plan) -> List[str]:
     return lines
 
 
+def _difference(edit: Edit) -> List[str]:
+    """Return the lines of one edit: what goes, and what comes."""
+    settings = (("-", edit["now"]), ("+", edit["then"]))
+    return ["  {0} {1}".format(sign, _setting(edit["flag"], value)) for sign, value in settings if value is not None]
+
+
+def _setting(name: str, value: str) -> str:
+    return "{0}{1}{2}".format(name, "=" if name.startswith("-") else ": ", "''" if value == "" else value)
+
+
+def _number(text: str, known: List[str]) -> int:
+    """Return the place of a text among the known ones, and add it to them."""
+    if text not in known:
+        known.append(text)
+    return known.index(text)
+
+
 def _group(names: List[str], groups: List[str]) -> str:
-    """Return the cell for the hosts of a row, and add the names of several hosts to the groups."""
+    """Return what stands for the hosts of an edit, and add the names of several hosts to the groups."""
     if len(names) == 1:
         return names[0]
-    text = grouping.compact(names)
-    if text not in groups:
-        groups.append(text)
-    return "{0} hosts ({1})".format(len(names), groups.index(text) + 1)
+    return "{0} hosts ({1})".format(len(names), _number(grouping.compact(names), groups) + 1)
 
 
 def _letter(index: int) -> str:

@@ -190,12 +190,10 @@ async def test_every_layout_is_detected_planned_and_foretold_file_by_file(cluste
                 kind == "equal" or any(name in hunk for name in names) or (mounts and "cloud-config" in diff["before"])
             ), hunk
     assert {name: machine.files() for name, machine in cluster.machines.items()} == before
-    table = next(result["msg"] for result in run if "HOST " in str(result.get("msg")))
+    table = next(result["msg"] for result in run if "why 1: " in str(result.get("msg")))
     for edit in report["edits"]:
-        assert any(
-            line.startswith(edit["host"]) and edit["file"] in line and edit["flag"] in line
-            for line in table.splitlines()
-        )
+        block = table.partition(f"{edit['host']}: {edit['component']}, {edit['file']} (risk ")[2]
+        assert edit["flag"] in block, (edit, table)
 
 
 def encoded(data: Any) -> Iterator[bytes]:

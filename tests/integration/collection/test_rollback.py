@@ -101,7 +101,7 @@ async def test_a_rollback_takes_nothing_away_before_every_host_is_restored(
     path = cluster.machines["w-2"].folder / ENV.lstrip("/")
     path.write_bytes(path.read_bytes().replace(b'external"', b'external --v=4"'))
     shown = await back(cluster, "--check", "--diff")
-    table = next(str(result["msg"]) for result in shown if "HOST " in str(result.get("msg")))
+    table = next(str(result["msg"]) for result in shown if "why 1: " in str(result.get("msg")))
     assert "flags: the file was changed after the migration" in table and ENV in table, table
     assert shown.status == 0 and await there(kube) and b"external --v=4" in path.read_bytes(), shown.failures
     done = await back(cluster)

@@ -232,7 +232,7 @@ async def test_hosts_that_cannot_be_looked_at_do_not_keep_the_others_from_being_
     assert first == f"w-2: could not be inspected: its Python or its shell ended with: no python here. {advice}"
     refused = "connect to host 127.0.0.1 port 1: Connection refused"
     assert second.startswith(f"w-3: could not be inspected: {refused}. {advice}")
-    table = next(str(result["msg"]) for result in told if "HOST " in str(result.get("msg")))
+    table = next(str(result["msg"]) for result in told if "why 1: " in str(result.get("msg")))
     assert "PROBLEM: w-2" in table and "PROBLEM: w-3" in table and "NO-GO" in table
     # Left out as the message says, they are named, and the rest is a go.
     rest = await cluster.play("playbooks/preflight.yml", "--limit", "all:!w-2:!w-3")

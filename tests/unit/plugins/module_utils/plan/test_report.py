@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plan as a table for people, and as data without the contents of files."""
+"""The plan as lines for people, and as data without the contents of files."""
 
 from __future__ import annotations
 
@@ -18,29 +18,45 @@ def plan(*edits: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"go": True, "problems": [], "warnings": [], "notes": [], "edits": list(edits), **more}
 
 
-def rows(*edits: dict[str, Any]) -> list[list[str]]:
-    lines = table(plan(*edits))
-    return [line.split() for line in lines[1:lines.index("")]]
+def test_edits_of_one_file_stand_below_it_as_in_a_diff() -> None:
+    edits = [edit(), edit(now=None), edit(then=None), edit("cp-2", now="", then=None)]
+    assert table(plan(*edits))[:8] == [
+        "cp-1: kubelet, /f (risk a)",
+        "  - --cloud-provider=aws",
+        "  + --cloud-provider=external  (why 1)",
+        "  + --cloud-provider=external  (why 1)",
+        "  - --cloud-provider=aws  (why 1)",
+        "cp-2: kubelet, /f (risk a)",
+        "  - --cloud-provider=''  (why 1)",
+        "",
+    ]
 
 
-def test_each_edit_is_a_row_and_its_columns_stand_below_each_other() -> None:
-    lines = table(plan(edit("a-long-name"), edit("b", then="x" * 30)))
-    starts = {line.index("kubelet") for line in lines[1:3]} | {lines[0].index("COMPONENT")}
-    assert starts == {len("a-long-name") + 2}
-    assert len({line.rindex(" ") for line in lines[1:3]}) == 1
+def test_what_is_no_flag_is_written_as_in_yaml() -> None:
+    made = {**edit(now=None, then="set by the runtime"), "component": "node", "file": "Node/cp-1", "flag": "providerID"}
+    assert table(plan(made))[:2] == ["cp-1: node, Node/cp-1 (risk a)", "  + providerID: set by the runtime  (why 1)"]
 
 
-@pytest.mark.parametrize(("now", "then", "cells"), [
-    (None, "external", ["-", "external"]), ("aws", None, ["aws", "(removed)"]), ("", "external", ["''", "external"]),
-])
-def test_a_value_that_is_not_there_is_shown(now: str | None, then: str | None, cells: list[str]) -> None:
-    assert rows(edit(now=now, then=then))[0][4:6] == cells
+def test_equal_edits_of_many_hosts_stand_once_and_their_names_below() -> None:
+    lines = table(plan(*(edit("w-{}".format(number), then=None) for number in range(1, 7)), edit()))
+    assert lines[:2] == ["6 hosts (1): kubelet, /f (risk a)", "  - --cloud-provider=aws  (why 1)"]
+    assert "hosts 1: w-1...w-6" in lines and lines[2].startswith("cp-1: ")
 
 
 def test_reasons_have_numbers_and_risks_have_letters() -> None:
-    edits = [edit(why="w1", risk="r1"), edit(why="w2", risk="r1"), edit(why="w1", risk="r2")]
-    assert [row[-2:] for row in rows(*edits)] == [["1", "a"], ["2", "a"], ["1", "b"]]
-    assert table(plan(*edits))[5:9] == ["why 1: w1", "why 2: w2", "risk a: r1", "risk b: r2"]
+    lines = table(plan(edit(why="w1", risk="r1"), edit(why="w2", risk="r1"), edit(why="w1", risk="r2")))
+    assert [line for line in lines if "(risk" in line] == ["cp-1: kubelet, /f (risk a)", "cp-1: kubelet, /f (risk b)"]
+    assert [line[-7:] for line in lines if "(why" in line] == ["(why 1)", "(why 2)", "(why 1)"]
+    start = lines.index("") + 1
+    assert lines[start:start + 4] == ["why 1: w1", "why 2: w2", "risk a: r1", "risk b: r2"]
+
+
+def test_an_edit_of_any_usual_place_fits_eighty_columns() -> None:
+    """Ansible indents the text of a message by eight columns."""
+    path = "/etc/kubernetes/manifests/kube-controller-manager.yaml"
+    made = {**edit("kubeadm-cp-1", "openstack", None), "file": path}
+    made["component"] = "kube-controller-manager"
+    assert max(len(line) for line in table(plan(made))[1:3]) <= 72
 
 
 def test_a_plan_without_edits_says_so_in_its_own_words_where_it_has_any() -> None:
