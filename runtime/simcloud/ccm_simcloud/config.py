@@ -10,7 +10,7 @@ import yaml
 from msgspec import Meta, Struct
 
 from .faults import Rule
-from .model import InstanceBody, Name, Seconds, VolumeBody
+from .model import InstanceBody, LoadBalancerMode, Name, Seconds, VolumeBody
 from .strict import Invalid, convert
 
 MAX_POOL = 65536
@@ -19,6 +19,7 @@ Quota = Annotated[int, Meta(ge=0)]
 
 class Project(Struct, frozen=True):
     """`load_balancer_addresses`: FIRST-LAST or a CIDR; load balancers get their addresses from it.
+    `load_balancer_mode`: of those that are created from now on.
 
     `instances` and `volumes` are seeds: created once, by name; later changes belong to the state.
     """
@@ -27,6 +28,7 @@ class Project(Struct, frozen=True):
     token: Annotated[str, Meta(min_length=1)]
     region: Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9-]*$")] = "north"
     load_balancer_addresses: str = ""
+    load_balancer_mode: LoadBalancerMode = "proxy"
     instances: tuple[InstanceBody, ...] = ()
     volumes: tuple[VolumeBody, ...] = ()
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from . import forward
 from .forward import Listener, Rules
 from .kernel import Kernel, KernelError
+from .pass_through import Switch
 from .world import Project
 
 log = logging.getLogger("ccm_simcloud")
@@ -30,11 +31,13 @@ Key = tuple[str, str, int]
 
 @dataclass(frozen=True)
 class Wanted:
-    """Destination -> gateway; load balancer addresses; ports and their rules."""
+    """Destination -> gateway; addresses of load balancers; ports and their rules; addresses whose packets are passed
+    through."""
 
     routes: dict[str, str]
     addresses: frozenset[str]
     ports: dict[Key, Rules]
+    passed: frozenset[str] = frozenset()
 
 
 def decide(project: Project) -> Wanted:
@@ -54,9 +57,11 @@ def decide(project: Project) -> Wanted:
                 row.source_ranges,
                 row.session_affinity == "ClientIP",
                 row.health_check.node_port if row.health_check else None,
+                row.mode == "pass-through",
             )
+    passed = frozenset(row.ip for row in serving if row.mode == "pass-through")
     addresses = frozenset(row.ip for row in serving if not ipaddress.ip_address(row.ip).is_loopback)
-    return Wanted(routes, addresses, ports)
+    return Wanted(routes, addresses - passed, ports, passed)
 
 
 class Fabric:
@@ -65,6 +70,7 @@ class Fabric:
     def __init__(self, wanted: Callable[[], Wanted], kernel: Kernel) -> None:
         self._wanted, self._kernel = wanted, kernel
         self._listeners: dict[Key, Listener] = {}
+        self._switch = Switch()
         self._said: set[str] = set()
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -105,7 +111,7 @@ class Fabric:
     async def apply(self) -> bool:
         """Apply the desired network; False if a part failed, which does not affect other parts."""
         wanted, problems = self._wanted(), []
-        steps = [self._apply_routes, self._apply_addresses, self._apply_ports]
+        steps = [self._apply_routes, self._apply_addresses, self._apply_ports, self._apply_passed]
         for step in steps:
             try:
                 problems += await step(wanted)
@@ -165,12 +171,24 @@ class Fabric:
                     self._listeners[key].update(rules)
                 continue
             try:
-                self._listeners[key] = await forward.listen(protocol, address, port, rules)
+                self._listeners[key] = (
+                    self._switch.listen(key, rules)
+                    if rules.passes
+                    else await forward.listen(protocol, address, port, rules)
+                )
                 log.info("forwarding %s %s:%d", protocol, address, port)
             except OSError as error:
                 problems.append(f"cannot open {protocol} {address}:{port}: {forward.explain(error)}")
         return problems
 
+    async def _apply_passed(self, wanted: Wanted) -> list[str]:
+        try:
+            await self._kernel.divert(wanted.passed, self._switch.target)
+        except KernelError as error:
+            return [str(error)]
+        return []
+
     async def _close_port(self, key: Key) -> None:
         await self._listeners.pop(key).close()
+        self._switch.forget(key)
         log.info("no longer forwarding %s %s:%d", *key)

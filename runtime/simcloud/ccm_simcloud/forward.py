@@ -26,12 +26,14 @@ CHUNK = 256 * 1024
 
 @dataclass(frozen=True)
 class Rules:
-    """The behaviour of a port. `backends` are (address, node port). `health_port`: for HTTP GET /healthz."""
+    """The behaviour of a port. `backends` are (address, node port). `health_port`: for HTTP GET /healthz. `passes`: the
+    clients' packets go to the backends as they are."""
 
     backends: tuple[tuple[str, int], ...]
     source_ranges: tuple[str, ...] = ()
     sticky: bool = False
     health_port: int | None = None
+    passes: bool = False
 
 
 @dataclass

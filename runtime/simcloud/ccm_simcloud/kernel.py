@@ -12,18 +12,26 @@ import errno
 import ipaddress
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
+from .pass_through import Tunnel
+
 #: `ip route show proto 177`; not in use by any routing daemon (/etc/iproute2/rt_protos).
 ROUTE_PROTOCOL = 177
+#: The device of pass-through load balancers. It ends with the process, and routes to it as well.
+TUNNEL = "simcloud-lb"
 #: A unique metric makes "replace" affect only our own routes.
 ROUTE_METRIC = 177
 
 
 class KernelError(Exception):
     """The kernel refuses an operation; the message says which one and what to do."""
+
+
+#: The node that gets a packet, or None: it is dropped.
+Target = Callable[[bytes], str | None]
 
 
 class Kernel(Protocol):
@@ -43,6 +51,9 @@ class Kernel(Protocol):
 
     async def remove_address(self, address: str) -> None: ...
 
+    async def divert(self, addresses: frozenset[str], target: Target) -> None:
+        """Ask `target` about each packet to these addresses, and about no others."""
+
     async def close(self) -> None: ...
 
 
@@ -52,6 +63,8 @@ class MemoryKernel:
     def __init__(self) -> None:
         self.route_table: dict[str, str] = {}
         self.address_table: set[str] = set()
+        self.diverted: frozenset[str] = frozenset()
+        self.target: Target = lambda _: None
 
     async def open(self) -> None: ...
 
@@ -73,6 +86,9 @@ class MemoryKernel:
     async def remove_address(self, address: str) -> None:
         self.address_table.remove(address)
 
+    async def divert(self, addresses: frozenset[str], target: Target) -> None:
+        self.diverted, self.target = addresses, target
+
     async def close(self) -> None: ...
 
 
@@ -84,6 +100,8 @@ class NetlinkKernel:
         self._label = f"{interface[:12]}:lb"
         self._index = 0
         self._netlink: Any = None
+        self._tunnel: Tunnel | None = None
+        self._diverted: frozenset[str] = frozenset()
 
     async def open(self) -> None:
         """Raises KernelError if this process cannot do the work here."""
@@ -137,7 +155,40 @@ class NetlinkKernel:
         with _refusals(f"removing address {address} from {self.interface}", errno.EADDRNOTAVAIL):
             await self._netlink.addr("del", index=self._index, address=address, prefixlen=32)
 
+    async def divert(self, addresses: frozenset[str], target: Target) -> None:
+        if addresses and self._tunnel is None:
+            await self._open_tunnel(target)
+        for address in self._diverted - addresses:
+            with _refusals(f"removing the way of {address}", errno.ESRCH):
+                await self._netlink.route("del", dst=f"{address}/32", oif=socket.if_nametoindex(TUNNEL))
+            self._diverted -= {address}
+        for address in addresses - self._diverted:
+            with _refusals(f"the way of {address}"):
+                await self._netlink.route("replace", dst=f"{address}/32", oif=socket.if_nametoindex(TUNNEL))
+            self._diverted |= {address}
+            announce_address(self.interface, address)
+
+    async def _open_tunnel(self, target: Target) -> None:
+        """The interface's neighbours ask who has an address of the tunnel, and get its answer at once."""
+        try:
+            answer_for_others(self.interface)
+            tunnel = Tunnel(TUNNEL, target)
+        except OSError as error:
+            raise KernelError(
+                f"pass-through load balancers: {error.strerror or error}: {error.filename or '/dev/net/tun'} "
+                "(podman run --device /dev/net/tun --cap-add NET_ADMIN,NET_RAW)"
+            ) from None
+        try:
+            with _refusals(f"starting {TUNNEL}"):
+                await self._netlink.link("set", index=socket.if_nametoindex(TUNNEL), state="up")
+        except BaseException:
+            tunnel.close()
+            raise
+        self._tunnel = tunnel
+
     async def close(self) -> None:
+        if self._tunnel is not None:
+            self._tunnel.close()
         if self._netlink is not None:
             await self._netlink.__aexit__(None, None, None)
 
@@ -157,6 +208,12 @@ def forwards_packets() -> bool:
     with contextlib.suppress(OSError):
         return Path("/proc/sys/net/ipv4/ip_forward").read_text().strip() == "1"
     return False
+
+
+def answer_for_others(interface: str) -> None:
+    """Answer ARP for addresses whose way leads out of another interface, and without the delay that is usual."""
+    for name, value in (("conf/{}/proxy_arp", "1"), ("neigh/{}/proxy_delay", "0")):
+        Path("/proc/sys/net/ipv4", name.format(interface)).write_text(value)
 
 
 @contextlib.contextmanager

@@ -19,6 +19,8 @@ Seconds = Annotated[float, Meta(ge=0, le=86400)]
 AddressType = Literal["InternalIP", "ExternalIP", "Hostname", "InternalDNS", "ExternalDNS"]
 InstanceState = Literal["running", "stopped"]
 LoadBalancerState = Literal["creating", "active", "updating", "error", "deleting"]
+#: "proxy" ends connections and opens others to node ports. "pass-through" gives nodes the clients' packets as they are.
+LoadBalancerMode = Literal["proxy", "pass-through"]
 
 
 class Address(Struct, frozen=True):
@@ -91,10 +93,10 @@ class Instance(Struct, frozen=True):
 
 
 class Port(Struct, frozen=True):
-    """Clients connect to `port`; the load balancer forwards to `node_port` of a target."""
+    """Clients connect to `port`; a proxy forwards to `node_port` of a target, and a pass-through needs none."""
 
     port: PortNumber
-    node_port: PortNumber
+    node_port: Annotated[int, Meta(ge=0, le=65535)] = 0
     protocol: Literal["TCP", "UDP"] = "TCP"
     name: str = ""
 
@@ -108,7 +110,8 @@ class Target(Struct, frozen=True):
 
 
 class HealthCheck(Struct, frozen=True):
-    """HTTP GET /healthz on this port of each target, instead of a TCP connection to the node port."""
+    """HTTP GET /healthz on this port of each target, instead of a TCP connection to the node port. Pass-through load
+    balancers check nothing else."""
 
     node_port: PortNumber
 
@@ -172,6 +175,7 @@ class LoadBalancer(Struct, frozen=True):
     reason: str = ""
     busy_until: float | None = None
     next_state: Literal["active", "error", "gone"] | None = None
+    mode: LoadBalancerMode = "proxy"
 
 
 class RouteBody(Struct, frozen=True):

@@ -470,7 +470,9 @@ class AdvanceBody(Struct, frozen=True):
 
 
 def get_project(call: Call) -> Answer:
-    return _json(200, {"name": call.project.name, "region": call.project.region})
+    project = call.project
+    mode = project.config.load_balancer_mode
+    return _json(200, {"name": project.name, "region": project.region, "load_balancer_mode": mode})
 
 
 def create_instance(call: Call) -> Answer:

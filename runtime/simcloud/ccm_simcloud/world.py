@@ -12,7 +12,7 @@ import contextlib
 import heapq
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -27,6 +27,8 @@ from .model import (
     InstancePatch,
     LoadBalancer,
     LoadBalancerBody,
+    LoadBalancerMode,
+    Port,
     Route,
     RouteBody,
     Volume,
@@ -291,8 +293,10 @@ class Project:
                     f"load balancer {body.name!r} exists as {other.id}, {_owner_text(other.tags)}",
                 )
         self._check_quota(self.load_balancers, self._world.limits.load_balancers)
+        mode = self.config.load_balancer_mode
+        _check_node_ports(body.ports, mode)
         id_ = self._world.new_id("lb")
-        fields = msgspec.structs.asdict(body) | {"ip": self._pick_address(body.ip)}
+        fields = msgspec.structs.asdict(body) | {"ip": self._pick_address(body.ip), "mode": mode}
         row = LoadBalancer(id=id_, region=self.region, state="creating", created_at=self._world.now(), **fields)
         return self._work(row, "creating", self._world.timing.load_balancer_create, "error" if fails else "active")
 
@@ -301,6 +305,7 @@ class Project:
         row = self.load_balancers.get(id_)
         self._check_idle(row)
         given = _given(body)
+        _check_node_ports(given.get("ports", ()), row.mode)
         if "tags" in given:
             given["tags"] = row.tags | given["tags"]
         row = replace(row, **given)
@@ -431,6 +436,13 @@ class Project:
 def _given(body: Struct) -> dict[str, Any]:
     """The fields of a body that were set."""
     return {key: value for key, value in msgspec.structs.asdict(body).items() if value is not UNSET}
+
+
+def _check_node_ports(ports: Iterable[Port], mode: LoadBalancerMode) -> None:
+    """Raises Refusal 400: a proxy has nothing to connect to."""
+    for number, port in enumerate(ports):
+        if mode == "proxy" and not port.node_port:
+            raise Refusal(400, "invalid", f"ports[{number}].node_port: expected int >= 1, got 0")
 
 
 def _owner(tags: Mapping[str, str]) -> tuple[str | None, str | None]:

@@ -9,6 +9,7 @@ import yaml
 
 from bed import documents, plan
 from bed.yamlish import dump
+from ccm_simcloud import config
 
 KEY = "00" * 32
 TOKEN = "abcdef.0123456789abcdef"
@@ -138,6 +139,14 @@ def test_a_dual_stack_cluster_has_both_families_everywhere() -> None:
         "fd00:10:89:77::12",
     ]
     assert yaml.safe_load(documents.kube_proxy(bed, bed.nodes[0]))["clusterCIDR"] == "10.244.0.0/16,fd00:10:244::/56"
+
+
+@pytest.mark.parametrize(("passes", "mode"), [(False, "proxy"), (True, "pass-through")])
+def test_the_cloud_reads_the_mode_of_its_load_balancers(passes: bool, mode: str) -> None:
+    bed = plan.make("demo", "v1.36.3", pass_through=passes)
+    assert plan.Plan.from_dict(bed.to_dict()) == bed
+    (project,) = config.parse(documents.cloud(bed)).projects
+    assert (project.load_balancer_mode, project.load_balancer_addresses) == (mode, "10.89.77.200-10.89.77.250")
 
 
 def test_a_later_node_can_join_as_external() -> None:

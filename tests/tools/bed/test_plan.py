@@ -75,6 +75,7 @@ def test_the_plan_survives_the_disk() -> None:
         ({"kubespray": True, "control_planes": 3}, "--kubespray sets up one control plane"),
         ({"dual_stack": True, "control_planes": 3}, "--dual-stack sets up one control plane"),
         ({"dual_stack": True, "cloud": False}, "in the simulated cloud"),
+        ({"pass_through": True, "cloud": False}, "not with --no-cloud"),
         (
             {"hard_way": True, "external_etcd": True},
             "one control plane of kubeadm",

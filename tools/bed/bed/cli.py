@@ -45,6 +45,7 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--kubespray", action="store_true", help="files, units and accounts are those of kubespray")
     sub.add_argument("--systems", default="", metavar="SYSTEM,...", help=f"of the first machines: {', '.join(SYSTEMS)}")
     sub.add_argument("--dual-stack", action="store_true", help="addresses of IPv4 and IPv6 everywhere")
+    sub.add_argument("--pass-through", action="store_true", help="the cloud's load balancers are no proxies")
 
     sub = command("down", "remove a bed, whole or half", named=True)
     sub.add_argument("--purge", action="store_true", help="remove images and the cache too")
@@ -105,6 +106,7 @@ def _run(args: argparse.Namespace, progress: Progress) -> None:
             args.kubespray,
             args.dual_stack,
             tuple(filter(None, args.systems.split(","))),
+            args.pass_through,
         )
         bed = cluster.up(wanted, progress)
         print(f"export KUBECONFIG={bed.kubeconfig}")

@@ -252,6 +252,7 @@ def cloud(plan: Plan) -> str:
         "token": CLOUD_TOKEN,
         "region": REGION,
         "load_balancer_addresses": plan.load_balancer_addresses,
+        **({"load_balancer_mode": "pass-through"} if plan.pass_through else {}),
         "instances": [instance(plan, machine) for machine in [*plan.nodes, bastion]],
     }
     return dump({"projects": [project]})

@@ -60,7 +60,8 @@ class Plan:
     ``serving_certs`` for kubelets that have their serving certificates signed by the cluster. With a ``domain``, the
     machines are named as EC2 names instances by default: ip-10-89-77-11.DOMAIN. ``hard_way`` makes every component a
     systemd unit of its host, ``external_etcd`` only etcd. ``kubespray`` arranges files as kubespray does.
-    ``dual_stack`` gives machines, Pods and Services addresses of both families."""
+    ``dual_stack`` gives machines, Pods and Services addresses of both families. ``pass_through`` is the mode of the
+    cloud's load balancers: nodes see the clients' packets as they are."""
 
     name: str
     subnet: str
@@ -74,6 +75,7 @@ class Plan:
     external_etcd: bool = False
     kubespray: bool = False
     dual_stack: bool = False
+    pass_through: bool = False
 
     def host(self, number: int) -> str:
         """The address with that last number in the bed's subnet."""
@@ -201,6 +203,7 @@ def make(
     kubespray: bool = False,
     dual_stack: bool = False,
     systems: tuple[str, ...] = (),
+    pass_through: bool = False,
 ) -> Plan:
     """The plan of a new bed; BedError for a name, number, subnet or domain that cannot be. ``systems`` are those of the
     first machines, control planes first; the others have the default."""
@@ -217,6 +220,8 @@ def make(
         raise BedError("--kubespray sets up one control plane with an etcd of its own: give no other layout")
     if dual_stack and (control_planes != 1 or hard_way or kubespray or not cloud):
         raise BedError("--dual-stack sets up one control plane of kubeadm in the simulated cloud")
+    if pass_through and not cloud:
+        raise BedError("--pass-through is about load balancers of the simulated cloud: not with --no-cloud")
     if unknown := set(systems) - set(SYSTEMS):
         raise BedError(f"--systems {','.join(sorted(unknown))}: choose from {', '.join(SYSTEMS)}")
     if len(systems) > control_planes + workers:
@@ -247,6 +252,7 @@ def make(
         external_etcd=external_etcd,
         kubespray=kubespray,
         dual_stack=dual_stack,
+        pass_through=pass_through,
     )
     of_machines = iter(systems)
     for number in range(1, control_planes + 1):

@@ -36,6 +36,8 @@ Query = Sequence[tuple[str, str]]
 
 #: Seconds until the next request about a load balancer that the cloud is working on.
 POLL = 1.0
+#: The mode of load balancers that are no proxies.
+PASS_THROUGH = "pass-through"
 #: In place of a code, of an answer that is no error of this cloud.
 FOREIGN = "not an error of this cloud"
 
@@ -46,6 +48,8 @@ class Api:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.region = ""
+        #: Whether load balancers give nodes the clients' packets as they are, and need no node ports.
+        self.passes_through = False
         self._session: aiohttp.ClientSession | None = None
         self._access_token = ""
         self._renewing = asyncio.Lock()
@@ -61,7 +65,8 @@ class Api:
         timeout = aiohttp.ClientTimeout(total=self.settings.request_timeout)
         await self.close()  # of an earlier attempt
         self._session = aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(ssl=tls, limit=0))
-        self.region = (await self.call("GET", "", Project)).region
+        project = await self.call("GET", "", Project)
+        self.region, self.passes_through = project.region, project.load_balancer_mode == PASS_THROUGH
 
     async def close(self) -> None:
         if self._session is not None:
@@ -208,6 +213,7 @@ class Failure(Struct, frozen=True):
 
 class Project(Struct, frozen=True):
     region: str
+    load_balancer_mode: str = ""
 
 
 class Listing(Struct, Generic[T], frozen=True):
@@ -240,6 +246,7 @@ class LoadBalancer(Struct, frozen=True):
     state: str
     tags: dict[str, str]
     reason: str = ""
+    mode: str = ""
 
 
 class Route(Struct, frozen=True):

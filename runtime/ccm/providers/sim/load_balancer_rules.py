@@ -13,39 +13,47 @@ from ccm import cloud
 from ccm.cloud import Backend, Backends, Ingress, LoadBalancerSpec, NotImplementedByCloud
 from ccm.cloud.toolkit.service_checks import ipv4_ranges, nobody_serves, require_node_ports
 
-from .api import LoadBalancer
+from .api import PASS_THROUGH, LoadBalancer
 from .instance_rules import PROVIDER_ID
+
+#: Where kube-proxy answers /healthz by default, and no longer with 200 once its Node is being deleted.
+KUBE_PROXY_HEALTH = 10256
 
 
 def load_balancer(row: LoadBalancer, warnings: tuple[str, ...] = ()) -> cloud.LoadBalancer:
-    """The address is published once it answers. `Proxy`: nodes see the node port as the destination."""
+    """The address is published once it answers. `Proxy`: nodes see the node port as the destination. `VIP`: they see
+    the address itself."""
     ready = row.state == "active"
+    ip_mode = "VIP" if row.mode == PASS_THROUGH else "Proxy"
     return cloud.LoadBalancer(
         service_uid=row.tags.get("service_uid", ""),
         name=row.name,
-        ingress=(Ingress(ip=row.ip, ip_mode="Proxy"),) if row.state in ("active", "updating") else (),
+        ingress=(Ingress(ip=row.ip, ip_mode=ip_mode),) if row.state in ("active", "updating") else (),
         fingerprint=row.tags.get("fingerprint", ""),
         ready=ready,
         warnings=warnings,
     )
 
 
-def check_supported(spec: LoadBalancerSpec) -> None:
+def check_supported(spec: LoadBalancerSpec, passes_through: bool = False) -> None:
     """Raises NotImplementedByCloud, Invalid."""
     for port in spec.ports:
         if port.protocol not in ("TCP", "UDP"):
             raise NotImplementedByCloud(
                 f"port {port.port}: load balancers of this cloud forward only TCP and UDP, not {port.protocol}"
             )
-    require_node_ports(spec)
+    if not passes_through:
+        require_node_ports(spec)
     ipv4_ranges(spec)
     if "IPv4" not in spec.ip_families:
         raise NotImplementedByCloud("load balancers of this cloud have only IPv4 addresses")
 
 
-def desired(spec: LoadBalancerSpec) -> dict[str, Any]:
-    """Return everything that is written for a Service, except its targets."""
-    health = {"node_port": spec.health_check_node_port} if spec.health_check_node_port else None
+def desired(spec: LoadBalancerSpec, passes_through: bool = False) -> dict[str, Any]:
+    """Return everything that is written for a Service, except its targets. Without a node port to connect to,
+    kube-proxy says whether a node serves the Service (KEP-3836)."""
+    port = spec.health_check_node_port or (KUBE_PROXY_HEALTH if passes_through else 0)
+    health = {"node_port": port} if port else None
     return {
         "ports": [
             {"name": port.name, "protocol": port.protocol, "port": port.port, "node_port": port.node_port}

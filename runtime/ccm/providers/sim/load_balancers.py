@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 from ccm import cloud
 from ccm.cloud import Backend, Conflict, LoadBalancerSpec, NotFound, RetryAfter
@@ -36,7 +37,7 @@ class SimLoadBalancers:
 
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
         """Return two halves, so that `update_backends` cannot claim to have written other changes of the spec."""
-        return f"{rules.digest(rules.desired(spec) | {'ip': spec.load_balancer_ip})}-{rules.digest_of(backends)}"
+        return f"{rules.digest(self._desired(spec) | {'ip': spec.load_balancer_ip})}-{rules.digest_of(backends)}"
 
     async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:
         found = await self._find(spec)
@@ -46,8 +47,8 @@ class SimLoadBalancers:
 
     async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
         """Raises RetryAfter while the cloud is busy with an earlier change. Returns once this change is written."""
-        rules.check_supported(spec)
-        desired = rules.desired(spec) | {"targets": rules.targets(backends)}
+        rules.check_supported(spec, self._api.passes_through)
+        desired = self._desired(spec) | {"targets": rules.targets(backends)}
         fingerprint = self.fingerprint(spec, backends)
         try:
             found = await self._find(spec)
@@ -90,6 +91,9 @@ class SimLoadBalancers:
         if await self._api.call("DELETE", path, LoadBalancer | None, missing=GONE) is None:  # type: ignore[arg-type]
             return
         raise RetryAfter(f"load balancer {found.id} is being deleted", POLL)
+
+    def _desired(self, spec: LoadBalancerSpec) -> dict[str, Any]:
+        return rules.desired(spec, self._api.passes_through)
 
     async def _find(self, spec: LoadBalancerSpec) -> LoadBalancer:
         tags = [("tag", f"cluster:{spec.cluster}"), ("tag", f"service_uid:{spec.uid}")]

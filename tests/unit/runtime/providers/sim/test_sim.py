@@ -426,6 +426,29 @@ async def test_updating_backends_does_not_claim_what_it_did_not_write() -> None:
         assert next(iter(simulator.project().load_balancers.rows.values())).source_ranges == ("10.0.0.0/8",)
 
 
+@pytest.mark.parametrize(("mode", "ip_mode", "health"), [("proxy", "Proxy", None), ("pass-through", "VIP", 10256)])
+async def test_nodes_see_what_the_cloud_says_of_its_load_balancers(mode: str, ip_mode: str, health: int | None) -> None:
+    project = CONFIG["projects"][0] | {"load_balancer_mode": mode}
+    without = replace(SPEC, ports=(Port("http", "TCP", 80, 0),))
+    async with running(projects=[project]) as (simulator, provider):
+        balancers = provider.load_balancers
+        one = backend(simulator, "w1", "10.89.77.12")
+        if ip_mode == "VIP":
+            made = await balancers.ensure(without, [one])
+            assert made.fingerprint == balancers.fingerprint(without, [one]) != balancers.fingerprint(SPEC, [one])
+        else:
+            with pytest.raises(Invalid, match="allocateLoadBalancerNodePorts"):
+                await balancers.ensure(without, [one])
+        made = await balancers.ensure(SPEC, [one])
+        assert [each.ip_mode for each in made.ingress] == [ip_mode]
+        assert await balancers.list("c1") == [made] == [await balancers.get(SPEC)]
+        (row,) = simulator.project().load_balancers.rows.values()
+        assert row.mode == mode and (row.health_check and row.health_check.node_port) == health
+        await balancers.ensure(replace(SPEC, health_check_node_port=32000), [one])
+        (row,) = simulator.project().load_balancers.rows.values()
+        assert row.health_check is not None and row.health_check.node_port == 32000, "that of policy Local decides"
+
+
 async def test_while_the_cloud_works_it_is_not_ready_and_changes_come_later() -> None:
     timing = {"load_balancer_create": 10, "load_balancer_update": 10, "load_balancer_delete": 10}
     async with running(timing=timing) as (simulator, provider):
