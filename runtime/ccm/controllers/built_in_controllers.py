@@ -10,6 +10,7 @@ from ccm.engine.objects import PersistentVolume
 
 from .controller_spec import ControllerSpec, Right
 from .nodes.node import NodeController, NodeOptions
+from .nodes.node_label_rules import Refresh
 from .nodes.node_lifecycle import LifecycleOptions, NodeLifecycleController
 from .optional_controllers import OPTIONAL
 from .routes.route import RouteController, RouteOptions
@@ -52,7 +53,7 @@ BUILT_IN: tuple[ControllerSpec[Any], ...] = (
             given.concurrent_node_syncs,
             given.node_status_update_frequency,
             given.legacy_node_labels,
-            given.refresh_node_labels,
+            Refresh(given.refresh_node_labels),
         ),
         make=lambda context, options: NodeController(context, options, context.vouched()),
     ),

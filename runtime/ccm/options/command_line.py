@@ -26,7 +26,7 @@ from .ignored_flags import IGNORED, Ignored
 from .leader_migration import Migration
 from .restrictions import parse_cap
 from .tls_options import TlsOptions
-from .values import BOOLEAN, GATES
+from .values import GATES
 
 
 class OptionsError(Exception):
@@ -146,7 +146,12 @@ class _Version(argparse.Action):
 #: The group of flags without a meaning here.
 ACCEPTED = "accepted and ignored"
 #: Metavars for kinds whose names are phrases.
-_METAVARS = {"true or false": "true|false", "whole number": "N", "gate=true or false, ...": "GATE=true|false,..."}
+_METAVARS = {
+    "true or false": "true|false",
+    "never, missing or always": "never|missing|always",
+    "whole number": "N",
+    "gate=true or false, ...": "GATE=true|false,...",
+}
 
 
 def parser(
@@ -190,7 +195,8 @@ def _add(p: Parser, group: Any, flag: Flag, *, shown: bool) -> None:
     value = flag.kind.dump(flag.default)
     default = " ".join(value) if isinstance(value, list) else "" if value == {} else value
     help = flag.help.replace("%", "%%") + (f" (default: {str(default).replace('%', '%%')})" if default != "" else "")
-    more: dict[str, Any] = {"nargs": "?", "const": True} if flag.kind is BOOLEAN else {}
+    bare = flag.kind.bare
+    more: dict[str, Any] = {"nargs": "?", "const": bare} if bare is not None else {}
     if flag.kind.lists or flag.kind is GATES:
         more["action"] = _Add
     group.add_argument(

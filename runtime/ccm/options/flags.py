@@ -26,7 +26,7 @@ from .restrictions import (
     positive,
     tls_version,
 )
-from .values import BOOLEAN, CONTROLLERS, DURATION, GATES, NAMES, NUMBER, SNI, TEXT, WHOLE, SniPair
+from .values import BOOLEAN, CONTROLLERS, DURATION, GATES, NAMES, NUMBER, REFRESH, SNI, TEXT, WHOLE, SniPair
 
 _SHARED, _ELECTION, _CLIENT = "KubeCloudShared", "Generic.LeaderElection", "Generic.ClientConnection"
 _CLOUD, _RUN, _SAFE, _KUBE = "cloud", "controllers", "safety of Nodes", "Kubernetes API"
@@ -162,12 +162,13 @@ class Flags:
         True,
         "also write zone, region and instance type under their deprecated names (beta.kubernetes.io), as upstream does",
     )
-    refresh_node_labels: bool = option(
+    refresh_node_labels: str = option(
         _RUN,
-        BOOLEAN,
-        False,
-        "overwrite zone, region and instance type of initialised Nodes with the cloud's values at each refresh; "
-        "false: keep the labels that a Node has, as upstream does",
+        REFRESH,
+        "missing",
+        "add missing labels of initialised Nodes at each refresh (missing, or false), or also overwrite zone, region, "
+        "instance type and those of the provider's labels that the controller wrote (always, or true), or do neither "
+        "(never)",
     )
     route_reconciliation_period: float = option(
         _RUN,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from ccm.base import durations
+from ccm.controllers.nodes.node_label_rules import Refresh
 
 from . import controller_names, feature_gates
 
@@ -25,6 +26,8 @@ class Kind(Generic[T]):
     load: Callable[[Any], T]
     dump: Callable[[T], Any] = lambda value: value
     lists: bool = False
+    #: What a flag of this kind without a value means; None if it needs one.
+    bare: Any = None
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,18 @@ def _load_boolean(value: Any) -> bool:
     if not isinstance(value, bool):
         raise ValueError(f"{value!r} is neither true nor false")
     return value
+
+
+def _refresh(text: str) -> str:
+    """`true` and `false` are what this flag once took."""
+    try:
+        return Refresh(text.lower()).value
+    except ValueError:
+        pass
+    try:
+        return (Refresh.ALWAYS if _boolean(text) else Refresh.MISSING).value
+    except ValueError:
+        raise ValueError(f"{text!r} is neither never, missing nor always") from None
 
 
 def _whole(text: str) -> int:
@@ -120,8 +135,11 @@ def _dump_gates(value: Mapping[str, bool]) -> dict[str, bool]:
     return dict(value)
 
 
+REFRESH: Kind[str] = Kind(
+    "never, missing or always", _refresh, lambda value: _refresh(str(value)), bare=Refresh.ALWAYS.value
+)
 TEXT: Kind[str] = Kind("text", str, _text)
-BOOLEAN: Kind[bool] = Kind("true or false", _boolean, _load_boolean)
+BOOLEAN: Kind[bool] = Kind("true or false", _boolean, _load_boolean, bare=True)
 WHOLE: Kind[int] = Kind("whole number", _whole, _load_whole)
 NUMBER: Kind[float] = Kind("number", _number, _load_number)
 DURATION: Kind[float] = Kind("duration", durations.parse, lambda value: durations.parse(_text(value)), durations.spell)

@@ -12,6 +12,7 @@ from ccm.base.durations import spell
 from ccm.cloud import CloudError, Conflict, Instance, InstanceState, NotFound
 from ccm.controllers.nodes import node_rules
 from ccm.controllers.nodes.node import NodeOptions
+from ccm.controllers.nodes.node_label_rules import RECORD, Refresh
 from ccm.controllers.nodes.node_lifecycle import SHUTDOWN, LifecycleOptions
 from ccm.controllers.nodes.node_rules import NodeRuleError, Plan
 from ccm.engine.objects import Node, NodeAddress
@@ -22,8 +23,8 @@ from .judging import Judging
 RENAME = "give the Node and its instance the same name, or correct --cloud-config if it names another project"
 REGISTER = "if its machine was replaced, delete the Node and restart its kubelet, so that it registers again"
 AGAIN = "the controller asks again at least once a minute, and at once when the Node's providerID changes"
-REFRESH_RULE = "a refresh writes addresses that differ from the instance's, and labels that are missing"
-KEPT_LABELS = "a zone, region or type label that an initialised Node has is kept, as upstream does"
+REFRESH_RULE = "a refresh writes addresses that differ from the instance's, and labels (--refresh-node-labels)"
+KEPT_LABELS = "labels of an initialised Node are kept, as upstream does"
 
 
 def node_outlook(node: Node, judging: Judging, options: NodeOptions, provider: str) -> Outlook:
@@ -61,7 +62,9 @@ def _initialisation(node: Node, judging: Judging, options: NodeOptions, provider
     if wrong := judging.contradiction(node, instance):
         return _outlook(node, reason=wrong.reason, because=wrong.message, to_do="see the reason", **blocked)
     try:
-        plan = node_rules.plan_initialisation(node, instance, legacy=options.legacy_labels)
+        plan = node_rules.plan_initialisation(
+            node, instance, legacy=options.legacy_labels, refresh=options.refresh_labels
+        )
     except NodeRuleError as error:
         return _outlook(node, reason=error.reason, because=str(error), to_do="see the reason", **blocked)
     return _outlook(
@@ -101,7 +104,7 @@ def _refresh(node: Node, judging: Judging, options: NodeOptions) -> Outlook:
             rule="nothing is written to a Node that is not the instance's machine",
             to_do="see the reason",
         )
-    plan = node_rules.plan_repair(node, instance, legacy=legacy, refresh_labels=options.refresh_labels)
+    plan = node_rules.plan_repair(node, instance, legacy=legacy, refresh=options.refresh_labels)
     notes = _about(instance) + kept_labels(node, instance, options)
     flag = f"--node-status-update-frequency={spell(options.refresh)}"
     if plan.problem:
@@ -139,7 +142,9 @@ def initialised(node: Node, judging: Judging, options: NodeOptions) -> Node:
     if not isinstance(instance, Instance) or judging.contradiction(node, instance):
         return node
     try:
-        plan = node_rules.plan_initialisation(node, instance, legacy=options.legacy_labels)
+        plan = node_rules.plan_initialisation(
+            node, instance, legacy=options.legacy_labels, refresh=options.refresh_labels
+        )
     except NodeRuleError:
         return node
     replace = msgspec.structs.replace
@@ -148,7 +153,9 @@ def initialised(node: Node, judging: Judging, options: NodeOptions) -> Node:
         status = replace(status, addresses=msgspec.convert(plan.status["status"]["addresses"], list[NodeAddress]))
     taints = [taint for taint in node.spec.taints if taint.key != node_rules.UNINITIALIZED_TAINT]
     spec = replace(node.spec, provider_id=node.spec.provider_id or instance.provider_id, taints=taints)
-    metadata = replace(node.metadata, labels={**node.metadata.labels, **_labels(plan)})
+    labels = {**node.metadata.labels, **_labels(plan)}
+    kept = {key: value for key, value in labels.items() if value is not None}
+    metadata = replace(node.metadata, labels=kept)
     return replace(node, metadata=metadata, spec=spec, status=status)
 
 
@@ -206,20 +213,18 @@ def shutdown_outlook(node: Node, instance: Instance | CloudError, options: Lifec
 def kept_labels(node: Node, instance: Instance, options: NodeOptions) -> list[str]:
     """The labels that differ from the instance's and are kept."""
     present, legacy = node.metadata.labels, options.legacy_labels
-    if options.refresh_labels:
-        return []
-    every = node_rules.plan_repair(node, instance, legacy=legacy, refresh_labels=True)
-    written = node_rules.plan_repair(node, instance, legacy=legacy, refresh_labels=False)
+    every = node_rules.plan_repair(node, instance, legacy=legacy, refresh=Refresh.ALWAYS)
+    written = node_rules.plan_repair(node, instance, legacy=legacy, refresh=options.refresh_labels)
     wrong = _labels(every).keys() - _labels(written).keys()
     return [
-        f"label {key} is {present.get(key, '')!r}, the instance's value is {_labels(every)[key]!r}: {KEPT_LABELS} "
-        "(--refresh-node-labels=false)"
+        f"label {key} is {present.get(key, '')!r}, the instance's value is {_labels(every)[key] or ''!r}: "
+        f"{KEPT_LABELS} (--refresh-node-labels={options.refresh_labels.value})"
         for key in sorted(wrong)
     ]
 
 
-def _labels(plan: Plan) -> Mapping[str, str]:
-    found: Mapping[str, str] = (plan.node or {}).get("metadata", {}).get("labels", {})
+def _labels(plan: Plan) -> Mapping[str, str | None]:
+    found: Mapping[str, str | None] = (plan.node or {}).get("metadata", {}).get("labels", {})
     return found
 
 
@@ -240,9 +245,11 @@ def writes(node: Node, plan: Plan) -> list[str]:
         gone = [taint.key for taint in node.spec.taints if (taint.key, taint.effect) not in kept]
         found += [f"taint {key} is removed" for key in dict.fromkeys(gone)]
     found += [
-        f"label {key}: {node.metadata.labels.get(key, 'none')} -> {value}"
-        for key, value in sorted(_labels(plan).items())
+        f"label {key}: {node.metadata.labels.get(key, 'none')} -> {value or 'none'}"
+        for key, value in sorted(_labels(plan).items(), key=lambda label: label[0])
     ]
+    if RECORD in plan.node.get("metadata", {}).get("annotations", {}):
+        found.append(f"annotation {RECORD}: the labels that the controller changes with the instance")
     return found
 
 

@@ -33,6 +33,7 @@ from ..shared.event_budget import EventBudget
 from ..shared.stretches import STRETCH
 from . import node_rules as rules
 from .instance_warnings import InstanceWarnings
+from .node_label_rules import Refresh
 from .node_writes import PATCHES, NodeWrites
 from .vouching import Vouching
 from .vouching_rules import Refused, judge
@@ -111,14 +112,14 @@ class NodeOptions:
     """Options of the node controller.
 
     `workers`: Nodes written at the same time. `refresh`: seconds between comparisons of all Nodes with the cloud.
-    `legacy_labels`: also write the deprecated zone, region and type labels. `refresh_labels`: overwrite labels of
-    initialised Nodes that differ from the cloud's.
+    `legacy_labels`: also write the deprecated zone, region and type labels. `refresh_labels`: what a
+    refresh does to labels of initialised Nodes.
     """
 
     workers: int = 30
     refresh: float = 300.0
     legacy_labels: bool = True
-    refresh_labels: bool = False
+    refresh_labels: Refresh = Refresh.MISSING
 
 
 class NodeController:
@@ -243,7 +244,8 @@ class NodeController:
         def plan(node: Node) -> rules.Plan:
             if not rules.is_uninitialized(node):
                 return rules.Plan()
-            return rules.plan_initialisation(node, instance, legacy=self._options.legacy_labels)
+            legacy, refresh = self._options.legacy_labels, self._options.refresh_labels
+            return rules.plan_initialisation(node, instance, legacy=legacy, refresh=refresh)
 
         return plan
 
@@ -278,7 +280,7 @@ class NodeController:
 
     def _plan_repair(self, node: Node, instance: Instance | None) -> rules.Plan:
         legacy, refresh = self._options.legacy_labels, self._options.refresh_labels
-        return rules.plan_repair(node, instance, legacy=legacy, refresh_labels=refresh)
+        return rules.plan_repair(node, instance, legacy=legacy, refresh=refresh)
 
     async def _write(self, node: Node, kind: str, plan_for: Callable[[Node], rules.Plan]) -> Node | None:
         """Write what `plan_for` decides. Return the Node that the decision was based on, None if nothing was to do.

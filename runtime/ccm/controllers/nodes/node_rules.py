@@ -21,6 +21,7 @@ from ccm.engine.objects import Node, NodeAddress, Taint
 from ..shared import cache_rules
 from ..shared.limits import LISTED, NODE_ADDRESSES, NODE_TAINTS
 from ..shared.rule_error import RuleError
+from .node_label_rules import Refresh, followed, is_label, own_labels
 
 UNINITIALIZED_TAINT = cache_rules.UNINITIALIZED_TAINT
 SHUTDOWN_TAINT = "node.cloudprovider.kubernetes.io/shutdown"
@@ -33,12 +34,6 @@ LABEL_PAIRS: Mapping[str, str] = {
     "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
     "beta.kubernetes.io/instance-type": "node.kubernetes.io/instance-type",
 }
-_RESERVED_PREFIX = re.compile(r"(^|\.)(kubernetes|k8s)\.io/")
-#: What the API server accepts (k8s.io/apimachinery `util/validation`); one invalid label makes it refuse the patch.
-_NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
-_DNS_LABEL = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
-_LABEL_VALUE = re.compile(rf"(?:{_NAME})?")
-_LABEL_KEY = re.compile(rf"(?:(?P<prefix>{_DNS_LABEL}(?:\.{_DNS_LABEL})*)/)?(?P<name>{_NAME})")
 
 
 class NodeRuleError(RuleError):
@@ -209,11 +204,9 @@ def cloud_labels(instance: Instance, present: Mapping[str, str], *, legacy: bool
     domains of Kubernetes are not allowed. Labels that the API server would refuse are left out (`unusable_labels`):
     a Node without a label is better than no Node.
     """
-    desired = _topology(instance, legacy=legacy)
-    for key, value in instance.labels.items():
-        if not _RESERVED_PREFIX.search(key) and key not in present:
-            desired[key] = value
-    return {key: value for key, value in desired.items() if present.get(key) != value and _is_label(key, value)}
+    missing = {key: value for key, value in own_labels(instance).items() if key not in present}
+    desired = _topology(instance, legacy=legacy) | missing
+    return {key: value for key, value in desired.items() if present.get(key) != value and is_label(key, value)}
 
 
 def _topology(instance: Instance, *, legacy: bool) -> dict[str, str]:
@@ -232,22 +225,13 @@ def steering_labels(instance: Instance) -> dict[str, str]:
 
     For decisions about the cloud itself, which must rely on the instance's values and not on the Node's.
     """
-    own = {key: value for key, value in instance.labels.items() if not _RESERVED_PREFIX.search(key)}
-    return {**own, **_topology(instance, legacy=True)}
-
-
-def _is_label(key: str, value: str) -> bool:
-    """Return whether the API server accepts the label: parts of at most 63 characters, a DNS prefix of at most 253."""
-    match = _LABEL_KEY.fullmatch(key)
-    if match is None or len(match["name"]) > 63 or len(match["prefix"] or "") > 253:
-        return False
-    return len(value) <= 63 and _LABEL_VALUE.fullmatch(value) is not None
+    return {**own_labels(instance), **_topology(instance, legacy=True)}
 
 
 def unusable_labels(instance: Instance) -> list[str]:
     """Return labels of the instance, as `key=value`, that are not valid on a Node."""
     labels = {**_topology(instance, legacy=False), **instance.labels}
-    return [f"{key}={value!r}" for key, value in labels.items() if not _is_label(key, value)]
+    return [f"{key}={value!r}" for key, value in labels.items() if not is_label(key, value)]
 
 
 def reconciled_labels(present: Mapping[str, str], *, legacy: bool = True) -> dict[str, str]:
@@ -280,7 +264,9 @@ class Plan:
         return self.status is None and self.node is None
 
 
-def plan_initialisation(node: Node, instance: Instance, *, legacy: bool = True) -> Plan:
+def plan_initialisation(
+    node: Node, instance: Instance, *, legacy: bool = True, refresh: Refresh = Refresh.MISSING
+) -> Plan:
     """Return the patches for a tainted Node. Raises NodeRuleError if the Node must stay tainted."""
     provider_id = node.spec.provider_id or instance.provider_id
     if not provider_id:
@@ -293,33 +279,54 @@ def plan_initialisation(node: Node, instance: Instance, *, legacy: bool = True) 
     if not node.spec.provider_id:
         spec["providerID"] = provider_id
     patch: dict[str, Any] = {"spec": spec}
-    if labels := cloud_labels(instance, node.metadata.labels, legacy=legacy):
-        patch["metadata"] = {"labels": labels}
+    labels = cloud_labels(instance, node.metadata.labels, legacy=legacy)
+    if metadata := _metadata(node, instance, labels, refresh):
+        patch["metadata"] = metadata
     return Plan(status_patch(node, instance), patch)
 
 
-def plan_repair(node: Node, instance: Instance | None, *, legacy: bool = True, refresh_labels: bool = False) -> Plan:
-    """Return the patches for an initialised Node: addresses that differ from its instance's, and missing labels.
+def plan_repair(
+    node: Node, instance: Instance | None, *, legacy: bool = True, refresh: Refresh = Refresh.MISSING
+) -> Plan:
+    """Return the patches for an initialised Node: addresses that differ from its instance's, and labels.
 
     An existing zone, region or type label is kept, as in upstream, which never checks labels again: an administrator
-    may have set it. With `refresh_labels`, it is overwritten with the instance's value. Without an instance, or with
-    one that is not the Node's, only the two spellings of labels are made to agree.
+    may have set it. With `Refresh.ALWAYS`, it is overwritten with the instance's value, and the provider's own labels
+    follow the instance (`node_label_rules`). With `Refresh.NEVER`, without an instance, or with one that is not the
+    Node's, only the two spellings of labels are made to agree.
     """
     if is_uninitialized(node):
         return Plan()
     labels = reconciled_labels(node.metadata.labels, legacy=legacy)
+    metadata: dict[str, Any] = {"labels": labels} if labels else {}
     status, problem = None, ""
     if instance is not None and instance.provider_id == node.spec.provider_id:
-        present = {**node.metadata.labels, **labels}
-        kept = set() if refresh_labels else _set_by_others(instance, present, legacy=legacy)
-        desired = cloud_labels(instance, present, legacy=legacy)
-        labels |= {key: value for key, value in desired.items() if key not in kept}
+        if refresh is not Refresh.NEVER:
+            labels |= _refreshed_labels(instance, {**node.metadata.labels, **labels}, legacy=legacy, refresh=refresh)
+            labels = {key: value for key, value in labels.items() if node.metadata.labels.get(key) != value}
+            metadata = _metadata(node, instance, labels, refresh)
         try:
             status = status_patch(node, instance)
         except NodeRuleError as error:
             problem = str(error)
-    labels = {key: value for key, value in labels.items() if node.metadata.labels.get(key) != value}
-    return Plan(status, {"metadata": {"labels": labels}} if labels else None, problem)
+    return Plan(status, {"metadata": metadata} if metadata else None, problem)
+
+
+def _refreshed_labels(
+    instance: Instance, present: Mapping[str, str], *, legacy: bool, refresh: Refresh
+) -> dict[str, str]:
+    kept = set() if refresh is Refresh.ALWAYS else _set_by_others(instance, present, legacy=legacy)
+    desired = cloud_labels(instance, present, legacy=legacy)
+    return {key: value for key, value in desired.items() if key not in kept}
+
+
+def _metadata(node: Node, instance: Instance, labels: Mapping[str, str], refresh: Refresh) -> dict[str, Any]:
+    """Return these labels, with those of the provider that follow the instance, and the record of the latter."""
+    if refresh is not Refresh.ALWAYS:
+        return {"labels": labels} if labels else {}
+    own = followed(instance, node.metadata.labels, node.metadata.annotations)
+    parts = {"labels": {**labels, **own.labels}, "annotations": own.record}
+    return {name: part for name, part in parts.items() if part}
 
 
 def _set_by_others(instance: Instance, present: Mapping[str, str], *, legacy: bool) -> set[str]:

@@ -16,6 +16,7 @@ from ccm.commands.outlooks.node_outlook import (
 )
 from ccm.controllers.nodes import node_rules
 from ccm.controllers.nodes.node import NodeOptions
+from ccm.controllers.nodes.node_label_rules import Refresh
 from ccm.controllers.nodes.node_lifecycle import LifecycleOptions
 from ccm.controllers.nodes.node_lifecycle_rules import Safety, Window
 
@@ -119,7 +120,7 @@ def test_labels_that_are_kept_are_named_with_the_flag_that_overwrites_them():
     assert said.action is Action.NOTHING
     (note,) = said.notes
     assert note.startswith(f"label {ZONE} is 'b', the instance's value is 'a'") and "--refresh-node-labels" in note
-    overwriting = NodeOptions(legacy_labels=False, refresh_labels=True)
+    overwriting = NodeOptions(legacy_labels=False, refresh_labels=Refresh.ALWAYS)
     assert look(found, machine, options=overwriting).changes == [f"label {ZONE}: b -> a"]
     assert kept_labels(found, machine, overwriting) == []
 

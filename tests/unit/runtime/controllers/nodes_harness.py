@@ -20,6 +20,7 @@ import msgspec
 from ccm.base.clock import SystemClock
 from ccm.cloud import Address, AddressType, Cloud, Instance, Limits, NotFound, Page, ProviderConfig
 from ccm.controllers.nodes.node import NodeController, NodeOptions
+from ccm.controllers.nodes.node_label_rules import Refresh
 from ccm.controllers.nodes.node_lifecycle import LifecycleOptions, NodeLifecycleController
 from ccm.controllers.nodes.node_lifecycle_rules import Safety
 from ccm.controllers.nodes.vouching import Vouching
@@ -370,7 +371,12 @@ class Cluster:
         return task
 
     def initialise_nodes(
-        self, *, workers: int = 30, refresh: float = 300.0, legacy: bool = True, refresh_labels: bool = False
+        self,
+        *,
+        workers: int = 30,
+        refresh: float = 300.0,
+        legacy: bool = True,
+        refresh_labels: Refresh = Refresh.MISSING,
     ) -> asyncio.Task[None]:
         options = NodeOptions(workers, refresh, legacy, refresh_labels)
         return self.run(NodeController(self.context, options, self.vouching))

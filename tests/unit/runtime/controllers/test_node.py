@@ -17,6 +17,7 @@ from ccm.cloud import (
     Transient,
     Unauthorized,
 )
+from ccm.controllers.nodes.node_label_rules import RECORD, Refresh
 from ccm.engine.api_errors import ConflictError, InvalidError, NotFoundError, UnavailableError
 
 from ..gateway.virtual import in_virtual_time, now
@@ -386,7 +387,7 @@ async def test_W12_labels_follow_the_cloud():
     async with Cluster() as c:
         fleet(c, 1, labels={"topology.kubernetes.io/zone": "z9", "failure-domain.beta.kubernetes.io/zone": "z9"})
         c.cloud.put(machine("n0", zone="z1", region="r", type="t", labels={"rack/row": "4"}))
-        c.initialise_nodes(refresh_labels=True)
+        c.initialise_nodes(refresh_labels=Refresh.ALWAYS)
         wanted = {
             "topology.kubernetes.io/zone": "z1",
             "failure-domain.beta.kubernetes.io/zone": "z1",
@@ -399,7 +400,11 @@ async def test_W12_labels_follow_the_cloud():
         await until(lambda: c.api.labels("n0") == wanted)
         c.cloud.put(machine("n0", zone="z1", region="r", type="t2", labels={"rack/row": "5"}))
         await until(lambda: c.api.labels("n0")["node.kubernetes.io/instance-type"] == "t2", 400)
-        assert c.api.labels("n0")["rack/row"] == "4"
+        assert c.api.labels("n0")["rack/row"] == "5"
+        c.api.change("n0", {"metadata": {"labels": {"rack/row": "by hand"}}})
+        c.cloud.put(machine("n0", zone="z2", region="r", type="t2", labels={"rack/row": "6"}))
+        await until(lambda: c.api.labels("n0")["topology.kubernetes.io/zone"] == "z2", 400)
+        assert c.api.labels("n0")["rack/row"] == "by hand"
 
 
 @in_virtual_time
@@ -716,3 +721,28 @@ def test_a_copied_provider_id_deletes_nobody_else(gone):
             assert c.api.count("DELETE", "/nodes/victim") == 0
 
     run()
+
+
+@in_virtual_time
+@pytest.mark.parametrize("refresh", Refresh)
+async def test_what_each_setting_of_the_refresh_does_and_what_it_writes(refresh):
+    """A label of an initialised Node that is missing, one that changed in the cloud, and one that is gone there."""
+    async with Cluster() as c:
+        c.cloud.put(machine("n0", type="t1", labels={"a": "1", "b": "1", "c": "1"}))
+        c.api.add("n0", ready="True")
+        c.initialise_nodes(refresh_labels=refresh)
+        await until(lambda: not c.api.tainted("n0"))
+        assert {key: c.api.labels("n0")[key] for key in "abc"} == {"a": "1", "b": "1", "c": "1"}
+        c.api.change("n0", {"metadata": {"labels": {"a": None}}})
+        c.cloud.put(machine("n0", type="t2", labels={"a": "1", "b": "2"}))
+        writes = c.api.count("PATCH")
+        await asyncio.sleep(1000)
+        found = {key: c.api.labels("n0").get(key) for key in ("a", "b", "c", "node.kubernetes.io/instance-type")}
+        kept = {"b": "1", "c": "1", "node.kubernetes.io/instance-type": "t1"}
+        assert found == {
+            Refresh.NEVER: {"a": None, **kept},
+            Refresh.MISSING: {"a": "1", **kept},
+            Refresh.ALWAYS: {"a": "1", "b": "2", "c": None, "node.kubernetes.io/instance-type": "t2"},
+        }[refresh]
+        assert c.api.count("PATCH") - writes == (0 if refresh is Refresh.NEVER else 1)
+        assert (RECORD in c.api.nodes["n0"]["metadata"]["annotations"]) is (refresh is Refresh.ALWAYS)

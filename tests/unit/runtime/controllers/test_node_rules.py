@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from ccm.cloud import Address, AddressType, Instance, InstanceRef
 from ccm.controllers.nodes import node_rules as rules
+from ccm.controllers.nodes.node_label_rules import Refresh
 from ccm.controllers.shared.limits import NODE_TAINTS
 from ccm.engine.objects import Node
 
@@ -24,8 +25,18 @@ EXTERNAL = ("ExternalIP", "132.143.154.163")
 KUBELET = ("Hostname", "node0")
 
 
-def node(*, taints=(UNINITIALIZED,), provider_id="", labels=None, addresses=(), node_ip=None, conditions=(), uid=""):
-    annotations = {} if node_ip is None else {rules.PROVIDED_NODE_IP: node_ip}
+def node(
+    *,
+    taints=(UNINITIALIZED,),
+    provider_id="",
+    labels=None,
+    addresses=(),
+    node_ip=None,
+    conditions=(),
+    uid="",
+    annotations=(),
+):
+    annotations = dict(annotations) | ({} if node_ip is None else {rules.PROVIDED_NODE_IP: node_ip})
     return msgspec.convert(
         {
             "metadata": {"name": "node0", "uid": uid, "labels": labels or {}, "annotations": annotations},
@@ -522,7 +533,7 @@ GA = dict(zip(CURRENT, ["z1", "r", "t"], strict=True))
         pytest.param(GA | {BETA: "z9"}, zoned(), False, None, id="W12-without-legacy-deprecated-ones-are-left-alone"),
         pytest.param(BOTH, zoned(zone=""), True, None, id="a-zone-the-cloud-does-not-name-stays"),
         pytest.param(BOTH, zoned(labels={"rack/row": "4"}), True, {"rack/row": "4"}, id="W12-providers-label-missing"),
-        pytest.param(BOTH | {"rack/row": "5"}, zoned(labels={"rack/row": "4"}), True, None, id="but-never-overwritten"),
+        pytest.param(BOTH | {"rack/row": "5"}, zoned(labels={"rack/row": "4"}), True, None, id="W12-by-hand"),
         pytest.param({BETA: "foo"}, None, True, {ZONE: "foo"}, id="N23-without-an-instance"),
         pytest.param(
             {BETA: "foo"}, zoned(provider_id="fake://another"), True, {ZONE: "foo"}, id="another-instance-says-nothing"
@@ -531,8 +542,8 @@ GA = dict(zip(CURRENT, ["z1", "r", "t"], strict=True))
 )
 def test_repair_of_labels(labels, machine, legacy, changes):
     one = node(labels=labels, addresses=[INTERNAL, EXTERNAL], **OURS)
-    plan = rules.plan_repair(one, machine, legacy=legacy, refresh_labels=True)
-    assert plan == rules.Plan(node={"metadata": {"labels": changes}} if changes else None)
+    plan = rules.plan_repair(one, machine, legacy=legacy, refresh=Refresh.ALWAYS)
+    assert (plan.node or {"metadata": {}})["metadata"].get("labels") == changes and plan.status is None
 
 
 @pytest.mark.parametrize(
@@ -629,18 +640,22 @@ LABELS = st.dictionaries(KEYS, st.sampled_from(["z1", "z2", "", "not a value"]),
 ZONES = st.sampled_from(["", "z1", "z2", "no zone"])
 
 
-@given(present=LABELS, named=LABELS, zone=ZONES, legacy=st.booleans(), refresh=st.booleans())
+@given(present=LABELS, named=LABELS, zone=ZONES, legacy=st.booleans(), refresh=st.sampled_from(Refresh))
 def test_repaired_labels_settle(present, named, zone, legacy, refresh):
     machine = instance(zone=zone, labels=named)
     before = node(labels=present, addresses=[INTERNAL, EXTERNAL], **OURS)
-    plan = rules.plan_repair(before, machine, legacy=legacy, refresh_labels=refresh)
-    changes = plan.node["metadata"]["labels"] if plan.node else {}
+    plan = rules.plan_repair(before, machine, legacy=legacy, refresh=refresh)
+    metadata = plan.node["metadata"] if plan.node else {}
+    changes = metadata.get("labels", {})
     after = present | changes
-    again = node(labels=after, addresses=[INTERNAL, EXTERNAL], **OURS)
-    assert rules.plan_repair(again, machine, legacy=legacy, refresh_labels=refresh).is_empty
-    if zone in ("z1", "z2") and (refresh or not {ZONE, BETA} & present.keys()):
+    annotations = metadata.get("annotations", {})
+    again = node(labels=after, annotations=annotations, addresses=[INTERNAL, EXTERNAL], **OURS)
+    assert rules.plan_repair(again, machine, legacy=legacy, refresh=refresh).is_empty
+    if zone in ("z1", "z2") and refresh is not Refresh.NEVER and (
+        refresh is Refresh.ALWAYS or not {ZONE, BETA} & present.keys()
+    ):
         assert after[ZONE] == zone
-    if not refresh:  # but for today's spelling, which follows the deprecated one, what there was stays
+    if refresh is not Refresh.ALWAYS:  # what there was stays, but for today's spelling, which follows the other one
         assert not set(changes) & present.keys() - set(CURRENT)
         assert legacy or not changes.keys() & present.keys()
     if not legacy:

@@ -12,6 +12,7 @@ import pytest
 
 from ccm import __version__
 from ccm.cloud import registry
+from ccm.controllers.nodes.node_label_rules import Refresh
 from ccm.controllers.nodes.node_lifecycle_rules import Safety
 from ccm.options import command_line
 from ccm.options.command_line import Options, OptionsError, parse
@@ -85,7 +86,7 @@ DEFAULTS = Options(
     node_status_update_frequency=300.0,
     route_reconciliation_period=60.0,
     legacy_node_labels=True,
-    refresh_node_labels=False,
+    refresh_node_labels="missing",
     load_balancer_ready_nodes_only=False,
     orphan_audit_period=600.0,
     delete_orphaned_load_balancers=False,
@@ -168,7 +169,7 @@ FLAGS = {
     "node_status_update_frequency": ("11m", 660.0),
     "route_reconciliation_period": ("12s", 12.0),
     "legacy_node_labels": ("false", False),
-    "refresh_node_labels": ("true", True),
+    "refresh_node_labels": ("always", "always"),
     "load_balancer_ready_nodes_only": ("true", True),
     "orphan_audit_period": ("0s", 0.0),
     "delete_orphaned_load_balancers": ("true", True),
@@ -585,3 +586,25 @@ def test_the_parser_is_made_anew_each_time():
 def test_python_m_ccm_is_ccm():
     run = subprocess.run([sys.executable, "-m", "ccm", "--version"], capture_output=True, text=True, check=True)
     assert run.stdout == f"outoftree-ccm {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "refresh"),
+    [
+        ("", Refresh.ALWAYS),
+        ("=true", Refresh.ALWAYS),
+        ("=1", Refresh.ALWAYS),
+        ("=Always", Refresh.ALWAYS),
+        ("=false", Refresh.MISSING),
+        ("=missing", Refresh.MISSING),
+        ("=never", Refresh.NEVER),
+    ],
+)
+def test_the_flag_of_labels_takes_what_it_took_before(text, refresh):
+    assert parse([SIM, f"--refresh-node-labels{text}"]).refresh_node_labels == refresh
+
+
+def test_another_word_for_labels_is_refused():
+    assert problems(SIM, "--refresh-node-labels=off") == [
+        "--refresh-node-labels: 'off' is neither never, missing nor always"
+    ]

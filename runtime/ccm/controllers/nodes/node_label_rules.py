@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decide which of a provider's own labels a Node gets, and how they follow its instance. No I/O.
+
+Labels of Nodes have several writers. To know which are its own, the controller records them with the values that it
+wrote, in an annotation. A label with any other value was set by somebody else, and stays. A kubelet can write the
+annotation of its Node, so labels in the domains of Kubernetes, which it may not change itself, are never changed by it.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ccm.cloud import Instance
+
+#: Annotation with the provider's own labels as this controller last saw or wrote them: a JSON object.
+RECORD = "ccm.outoftree.dev/labels"
+_RESERVED_PREFIX = re.compile(r"(^|\.)(kubernetes|k8s)\.io/")
+#: What the API server accepts (k8s.io/apimachinery `util/validation`); one invalid label makes it refuse the patch.
+_NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
+_DNS_LABEL = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
+_LABEL_VALUE = re.compile(rf"(?:{_NAME})?")
+_LABEL_KEY = re.compile(rf"(?:(?P<prefix>{_DNS_LABEL}(?:\.{_DNS_LABEL})*)/)?(?P<name>{_NAME})")
+
+
+class Refresh(enum.StrEnum):
+    """`--refresh-node-labels`: what a refresh does to the labels of initialised Nodes."""
+
+    NEVER = "never"
+    MISSING = "missing"
+    ALWAYS = "always"
+
+
+@dataclass(frozen=True)
+class Followed:
+    """`labels`: to write, None to remove; `record`: the annotation to write, None to remove it."""
+
+    labels: Mapping[str, str | None]
+    record: Mapping[str, str | None]
+
+
+def is_label(key: str, value: str) -> bool:
+    """Return whether the API server accepts the label: parts of at most 63 characters, a DNS prefix of at most 253."""
+    match = _LABEL_KEY.fullmatch(key)
+    if match is None or len(match["name"]) > 63 or len(match["prefix"] or "") > 253:
+        return False
+    return len(value) <= 63 and _LABEL_VALUE.fullmatch(value) is not None
+
+
+def is_reserved(key: str) -> bool:
+    """Return whether a label is in the domains of Kubernetes."""
+    return _RESERVED_PREFIX.search(key) is not None
+
+
+def own_labels(instance: Instance) -> dict[str, str]:
+    """Return the provider's own labels of an instance."""
+    return {key: value for key, value in instance.labels.items() if not is_reserved(key)}
+
+
+def followed(instance: Instance, present: Mapping[str, str], annotations: Mapping[str, str]) -> Followed:
+    """Return what to write so that the provider's own labels follow the instance.
+
+    A label that is missing is added. One with the recorded value is changed, or removed if the instance has it no more.
+    """
+    own = {key: value for key, value in own_labels(instance).items() if is_label(key, value)}
+    recorded = _recorded(annotations.get(RECORD, ""))
+
+    def may_write(key: str) -> bool:
+        return key not in present or present[key] == recorded.get(key)
+
+    labels: dict[str, str | None] = {
+        key: value for key, value in own.items() if present.get(key) != value and may_write(key)
+    }
+    labels |= {key: None for key in recorded if key in present and key not in own and may_write(key)}
+    after = {key: value for key, value in own.items() if labels.get(key, present.get(key)) == value}
+    if after == recorded:
+        return Followed(labels, {})
+    text = json.dumps(after, sort_keys=True, separators=(",", ":")) if after else None
+    return Followed(labels, {RECORD: text} if text or RECORD in annotations else {})
+
+
+def _recorded(text: str) -> dict[str, str]:
+    """Return the recorded labels that may be changed; {} for text that is no record."""
+    try:
+        found = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(found, dict):
+        return {}
+    pairs = {key: value for key, value in found.items() if isinstance(value, str) and is_label(key, value)}
+    return {key: value for key, value in pairs.items() if not is_reserved(key)}
