@@ -32,6 +32,8 @@ OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 #: Label and taint that keep a Node from being a backend.
 EXCLUDE_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers"
 DELETING = "ToBeDeletedByClusterAutoscaler"
+#: A label of the provider's own. Machines never have the value BY_HAND.
+RACK, BY_HAND = "example.com/rack", "mine"
 #: Ends of sentences: by them `known` tells what an etcd that is restored and goes again explains.
 UNRESTORED = ", which the restored etcd does not have"
 UNHELD = ": our finalizer is in the restored etcd, and the Service was deleted in the other one"
@@ -109,6 +111,7 @@ class Checks:
                 self.violated("node-deleted", f"Node {request.key} is deleted and its instance lives")
         if request.verb == "PATCH" and request.resource == "nodes" and server.is_genuine:
             self._check_fence(request)
+            self._check_label(request)
         if request.verb in ("PATCH", "POST", "PUT", "DELETE") and request.resource not in ("events", "leases"):
             self._check_leadership(process, f"{request.what}")
 
@@ -148,6 +151,15 @@ class Checks:
             since = self._simulation.loop.now - self._started.get(row.id, -STARTED)
             if is_its and row.state == "running" and since > STARTED:
                 self.violated("node-fenced", f"Node {request.key} is fenced and its machine runs")
+
+    def _check_label(self, request: Request) -> None:
+        """Nobody changes a label that an administrator wrote."""
+        labels = request.body.get("metadata", {}).get("labels") or {}
+        node = self._simulation.store.table("nodes").get(request.key)
+        if node is None or RACK not in labels or _rack(node) != BY_HAND:
+            return
+        if request.body["metadata"].get("resourceVersion") == node["metadata"]["resourceVersion"]:
+            self.violated("label-overwritten", f"Node {request.key}: its label of an administrator is changed")
 
     def _check_leadership(self, process: Process, what: str) -> None:
         """Nobody writes while another process holds the Lease."""
@@ -298,6 +310,8 @@ class Checks:
             if not _id(node) or "node.cloudprovider.kubernetes.io/uninitialized" in taints:
                 found.append(("not-converged", f"Node {name} is not initialised"))
                 continue
+            if _rack(node) not in (BY_HAND, self._instance(node).labels.get(RACK)):
+                found.append(("not-converged", f"Node {name} has another rack than its machine"))
             conditions = {each["type"]: each["status"] for each in node["status"].get("conditions", ())}
             if conditions.get("Ready") == "True" and "node.cloudprovider.kubernetes.io/shutdown" in taints:
                 found.append(("not-converged", f"Node {name} is Ready and has the shutdown taint"))
@@ -391,6 +405,11 @@ def _is_ours(cidr: str) -> bool:
 def is_fenced(node: Document) -> bool:
     """Whether a Node has the taint that moves its Pods at once."""
     return any(taint["key"] == OUT_OF_SERVICE for taint in node["spec"].get("taints") or ())
+
+
+def _rack(node: Document) -> str | None:
+    found: str | None = node["metadata"].get("labels", {}).get(RACK)
+    return found
 
 
 def wants(service: Document) -> bool:

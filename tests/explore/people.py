@@ -14,6 +14,7 @@ from ccm_simcloud.model import Address, InstanceBody, InstancePatch, RouteBody, 
 from tests.merge_patch import merge
 
 from . import connections
+from .checks import RACK
 from .cloud import CLOUD_CONF, PROJECT
 from .process import CLUSTER
 from .store import Document
@@ -243,6 +244,17 @@ class People:
         conditions = [each for each in node["status"]["conditions"] if each["type"] != "Ready"]
         patch = {"status": {"conditions": [*conditions, {"type": "Ready", "status": status}]}}
         self.store.update("nodes", name, lambda before: merge(before, patch), status=True)
+
+    def tag(self, name: str, rack: str = "") -> None:
+        """The machine stands in another rack, or in none that has a name."""
+        for row in list(self._simulation.cloud.project.instances.rows.values()):
+            if row.name == name:
+                patch = InstancePatch(labels={RACK: rack} if rack else {})
+                self._simulation.cloud.project.change_instance(row.id, patch)
+
+    def label(self, name: str, rack: str) -> None:
+        """An administrator writes the label by hand."""
+        self._change("nodes", name, {"metadata": {"labels": {RACK: rack}}})
 
     # Volumes
 

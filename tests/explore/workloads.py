@@ -249,12 +249,27 @@ FENCING = Workload(
     ),
     arguments=FENCED,
 )
+RELABELLED = Workload(
+    "relabelled",
+    (*_settled(2),),
+    _steps(
+        (3, "tag", "n1", "4"),
+        (4, "tag", "n2", "4"),
+        (20, "label", "n2", "mine"),
+        (24, "tag", "n1", "5"),
+        (25, "tag", "n2", "5"),
+        (26, "join", "n3", 3),
+        (42, "tag", "n1"),
+        (43, "tag", "n2"),
+    ),
+    arguments=("--refresh-node-labels=always", "--node-status-update-frequency=10s"),
+)
 WORKLOADS = {
     each.name: each
     for each in (
         *(SERVICES, NODES, REPLACE, LEADERS, SCALE_DOWN, SCALE_DOWN_30),
         *(ONE_SERVICE, ONE_NODE, ONE_REPLACED, VOLUMES, RELOAD, TWO_LEADERS, RIVALS, MIGRATION),
-        *(REFUSED, REFUSED_LEADERS, TENANTS, SLOW, BLIND, DEAD_CONNECTIONS, FENCING),
+        *(REFUSED, REFUSED_LEADERS, TENANTS, SLOW, BLIND, DEAD_CONNECTIONS, FENCING, RELABELLED),
     )
 }
 

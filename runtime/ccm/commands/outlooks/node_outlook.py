@@ -12,7 +12,7 @@ from ccm.base.durations import spell
 from ccm.cloud import CloudError, Conflict, Instance, InstanceState, NotFound
 from ccm.controllers.nodes import node_rules
 from ccm.controllers.nodes.node import NodeOptions
-from ccm.controllers.nodes.node_label_rules import RECORD, Refresh
+from ccm.controllers.nodes.node_label_rules import RECORD, Refresh, others_labels
 from ccm.controllers.nodes.node_lifecycle import SHUTDOWN, LifecycleOptions
 from ccm.controllers.nodes.node_rules import NodeRuleError, Plan
 from ccm.engine.objects import Node, NodeAddress
@@ -25,6 +25,7 @@ REGISTER = "if its machine was replaced, delete the Node and restart its kubelet
 AGAIN = "the controller asks again at least once a minute, and at once when the Node's providerID changes"
 REFRESH_RULE = "a refresh writes addresses that differ from the instance's, and labels (--refresh-node-labels)"
 KEPT_LABELS = "labels of an initialised Node are kept, as upstream does"
+NOT_RECORDED = "the controller has no record of that value, so it is kept; remove the label to get the instance's value"
 
 
 def node_outlook(node: Node, judging: Judging, options: NodeOptions, provider: str) -> Outlook:
@@ -216,10 +217,14 @@ def kept_labels(node: Node, instance: Instance, options: NodeOptions) -> list[st
     every = node_rules.plan_repair(node, instance, legacy=legacy, refresh=Refresh.ALWAYS)
     written = node_rules.plan_repair(node, instance, legacy=legacy, refresh=options.refresh_labels)
     wrong = _labels(every).keys() - _labels(written).keys()
+    others = others_labels(instance, present, node.metadata.annotations)
     return [
         f"label {key} is {present.get(key, '')!r}, the instance's value is {_labels(every)[key] or ''!r}: "
         f"{KEPT_LABELS} (--refresh-node-labels={options.refresh_labels.value})"
         for key in sorted(wrong)
+    ] + [
+        f"label {key} is {present[key]!r}, the instance's value is {value!r}: {NOT_RECORDED}"
+        for key, value in sorted(others.items())
     ]
 
 

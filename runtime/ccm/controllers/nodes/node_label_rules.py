@@ -67,19 +67,26 @@ def followed(instance: Instance, present: Mapping[str, str], annotations: Mappin
     """
     own = {key: value for key, value in own_labels(instance).items() if is_label(key, value)}
     recorded = _recorded(annotations.get(RECORD, ""))
-
-    def may_write(key: str) -> bool:
-        return key not in present or present[key] == recorded.get(key)
-
+    others = others_labels(instance, present, annotations)
     labels: dict[str, str | None] = {
-        key: value for key, value in own.items() if present.get(key) != value and may_write(key)
+        key: value for key, value in own.items() if present.get(key) != value and key not in others
     }
-    labels |= {key: None for key in recorded if key in present and key not in own and may_write(key)}
+    labels |= {key: None for key, value in recorded.items() if key not in own and present.get(key) == value}
     after = {key: value for key, value in own.items() if labels.get(key, present.get(key)) == value}
     if after == recorded:
         return Followed(labels, {})
     text = json.dumps(after, sort_keys=True, separators=(",", ":")) if after else None
     return Followed(labels, {RECORD: text} if text or RECORD in annotations else {})
+
+
+def others_labels(instance: Instance, present: Mapping[str, str], annotations: Mapping[str, str]) -> dict[str, str]:
+    """Return the provider's own labels that the Node has with a value of somebody else's, with the instance's value."""
+    recorded = _recorded(annotations.get(RECORD, ""))
+    return {
+        key: value
+        for key, value in own_labels(instance).items()
+        if is_label(key, value) and present.get(key, value) not in (value, recorded.get(key))
+    }
 
 
 def _recorded(text: str) -> dict[str, str]:

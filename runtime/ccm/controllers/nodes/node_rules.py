@@ -321,8 +321,11 @@ def _refreshed_labels(
 
 
 def _metadata(node: Node, instance: Instance, labels: Mapping[str, str], refresh: Refresh) -> dict[str, Any]:
-    """Return these labels, with those of the provider that follow the instance, and the record of the latter."""
-    if refresh is not Refresh.ALWAYS:
+    """Return these labels, with those of the provider that follow the instance, and the record of the latter.
+
+    An instance that the cloud cannot describe yet may lack labels: that takes none from its Node.
+    """
+    if refresh is not Refresh.ALWAYS or instance.incomplete:
         return {"labels": labels} if labels else {}
     own = followed(instance, node.metadata.labels, node.metadata.annotations)
     parts = {"labels": {**labels, **own.labels}, "annotations": own.record}

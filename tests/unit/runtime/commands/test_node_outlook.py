@@ -3,7 +3,7 @@
 
 import pytest
 
-from ccm.cloud import InstanceState, NotFound, Transient
+from ccm.cloud import Instance, InstanceState, NotFound, Transient
 from ccm.commands.asking.answers import Action
 from ccm.commands.outlooks.lifecycle_outlook import lifecycle_outlooks
 from ccm.commands.outlooks.node_outlook import (
@@ -16,7 +16,7 @@ from ccm.commands.outlooks.node_outlook import (
 )
 from ccm.controllers.nodes import node_rules
 from ccm.controllers.nodes.node import NodeOptions
-from ccm.controllers.nodes.node_label_rules import Refresh
+from ccm.controllers.nodes.node_label_rules import RECORD, Refresh
 from ccm.controllers.nodes.node_lifecycle import LifecycleOptions
 from ccm.controllers.nodes.node_lifecycle_rules import Safety, Window
 
@@ -123,6 +123,17 @@ def test_labels_that_are_kept_are_named_with_the_flag_that_overwrites_them():
     overwriting = NodeOptions(legacy_labels=False, refresh_labels=Refresh.ALWAYS)
     assert look(found, machine, options=overwriting).changes == [f"label {ZONE}: b -> a"]
     assert kept_labels(found, machine, overwriting) == []
+
+
+@pytest.mark.parametrize("refresh", Refresh)
+def test_a_label_with_a_value_of_somebody_elses_is_named(refresh):
+    machine = Instance("sim://w1", "w1", addresses=(), labels={"rack": "5", "row": "1"})
+    options = NodeOptions(legacy_labels=False, refresh_labels=refresh)
+    by_hand = node("w1", "sim://w1", labels={"rack": "4", "row": "1"}, annotations={RECORD: '{"rack":"3","row":"1"}'})
+    (note,) = kept_labels(by_hand, machine, options)
+    assert note.startswith("label rack is '4', the instance's value is '5'") and "no record" in note
+    ours = node("w1", "sim://w1", labels={"rack": "4", "row": "1"}, annotations={RECORD: '{"rack":"4","row":"1"}'})
+    assert [text for text in kept_labels(ours, machine, options) if "no record" in text] == []
 
 
 def test_addresses_that_cannot_be_written_keep_what_else_is_written():

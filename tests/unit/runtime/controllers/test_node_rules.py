@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ccm.cloud import Address, AddressType, Instance, InstanceRef
 from ccm.controllers.nodes import node_rules as rules
-from ccm.controllers.nodes.node_label_rules import Refresh
+from ccm.controllers.nodes.node_label_rules import RECORD, Refresh
 from ccm.controllers.shared.limits import NODE_TAINTS
 from ccm.engine.objects import Node
 
@@ -631,6 +631,15 @@ def test_a_zone_that_cannot_be_a_label_is_left_out_and_told():
 def test_labels_that_steer_are_the_clouds_in_both_spellings_and_none_that_is_reserved():
     machine = zoned(labels={"rack": "4", "kubernetes.io/x": "no"})
     assert rules.steering_labels(machine) == BOTH | {"rack": "4"}
+
+
+def test_an_instance_that_cannot_be_described_takes_no_label_from_its_node():
+    recorded = {RECORD: '{"rack":"4"}'}
+    one = node(labels=GA | {"rack": "4"}, annotations=recorded, addresses=[INTERNAL, EXTERNAL], **OURS)
+    known, unknown = zoned(), zoned(incomplete="no name of its zone yet")
+    plan = rules.plan_repair(one, known, legacy=False, refresh=Refresh.ALWAYS)
+    assert plan.node == {"metadata": {"labels": {"rack": None}, "annotations": {RECORD: None}}}
+    assert rules.plan_repair(one, unknown, legacy=False, refresh=Refresh.ALWAYS).is_empty
 
 
 KEYS = st.sampled_from([*LEGACY, *CURRENT, "rack/row", "kubernetes.io/x", "not a key", "x.k8s.io/y"])
