@@ -21,10 +21,11 @@ __all__ = ["clean"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """moto answers slowly on a busy machine, and some tests ask it a thousand times."""
+    """moto answers slowly on a busy machine, and some tests ask it a thousand times. A run of all tables, whose single
+    waits have limits of their own, counts for the first test that looks at it."""
     for item in items:
         if item.path.parent == Path(__file__).parent:
-            item.add_marker(pytest.mark.timeout(900))
+            item.add_marker(pytest.mark.timeout(2700 if "seen" in getattr(item, "fixturenames", ()) else 900))
 
 
 @pytest.fixture(scope="session")

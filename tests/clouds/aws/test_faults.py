@@ -74,7 +74,7 @@ async def _break_each(account: Any, proxy: Any, connect: Any, story: Story) -> t
     for zone in "aba":
         account.run(zone=zone)
     given = config(account, proxy)
-    cloud, hasty = await connect(given), await connect(_hasty(given))
+    cloud, hasty = await connect(given), await patiently(connect, _hasty(given))
     since, survived = len(proxy.calls), 0
     truth = await story(account, cloud)
     await delete(cloud, spec())
@@ -106,7 +106,7 @@ async def _story(account: Any, cloud: AwsCloud) -> tuple[Sequence[Instance], dic
     for each in page.instances:
         found.append(await patiently(cloud.instances.get, InstanceRef(each.name, each.provider_id)))
         found.append(await patiently(cloud.instances.get, InstanceRef(each.name)))
-    nodes = await backends(cloud)
+    nodes = await patiently(backends, cloud)
     checked = {"healthcheck-healthy-threshold": "5", "cross-zone-load-balancing-enabled": "true"}
     await patiently(cloud.load_balancers.ensure, spec(PORT), nodes)
     await patiently(cloud.load_balancers.update_backends, spec(PORT), nodes[1:])
