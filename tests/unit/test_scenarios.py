@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scenarios look for sentences that the playbooks and the runtime print.
+
+A sentence that nobody prints any more would be noticed only when the scenario runs: minutes of a cluster, before a
+release.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+_QUOTED = r"""(?:'([^'\n]*)'|"([^"\n]*)")"""
+_OUTPUT = r"\w+(?:\.results\[\d\])?\.(?:stdout|stderr|msg)\b"
+#: `x is search('...')`, and `'...' in x.stdout`.
+_LOOKED_FOR = re.compile(rf"search\(\s*{_QUOTED}|{_QUOTED}\s+(?:not )?in {_OUTPUT}")
+#: What an expression leaves open, and numbers, which are of one run.
+_OPEN = re.compile(r"""\.\*|\\.|\[[^]]*\]|[.()|?*+{}^$]|\d+""")
+#: What a program or a template fills in, and what stands for it here.
+_PLACE, _FILLED = re.compile(r"\{\{.*?\}\}|\{[^{}\s]*\}|%[sd]", re.DOTALL), "\0"
+#: Two texts, one after the other; or no text of ours.
+COMPOSED = {
+    "journal: copy in Secret kube-system/outoftree-ccm-journal-",
+    "because the journal on the host is missing",
+    "; ServiceAccount kube-system/csr-approver",
+    "## Replace cloud-provider-openstack",
+}
+
+
+def looked_for() -> set[tuple[str, str]]:
+    """Where pieces of sentences are looked for, and the pieces: of three words or more."""
+    return {
+        (str(path.relative_to(REPOSITORY)), " ".join(piece.split()))
+        for path in (REPOSITORY / "molecule").glob("**/*.yml")
+        for found in _LOOKED_FOR.finditer(path.read_text())
+        for piece in _OPEN.split(next(filter(None, found.groups()), ""))
+        if len(piece.split()) >= 3
+    }
+
+
+def _texts() -> Iterator[str]:
+    for folder in ("plugins", "runtime/ccm", "runtime/simcloud", "tools/bed"):
+        for path in (REPOSITORY / folder).rglob("*.py"):
+            yield from map(_text, ast.walk(ast.parse(path.read_text())))
+    for folder in ("roles", "playbooks"):
+        for path in (REPOSITORY / folder).rglob("*"):
+            if path.suffix in (".yml", ".j2", ".sh"):
+                yield path.read_text()
+
+
+def _text(node: ast.AST) -> str:
+    if isinstance(node, ast.JoinedStr):
+        return "".join(str(part.value) if isinstance(part, ast.Constant) else _FILLED for part in node.values)
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+@functools.cache
+def printed() -> tuple[Sequence[str], Mapping[str, Sequence[int]]]:
+    """The words of all that programs and playbooks have as text, and where each is."""
+    words = [word for text in _texts() for word in _PLACE.sub(_FILLED, text).split()]
+    places: dict[str, list[int]] = defaultdict(list)
+    for place, word in enumerate(words):
+        places[_FILLED if _FILLED in word else word].append(place)
+    return words, places
+
+
+def is_printed(piece: str) -> bool:
+    """Whether a text has these words. A third of them, or one, may be filled in; the first and the last may be cut."""
+    first, *inner, last = piece.split()
+    words, places = printed()
+    for place in (*places.get(inner[0], ()), *places.get(_FILLED, ())):
+        there = words[max(place - 1, 0) : place + len(inner) + 1]
+        if len(there) == len(inner) + 2:
+            alike = (there[0].endswith(first), *map(str.__eq__, there[1:-1], inner), there[-1].startswith(last))
+            other = [word for word, same in zip(there, alike, strict=True) if not same]
+            if len(other) <= max(1, len(there) // 3) and all(_FILLED in word for word in other):
+                return True
+    return False
+
+
+@pytest.mark.parametrize(("where", "piece"), sorted(looked_for()))
+def test_what_a_scenario_looks_for_is_printed(where: str, piece: str) -> None:
+    assert is_printed(piece) != (piece in COMPOSED), f"{where} looks for {piece!r}, which nothing prints"
+
+
+def test_a_sentence_of_yesterday_is_noticed() -> None:
+    assert not is_printed("it is not this collection")
+    assert is_printed("the controller is not this collection")
+    assert is_printed("rolls out cloud-provider-openstack"), "the name is filled in"
