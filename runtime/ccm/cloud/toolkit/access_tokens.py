@@ -12,11 +12,11 @@ from typing import Any
 import aiohttp
 
 from ccm.base.connection_problem import connection_problem
-from ccm.base.text import printable, shorten
 from ccm.cloud import CloudError, RateLimited, Transient, Unauthorized
 
-from .json_api import QUOTED, SHORTEST_SECRET, decoded
+from .json_api import QUOTED, decoded
 from .retry_after import retry_after
+from .untrusted_text import concealed, printable, shorten
 
 #: How long before its end a token is replaced, in seconds; at most half of its life.
 EARLY = 300.0
@@ -176,8 +176,5 @@ def _reason(answer: Any, secrets: Sequence[str]) -> str:
     else:
         parts = [error, answer.get("error_description")]
     said = " ".join(str(each) for each in parts if each)
-    for each in secrets:
-        for secret in {each, each.rpartition(" ")[2]}:
-            if len(secret) >= SHORTEST_SECRET:
-                said = said.replace(secret, "***")
+    said = concealed(said, {part for each in secrets for part in (each, each.rpartition(" ")[2])})
     return shorten(printable(said), QUOTED)

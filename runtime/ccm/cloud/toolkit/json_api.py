@@ -14,12 +14,10 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
-from urllib.parse import quote, quote_plus
 
 import aiohttp
 
 from ccm.base.connection_problem import connection_problem
-from ccm.base.text import printable, shorten
 from ccm.cloud import (
     CloudError,
     ConfigError,
@@ -35,6 +33,7 @@ from ccm.cloud import (
 )
 
 from .retry_after import retry_after
+from .untrusted_text import concealed, printable, shorten
 
 Query = Sequence[tuple[str, str]]
 
@@ -42,8 +41,6 @@ Query = Sequence[tuple[str, str]]
 QUOTED = 300
 #: The maximum size of an answer, in bytes. A page of 1,000 instances has a few MB.
 LARGEST = 64 * 2**20
-#: Shorter values in authentication headers are no secrets, and occur in other words.
-SHORTEST_SECRET = 8
 #: The delay before the next query about work in progress, in seconds, if the cloud does not set one.
 BUSY = 3.0
 #: The one status of 4xx that is about the cloud and not about what was requested.
@@ -215,7 +212,7 @@ class JsonApi:
         if self._session is None:
             raise Transient("the provider was not started")
         credentials = await self._authorise(renew)
-        hidden = {value.rpartition(" ")[2] for value in credentials.values()} | _spelt(secrets)
+        hidden = {value.rpartition(" ")[2] for value in credentials.values()} | set(secrets)
         headers = {"Accept": "application/json", **credentials}
         try:
             async with self._session.request(
@@ -241,7 +238,7 @@ class JsonApi:
             own = None
         absent = {missing} - {""} if isinstance(missing, str) else missing
         code, message = own or Failure("", "not an answer of this cloud; is a proxy in between?")
-        said = " ".join(filter(None, (code, shorten(printable(_concealed(str(message), reply.secrets)), QUOTED))))
+        said = " ".join(filter(None, (code, shorten(printable(concealed(str(message), reply.secrets)), QUOTED))))
         text = f"{what}: {reply.status} {said}"
         wait = retry_after(reply.headers, reply.body, time.time())
         if wait is None and reply.status == 429:
@@ -284,18 +281,6 @@ class _Reply(NamedTuple):
     body: bytes
     #: Credentials of the request, because a cloud may quote the request in its errors.
     secrets: Collection[str]
-
-
-def _concealed(text: str, secrets: Collection[str]) -> str:
-    for each in secrets:
-        if len(each) >= SHORTEST_SECRET:
-            text = text.replace(each, "***")
-    return text
-
-
-def _spelt(secrets: Collection[str]) -> set[str]:
-    """Secrets as they are, and as a URL or a form spells them."""
-    return {spelling for each in secrets for spelling in (each, quote(each), quote(each, safe=""), quote_plus(each))}
 
 
 def decoded(body: bytes) -> Any:

@@ -1,6 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text of users, machines and clouds in messages, as the framework shows it: short, on one line, and harmless."""
+"""Text of users, machines and clouds in messages, as the framework shows it: short, on one line, harmless. Pure."""
+
+import json
+from collections.abc import Iterable
+from urllib.parse import quote, quote_plus
 
 from ccm.base.text import printable, quoted, shorten
 
-__all__ = ["printable", "quoted", "shorten"]
+__all__ = ["concealed", "printable", "quoted", "shorten"]
+
+#: Shorter texts in credentials are no secrets, and occur in other words.
+SHORTEST_SECRET = 8
+
+
+def concealed(text: str, secrets: Iterable[str]) -> str:
+    """The text of a cloud, which may quote the request, without its secrets: as they are, and as JSON, a URL and a form
+    spell them. Shorten it afterwards, because a part of a secret is not found."""
+    for each in secrets:
+        if len(each) >= SHORTEST_SECRET:
+            for spelling in (each, json.dumps(each)[1:-1], quote(each), quote(each, safe=""), quote_plus(each)):
+                text = text.replace(spelling, "***")
+    return text

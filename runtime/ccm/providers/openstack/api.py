@@ -9,6 +9,7 @@ the two listings that answer for all Nodes. The SDK blocks, so its functions run
 from __future__ import annotations
 
 import json
+import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,7 @@ import msgspec
 from ccm.cloud import BlockingCalls, CloudError, ConfigError, NotImplementedByCloud, Transient
 from ccm.cloud.toolkit.retry_after import unix_time
 
-from .credentials import cloud_region
+from .credentials import cloud_region, secrets_of
 from .errors import TIMEOUT, error_of, plain, translated
 from .settings import Settings
 
@@ -67,6 +68,7 @@ class Api:
             translate=self._translate,
         )
         self._region: CloudRegion | None = None
+        self._secrets: tuple[str, ...] = ()
         self._session: Session | None = None
         self._adapters: dict[str, Adapter] = {}
         self._finding = {service: threading.Lock() for service in VERSIONS}
@@ -158,6 +160,8 @@ class Api:
         from requests.adapters import HTTPAdapter
 
         region = self._region = cloud_region(self.settings)
+        self._secrets = secrets_of(region)
+        logging.getLogger("keystoneauth.session").addFilter(_is_no_body)
         session = self._session = region.get_session()
         session.user_agent = f"outoftree-ccm {session.user_agent or ''}".strip()
         for transport in session.session.adapters.values():
@@ -241,7 +245,8 @@ class Api:
         if (date := unix_time(response.headers.get("Date", ""))) is not None:
             self.clock_ahead = date - time.time()
         if not 200 <= response.status_code < 300:
-            raise error_of(what, service, response.status_code, response.headers, response.content, missing)
+            secrets = self._secrets_of(response)
+            raise error_of(what, service, response.status_code, response.headers, response.content, missing, secrets)
         if not response.content:
             return None
         try:
@@ -250,7 +255,18 @@ class Api:
             raise Transient(f"{what}: the response ({len(response.content)} bytes) is not JSON") from None
 
     def _translate(self, error: Exception) -> CloudError:
-        return translated(error, self.settings.source, self.settings.metadata.request_timeout)
+        secrets = self._secrets_of(getattr(error, "response", None))
+        return translated(error, self.settings.source, self.settings.metadata.request_timeout, secrets)
+
+    def _secrets_of(self, response: Any) -> tuple[str, ...]:
+        """What the request may have contained that nobody may see."""
+        headers = getattr(getattr(response, "request", None), "headers", {})
+        return (*self._secrets, str(headers.get("X-Auth-Token") or ""))
+
+
+def _is_no_body(record: logging.LogRecord) -> bool:
+    """A service, or a proxy, may quote a request in its answer, with the token."""
+    return not record.getMessage().startswith("RESP BODY")
 
 
 def _microversion(adapter: Adapter) -> str:

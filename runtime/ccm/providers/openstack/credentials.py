@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 from typing import TYPE_CHECKING, Any
 
 from ccm.cloud import CloudError, ConfigError
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 #: Keys of [Global] that name a file.
 FILES = ("clouds-file", "ca-file", "cert-file", "key-file")
+#: Options of the SDK that are secrets.
+SECRET = re.compile(r"password|passcode|secret|token")
 
 
 def sdk_problem() -> str:
@@ -49,6 +52,12 @@ def cloud_region(settings: Settings) -> CloudRegion:
         raise
     except Exception as error:  # from YAML, file access or keystoneauth's options; its text may quote the file
         raise ConfigError([f"{settings.source}: [Global] cannot be used: {type(error).__name__}"]) from None
+
+
+def secrets_of(region: CloudRegion) -> tuple[str, ...]:
+    """Return what a request for a token contains, and nobody may see. It may come from a clouds.yaml."""
+    given: dict[str, Any] = region.config.get("auth") or {}
+    return tuple(str(text) for name, text in given.items() if text and SECRET.search(name))
 
 
 def named_files(settings: Settings) -> list[str]:

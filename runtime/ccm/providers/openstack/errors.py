@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from ccm.cloud import (
     CloudError,
@@ -21,6 +21,7 @@ from ccm.cloud import (
     Unauthorized,
 )
 from ccm.cloud.toolkit.retry_after import retry_after
+from ccm.cloud.toolkit.untrusted_text import concealed
 
 #: Service -> the role that is missing if it refuses a call, in a cloud with default policies.
 ROLES = {
@@ -35,12 +36,20 @@ QUOTED = 200
 
 
 def error_of(
-    what: str, service: str, status: int, headers: Mapping[str, str], content: bytes, missing: str = ""
+    what: str,
+    service: str,
+    status: int,
+    headers: Mapping[str, str],
+    content: bytes,
+    missing: str = "",
+    secrets: Iterable[str] = (),
 ) -> CloudError:
-    """Return the contract's error for a failed request. Only the service's own 404 that names `missing` is NotFound."""
+    """Return the contract's error for a failed request. Only the service's own 404 that names `missing` is NotFound.
+    `secrets`: texts of the request that the error may not contain; a service, or a proxy, may quote them."""
     own = service_error(content)
-    kind, message = own or ("", content[:QUOTED].decode("utf-8", "replace").strip())
-    message = " ".join(message.split()) or "no reason given"
+    kind, message = own or ("", content.decode("utf-8", "replace"))
+    message = " ".join(concealed(message, secrets).split()) or "no reason given"
+    message = message if own else message[:QUOTED]
     text = f"{what}: {status} {message if own else f'the response is not from {service} itself: {message!r}'}"
     match status:
         case 404 if own and missing and missing in message:
@@ -95,13 +104,13 @@ def service_error(content: bytes) -> tuple[str, str] | None:
     return None
 
 
-def translated(error: Exception, source: str, timeout: float) -> CloudError:
+def translated(error: Exception, source: str, timeout: float, secrets: Collection[str] = ()) -> CloudError:
     """Return the contract's error for an exception of the SDK or keystoneauth: login, services, or connections.
-    `timeout`: that of the request."""
+    `timeout`: that of the request. `secrets`: as in `error_of`."""
     from keystoneauth1 import exceptions as failures
     from openstack.exceptions import ConfigException
 
-    text = f"{source}: {plain(error)}"
+    text = f"{source}: {plain(error, secrets)}"
     if isinstance(error, failures.Unauthorized):
         return Unauthorized(f"{text}: keystone does not accept the credentials of [Global]")
     if isinstance(error, failures.Forbidden):
@@ -110,7 +119,7 @@ def translated(error: Exception, source: str, timeout: float) -> CloudError:
         headers = getattr(error.response, "headers", {})
         content = getattr(error.response, "content", b"")
         what = f"{error.method or ''} {error.url or 'keystone'}".strip()
-        reported = error_of(what, "identity", error.http_status, headers, content)
+        reported = error_of(what, "identity", error.http_status, headers, content, secrets=secrets)
         if isinstance(reported, (RateLimited, Transient)):
             return reported
         return (
@@ -131,6 +140,6 @@ def translated(error: Exception, source: str, timeout: float) -> CloudError:
     return Transient(f"{source}: the client library failed with {type(error).__name__}")
 
 
-def plain(error: Exception) -> str:
-    """Return the text of a library's error in one line of limited length."""
-    return " ".join(str(error).split())[:400] or type(error).__name__
+def plain(error: Exception, secrets: Iterable[str] = ()) -> str:
+    """Return the text of a library's error in one line of limited length. It quotes what a service says."""
+    return " ".join(concealed(str(error), secrets).split())[:400] or type(error).__name__

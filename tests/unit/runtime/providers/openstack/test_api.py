@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import subprocess
 import sys
 from pathlib import Path
@@ -182,6 +183,49 @@ async def test_one_login_serves_all_calls_and_a_refused_token_is_renewed_once() 
         await provider.instances.list_page(None)
         assert cloud.logins == 2
         assert cloud.calls == ["GET compute /servers/detail"] * 3
+
+
+def quoting(request: web.Request, body: str = "", status: int = 503) -> web.Response:
+    """Some gateways answer with the request, its headers and its body included."""
+    heads = " ".join(f"{name}: {text}" for name, text in request.headers.items())
+    return web.json_response({"error": {"code": status, "message": f"overloaded: {heads} {body}"}}, status=status)
+
+
+@pytest.mark.parametrize("is_own", [True, False], ids=["the-service", "a-proxy"])
+async def test_a_token_that_a_service_quotes_is_in_no_error_and_no_log(
+    is_own: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    cloud = FakeCloud()
+    cloud.tokens = 10**6
+    async with running(cloud) as (_, provider):
+        await provider.instances.list_page(None)
+        token = f"token-{cloud.tokens}"
+        cloud.answer["GET compute .*"] = lambda request: (
+            quoting(request) if is_own else web.Response(status=502, text=request.headers["X-Auth-Token"])
+        )
+        with pytest.raises(Transient, match=r"\*\*\*") as caught:
+            await provider.instances.list_page(None)
+    assert token not in str(caught.value) and token not in caplog.text
+    assert "/servers/detail" in caplog.text, "the log has the requests"
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 429, 500])
+async def test_a_password_that_keystone_quotes_is_in_no_error_and_no_log(
+    status: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    cloud = FakeCloud()
+
+    async def quote(request: web.Request) -> web.Response:
+        return quoting(request, await request.text(), status)
+
+    cloud.answer["login"] = quote
+    with pytest.raises(CloudError) as caught:
+        async with running(cloud):
+            pass
+    assert cloud.logins == 1
+    assert "very-secret" not in f"{caught.value} {caught.value!r} {caplog.text}"
 
 
 async def test_credentials_that_are_no_longer_good() -> None:

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Clouds and proxies quote requests in their answers: what messages say of them has no secret."""
+
+from __future__ import annotations
+
+import json
+import urllib.parse
+
+import pytest
+
+from ccm.cloud.toolkit.untrusted_text import SHORTEST_SECRET, concealed
+
+SECRET = 'a+b/c "d"=é'
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        SECRET,
+        json.dumps(SECRET)[1:-1],
+        urllib.parse.quote(SECRET),
+        urllib.parse.quote(SECRET, safe=""),
+        urllib.parse.urlencode({"": SECRET})[1:],
+    ],
+)
+def test_a_secret_is_concealed_in_each_spelling_wherever_it_is(spelling: str) -> None:
+    text = f"POST /v3?a={spelling} {spelling}, and no more"
+    assert concealed(text, ["another-one", SECRET]) == "POST /v3?a=*** ***, and no more"
+
+
+def test_what_is_too_short_for_a_secret_stays() -> None:
+    short, long = "s" * (SHORTEST_SECRET - 1), "t" * SHORTEST_SECRET
+    assert concealed(f"{short} {long}", [short, "", long]) == f"{short} ***"
+
+
+def test_without_secrets_a_text_is_as_it_was() -> None:
+    assert concealed("what the cloud says", []) == "what the cloud says"
