@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from ccm.cloud import AddressType, Backend
 
 Selector = Mapping[str, str | None]
+ZONE = "topology.kubernetes.io/zone"
 
 
 def node_address(backend: Backend, family: str) -> str:
@@ -36,6 +39,28 @@ def serving(backends: Sequence[Backend], family: str, selector: Selector | None 
         if address := node_address(backend, family):
             found.setdefault(address, backend)
     return found
+
+
+def limited(members: Mapping[str, Backend], most: int, service: str) -> Mapping[str, Backend]:
+    """Choose at most `most` of the members, in their order; 0 for all.
+
+    Each `service` has an order of its own of the nodes of a zone (rendezvous hashing), and the zones take turns. So
+    zones and Services share the nodes fairly, and a node that comes or goes replaces one member at most.
+    """
+    if not most or len(members) <= most:
+        return members
+
+    def score(address: str) -> str:
+        return hashlib.sha256(f"{service}\n{members[address].node_name}".encode()).hexdigest()
+
+    turns: Counter[str] = Counter()
+    order: list[tuple[int, str, str]] = []
+    for own, address in sorted((score(address), address) for address in members):
+        zone = members[address].labels.get(ZONE, "")
+        turns[zone] += 1
+        order.append((turns[zone], own, address))
+    chosen = {address for _, _, address in sorted(order)[:most]}
+    return {address: backend for address, backend in members.items() if address in chosen}
 
 
 def members_of(backends: Sequence[Backend], family: str, selector: Selector | None = None) -> list[tuple[str, str]]:

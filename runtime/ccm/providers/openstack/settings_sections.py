@@ -24,6 +24,7 @@ from ccm.cloud.toolkit.setting_kinds import (
     names,
     networks,
     one_of,
+    whole_number,
 )
 
 from . import name_patterns
@@ -213,6 +214,13 @@ class LoadBalancerSection:
     enable_ingress_hostname: bool = key(False, "with the PROXY protocol, publish a host name, not the address", boolean)
     ingress_hostname_suffix: str = key("nip.io", "the suffix that turns the address into that host name")
     max_shared_lb: int = key(2, "how many Services may share a load balancer", count)
+    max_members: int = key(
+        0,
+        "how many members a Service's load balancer has at most, in all pools together; 0 for no limit. A part of the "
+        "nodes is chosen then, and changes little",
+        whole_number(0, 100_000),
+        ours=True,
+    )
     allowed_annotations: tuple[str, ...] = key(
         (DEFAULT,),
         "annotations that Services may use, by name without the prefix; `default`: those marked with a yes in the "

@@ -188,11 +188,17 @@ def _monitor(desired: DesiredLoadBalancer, index: int, port: Port, http: bool) -
 
 
 def members_of(desired: DesiredLoadBalancer, backends: Sequence[Backend]) -> tuple[tuple[str, str], ...]:
-    """Return names and addresses of the nodes that the selector chooses, by name. All Services with it share them."""
+    """Return names and addresses of the nodes that are members, by name. Services that choose alike share them."""
     return Backends.of(backends).recent(
         ("openstack members", *selection(desired)),
-        lambda every: tuple(backend_addresses.members_of(every, desired.family, desired.selector)),
+        lambda every: tuple((backend.node_name, address) for address, backend in _chosen(desired, every).items()),
     )
+
+
+def _chosen(desired: DesiredLoadBalancer, backends: Sequence[Backend]) -> Mapping[str, Backend]:
+    """Return the nodes that are members, by address."""
+    serving = backend_addresses.serving(backends, desired.family, desired.selector)
+    return backend_addresses.limited(serving, desired.most_nodes, desired.name)
 
 
 def nobody(desired: DesiredLoadBalancer, backends: Sequence[Backend]) -> tuple[str, ...]:
@@ -201,16 +207,29 @@ def nobody(desired: DesiredLoadBalancer, backends: Sequence[Backend]) -> tuple[s
     return nobody_serves(backends, members_of(desired, backends), selector, f"has an {desired.family} address")
 
 
+def too_many(desired: DesiredLoadBalancer, backends: Sequence[Backend]) -> tuple[str, ...]:
+    """Return the warning about a load balancer that has more members than cloud.conf permits."""
+    members = len(members_of(desired, backends)) * desired.pools
+    if desired.chooses_nodes or not desired.max_members or members <= desired.max_members:
+        return ()
+    return (
+        f"it has {members} members, more than max-members={desired.max_members} in cloud.conf. With "
+        "externalTrafficPolicy: Local none is left out, because each node may have the only Pod: choose nodes with the "
+        "annotation node-selector",
+    )
+
+
 def selection(desired: DesiredLoadBalancer) -> tuple[Hashable, ...]:
     """Return what decides which Nodes are members, and at which address."""
-    return desired.family, tuple(sorted(desired.selector.items(), key=str))
+    limit = (desired.most_nodes, desired.name) if desired.most_nodes else ()
+    return desired.family, tuple(sorted(desired.selector.items(), key=str)), limit
 
 
 def served_at(desired: DesiredLoadBalancer, backends: Sequence[Backend], region: str) -> frozenset[tuple[str, str]]:
     """Return servers and their member addresses. A Node that is not a server of this region has no port."""
     found = (
         (instance_rules.server_id(backend.provider_id, region), address)
-        for address, backend in backend_addresses.serving(backends, desired.family, desired.selector).items()
+        for address, backend in _chosen(desired, backends).items()
     )
     return frozenset((server, address) for server, address in found if server is not None)
 

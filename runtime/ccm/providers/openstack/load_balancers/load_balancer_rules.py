@@ -71,6 +71,8 @@ class DesiredLoadBalancer:
 
     `provider`: for a new load balancer; `made_by`: the provider of an existing one. `load_balancer_id`: chosen by the
     user. `vip_address`: for a load balancer without floating IP. `floating`: None if clients use the VIP.
+    `max_members`: in all pools together, 0 for no limit; the members' own fingerprint shows it. `chooses_nodes`: a node
+    may be left out, because each answers for all Pods.
     """
 
     name: str
@@ -106,6 +108,20 @@ class DesiredLoadBalancer:
     security_groups: bool
     given: frozenset[str] = field(metadata=NOT_COUNTED)
     made_by: str = field(default="", metadata=NOT_COUNTED)
+    max_members: int = field(default=0, metadata=NOT_COUNTED)
+    chooses_nodes: bool = field(default=True, metadata=NOT_COUNTED)
+
+    @property
+    def pools(self) -> int:
+        """The number of pools with members."""
+        return sum(1 for port in self.ports if port.node_port)
+
+    @property
+    def most_nodes(self) -> int:
+        """The number of nodes that may be members, 0 for all."""
+        if not (self.max_members and self.chooses_nodes):
+            return 0
+        return max(1, self.max_members // max(1, self.pools))
 
     @property
     def runs_on(self) -> str:
@@ -218,6 +234,8 @@ def desired_load_balancer(
         security_groups=section.manage_security_groups,
         given=frozenset(key.removeprefix(PREFIX) for key in given),
         made_by=made_by,
+        max_members=section.max_members,
+        chooses_nodes=spec.external_traffic_policy != "Local",
     )
 
 

@@ -404,7 +404,11 @@ class OctaviaLoadBalancers:
             rules.ingress(job.want, memory.address) if ready else (),
             job.present.fingerprint if job.present is not None else "",
             ready,
-            (*memory.warnings, *listener_rules.nobody(job.want, job.backends)),
+            (
+                *memory.warnings,
+                *listener_rules.nobody(job.want, job.backends),
+                *listener_rules.too_many(job.want, job.backends),
+            ),
         )
 
     def _listed(self, cluster: str, row: Row, owner: Mark, floating: Mapping[str, str]) -> cloud.LoadBalancer:

@@ -366,6 +366,49 @@ async def test_member_subnet_and_node_selector():
     assert len(only(fake.pools)["_members"]) == 2
 
 
+def crowded(most: int) -> FakeOpenStack:
+    """An Octavia whose operator permits so many members a load balancer."""
+    own = {"subnet_id": the("sub-nodes"), "floating_network_id": the("net-public"), "max_members": most}
+    return FakeOpenStack(LoadBalancerSection(**own, create_monitor=True, **OPEN))
+
+
+def member_names(fake: FakeOpenStack) -> list[set[str]]:
+    """Of each pool."""
+    return [{member["name"] for member in pool["_members"]} for pool in fake.pools.values()]
+
+
+async def test_members_are_limited_and_change_one_by_one():
+    """cloud-provider-openstack#1770: the status reports of 300 members break an amphora."""
+    fake, every = crowded(300), range(1, 121)
+    found = await ensured(fake, spec("u-1", "web", WEB, TLS), nodes(*every))
+    first, second = member_names(fake)
+    assert first == second == {each.node_name for each in nodes(*every)} and not found.warnings
+    fake = crowded(20)
+    found = await ensured(fake, spec("u-1", "web", WEB, TLS), nodes(*every))
+    first, second = member_names(fake)
+    assert first == second and len(first) == 10 and not found.warnings
+    gone = min(int(name.removeprefix("node-")) for name in first)
+    left = nodes(*(each for each in every if each != gone))
+    await patiently(provider(fake).update_backends, spec("u-1", "web", WEB, TLS), left)
+    after, _ = member_names(fake)
+    assert len(after) == 10 and first - after == {f"node-{gone}"}
+
+
+async def test_a_limit_leaves_no_node_out_that_may_have_the_only_pod():
+    fake, local = crowded(2), spec(external_traffic_policy="Local", health_check_node_port=32000)
+    found = await ensured(fake, local, nodes(1, 2, 3))
+    (names,) = member_names(fake)
+    assert len(names) == 3
+    (warning,) = found.warnings
+    assert "3 members, more than max-members=2" in warning and "node-selector" in warning
+
+
+async def test_the_limit_of_one_load_balancer_leaves_another_one_alone():
+    """The fingerprint of all but the members stays: a limit alone makes no load balancer anew."""
+    free, limited = (provider(crowded(most)).fingerprint(spec(), nodes(1, 2, 3)) for most in (0, 2))
+    assert free.split("-")[0] == limited.split("-")[0] and free != limited
+
+
 @pytest.mark.parametrize(
     ("annotations", "section", "expected"),
     [

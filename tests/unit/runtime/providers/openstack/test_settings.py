@@ -102,6 +102,7 @@ search-order = configDrive
 monitor-delay = 1m30s
 monitor-timeout = 2500ms500ms
 max-shared-lb = 7
+max-members = 0
 lb-provider = ovn
 lb-method = SOURCE_IP_PORT
 [LoadBalancerClass "fast lane"]
@@ -118,7 +119,7 @@ ignore-volume-az = yes
     assert settings.networking.address_sort_order == tuple(map(ipaddress.ip_network, ("10.0.0.0/8", "fd00::/8")))
     assert settings.metadata.request_timeout == 0.25
     assert (settings.load_balancer.monitor_delay, settings.load_balancer.monitor_timeout) == (90, 3)
-    assert settings.load_balancer.max_shared_lb == 7
+    assert (settings.load_balancer.max_shared_lb, settings.load_balancer.max_members) == (7, 0)
     assert {name: each.network_id for name, each in settings.load_balancer_classes.items()} == {
         "fast lane": "n",
         "empty": "",
@@ -126,7 +127,7 @@ ignore-volume-az = yes
     assert settings.block_storage.ignore_volume_az
     assert [sentence.partition(" has")[0] for sentence in settings.ignored] == [
         "line 16: [Metadata] search-order",
-        "line 27: [BlockStorage] bs-version",
+        "line 28: [BlockStorage] bs-version",
     ]
 
 
