@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -72,7 +73,8 @@ def on_openstack(**more: Any) -> str:
 
 
 def on_sim(**more: Any) -> str:
-    return sim.SimLoadBalancers(None).fingerprint(service(**more), NODES)[:24]  # type: ignore[arg-type]
+    api: Any = SimpleNamespace(passes_through=False)
+    return sim.SimLoadBalancers(api).fingerprint(service(**more), NODES)[:24]
 
 
 NODES = Backends([Backend("worker-1", "sim://north/i-1", (Address(AddressType.INTERNAL_IP, "10.0.0.1"),), {})])
