@@ -34,7 +34,6 @@ EXCLUDED = {
     f"{_HOST}/logs.py": "It reads log files.",
     f"{_HOST}/machine.py": "It reads the machine's identity, addresses and clock.",
     f"{_HOST}/probes.py": "It asks health endpoints.",
-    f"{_HOST}/processes.py": "It reads /proc and control groups.",
     f"{_HOST}/systemd.py": "It runs systemctl.",
 }
 #: What systemd's own library judges.

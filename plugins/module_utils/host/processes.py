@@ -42,6 +42,12 @@ FOLDERS = 100000
 #: Maximum number of processes that call themselves components and are listed one by one.
 NAMED = 5
 
+#: How many characters of a control group a message has. Whoever starts a process may name groups.
+GROUP_SHOWN = 120
+
+#: Maximum number of seconds that a program may take to print its version.
+VERSION_TIMEOUT = 20
+
 _UUID = "[0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12}"
 _STATIC = re.compile("[0-9a-f]{32}")
 #: A Pod's control group with the cgroupfs driver (kubepods/burstable/podUID) and with systemd's (kubepods-burstable-podUID.slice).
@@ -271,7 +277,7 @@ def _strangers(identified: Iterable[Optional[Process]]) -> List[Seen]:
     found = []
     for seen in everything():
         # Helpers of a component, and other processes of the same static Pod, are trusted.
-        own = seen.pod in pods if seen.pod else any(within(seen.group, group) for group in groups if group != "/")
+        own = seen.pod in pods if seen.pod else any(within(seen.group, group) for group in groups)
         if not own and seen.process.identity not in identities:
             found.append(seen)
     return found
@@ -296,7 +302,8 @@ def impostors(identified: Iterable[Optional[Process]], logs: str = POD_LOGS) -> 
 def whereabouts(seen: Seen, folders: List[str]) -> str:
     """Return the location of a process as the end of a sentence. C(folders): the pod_folders()."""
     if not seen.pod:
-        return "is in the control group {0}, which belongs to no unit of it".format(re.sub(r"[^\w./:@-]", "?", seen.group)[:120] or "(unknown)")
+        group = re.sub(r"[^\w./:@-]", "?", seen.group)[:GROUP_SHOWN]
+        return "is in the control group {0}, which belongs to no unit of it".format(group or "(unknown)")
     for path in folders:
         namespace, name, uid = os.path.basename(path).split("_")
         if uid == seen.pod:
@@ -330,7 +337,7 @@ def version_of(running: Process, program: str) -> Tuple[str, str]:
             reason = "{0} no longer exists".format(path)
         else:
             if (there.st_dev, there.st_ino) == (runs.st_dev, runs.st_ino):
-                match = re.search(r"v\d+\.\d+\.\S+", commands.run([trusted, "--version"], timeout=20).stdout)
+                match = re.search(r"v\d+\.\d+\.\S+", commands.run([trusted, "--version"], timeout=VERSION_TIMEOUT).stdout)
                 return match.group(0) if match else "", ""
             reason = "{0} was replaced after the process was started".format(path)
     return "", reason

@@ -68,6 +68,7 @@ def test_a_pod_cannot_pass_for_another_by_groups_below_its_own():
 def test_a_host_that_is_itself_a_container():
     outer = "/system.slice/docker-{0}.scope".format("d" * 64)
     assert processes.pod_of(unified(outer + cgroupfs(STATIC)), outer) == STATIC
+    assert processes.pod_of(unified(cgroupfs(STATIC)), outer) == STATIC, "only a group below that of the host is cut"
 
 
 class Host:
@@ -82,12 +83,12 @@ class Host:
         monkeypatch.setattr(commands, "run", self._run)
         self.start(1, ["/sbin/init"], "/init.scope", parent=0)
 
-    def start(self, pid, argv, group, parent=1, namespaces="host", began=None):
+    def start(self, pid, argv, group, parent=1, namespaces="host", began=None, state="S", name=None):
         folder = self.proc / str(pid)
         (folder / "ns").mkdir(parents=True)
         (folder / "cmdline").write_bytes(b"".join(word.encode() + b"\0" for word in argv))
-        fields = ["S", str(parent)] + ["0"] * 17 + [str(began or pid)]
-        (folder / "stat").write_text("{0} ({1}) {2}\n".format(pid, os.path.basename(argv[0])[:15], " ".join(fields)))
+        fields = [state, str(parent)] + ["0"] * 17 + [str(began or pid)]
+        (folder / "stat").write_text("{0} ({1}) {2}\n".format(pid, name or os.path.basename(argv[0])[:15], " ".join(fields)))
         (folder / "cgroup").write_text(hybrid(group))
         for kind in ("pid", "mnt"):
             (folder / "ns" / kind).symlink_to("{0}:[{1}]".format(kind, namespaces))
@@ -161,6 +162,68 @@ def test_a_kubelet_behind_a_wrapper_is_found_in_its_units_group(host):
     assert found.pid == 501 and processes.impostors([found], str(host.logs))[0].startswith("process 400 ")
 
 
+def test_a_main_process_that_has_the_name_itself_counts_before_its_helpers(host):
+    host.start(600, ["/usr/bin/kubelet", "--helper"], KUBELET, parent=647)
+    host.start(647, ["/usr/bin/kubelet"], KUBELET)
+    host.unit("kubelet", 647, KUBELET)
+    assert processes.of_unit("kubelet", "kubelet").pid == 647
+
+
+def test_a_process_that_has_ended_and_waits_for_its_parent_is_none(host):
+    host.start(646, ["/usr/bin/kubelet"], KUBELET, state="Z")
+    host.unit("kubelet", 646, KUBELET)
+    assert processes.of_unit("kubelet", "kubelet") is None
+    assert [seen.process.pid for seen in processes.everything()] == [1]
+
+
+def test_names_with_brackets_and_blanks_move_no_field(host):
+    """Every process may choose the name that /proc shows in brackets."""
+    host.start(647, ["/usr/bin/kubelet"], KUBELET, began=4711, name="a) Z 9 (b")
+    seen = processes.look(647)
+    assert (seen.name, seen.parent, seen.process.start) == ("a) Z 9 (b", 1, 4711)
+
+
+@pytest.mark.parametrize("part", ["cmdline", "stat", "cgroup"])
+def test_links_in_proc_are_not_followed(host, tmp_path, part):
+    """The kernel makes none: a link there is somebody's trap."""
+    host.start(647, ["/usr/bin/kubelet"], KUBELET)
+    (host.proc / "647" / part).rename(tmp_path / part)
+    (host.proc / "647" / part).symlink_to(tmp_path / part)
+    (host.proc / "648").symlink_to(host.proc / "1")
+    assert processes.look(647) is None and processes.look(648) is None
+
+
+def test_a_look_at_every_process_leaves_no_file_open(host):
+    for pid in range(100, 110):
+        host.start(pid, ["/bin/true"], "/")
+    (host.proc / "105" / "stat").unlink()
+    before = len(os.listdir("/proc/self/fd"))
+    assert len(processes.everything()) == 10 and len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize(("init", "root"), [
+    ("/init.scope", ""), ("/", ""), ("/docker/ddd/init.scope", "/docker/ddd"), ("/docker/ddd", "/docker/ddd"),
+    ("/system.slice/d.scope/", "/system.slice/d.scope"),
+])
+def test_the_group_below_which_systemd_runs_everything(host, init, root):
+    (host.proc / "1" / "cgroup").write_text(hybrid(init))
+    host.start(77, ["kube-apiserver"], root + cgroupfs(STATIC))
+    assert processes.root_group() == root and processes.look(77).pod == STATIC
+    assert processes.everything()[1].pod == STATIC
+    (host.proc / "1" / "cgroup").unlink()
+    assert processes.root_group() == ""
+
+
+@pytest.mark.parametrize(("text", "group"), [
+    ("0::/system.slice/my:own.service\n", "/system.slice/my:own.service"),
+    ("1:name=systemd:/kubepods-pod1.slice:cri-containerd:abc\n0::/\n", "/kubepods-pod1.slice:cri-containerd:abc"),
+    ("no group\n1:pids\n0::/a\n", "/a"), ("2:pids:/a\n", ""), ("", ""),
+])
+def test_the_group_in_systemds_hierarchy(text, group):
+    """Control groups may have colons: containerd's have two."""
+    assert processes.control_group(text) == group
+
+
 def test_static_pods_are_those_whose_uid_no_user_can_get(host):
     host.pod_log("kube-system_kube-apiserver-cp-1_" + STATIC, "kube-apiserver")
     host.pod_log("kube-system_kube-apiserver-cp-1_" + UUID, "kube-apiserver")  # of a DaemonSet in kube-system
@@ -201,6 +264,52 @@ def test_impostors_by_the_thousand_cost_one_look_at_the_pods(host, monkeypatch):
     monkeypatch.setattr(files, "listing", lambda path, **named: looks.append(path) or real(path, **named))
     processes.impostors([], str(host.logs))
     assert looks == [str(host.logs)]
+
+
+def test_as_many_as_are_named_are_all_named(host):
+    for pid in range(1000, 1000 + processes.NAMED):
+        host.start(pid, ["kubelet"], cgroupfs(UUID))
+    told = processes.impostors([], str(host.logs))
+    assert [line.split()[1] for line in told] == [str(pid) for pid in range(1000, 1000 + processes.NAMED)]
+
+
+def test_helpers_of_a_component_are_no_impostors(host):
+    """They are in the group of its unit, or in its static Pod; another unit's or Pod's process is none."""
+    host.start(647, ["/usr/bin/kubelet"], KUBELET)
+    host.start(648, ["/usr/bin/kubelet", "--helper"], KUBELET + "/inner", parent=647)
+    host.start(300, ["kube-apiserver"], by_systemd(STATIC), namespaces="pod")
+    host.start(301, ["kubelet"], by_systemd(STATIC), namespaces="pod")
+    host.start(302, ["kubelet"], by_systemd(OTHER), namespaces="pod")
+    host.unit("kubelet", 647, KUBELET)
+    host.pod_log("kube-system_kube-apiserver-cp-1_" + STATIC, "kube-apiserver")
+    gone = processes.Process(4242, 1, ["kubelet"])
+    identified = [processes.of_unit("kubelet", "kubelet"), *processes.of_static_pod("kube-apiserver", str(host.logs)), None, gone]
+    assert [line.split()[1] for line in processes.impostors(identified, str(host.logs))] == ["302"]
+    assert [line.split()[1] for line in processes.impostors(identified[1:], str(host.logs))] == ["302", "647", "648"]
+    assert [line.split()[1] for line in processes.impostors(identified[:1], str(host.logs))] == ["300", "301", "302"]
+
+
+def test_a_kubelet_in_the_group_of_everything_vouches_for_nobody(host):
+    """With kubeletCgroups: / the kubelet's group has every process below it."""
+    host.start(647, ["/usr/bin/kubelet"], "/")
+    host.start(700, ["kube-scheduler"], "/system.slice/other.service")
+    host.unit("kubelet", 647, KUBELET)
+    assert [line.split()[1] for line in processes.impostors([processes.of_unit("kubelet")], str(host.logs))] == ["700"]
+
+
+def test_the_kernels_name_of_a_process_counts_like_its_own(host):
+    """The kernel keeps 15 characters of it."""
+    host.start(77, ["innocent"], "/a/b", name="kube-controller")
+    host.start(78, ["innocent"], "/a/b", name="kube-control")
+    (told,) = processes.impostors([], str(host.logs))
+    assert told.startswith("process 77 calls itself kube-controller-manager but is in the control group /a/b, ")
+
+
+@pytest.mark.parametrize(("group", "shown"), [("", "(unknown)"), ("/a b\x1b[2J", "/a?b??2J"), ("/" + "a" * 400, "/" + "a" * (processes.GROUP_SHOWN - 1))])
+def test_a_message_shows_a_group_that_anybody_may_have_named(host, group, shown):
+    host.start(77, ["kubelet"], "/")
+    seen = processes.look(77)._replace(group=group)
+    assert processes.whereabouts(seen, []) == "is in the control group {0}, which belongs to no unit of it".format(shown)
 
 
 def test_processes_that_end_meanwhile_are_passed_over(host):
