@@ -13,13 +13,14 @@ Controller side only (it needs PyYAML). Pure: text in, text out.
 
 from __future__ import annotations
 
+import re
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit import manifest
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit.yamltext import EditRefused, NotYaml, YamlText, independent, load, pruned
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import target
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import Flag, find_flags
-from ansible_collections.outoftree.ccm.plugins.module_utils.facts.registration import FROM_METADATA
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.registration import FROM_METADATA, SWITCHES
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import FileFacts, Registration
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.target import EXTERNAL, Change
 
@@ -41,6 +42,11 @@ KUBELET_WHY = "the kubelet must leave addresses, providerID and the taint to the
 EMBEDDED_WHY = "two controllers would fight: the embedded cloud-controller-manager sets {0}:// as providerID"
 SERVICELB_WHY = "two controllers would fight over every Service of type LoadBalancer: ServiceLB and the external one"
 CONFIG_WHY = "the external controller reads the cloud's configuration now"
+
+
+#: The flag's name in an item of a component's key. With C(name+=value), k3s adds the value to its own ones, with C(name-=value) it puts the value
+#: before them (GetArgs).
+_NAME = re.compile(r"\A(?:--)?([^=]*?)[-+]*(?==|\Z)")
 
 
 class RancherRefused(ValueError):
@@ -175,15 +181,24 @@ def _show(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def flags_of(item: Item, whole: bool = False) -> List[Flag]:
+    """Return the managed flag that an item of a component's key gives, if it gives one."""
+    return find_flags([_NAME.sub(r"--\1", item.value)], whole=whole)
+
+
+def with_value(item: Item, value: str) -> str:
+    """Return an item of a component's key with another value. The name stays as it is written."""
+    return "{0}={1}".format(item.value.partition("=")[0], value)
+
+
 def command_line_values(arguments: List[str], key: str) -> List[str]:
     """Return the values of an option on the command line of k3s or RKE2; a bare option counts as true."""
-    values = []
-    for index, argument in enumerate(arguments):
-        if argument == "--" + key:
-            following = arguments[index + 1] if index + 1 < len(arguments) else ""
-            values.append("true" if not following or following.startswith("-") else following)
-        elif argument.startswith("--" + key + "="):
-            values.append(argument.split("=", 1)[1])
+    values, words = [], iter(arguments)
+    for word in words:
+        if word == "--" + key:
+            values.append("true" if key in SWITCHES else next(words, "true"))
+        elif word.startswith("--" + key + "="):
+            values.append(word.split("=", 1)[1])
     return values
 
 
@@ -202,14 +217,15 @@ class _Configuration:
         if given:
             return [Item("", key, index, value) for index, value in enumerate(given)]
         items: List[Item] = []
-        for file in self.files:
-            if file.has(key):
-                items = file.items(key)
-            if file.has(key + "+"):
-                items = items + file.items(key + "+")
+        for file, name in self.holders(key):
+            items = file.items(name) if name == key else items + file.items(name)
         if not items and key in self.environment:
             return [Item("", key, None, self.environment[key])]
         return items
+
+    def holders(self, key: str) -> List[Tuple[File, str]]:
+        """Return each file that has a key, and the key as it has it, in the order in which they count."""
+        return [(file, name) for file in self.files for name in file.data or {} if name in (key, key + "+")]
 
     def set_key(self, key: str, value: str, why: str) -> None:
         """Set a key with a single value where it is set, or in the first file, which counts more than the environment."""
@@ -238,17 +254,14 @@ class _Configuration:
     def add(self, key: str, value: str, why: str, label: str, then: str) -> None:
         """Add an item to a list, in the file with its last values."""
         self.refuse_command_line(key)
-        holders = [(file, name) for file in self.files for name in (key, key + "+") if file.has(name)]
-        file, name = holders[-1] if holders else (self.files[0], key)
+        file, name = (self.holders(key) or [(self.files[0], key)])[-1]
         file.add_item(name, value)
         self.note(file.path, label, None, then, why)
 
     def flags(self, key: str, decide: Any) -> List[Tuple[str, str]]:
         """Make the changes that a function decides for the flags in a list; return the flags afterwards."""
         items = self.effective(key)
-        arguments = [item.value if item.value.startswith("--") else "--" + item.value for item in items]
-        flags = [flag for index, text in enumerate(arguments)
-                 for flag in [Flag(f.name, f.value, index, 1) for f in find_flags([text])]]
+        flags = [flag._replace(index=index) for index, item in enumerate(items) for flag in flags_of(item)]
         changes: List[Change] = decide(flags)
         if changes:
             self.refuse_command_line(key)
@@ -258,8 +271,7 @@ class _Configuration:
             if change.then is None:
                 gone.setdefault((item.path, item.key), []).append(item)
             else:
-                lead = "--" if item.value.startswith("--") else ""
-                self.file(item.path).set(item, "{0}{1}={2}".format(lead, change.name, change.then))
+                self.file(item.path).set(item, with_value(item, str(change.then)))
             self.note(item.path, "{0}: {1}".format(key, change.name), change.now, change.then, change.why)
         for (path, unused), removed in gone.items():
             self.file(path).remove(removed)
@@ -274,9 +286,9 @@ def values(name: str, files: List[Tuple[str, Optional[str]]], arguments: List[st
 def is_external(name: str, files: List[Tuple[str, Optional[str]]], arguments: List[str]) -> bool:
     """Whether the configuration makes the kubelet wait for an external controller. Raises RancherRefused."""
     config = _Configuration(name, files, arguments)
-    values = [item.value.lstrip("-") for item in config.effective("kubelet-arg")]
+    flags = [flag for item in config.effective("kubelet-arg") for flag in flags_of(item) if flag.name == "cloud-provider"]
     named = [item.value for item in config.effective("cloud-provider-name")] if name == "rke2" else []
-    return "cloud-provider=" + EXTERNAL in values or bool({EXTERNAL, *BUNDLED}.intersection(named[-1:]))
+    return EXTERNAL in [flag.value for flag in flags] or bool({EXTERNAL, *BUNDLED}.intersection(named[-1:]))
 
 
 def _kubelet_changes(flags: List[Flag], version: Tuple[int, int]) -> List[Change]:

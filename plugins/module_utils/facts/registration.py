@@ -21,6 +21,9 @@ HOST_NAME = "the host's name"
 #: The key with which RKE2 takes the Node's name from the cloud's metadata service, as C(cloud-provider-name: aws) does, too.
 FROM_METADATA = "node-name-from-cloud-provider-metadata"
 
+#: Options of k3s and RKE2 that take no second word as their value.
+SWITCHES = ("disable-cloud-controller", "with-node-id", FROM_METADATA)
+
 #: Settings of k3s and RKE2 that an environment variable may have, whose name is K3S_ or RKE2_ and the key.
 OF_ENVIRONMENT = {"k3s": ("node-name", "data-dir"),
                   "rke2": ("node-name", "data-dir", "cloud-provider-name", "cloud-provider-config", FROM_METADATA)}

@@ -235,12 +235,10 @@ def detect_service(result, name, unit):
     kind = SERVICES[name]
     local = {"files": {}, "problems": result["problems"]}
     unit_files, environment_files, parsed = unit_sources(local, unit)
-    arguments = [word.value for word in parsed.exec_words[1:]]
+    arguments = settings.long_options([word.value for word in parsed.exec_words[1:]])
     running = _processes.of_unit(name)
     environment = environment_of(local, environment_files, parsed)
-    config = settings.option(arguments, "config") or environment.get(kind.upper() + "_CONFIG_FILE") \
-        or "/etc/rancher/{0}/config.yaml".format(kind)
-    config_files = [config] + sorted(listed(result, config + ".d", "*.yaml") + listed(result, config + ".d", "*.yml"))
+    config_files = rancher_files(result, kind, arguments, environment)
     for path in config_files:
         result["files"][path] = read_file(path, secret=True)
     texts = [text_of(result["files"][path]) or "" for path in config_files]
@@ -271,6 +269,16 @@ def detect_service(result, name, unit):
     return running
 
 
+def rancher_files(result, kind, arguments, environment):
+    """Return the configuration files of k3s or RKE2 in their order. The environment counts before C(--config) there.
+
+    Of the folder, they read names in capitals and dotted ones, too, but no folders in it.
+    """
+    config = environment.get(kind.upper() + "_CONFIG_FILE") or settings.option(arguments, "config") or "/etc/rancher/{0}/config.yaml".format(kind)
+    folder = config + ".d"
+    return [config] + [path for path in walked(result, folder) if os.path.dirname(path) == folder and path.lower().endswith((".yaml", ".yml"))]
+
+
 def modified(path):
     """Return when a file's content was last changed, as a list; [] if it is gone since it was read."""
     try:
@@ -292,7 +300,7 @@ def settings_of(kind, arguments, texts, environment):
     found = {}
     for key in ("node-name", "with-node-id", "data-dir", "cloud-provider-name", "cloud-provider-config", registration.FROM_METADATA):
         variable = "{0}_{1}".format(kind, key.replace("-", "_")).upper()
-        if "--" + key in arguments and key in ("with-node-id", registration.FROM_METADATA):
+        if "--" + key in arguments and key in registration.SWITCHES:
             found[key] = "true", "--" + key
         elif settings.option(arguments, key):
             found[key] = settings.option(arguments, key), "--" + key

@@ -12,6 +12,9 @@ from __future__ import annotations
 
 import itertools
 import re
+from typing import Iterable, List
+
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.registration import SWITCHES
 
 KEYS = ("token", "agent-token", "cluster-secret", "datastore-endpoint", "etcd-s3-access-key", "etcd-s3-secret-key",
         "etcd-s3-session-token", "etcd-s3-proxy", "vpn-auth")
@@ -20,7 +23,8 @@ KEYS = ("token", "agent-token", "cluster-secret", "datastore-endpoint", "etcd-s3
 PUBLIC_OPTIONS = ("kubelet-arg", "kube-apiserver-arg", "kube-controller-manager-arg", "disable", "disable-cloud-controller",
                   "cloud-provider-name", "cloud-provider-config", "node-name", "node-name-from-cloud-provider-metadata")
 
-_KEY = r"[\"']?(?:{0})\+?[\"']?".format("|".join(KEYS))
+#: A key, or the name of one letter that C(token) has, too.
+_KEY = r"[\"']?(?:{0}|(?<![\w-])t)\+?[\"']?".format("|".join(KEYS))
 #: A key at the beginning of a line, whose value goes on in lines that are indented deeper. It may be in a comment, such as an old token.
 _ENTRY = r"(?P<indent>[ \t]*(?:#[ \t#]*)?){0}[ \t]*:(?:[ \t]+|(?:[ \t]*(?:#.*)?\r?\n)+(?P=indent)[ \t]+)".format(_KEY)
 _MORE = r"(?:[ \t]*\r?\n(?:[ \t]*\r?\n)*(?P=indent)[ \t]+\S.*?)*"
@@ -60,14 +64,13 @@ def reveal(text: str, original: str) -> str:
                   lambda match: values[int(match.group(1))] if int(match.group(1)) < len(values) else match.group(0), text)
 
 
-def public_arguments(arguments: "list[str]") -> "list[str]":
+def public_arguments(arguments: Iterable[str]) -> List[str]:
     """Return the arguments of k3s or RKE2 that the planner needs, each as one word."""
     kept = []
-    for index, argument in enumerate(arguments):
-        name, equals, unused = argument[2:].partition("=") if argument.startswith("--") else ("", "", "")
-        if name not in PUBLIC_OPTIONS:
-            continue
-        following = arguments[index + 1] if index + 1 < len(arguments) else ""
-        takes = not equals and name != "disable-cloud-controller" and following and not following.startswith("-")
-        kept.append("{0}={1}".format(argument, following) if takes else argument)
+    words = iter(arguments)
+    for word in words:
+        name, equals, unused = word[2:].partition("=") if word.startswith("--") else ("", "", "")
+        if name in PUBLIC_OPTIONS:
+            value = None if equals or name in SWITCHES else next(words, None)
+            kept.append(word if value is None else "{0}={1}".format(word, value))
     return kept

@@ -26,6 +26,9 @@ KUBELET_FLAGS = {"pod-manifest-path": "static_pod_path", "healthz-port": "health
                  "port": "port", "address": "address", "container-runtime-endpoint": "runtime_endpoint"}
 
 
+#: Options of k3s and RKE2 that also have a name of one letter.
+LETTERS = {"c": "config", "d": "data-dir"}
+
 _KEY = re.compile(r"([\"']?)([\w-]+)\1[ \t]*:(?:[ \t]+(.*))?$")
 
 
@@ -37,6 +40,11 @@ def option(argv: List[str], name: str, default: str = "") -> str:
         if found == name and (given or index + 1 < len(argv)):
             value = text if given else argv[index + 1]
     return value
+
+
+def long_options(arguments: List[str]) -> List[str]:
+    """Return the arguments of k3s or RKE2 with each option as C(--name): they also accept C(-name), and letters for some."""
+    return [re.sub(r"^-([^-=][^=]*)", lambda match: "--" + LETTERS.get(match.group(1), match.group(1)), argument) for argument in arguments]
 
 
 def kubelet_settings(argv: List[str]) -> Dict[str, str]:

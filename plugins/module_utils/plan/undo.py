@@ -259,7 +259,7 @@ class Rancher(Kind):
 
     def _arguments(self, file: rancher.File, key: str) -> List[List[Flag]]:
         """Return the managed flag, if it is one, that each item of a component's key gives."""
-        return [find_flags(["--" + item.value.lstrip("-")], whole=True) for item in self._items(file, key)]
+        return [rancher.flags_of(item, whole=True) for item in self._items(file, key)]
 
     def flags(self, text: str) -> Dict[str, List[Flag]]:
         file = rancher.File("it", text)
@@ -282,7 +282,8 @@ class Rancher(Kind):
         for key, component in rancher.COMPONENT_KEYS.items():
             items = self._items(file, key)
             for change in (change for change in changes[component] if change.flag is not None and change.then is not None):
-                file.set(items[change.flag.index], "{0}={1}".format(change.name, change.then))
+                item = items[change.flag.index]
+                file.set(item, rancher.with_value(item, str(change.then)))
             _remove(file, [items[change.flag.index] for change in changes[component] if change.flag is not None and change.then is None])
             for change in (change for change in changes[component] if change.flag is None):
                 file.add_item(key, "{0}={1}".format(change.name, change.then))

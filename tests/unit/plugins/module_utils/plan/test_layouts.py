@@ -252,7 +252,8 @@ def test_a_key_is_added_on_a_line_of_its_own(text: str, after: str) -> None:
 
 @pytest.mark.parametrize(("arguments", "values"), [
     (["server", "--disable"], ["true"]),
-    (["--disable", "--v=2"], ["true"]),
+    (["--disable", "--v=2"], ["--v=2"]),
+    (["--disable", "--disable", "--disable=b"], ["--disable", "b"]),
     (["--disable", "a", "--disable=b"], ["a", "b"]),
     (["--disable=a=b=c"], ["a=b=c"]),
     (["--disable-other=a", "disable"], []),
