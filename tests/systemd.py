@@ -15,6 +15,7 @@ import glob
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 PLACES = ("/usr/lib/*/systemd", "/usr/lib/systemd", "/usr/lib64/systemd", "/lib/systemd")
 #: ExtractFlags of src/basic/extract-word.h.
@@ -112,25 +113,47 @@ def _valid(assignment: str) -> bool:
     return bool(valid(ctypes.c_char_p(assignment.encode("utf-8", "surrogateescape"))))
 
 
-def words(text: str, *, warn: bool = False) -> tuple[list[str], bool]:
-    """Split the value of a setting; also return whether that worked to its end. With `warn`, as ExecStart= is split."""
-    shared, _ = library()
-    content = ctypes.c_char_p(text.encode("utf-8", "surrogateescape"))
-    found = []
+def words(text: str) -> tuple[list[str], bool]:
+    """Split the value of a setting; also return whether that worked to its end."""
+    rest, found = text.encode("utf-8", "surrogateescape"), []
     while True:
-        word = ctypes.c_void_p()
-        flags = UNQUOTE | CUNESCAPE
-        if warn:
-            result = shared.extract_first_word_and_warn(
-                ctypes.byref(content), ctypes.byref(word), None, flags, b"x.service", b"x.service", 1, b""
-            )
-        else:
-            result = shared.extract_first_word(ctypes.byref(content), ctypes.byref(word), None, flags)
+        result, word, rest = _first_word(rest, library()[0].extract_first_word)
         if result <= 0:
             return found, result == 0
-        assert word.value
-        found.append(ctypes.string_at(word.value).decode("utf-8", "surrogateescape"))
-        _libc().free(word)
+        found.append(word)
+
+
+def commands(text: str) -> tuple[list[list[str]], bool]:
+    """Split the value of ExecStart= into commands; also return whether that worked to its end.
+
+    What separates commands is no part of the library: a lone `;` does, and a lone `\\;` is the argument `;`
+    (config_parse_exec in systemd's src/core/load-fragment.c).
+    """
+    rest, found = text.encode("utf-8", "surrogateescape"), list[list[str]]([[]])
+    more = (b"x.service", b"x.service", 1, b"")
+    while True:
+        lone = re.match(rb"(\\?);(?=[ \t\n\r]|\Z)", rest) if found[-1] else None
+        if lone:
+            rest = rest[lone.end() :].lstrip(b" \t\n\r")
+            found = [*found[:-1], [*found[-1], ";"]] if lone.group(1) else [*found, []]
+            continue
+        result, word, rest = _first_word(rest, library()[0].extract_first_word_and_warn, *more)
+        if result <= 0:
+            return [command for command in found if command], result == 0
+        if found[-1] or word != ";":
+            found[-1].append(word)
+
+
+def _first_word(text: bytes, function: Any, *more: Any) -> tuple[int, str, bytes]:
+    """Return a function's result, the first word, and the text behind it."""
+    content, word = ctypes.c_char_p(text), ctypes.c_void_p()
+    result = function(ctypes.byref(content), ctypes.byref(word), None, UNQUOTE | CUNESCAPE, *more)
+    if result <= 0:
+        return result, "", b""
+    assert word.value
+    found = ctypes.string_at(word.value).decode("utf-8", "surrogateescape")
+    _libc().free(word)
+    return result, found, content.value or b""
 
 
 def unit_settings(text: str) -> list[tuple[str, str, str]]:
@@ -221,10 +244,10 @@ def command_line(name: str, units: list[str], environment_files: dict[str, str])
         for other in matching:
             environment |= environment_file(environment_files[other])
     environment = _without(environment, removed)
-    split, whole = words(command, warn=True)
+    split, whole = commands(command)
     if not whole or not split:
         raise Refused(f"ExecStart={command} is not a command")
-    argv = [specified(word, name) for word in split]
+    argv = [specified(word, name) for word in split[-1]]
     program = argv[0].lstrip(PREFIXES)
     prefix = argv[0][: len(argv[0]) - len(program)]
     argv = argv[1:] if "@" in prefix else [program, *argv[1:]]

@@ -12,7 +12,10 @@ from __future__ import annotations
 import re
 from typing import Callable, Dict, Iterable, List, Optional, Sequence
 
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit import env_file
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit.unit import Argument, CommandLine, Sources, of_process, unmanaged
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit.words import split_words
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import find_flags, render
 
 #: A specifier that only the host knows, such as C(%H).
 _SPECIFIER = re.compile("%[a-zA-Z]")
@@ -42,6 +45,15 @@ def of_systemd(line: CommandLine) -> str:
     return ". No file sets {0}, which {1} uses: systemd itself may have it (PassEnvironment=, DefaultEnvironment= in system.conf, or 'systemctl " \
         "set-environment'). Set it with Environment= or in an environment file of the unit".format(
             " and ".join("$" + name for name in dict.fromkeys(line.unknown)), line.unit.exec_path)
+
+
+def ignored(sources: Sources) -> List[str]:
+    """Return a sentence for each managed flag in a line of an environment file that systemd ignores, such as C(export A=...)."""
+    return ["{0} line {1} sets {2}, but systemd ignores that line, because no variable is called {3}".format(
+                path, number, render(flag.name, flag.value), shown(name))
+            for path in sources.environment_files
+            for name, number, chars in env_file.ignored(sources.texts.get(path) or "")
+            for flag in find_flags(word.value for word in split_words(chars))]
 
 
 def first_difference(expected: Sequence[Argument], running: Sequence[str], place: Callable[[Argument], str]) -> str:

@@ -45,6 +45,13 @@ def parse(path: str, text: str, continued: bool = True) -> Dict[str, Value]:
     return _Reader(path, text, continued).read()
 
 
+def ignored(text: str) -> List[Tuple[str, int, Tuple[Char, ...]]]:
+    """Return (name, line, characters of the value) of each assignment that systemd ignores, because a variable cannot have such a name."""
+    reader = _Reader("", text, True)
+    reader.read()
+    return reader.ignored
+
+
 def ends_inside(text: str) -> bool:
     """Whether a file ends inside quotes, after a backslash or in such a comment, so that another line would become a part of it."""
     reader = _Reader("", text, True)
@@ -71,6 +78,7 @@ class _Reader:
         self.path, self.text, self.continued = path, text, continued
         self.state, self.escape, self.comment = _PRE_KEY, False, 0
         self.values: Dict[str, Value] = {}
+        self.ignored: List[Tuple[str, int, Tuple[Char, ...]]] = []
         self._begin()
 
     def _begin(self) -> None:
@@ -179,3 +187,5 @@ class _Reader:
         name = self.key.rstrip(WHITESPACE)
         if valid(name):
             self.values[name] = Value(self.path, tuple(chars), Place(self.path, at, quote, "environment"))
+        else:
+            self.ignored.append((name, self.text.count("\n", 0, self.after) + 1, tuple(chars)))

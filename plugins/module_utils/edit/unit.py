@@ -195,7 +195,7 @@ def parse_unit(files: Iterable[Tuple[str, str]], specifiers: Optional[Dict[str, 
                 if any(word.open for word in split):
                     raise UnitRefused("{0} line {1}: ExecStart has a quote that is never closed, so systemd does not start it. Close it".format(
                         path, line_of(text, chars[0].end)))
-                exec_words = tuple(word._replace(chars=tuple(words.specified(word.chars, specifiers))) for word in split)
+                exec_words = tuple(word._replace(chars=tuple(words.specified(word.chars, specifiers))) for word in words.last_command(split))
                 exec_path = path if exec_words else ""
             elif key == "Environment":
                 if not chars:

@@ -111,6 +111,22 @@ def split_words(chars: Sequence[Char], c_escapes: bool = False) -> List[Word]:
     return words
 
 
+def last_command(words: Iterable[Word]) -> List[Word]:
+    """Return the words of the last command of ExecStart. A lone C(;) ends a command, and C(\\;) is the argument C(;) (C(config_parse_exec))."""
+    command: List[Word] = []
+    ended = False
+    for word in words:
+        raw = text_of(word.raw)
+        if raw == ";":
+            ended = True
+            continue
+        if raw == "\\;":
+            word = word._replace(chars=(word.raw[0]._replace(end=word.end, char=";"),), strange=False)
+        command = [word] if ended else command + [word]
+        ended = False
+    return command
+
+
 def _word(chars: Sequence[Char], first: int, c_escapes: bool) -> Tuple[Word, int]:
     decoded: List[Char] = []
     quote, pair = "", None  # type: str, Optional[Char]

@@ -10,6 +10,7 @@ Kubernetes versions.
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import Dict, Iterable, List, NamedTuple, Set, Tuple
 
@@ -40,6 +41,9 @@ BOOLEAN_FLAGS = ("enable-leader-migration", "enable-load-reader", "log-cadvisor-
 #: Programs that take a command as text. Flags in that text cannot be found or changed.
 SHELLS = ("sh", "ash", "bash", "dash", "ksh", "zsh")
 
+#: Options of shells whose value is the next word, and options of C(env) before the text of a command.
+_WITH_WORD = re.compile(r"[-+][A-Za-z]*[oO]|--rcfile|--init-file")
+_SPLIT = re.compile(r"-[0iv]*S|--split-string")
 
 #: A cloud configuration's absolute path behind the name of its flag: C(--flag=PATH), two words, a list, a key of YAML or JSON.
 _CLOUD_CONFIG = re.compile(r"\bcloud[-_]config[=:,\s\"'-]+(/[^\s\"',\]}\\]+)")
@@ -71,21 +75,36 @@ def is_true(value: str) -> bool:
 
 
 def shell(argv: Iterable[str]) -> str:
-    """Return the shell and its option if a command is C(sh -c TEXT), '' for every other command.
+    """Return the program and its option if a command has a command as text, as C(sh -c TEXT) and C(env -S TEXT) do; '' for every other one.
 
-    C(argv) may begin with systemd's prefixes of ExecStart (C(-), C(@), C(+), C(!), C(:)), and with C(env) and assignments.
+    C(argv) may begin with systemd's prefixes of ExecStart (C(-), C(@), C(+), C(!), C(:)), and with other programs that start the shell, such as
+    C(nice).
     """
     words = list(argv)
     words[:1] = [word.lstrip("-@+!:") for word in words[:1]]
-    while words and (words[0].rpartition("/")[2] in ("env", "busybox") or "=" in words[0]):
-        words.pop(0)
-    if not words or words[0].rpartition("/")[2] not in SHELLS:
-        return ""
-    for word in words[1:]:
-        if not word.startswith("-") or word.startswith("--"):
+    for index, word in enumerate(words):
+        program = "" if "=" in word else word.rpartition("/")[2]
+        option = _before_text(words[index + 1:]) if program in SHELLS else ""
+        if program == "env":
+            options = itertools.takewhile(lambda item: item.startswith("-"), words[index + 1:])
+            option = next((match.group() for match in map(_SPLIT.match, options) if match), "")
+        if option:
+            return "{0} {1}".format(word, option)
+        if program in SHELLS:
             return ""
-        if "c" in word:
-            return "{0} {1}".format(words[0], word)
+    return ""
+
+
+def _before_text(options: Iterable[str]) -> str:
+    """Return the option of a shell after which a command follows as text, '' if it runs a script."""
+    words = iter(options)
+    for word in words:
+        if word[:1] not in ("-", "+") or word in ("-", "--"):
+            return ""
+        if word.startswith("-") and not word.startswith("--") and "c" in word:
+            return word
+        if _WITH_WORD.fullmatch(word):
+            next(words, "")
     return ""
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Dict, List, Tuple
 
-from ansible_collections.outoftree.ccm.plugins.module_utils.edit import manifest, patches, unit as _unit, unit_edits
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit import compare, manifest, patches, unit as _unit, unit_edits
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit.unit import PACKAGE_DIRECTORIES, Sources, UnitRefused
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit.yamltext import EditRefused, NotYaml, load
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import host_facts, versions
@@ -139,6 +139,7 @@ def _plan_unit(plan: Plan, steps: HostSteps, host: str, facts: HostFacts, compon
     if problem:
         plan["problems"].append(problem)
         return
+    plan["warnings"] += ["{0}: {1}".format(host, text) for text in compare.ignored(sources)]
     if target is control_plane_changes:
         _warn_of_two_owners(plan, host, component, _unit.flags(line), version)
     spans: unit_edits.Spans = {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import List, Tuple
 
-from ansible_collections.outoftree.ccm.plugins.module_utils.edit import kubelet as _kubelet, rancher, unit as _unit
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit import compare, kubelet as _kubelet, rancher, unit as _unit
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit.unit import UnitRefused
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import host_facts, versions
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import render
@@ -36,6 +36,7 @@ def plan_kubelet(plan: Plan, steps: HostSteps, host: str, facts: HostFacts, clus
     for item in kubelet["unread_files"]:
         plan["warnings"].append("{0}: {1} sets {2}, but the kubelet's unit does not read that file".format(
             host, item["path"], item["flag"]))
+    plan["warnings"] += ["{0}: {1}".format(host, text) for text in compare.ignored(sources)]
     for change in edit.changes:
         fatal = versions.risk_of_keeping("kubelet", change.flag, version) if change.flag == "cloud-config" else ""
         why = "{0}; {1}".format(change.why, fatal) if fatal else change.why

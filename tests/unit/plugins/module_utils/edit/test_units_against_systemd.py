@@ -295,7 +295,7 @@ def test_each_character_of_an_environment_file_knows_its_place() -> None:
 
 def test_units_agree_with_systemd_on_any_text() -> None:
     rand = random.Random(34)
-    letters = ["a", " ", "\t", '"', "'", "\\", "\\\n", "\\\r\n", "=", "#", "\n#c\n", "\n;d\\\n",
+    letters = ["a", " ", "\t", '"', "'", "\\", "\\\n", "\\\r\n", "=", "#", "\n#c\n", "\n;d\\\n", " ; ", " \\; ", ";",
                "$A", "${A}", "$$", "%n", "%%", "%", "%i", "%z", "\\x41", "\\s",
                "\\n", "\\q", "\\101", "\\u00e9", "--x=", "@", "\n", "$", "{", "}", "\\u", "\\x", "\\400", "\\ud800", "\\U0001f600", "é"]
     values = ['A=1 "2 3"', "A=", '"A=x  y\\\\z"', "A=%n$$", "B=", "A='q' \"A=z", "A=1 \\q A=2"]
@@ -390,6 +390,21 @@ def test_systemd_reads_what_is_written_in_place_of_a_word(place: str, empty: boo
         assert systemd.command_line("kubelet.service", [texts[unit] or ""], {"/e": texts["/e"] or ""})[1:] == expected, (sources.texts, new, texts)
         written += 1
     assert written > drawn.number(200) / 4
+
+
+@pytest.mark.parametrize("command", [
+    "/k --cloud-provider=aws ;", "/k --cloud-provider=aws --v=2 ; ", "/bin/true ; /k --v=2 --cloud-provider aws", "/bin/true --cloud-provider=gce ; /k ;",
+    "/bin/true --cloud-provider=gce ; /k", "/k \\; --cloud-provider=aws", "/k --cloud-provider=aws \\;", "/k ';' --cloud-provider=aws",
+    "/k ;x --cloud-provider=aws", "/bin/true \\\n  ; /k --cloud-provider=aws \\\n  ;", "/k --x=\\; --cloud-provider=aws", "; /k --cloud-provider=aws",
+])
+def test_a_flag_of_one_of_several_commands(command: str) -> None:
+    """A semicolon ends a command, and what is added behind it would be another program."""
+    text = f"[Service]\nType=oneshot\nExecStart={command}\n"
+    before = cloud(systemd.command_line(NAME, [text], {}))
+    edit = kubelet.plan(Host({UNIT: text}, {}).sources(), (1, 30))
+    after = Host({UNIT: text}, {}).sources().edited(edit.spans).texts[UNIT] or ""
+    assert cloud(systemd.command_line(NAME, [after], {})) == (before[0], Counter({"cloud-provider=external": 1})), after
+    assert "/bin/true" not in command or "gce" not in command or "gce" in after
 
 
 @pytest.mark.parametrize("value", [

@@ -164,6 +164,36 @@ def test_a_quoted_word_keeps_its_quotes(worker: Any, cluster_facts: Any, before:
     assert step["flags"] == argv(facts, facts["kubelet"], "kubelet.service", written(step))[1:3]
 
 
+@pytest.mark.parametrize(("line", "flags", "name"), [
+    ("export KUBELET_EXTRA_ARGS=\"--v=2 --cloud-provider=vsphere --cloud-config=/c\"", ["--cloud-provider=vsphere", "--cloud-config=/c"],
+     "'export KUBELET_EXTRA_ARGS'"),
+    ("KUBELET_EXTRA_ARGS+=\" --cloud-provider aws\"", ["--cloud-provider=aws"], "'KUBELET_EXTRA_ARGS+'"),
+    ("kubelet-args='--cloud-provider=aws'", ["--cloud-provider=aws"], "'kubelet-args'"),
+    ("KUBELET_EXTRA_ARGS: x=--cloud-provider=aws", ["--cloud-provider=aws"], "'KUBELET_EXTRA_ARGS: x'"),
+    ("export KUBELET_EXTRA_ARGS=--v=2", [], ""), ("# export A=--cloud-provider=aws", [], ""), ("export --cloud-provider", [], ""),
+])
+def test_a_flag_in_a_line_that_systemd_ignores_is_told(worker: Any, cluster_facts: Any, line: str, flags: list[str], name: str) -> None:
+    """People write such a file for a shell. The kubelet never had the flag, and gets it when somebody corrects the line."""
+    facts = worker({FLAGS_ENV: PLAIN, DEFAULT: f"# ours\nOTHER=1\n{line}\n"})
+    plan = make_plan({"w-1": facts}, cluster_facts(("w-1", "initialized"), version="v1.33.4", kubeadm=""), [])
+    assert [text for text in plan["warnings"] if "ignores" in text] == [
+        f"w-1: {DEFAULT} line 3 sets {flag}, but systemd ignores that line, because no variable is called {name}" for flag in flags]
+    assert check(facts, cluster_facts) == {FLAGS_ENV: PLAIN.replace('0.1"', f'0.1 {EXTERNAL}"')}
+
+
+@pytest.mark.parametrize("command", [
+    "/bin/bash -o pipefail -c 'exec kubelet --cloud-provider=aws'", "/usr/bin/nice -n 5 /bin/sh -c 'exec kubelet --cloud-provider=aws'",
+    "/usr/bin/env -u HTTP_PROXY sh -c 'exec kubelet --cloud-provider=aws'", "/usr/bin/env -S 'kubelet --cloud-provider=aws'",
+    "/bin/bash --norc +e -c 'exec kubelet --cloud-provider=aws'",
+])
+def test_a_command_as_text_is_refused_whatever_starts_it(worker: Any, cluster_facts: Any, command: str) -> None:
+    """A flag that is added behind the text is an argument of the shell."""
+    facts = worker({SYSCONFIG: ""}, f"[Service]\nExecStart={command}\n")
+    plan = make_plan({"w-1": facts}, cluster_facts(("w-1", "initialized"), version="v1.33.4", kubeadm=""), [])
+    assert plan["hosts"]["w-1"]["kubelet"] is None
+    assert [text for text in plan["problems"] if f"w-1: the kubelet's flags cannot be changed: {OWN} starts it with a shell" in text]
+
+
 @pytest.mark.parametrize(("component", "version", "value", "after"), [
     ("kube-controller-manager", "v1.30.4", '"\n  --v=2\n"', f'"\n  --v=2\n{EXTERNAL}"'),
     ("kube-controller-manager", "v1.30.4", ' "--v=2"', f' "--v=2 {EXTERNAL}"'),
