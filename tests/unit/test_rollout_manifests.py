@@ -123,6 +123,16 @@ def test_dead_nodes_are_fenced_by_a_variable(setting: Any, there: bool):
     assert parse([*flags, "--kubeconfig=/nowhere"]).fence_dead_nodes is there
 
 
+@pytest.mark.parametrize(
+    ("setting", "flag"),
+    [([], None), (["internal"], "internal"), (["internal", "example.com/fast=sim"], "internal,example.com/fast=sim")],
+)
+def test_classes_of_services_are_served_by_a_variable(setting: list[str], flag: str | None):
+    flags = arguments(ccm_runtime_load_balancer_classes=setting)
+    assert [each for each in flags if "load-balancer-class" in each] == [f"--load-balancer-class={flag}"] * bool(flag)
+    assert parse([*flags, "--kubeconfig=/nowhere"]).load_balancer_class == tuple(setting)
+
+
 def test_the_pods_of_another_controller_carry_nothing_that_was_made_of_the_credentials():
     """An unsalted digest of a secret lets whoever reads DaemonSets try passwords against it."""
     secret = "password: hunter2\n"

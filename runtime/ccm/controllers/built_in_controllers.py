@@ -83,6 +83,7 @@ BUILT_IN: tuple[ControllerSpec[Any], ...] = (
             ready_only=given.load_balancer_ready_nodes_only,
             audit_period=given.orphan_audit_period,
             delete_orphans=given.delete_orphaned_load_balancers,
+            classes=given.served_classes(),
         ),
         make=lambda context, options: ServiceController(context, options, context.vouched()),
     ),

@@ -12,6 +12,7 @@ from ccm.controllers.nodes import node_rules
 from ccm.controllers.nodes.node import age_seconds
 from ccm.controllers.nodes.node_lifecycle import SHUTDOWN
 from ccm.controllers.services import service_rules
+from ccm.controllers.services.class_rules import ServedClasses
 from ccm.engine.objects import Node, Service, parse_time
 from ccm.serving.status_report import Count, Unfinished
 
@@ -55,11 +56,11 @@ def node_state(node: Node) -> str:
     return READY if node_rules.is_ready(node) else NOT_READY
 
 
-def service_state(service: Service) -> str:
+def service_state(service: Service, classes: ServedClasses) -> str:
     """Return "" for a Service that needs no load balancer of ours."""
-    if service_rules.needs_cleanup(service):
+    if service_rules.is_to_be_released(service, classes):
         return RELEASING
-    if not service_rules.wants_load_balancer(service) or service.metadata.deletion_timestamp:
+    if not service_rules.wants_it_served(service, classes):
         return ""
     return SERVED if service.status.load_balancer.ingress else NO_ADDRESS
 
@@ -71,7 +72,11 @@ def count(states: Iterable[str], order: Sequence[str]) -> list[Count]:
 
 
 def unfinished(
-    nodes: Iterable[Node], services: Iterable[Service], failures: Iterable[Failure], now: datetime.datetime
+    nodes: Iterable[Node],
+    services: Iterable[Service],
+    failures: Iterable[Failure],
+    now: datetime.datetime,
+    classes: ServedClasses,
 ) -> list[Unfinished]:
     """Return the objects that fail, and those that have waited for longer than `SLOW`, the oldest first."""
     candidates = [
@@ -84,7 +89,7 @@ def unfinished(
             waited = age_seconds(node, now)
             candidates.append(Unfinished("Node", node.metadata.name, UNINITIALIZED, waited, 0, ""))
     for service in services:
-        state, name = service_state(service), f"{service.metadata.namespace}/{service.metadata.name}"
+        state, name = service_state(service, classes), f"{service.metadata.namespace}/{service.metadata.name}"
         if state in (NO_ADDRESS, RELEASING) and ("Service", name) not in named:
             since = service.metadata.deletion_timestamp if state == RELEASING else service.metadata.creation_timestamp
             candidates.append(Unfinished("Service", name, state, _since(since, now), 0, ""))

@@ -102,7 +102,8 @@ async def _live(options: Options) -> None:
             cloud.notice = functools.partial(view.recorders.of(COMPONENT).event, leadership.lease)
         holds = Holds()
         sampler = Sampler(holds)
-        shown = Shown(options.cloud_provider, options.cluster_name, cloud, view, leadership, holds, sampler)
+        classes = options.served_classes()
+        shown = Shown(options.cloud_provider, options.cluster_name, cloud, view, leadership, holds, sampler, classes)
         servers = await serve(
             room_settings.serving(options),
             lambda kubeconfig: create_client(api_server, kubeconfig=kubeconfig),

@@ -14,6 +14,7 @@ from ccm.cloud import Cloud
 from ccm.controllers.controller_context import ControllerContext
 from ccm.controllers.controller_registry import Unusable, look_up, refused
 from ccm.controllers.controller_spec import ControllerSpec
+from ccm.controllers.services.service import ServiceController
 from ccm.controllers.shared.context import RUNNING
 from ccm.options.command_line import Options
 
@@ -44,6 +45,11 @@ def usable_controllers(options: Options, cloud: Cloud) -> dict[str, ConfiguredCo
     needs all options: from here on, each controller has its own.
     """
     missing, usable = not_offered(options.controllers, cloud), {}
+    if ServiceController.name in missing and (flags := _flags_about_classes(options)):
+        raise StartError(
+            f"{flags} cannot be used: provider {options.cloud_provider} has no {missing[ServiceController.name]}, so "
+            "no Service would be served. Unset it, or configure the provider's load balancers"
+        )
     for sentence in refused():
         log.error("%s", sentence)
     for name in options.controllers:
@@ -57,6 +63,13 @@ def usable_controllers(options: Options, cloud: Cloud) -> dict[str, ConfiguredCo
         else:
             usable[name] = ConfiguredController(spec, _options_of(spec, options))
     return usable
+
+
+def _flags_about_classes(options: Options) -> str:
+    """The flags that promise to serve certain Services, as they were set."""
+    classes = [f"--load-balancer-class={','.join(options.load_balancer_class)}"] if options.load_balancer_class else []
+    default = options.default_load_balancer_provider
+    return " and ".join(classes + ([f"--default-load-balancer-provider={default}"] if default else []))
 
 
 def _options_of(spec: ControllerSpec[Any], options: Options) -> Any:

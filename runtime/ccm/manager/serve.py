@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from ccm.controllers.built_in_webhooks import Webhooks
+from ccm.controllers.services.class_rules import ServedClasses
 from ccm.controllers.shared.holds import Holds
 from ccm.controllers.shared.watched_kinds import NODES, SERVICES
 from ccm.engine.client import KubeClient
@@ -25,7 +26,8 @@ from .status_history import Sampler
 
 @dataclass(frozen=True)
 class Shown:
-    """What a process shows of itself. `provider`, `cluster`: the names that it was started with."""
+    """What a process shows of itself. `provider`, `cluster`: the names that it was started with.
+    `classes`: of the Services that it serves."""
 
     provider: str
     cluster: str
@@ -34,6 +36,7 @@ class Shown:
     leadership: Leadership
     holds: Holds
     sampler: Sampler
+    classes: ServedClasses
 
 
 async def serve(
@@ -59,6 +62,7 @@ async def serve(
             shown.view.caches[SERVICES],
             shown.holds,
             health,
+            shown.classes,
             shown.sampler.history,
             shown.sampler.started,
         )

@@ -9,6 +9,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from ccm import __version__
+from ccm.controllers.services.class_rules import ServedClasses
 from ccm.controllers.shared.context import RUNNING
 from ccm.controllers.shared.holds import Holds
 from ccm.engine.informer import Informer
@@ -46,6 +47,7 @@ class Sources:
     services: Informer[Service]
     holds: Holds
     health: Health
+    classes: ServedClasses
     history: History
     started: float
 
@@ -59,13 +61,13 @@ def report(sources: Sources) -> Status:
         for queue in QUEUES
         for each in queue.failing
     ]
-    unfinished = rules.unfinished(nodes, services, failures, now)
+    unfinished = rules.unfinished(nodes, services, failures, now, sources.classes)
     monotonic = sources.holds.monotonic()
     held = [Held(each.kind, each.name, each.rule, each.message, monotonic - each.since) for each in sources.holds.all()]
     return Status(
         process=_process(sources),
         nodes=rules.count(map(rules.node_state, nodes), rules.NODE_STATES),
-        services=rules.count(map(rules.service_state, services), rules.SERVICE_STATES),
+        services=rules.count((rules.service_state(each, sources.classes) for each in services), rules.SERVICE_STATES),
         unfinished=unfinished[:ROWS],
         unfinished_in_all=len(unfinished),
         held=held[:ROWS],

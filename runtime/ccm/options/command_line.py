@@ -17,6 +17,7 @@ from typing import Any, ClassVar, NoReturn, TypeVar
 from ccm import __version__
 from ccm.cloud import registry
 from ccm.controllers.nodes.node_lifecycle_rules import Safety
+from ccm.controllers.services.class_rules import ServedClasses
 from ccm.controllers.shared import pod_network_rules
 
 from . import config_file, feature_gates, leader_migration
@@ -24,6 +25,7 @@ from .declaration import Flag, flags_of
 from .flags import FLAGS, Flags
 from .ignored_flags import IGNORED, Ignored
 from .leader_migration import Migration
+from .load_balancer_classes import served_classes
 from .restrictions import parse_cap
 from .tls_options import TlsOptions
 from .values import GATES
@@ -60,6 +62,10 @@ class Options(Flags):
             cap_min=cap_min,
             window=self.node_deletion_window,
         )
+
+    def served_classes(self) -> ServedClasses:
+        """The Services that the service controller serves. Raises ValueError."""
+        return served_classes(self.load_balancer_class, self.default_load_balancer_provider, self.cloud_provider)
 
     def pod_network(self) -> pod_network_rules.PodNetwork:
         """The ranges in which pod CIDRs must lie. Raises ValueError."""
@@ -264,6 +270,10 @@ def _problems(o: Options, flags: Iterable[Flag]) -> list[str]:
             o.pod_network()
         except ValueError as error:
             found.append(str(error))
+    try:
+        o.served_classes()
+    except ValueError as error:
+        found.append(str(error))
     return found + _serving_problems(o) + _election_problems(o)
 
 

@@ -185,6 +185,19 @@ class Flags:
         False,
         "use only Ready Nodes as backends of load balancers, unless none is Ready; false: health checks decide",
     )
+    load_balancer_class: tuple[str, ...] = option(
+        _RUN,
+        NAMES,
+        (),
+        "serve Services of these classes (spec.loadBalancerClass), too, as NAME or NAME=PROVIDER",
+    )
+    default_load_balancer_provider: str = option(
+        _RUN,
+        TEXT,
+        "",
+        "serve Services without a class with this provider; none: leave them to another controller; empty: serve them "
+        "with the only provider",
+    )
     orphan_audit_period: float = option(
         _RUN,
         DURATION,

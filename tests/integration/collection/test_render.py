@@ -155,9 +155,13 @@ async def test_files_of_somebody_else_are_named_and_nothing_is_written(tmp_path:
             {"ccm_runtime_fence_dead_nodes": True, "ccm_runtime_command": ["/vendor"]},
             "ccm_runtime_fence_dead_nodes requires the runtime of this project",
         ),
+        (
+            {"ccm_runtime_load_balancer_classes": ["example.com/fast"], "ccm_runtime_command": ["/vendor"]},
+            "ccm_runtime_load_balancer_classes requires the runtime of this project",
+        ),
         ({"ccm_runtime_render_directory": "/dev/null/x"}, "cannot keep rendered files in /dev/null/x"),
     ],
-    ids=["no-folder", "no-provider", "no-version", "fencing-by-a-vendor", "no-directory"],
+    ids=["no-folder", "no-provider", "no-version", "fencing-by-a-vendor", "classes-of-a-vendor", "no-directory"],
 )
 async def test_what_is_wrong_is_said_before_anything_is_written(
     tmp_path: Path, changed: dict[str, Any], said: str

@@ -304,6 +304,27 @@ async def test_S153_S154_S155_a_service_with_a_class_is_not_ours_and_classes_sta
         await kube.patch(f"{SERVICES}/ours", {"spec": {"loadBalancerClass": "example.com/else"}})
 
 
+async def test_a_class_of_ours_is_served_and_the_next_leader_knows_of_it(
+    kube: KubeClient, cloud: Simulator, start_ccm: StartCcm
+):
+    flags = LIFECYCLE_OFF | {"default_load_balancer_provider": "none"}
+    first = start_ccm(**flags, load_balancer_class="example.com/ours")
+    await first.leading()
+    await kube.create(SERVICES, service_body("ours", loadBalancerClass="example.com/ours"))
+    await kube.create(SERVICES, service_body("plain", 81))
+    await eventually(lambda: served(kube, "ours"))
+    await first.stop()
+    await start_ccm(**flags, load_balancer_class="example.com/new").leading()
+    await eventually(lambda: event_messages(kube, "ClassNotServed", "ours"))
+    assert len(balancers(cloud)) == 1 and FINALIZER not in (await get_service(kube, "plain")).metadata.finalizers
+    await kube.delete(f"{SERVICES}/ours")
+
+    async def gone() -> bool:
+        return not balancers(cloud)
+
+    await eventually(gone)
+
+
 async def test_S156_tcp_and_udp_on_one_port(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
     await start_ccm(**LIFECYCLE_OFF).leading()
     ports = [{"name": p.lower(), "port": 53, "protocol": p} for p in ("TCP", "UDP")]
@@ -455,7 +476,11 @@ async def test_W30_an_orphan_is_found_and_deleted_and_what_has_a_service_is_not(
         monotonic=lambda: seconds[0],
     )
     try:
-        audit = OrphanAudit(context, set, lambda uids: None, lambda listed: None, delete=True, period=600.0)
+
+        async def nothing_else(listed: object) -> None:
+            """Only the audit is looked at."""
+
+        audit = OrphanAudit(context, set, lambda uids: None, nothing_else, delete=True, period=600.0)
         for _ in range(3):
             await audit.look()
             assert len(balancers(cloud)) == 3

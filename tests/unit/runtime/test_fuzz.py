@@ -27,6 +27,7 @@ from ccm.cloud import AddressType, ConfigError, Instance, ProviderConfig
 from ccm.controllers.nodes import node_rules, vouching_rules
 from ccm.controllers.routes import route_rules
 from ccm.controllers.services import service_rules
+from ccm.controllers.services.class_rules import UNDECLARED
 from ccm.controllers.shared import pod_network_rules
 from ccm.controllers.shared.rule_error import RuleError
 from ccm.engine.api_credentials import Access, ExecPlugin
@@ -282,7 +283,7 @@ def judge(obj: Node | Service | Lease) -> None:
         ]
     elif isinstance(obj, Service):
         rules = [
-            lambda: service_rules.wants_load_balancer(obj),
+            lambda: UNDECLARED.include(obj),
             lambda: service_rules.needs_cleanup(obj),
             lambda: service_rules.load_balancer_spec(obj, "kubernetes"),
             lambda: service_rules.same_ingress(obj.status.load_balancer.ingress, []),

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from ccm.cloud import Backend, CloudError, LoadBalancerSpec
 from ccm.controllers.services import service_rules
 from ccm.controllers.services.allocations import ServiceAllocations
+from ccm.controllers.services.class_rules import UNDECLARED
 from ccm.controllers.shared import cache_rules
 from ccm.controllers.shared.limits import PORTS, SOURCE_RANGES
 from ccm.controllers.shared.rule_error import RuleError
@@ -64,7 +65,7 @@ def quick(what: Any, *args: Any) -> Any:
 
 def judge(service: Service) -> None:
     """All that is decided about a Service on its own."""
-    quick(service_rules.needs_update, service, service)
+    quick(service_rules.needs_update, service, service, UNDECLARED)
     quick(service_rules.needs_cleanup, service)
     quick(service_rules.same_ingress, service.status.load_balancer.ingress, [])
     spec = quick(service_rules.load_balancer_spec, service, "kubernetes")

@@ -16,7 +16,7 @@ from ccm.cloud import (
     Unauthorized,
 )
 from ccm.controllers.nodes import node_rules
-from ccm.controllers.services.service_rules import wants_load_balancer
+from ccm.controllers.services.class_rules import ServedClasses
 from ccm.engine.objects import Node, Service, object_key
 
 from ..asking.answers import Action, Outlook, counted
@@ -112,13 +112,15 @@ def nodes(every: Sequence[Node], outlooks: Iterable[Outlook]) -> list[Check]:
     return found
 
 
-def services(every: Iterable[Service], events: Iterable[Event], outlooks: Iterable[Outlook]) -> list[Check]:
+def services(
+    every: Iterable[Service], events: Iterable[Event], outlooks: Iterable[Outlook], classes: ServedClasses
+) -> list[Check]:
     """Services that wait for a load balancer, with the latest failure. `events`: those of failed syncs."""
     latest: dict[str, Event] = {}
     for event in sorted(events, key=lambda each: each.last_timestamp or ""):
         if event.source.component == "service-controller":
             latest[event.involved_object.uid] = event
-    wanted = [each for each in every if wants_load_balancer(each)]
+    wanted = [each for each in every if classes.include(each)]
     waiting = [each for each in wanted if not each.status.load_balancer.ingress]
     found = []
     for service in sorted(waiting, key=object_key):

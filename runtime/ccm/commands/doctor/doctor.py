@@ -165,7 +165,7 @@ async def _with_cloud(survey: Gathered, seen: Seen) -> list[Check]:
     checks = [*check_cloud.answered(answers, survey.options.cloud_provider), *quotas]
     ours = [
         *check_cloud.nodes(survey.nodes or [], nodes),
-        *check_cloud.services(survey.services or [], seen.failures, balancers),
+        *check_cloud.services(survey.services or [], seen.failures, balancers, survey.classes),
         *check_cloud.owners(every, asked=not any(answers.values())),
         *(check_cloud.planned(every) if not any(answers.values()) else []),
     ]
@@ -198,7 +198,7 @@ async def _without_cloud(options: DoctorFlags, cluster: Cluster, seen: Seen) -> 
         Check(check_cloud.CREDENTIALS, State.NOTE, NO_CLOUD),
         *_clocks(seen, ready),
         *check_cloud.nodes(nodes or [], ()),
-        *check_cloud.services(services or [], seen.failures, ()),
+        *check_cloud.services(services or [], seen.failures, (), options.served_classes()),
         *await _certificates(options, cluster, seen),
     ]
 

@@ -96,11 +96,11 @@ async def _service(service: Service, options: ExplainFlags, cluster: Cluster) ->
     shown = Explanation(
         kind="Service",
         name=object_key(service),
-        state=explain_service.state_of(service, told, now),
+        state=explain_service.state_of(service, told, now, options.served_classes()),
         leader=leader_lines(lease, lease_name, now),
         events=told,
         unasked=list(cluster.unasked),
-        waits=explain_service.waits(service),
+        waits=explain_service.waits(service, options.served_classes()),
     )
     return await _with_cloud(
         shown, options, cluster, lambda found: _joined(shown, explain_service.ask_cloud(service, found), cluster)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from ccm.cloud import CloudError, LoadBalancer
 from ccm.controllers.nodes.vouching_rules import Vouched
 from ccm.controllers.services import service_rules as rules
+from ccm.controllers.services.class_rules import ServedClasses
 from ccm.controllers.services.service import ServiceController
 from ccm.engine.objects import Service
 
@@ -28,29 +29,32 @@ FAILED = ("SyncLoadBalancerFailed", "UpdateLoadBalancerFailed", "DeleteLoadBalan
 NAMED = 10
 
 
-def state_of(service: Service, reports: Sequence[Told], now: datetime.datetime) -> list[str]:
-    """`reports`: the Events about it."""
+def state_of(service: Service, reports: Sequence[Told], now: datetime.datetime, classes: ServedClasses) -> list[str]:
+    """`reports`: the Events about it. `classes`: of the Services that are ours."""
     since = ago(service.metadata.creation_timestamp, now)
     meta, spec = service.metadata, service.spec
     lines = [f"Service {meta.namespace}/{meta.name}: type {spec.type}, created {since}"]
     addresses = [each.ip or each.hostname for each in service.status.load_balancer.ingress]
     if addresses:
         lines.append(f"Its load balancer's address: {', '.join(addresses)}")
-    elif rules.wants_load_balancer(service):
+    elif classes.include(service):
         lines.append("It waits for the address of a load balancer.")
         failed = [each for each in reports if each.reason in FAILED]
         lines += [f"  {event_line(failed[-1], now)}"] if failed else []
-    if spec.load_balancer_class:
-        lines.append(f"Its class {spec.load_balancer_class} is for another controller.")
+    if classes.exclude(service):
+        whose = f"Its class {spec.load_balancer_class}" if spec.load_balancer_class else "A Service without a class"
+        lines.append(f"{whose} is for another controller.")
+    elif spec.load_balancer_class:
+        lines.append(f"Its class {spec.load_balancer_class} is served by this controller (--load-balancer-class).")
     if meta.deletion_timestamp:
         lines.append(f"It is being deleted and waits for its finalizers: {', '.join(meta.finalizers) or 'none'}.")
     return lines
 
 
-def waits(service: Service) -> bool:
+def waits(service: Service, classes: ServedClasses) -> bool:
     """Whether the state alone shows that something is left to do."""
     has_address = bool(service.status.load_balancer.ingress)
-    return rules.needs_cleanup(service) or (rules.wants_load_balancer(service) and not has_address)
+    return rules.is_to_be_released(service, classes) or (classes.include(service) and not has_address)
 
 
 async def ask_cloud(service: Service, survey: Gathered) -> Explanation:
@@ -62,7 +66,7 @@ async def ask_cloud(service: Service, survey: Gathered) -> Explanation:
         outlook = Outlook(
             kind="LoadBalancer",
             name=name,
-            action=Action.BLOCKED if rules.concerns_us(service) else Action.NOTHING,
+            action=Action.BLOCKED if rules.concerns_us(service, survey.classes) else Action.NOTHING,
             because=f"{ServiceController.name} does not run: {why}",
             rule="the service controller serves Services of type LoadBalancer",
             flag="--controllers",
@@ -73,21 +77,23 @@ async def ask_cloud(service: Service, survey: Gathered) -> Explanation:
     if blind is not None:
         where = _provider(survey)
         explanation.looked_up.append(Looked("the cloud", where, f"no answer: {blind}"))
-        explanation.outlooks.append(service_outlook(service, blind))
+        explanation.outlooks.append(service_outlook(service, blind, survey.classes))
         return explanation
     backends = survey.backends()
-    reads = BalancerReads(survey.context, survey.services or [service], backends)
+    reads = BalancerReads(survey.context, survey.services or [service], backends, survey.classes)
     await reads.list()
     seen = await reads.about(service, compare=True)
     explanation.looked_up.extend(_looked(service, survey, seen, reads))
     implausible_because = survey.judging.implausible_because if isinstance(survey.judging, Judging) else ""
-    explanation.outlooks.append(service_outlook(service, seen, implausible_because))
+    explanation.outlooks.append(
+        service_outlook(service, seen, survey.classes, implausible_because, former=survey.former_classes)
+    )
     return explanation
 
 
 def _looked(service: Service, survey: Gathered, seen: Seen | CloudError, reads: BalancerReads) -> Iterable[Looked]:
     where, cluster = _provider(survey), survey.options.cluster_name
-    if survey.later is not None and rules.wants_load_balancer(service):
+    if survey.later is not None and survey.classes.include(service):
         serving = [each.node_name for each in survey.backends()]
         yield Looked("the Nodes behind it", f"API server, {where}", serving_line(serving, survey.later))
     what, listing = "its load balancer, by its UID", f"{where}, listing of cluster {cluster}"

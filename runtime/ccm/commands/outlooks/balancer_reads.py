@@ -8,6 +8,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from ccm.cloud import Backends, CloudError, ComparesLoadBalancers, LoadBalancer, LoadBalancerSpec, NotImplementedByCloud
 from ccm.controllers.services import service_rules as rules
 from ccm.controllers.services.allocations import ServiceAllocations
+from ccm.controllers.services.class_rules import ServedClasses
 from ccm.controllers.services.service_balancers import ServiceBalancers
 from ccm.controllers.services.service_rules import Step
 from ccm.controllers.services.service_state import ServiceState
@@ -21,11 +22,13 @@ from .service_outlook import Seen
 class BalancerReads:
     """`listed`: the listing by the UID of the Service, or the error instead of one."""
 
-    def __init__(self, context: Context, services: Iterable[Service], backends: Backends) -> None:
+    def __init__(
+        self, context: Context, services: Iterable[Service], backends: Backends, classes: ServedClasses
+    ) -> None:
         allocations = ServiceAllocations()
         for service in services:
             allocations.on_service(None, service)
-        self._context, self._backends = context, backends
+        self._context, self._backends, self._classes = context, backends, classes
         self._balancers = ServiceBalancers(context, allocations, 0.0)
         self.listed: Mapping[str, LoadBalancer] | CloudError = {}
 
@@ -43,7 +46,7 @@ class BalancerReads:
         if isinstance(self.listed, CloudError):
             return self.listed
         listed = self.listed.get(service.metadata.uid)
-        if not rules.wants_load_balancer(service) or service.metadata.deletion_timestamp is not None:
+        if not rules.wants_it_served(service, self._classes):
             return Seen(listed=listed)
         count = len(self._backends)
         try:

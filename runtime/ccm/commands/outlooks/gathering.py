@@ -21,7 +21,8 @@ from ccm.controllers.nodes.node_lifecycle_rules import Window
 from ccm.controllers.routes import route_rules
 from ccm.controllers.routes.route import RouteController
 from ccm.controllers.routes.route_removal import RouteRemoval
-from ccm.controllers.services import service_rules
+from ccm.controllers.services import class_rules, handed_over, service_rules
+from ccm.controllers.services.class_rules import ServedClasses
 from ccm.controllers.services.service import ServiceController
 from ccm.controllers.shared.context import Context
 from ccm.controllers.shared.watched_kinds import NODES, SERVICES
@@ -87,6 +88,17 @@ class Gathered:
             nodes, services = (kind.informer(client, _no_check) for kind in (NODES, SERVICES))
             self._context = Context(client, self.gateway, nodes, services, _no_events, self.options.cluster_name)  # type: ignore[arg-type]
         return self._context
+
+    @property
+    def classes(self) -> ServedClasses:
+        """Of the Services that the service controller serves."""
+        return self.options.served_classes()
+
+    @property
+    def former_classes(self) -> frozenset[str]:
+        """The classes that leaders served."""
+        annotations = self.lease.metadata.annotations if self.lease is not None else {}
+        return class_rules.recalled(annotations.get(ANNOTATION + handed_over.NOTE))
 
     @functools.cached_property
     def later(self) -> Judging | None:
@@ -209,23 +221,30 @@ async def balancer_outlooks(survey: Gathered) -> list[Outlook]:
     options = survey.flags_of(ServiceController.name)
     if options is None or survey.services is None:
         return []
-    concerned = [each for each in survey.services if service_rules.concerns_us(each)]
+    classes = survey.classes
+    concerned = [each for each in survey.services if service_rules.concerns_us(each, classes)]
     blind = survey.refused or (survey.judging if isinstance(survey.judging, CloudError) else None)
     if blind is not None:
-        return [service_outlook(each, blind) for each in concerned]
-    reads = BalancerReads(survey.context, survey.services, survey.backends())
+        return [service_outlook(each, blind, classes) for each in concerned]
+    reads = BalancerReads(survey.context, survey.services, survey.backends(), classes)
     await reads.list()
     survey.answers["list load balancers"] = error_of(reads.listed)
     if isinstance(reads.listed, CloudError):
         error = reads.listed
         if not concerned:
             survey.cluster.unasked.append(Unasked("list the load balancers of the cloud", str(error)))
-        return [service_outlook(each, error) for each in concerned]
+        return [service_outlook(each, error, classes) for each in concerned]
     listed = reads.listed
     implausible_because = survey.judging.implausible_because if isinstance(survey.judging, Judging) else ""
-    concerned = [each for each in survey.services if service_rules.concerns_us(each) or each.metadata.uid in listed]
+    concerned = [
+        each for each in survey.services if service_rules.concerns_us(each, classes) or each.metadata.uid in listed
+    ]
     seen = await asyncio.gather(*(reads.about(each) for each in concerned))
-    outlooks = [service_outlook(each, saw, implausible_because) for each, saw in zip(concerned, seen, strict=True)]
+    former = survey.former_classes
+    outlooks = [
+        service_outlook(each, saw, classes, implausible_because, former=former)
+        for each, saw in zip(concerned, seen, strict=True)
+    ]
     if not survey.gateway.cloud.has_cluster_id:
         return outlooks
     uids = {each.metadata.uid for each in survey.services}

@@ -11,7 +11,9 @@ import msgspec
 
 from ccm.base.durations import spell
 from ccm.cloud import CloudError, Conflict, ImplementedElsewhere, Invalid, LoadBalancer, NotFound, RetryAfter
+from ccm.controllers.services import class_rules
 from ccm.controllers.services import service_rules as rules
+from ccm.controllers.services.class_rules import ServedClasses
 from ccm.controllers.services.service import ServiceOptions
 from ccm.controllers.services.service_rules import Step
 from ccm.controllers.shared import orphan_rules
@@ -43,11 +45,21 @@ class Seen:
     backends: int = 0
 
 
-def service_outlook(service: Service, seen: Seen | CloudError, implausible_because: str = "") -> Outlook:
-    """`seen`: an error if the cloud's load balancers could not be listed. `implausible_because`: why nothing is written
-    yet, as `first_listing` says it."""
-    if not rules.wants_load_balancer(service) or service.metadata.deletion_timestamp is not None:
-        return _unwanted(service, seen)
+def service_outlook(
+    service: Service,
+    seen: Seen | CloudError,
+    classes: ServedClasses,
+    implausible_because: str = "",
+    *,
+    former: Collection[str] = (),
+) -> Outlook:
+    """`seen`: an error if the cloud's load balancers could not be listed. `classes`: of the Services that are ours;
+    `former`: the classes that leaders served. `implausible_because`: why nothing is written yet, as `first_listing`
+    says it."""
+    if class_rules.is_handed_over(service, classes, former) and isinstance(seen, Seen) and seen.listed is not None:
+        return _handed_over(service, seen.listed, classes)
+    if not rules.wants_it_served(service, classes):
+        return _unwanted(service, seen, classes)
     if isinstance(seen, CloudError):
         return _unknown(service, seen)
     if seen.step is None:
@@ -115,7 +127,7 @@ def _written(service: Service, seen: Seen) -> Outlook:
             return _outlook(service, Action.NOTHING, because=str(error), rule=rule)
     if seen.listed is None and isinstance(seen.read, NotFound):
         change = f"a load balancer is created, with {counted(seen.backends, 'Node')} behind it"
-        rule = "a Service of type LoadBalancer without a class gets a load balancer"
+        rule = "a Service of type LoadBalancer gets a load balancer, unless its class is another controller's"
         return _outlook(
             service,
             Action.CREATE,
@@ -150,12 +162,21 @@ def _written(service: Service, seen: Seen) -> Outlook:
     )
 
 
-def _unwanted(service: Service, seen: Seen | CloudError) -> Outlook:
+def _handed_over(service: Service, listed: LoadBalancer, classes: ServedClasses) -> Outlook:
+    why = class_rules.why_kept(service, listed.name, classes)
+    rule = "a load balancer whose Service was left to another controller by a flag stays"
+    return _outlook(service, Action.NOTHING, reason="ClassNotServed", because=why, rule=rule)
+
+
+def _unwanted(service: Service, seen: Seen | CloudError, classes: ServedClasses) -> Outlook:
     spec = service.spec
     listed = seen.listed if isinstance(seen, Seen) else None
-    if not rules.needs_cleanup(service) and listed is None:
-        why = f"its class is {spec.load_balancer_class}" if spec.load_balancer_class else f"its type is {spec.type}"
-        rule = "only a Service of type LoadBalancer without spec.loadBalancerClass is served"
+    if not rules.is_to_be_released(service, classes) and listed is None:
+        if not classes.exclude(service):
+            why = f"its type is {spec.type}"
+        else:
+            why = f"its class is {spec.load_balancer_class}" if spec.load_balancer_class else "it has no class"
+        rule = f"only Services of type LoadBalancer are served, {classes}"
         return _outlook(service, Action.NOTHING, because=why, rule=rule)
     if isinstance(seen, CloudError):
         return _unknown(service, seen)

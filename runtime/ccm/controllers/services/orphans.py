@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from prometheus_client import Counter, Gauge
 
@@ -49,7 +49,7 @@ class OrphanAudit:
         context: Context,
         in_hand: Callable[[], set[str]],
         recheck: Callable[[set[str]], None],
-        release_unwanted: Callable[[Mapping[str, LoadBalancer]], None],
+        release_unwanted: Callable[[Mapping[str, LoadBalancer]], Awaitable[None]],
         *,
         delete: bool,
         period: float,
@@ -91,7 +91,7 @@ class OrphanAudit:
         balancers = await context.gateway.call("load_balancers.list", lambda: self._cloud.list(context.cluster_name))
         listed = {balancer.service_uid: balancer for balancer in balancers if balancer.service_uid}
         self._recheck({uid for uid, balancer in listed.items() if not balancer.ready})
-        self._release_unwanted(listed)
+        await self._release_unwanted(listed)
         services = {service.metadata.uid for service in context.services.items()} | self._in_hand()
         if not listed.keys() <= services:
             # The cache may lag or be wrong: list the missing Services now, after the cloud's listing.

@@ -34,7 +34,9 @@ from . import comparison_rules, late_answer_rules
 from . import service_metrics as metrics
 from . import service_rules as rules
 from .allocations import ServiceAllocations
+from .class_rules import UNDECLARED, ServedClasses
 from .followed_nodes import FollowedNodes
+from .handed_over import HandedOver
 from .orphans import OrphanAudit
 from .service_balancers import ServiceBalancers
 from .service_release import ServiceRelease
@@ -60,7 +62,7 @@ class ServiceOptions:
     Node changes ends after `debounce` seconds without a change, at the latest `debounce_max` seconds after the first.
     `poll`, `poll_max`: seconds between reads of a load balancer that the cloud is still working on. `ready_only`: only
     Ready Nodes are backends. `audit_period`: seconds between audits for load balancers whose Service is gone, 0 for
-    none; `delete_orphans`: whether the audit deletes them.
+    none; `delete_orphans`: whether the audit deletes them. `classes`: of the Services that are served.
     """
 
     workers: int = 20
@@ -71,6 +73,7 @@ class ServiceOptions:
     ready_only: bool = False
     audit_period: float = 600.0
     delete_orphans: bool = False
+    classes: ServedClasses = UNDECLARED
 
 
 def _key(service: Service) -> str:
@@ -92,8 +95,10 @@ class ServiceController:
         self._waiting: set[str] = set()
         self._allocations = ServiceAllocations()
         self._balancers = ServiceBalancers(context, self._allocations, options.poll)
-        self._writes = ServiceWrites(context.client)
-        self._release = ServiceRelease(context, self._events, self._balancers, self._writes)
+        self._classes = classes = options.classes
+        self._handed_over = HandedOver(context, self._events, classes)
+        self._writes = ServiceWrites(context.client, classes)
+        self._release = ServiceRelease(context, self._events, self._balancers, self._writes, classes)
         self._vanished = VanishedServices(context, self._events, self._balancers, self._known, self._queue.add)
         self._nodes = FollowedNodes(
             context,
@@ -132,7 +137,7 @@ class ServiceController:
             tasks.create_task(self._follow_cloud())
             if isinstance(self._balancers.cloud, ComparesLoadBalancers):
                 comparison = self._steps.comparison
-                tasks.create_task(comparison.run(lambda: rules.comparable(self._known), self._compare))
+                tasks.create_task(comparison.run(lambda: rules.comparable(self._known, self._classes), self._compare))
             if options.audit_period and context.gateway.cloud.has_cluster_id:  # else those of others look like orphans
                 tasks.create_task(audit.run())
 
@@ -154,10 +159,11 @@ class ServiceController:
         )
         audit.saw(self._balancers.at_start.values())
         self._nodes.begin()
+        await self._handed_over.record()
         self._may_write = True
         for key in self._known:
             self._queue.add(key)
-        self._release_unwanted(self._balancers.at_start)
+        await self._release_unwanted(self._balancers.at_start)
         return audit
 
     def _in_hand(self) -> set[str]:
@@ -171,16 +177,21 @@ class ServiceController:
                 state.polling.look_again()
                 self._queue.add(key, Priority.LOW)
 
-    def _release_unwanted(self, listed: Mapping[str, LoadBalancer]) -> None:
+    async def _release_unwanted(self, listed: Mapping[str, LoadBalancer]) -> None:
         """Clean up for Services that exist and want no load balancer of ours although the cloud has one.
 
         That changed while nobody led, so no change of the Service says it. `clean_up` reads the Service first.
         """
-        for service in self._context.services.items():
-            uid = service.metadata.uid
-            if uid in listed and not rules.wants_it_served(service) and not self._balancers.shows_deleted(uid):
-                self._balancers.at_start[uid] = listed[uid]
-                self._queue.add(_key(service))
+        unwanted = {
+            key: service
+            for service in self._context.services.items()
+            if (key := service.metadata.uid) in listed
+            and not rules.wants_it_served(service, self._classes)
+            and not self._balancers.shows_deleted(key)
+        }
+        self._balancers.at_start |= {uid: listed[uid] for uid in unwanted}
+        for service in await self._handed_over.keep(unwanted.values(), listed):
+            self._queue.add(_key(service))
 
     # --- events -------------------------------------------------------------------------------------------------
 
@@ -197,13 +208,15 @@ class ServiceController:
             return
         if (state := self._known.get(key)) is not None and comparison_rules.is_asked_for(old, new):
             state.comparing.due = state.comparing.asked = True
-        if (old is None and rules.concerns_us(new)) or (old is not None and rules.needs_update(old, new)):
+        classes = self._classes
+        is_due = rules.concerns_us(new, classes) if old is None else rules.needs_update(old, new, classes)
+        if is_due:
             self._queue.add(key)
 
     def _update_backends(self) -> None:
         """Queue every Service whose load balancer has other backends than the current ones."""
         for key, state in self._known.items():
-            if rules.wants_load_balancer(state.service) and state.following.backends is not self._nodes.backends:
+            if self._classes.include(state.service) and state.following.backends is not self._nodes.backends:
                 self._queue.add(key, Priority.LOW)  # users wait for new and changed Services
 
     async def _follow_cloud(self) -> None:
@@ -237,7 +250,7 @@ class ServiceController:
                 state = self._known[key] = self._vanished.come_back(key, service) or ServiceState(service)
             state.service, state.following.updating = service, False
             # A Service that is being deleted can no longer be given our finalizer.
-            if rules.wants_it_served(service):
+            if rules.wants_it_served(service, self._classes):
                 await self._ensure(key, service, state)
             else:
                 await self._release.clean_up(service, state)

@@ -15,6 +15,7 @@ from ccm.engine.objects import Service, object_path
 
 from ..shared.context import Context
 from . import service_rules as rules
+from .class_rules import ServedClasses
 from .service_balancers import ServiceBalancers
 from .service_state import ServiceState
 from .service_writes import ServiceWrites
@@ -29,16 +30,22 @@ CATCH_UP = 5.0
 
 class ServiceRelease:
     def __init__(
-        self, context: Context, events: EventRecorder, balancers: ServiceBalancers, writes: ServiceWrites
+        self,
+        context: Context,
+        events: EventRecorder,
+        balancers: ServiceBalancers,
+        writes: ServiceWrites,
+        classes: ServedClasses,
     ) -> None:
         self._context, self._events, self._balancers, self._writes = context, events, balancers, writes
+        self._classes = classes
 
     async def clean_up(self, service: Service, state: ServiceState) -> None:
         """Delete the load balancer, even a partially created one (W19), then release the Service.
 
         Raises Requeue and RetryAfter until that is done, and ApiError if the API server does not answer.
         """
-        ours = rules.needs_cleanup(service)
+        ours = rules.is_to_be_released(service, self._classes)
         if not ours and state.written.spec is None and service.metadata.uid not in self._balancers.at_start:
             return
         # A deletion that the cloud has confirmed goes on.
@@ -66,4 +73,4 @@ class ServiceRelease:
             live = await self._context.client.get(object_path(SERVICES, service.metadata), Service)
         except NotFoundError:
             return False  # it vanished: `vanished_services` decides when the cache shows it
-        return rules.is_still_unwanted(service, live)
+        return rules.is_still_unwanted(service, live, self._classes)

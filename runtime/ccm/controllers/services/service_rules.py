@@ -20,6 +20,7 @@ from ..nodes.vouching_rules import Judge, Vouched
 from ..shared.cache_rules import FINALIZER as FINALIZER
 from ..shared.limits import PORTS, SOURCE_RANGES
 from ..shared.rule_error import RuleError
+from .class_rules import ServedClasses
 from .comparison_rules import Compared
 from .service_state import ServiceState
 
@@ -37,11 +38,6 @@ class ServiceRuleError(RuleError):
     """The Service contains a value that cannot be used. The message names the field and the value."""
 
 
-def wants_load_balancer(service: Service) -> bool:
-    """Type LoadBalancer and no class. A Service with any class, even this controller's name, is left alone."""
-    return service.spec.type == "LoadBalancer" and not service.spec.load_balancer_class
-
-
 def needs_cleanup(service: Service) -> bool:
     """It has our finalizer and is being deleted, or no longer wants a load balancer (S43-S46)."""
     return FINALIZER in service.metadata.finalizers and (
@@ -49,38 +45,44 @@ def needs_cleanup(service: Service) -> bool:
     )
 
 
-def is_still_unwanted(cached: Service, live: Service) -> bool:
+def is_to_be_released(service: Service, classes: ServedClasses) -> bool:
+    """It needs a cleanup, and not by another controller."""
+    return needs_cleanup(service) and not classes.leave_alone(service)
+
+
+def is_still_unwanted(cached: Service, live: Service, classes: ServedClasses) -> bool:
     """Return whether a read of a Service confirms what the cache shows: the same Service, and no load balancer."""
     return live.metadata.uid == cached.metadata.uid and (
-        live.metadata.deletion_timestamp is not None or not wants_load_balancer(live)
+        live.metadata.deletion_timestamp is not None or not classes.include(live)
     )
 
 
-def wants_it_served(service: Service) -> bool:
+def wants_it_served(service: Service, classes: ServedClasses) -> bool:
     """Return whether a load balancer of ours has a reason to exist for this Service."""
-    return wants_load_balancer(service) and service.metadata.deletion_timestamp is None
+    return classes.include(service) and service.metadata.deletion_timestamp is None
 
 
-def concerns_us(service: Service) -> bool:
-    return wants_load_balancer(service) or needs_cleanup(service)
+def concerns_us(service: Service, classes: ServedClasses) -> bool:
+    return classes.include(service) or is_to_be_released(service, classes)
 
 
-def needs_update(old: Service, new: Service) -> bool:
+def needs_update(old: Service, new: Service, classes: ServedClasses) -> bool:
     """Return whether a change of a Service requires a sync (S48-S62).
 
     Changes of labels, selector, status and internalTrafficPolicy do not, unless they remove what we wrote.
     """
-    if concerns_us(old) != concerns_us(new) or needs_cleanup(new) or lost_ours(old, new):
+    was, concerned = concerns_us(old, classes), concerns_us(new, classes)
+    if was != concerned or needs_cleanup(new) or lost_ours(old, new, classes):
         return True
-    return concerns_us(new) and _watched(old) != _watched(new)
+    return concerned and _watched(old) != _watched(new)
 
 
-def lost_ours(old: Service, new: Service) -> bool:
+def lost_ours(old: Service, new: Service, classes: ServedClasses) -> bool:
     """Return whether a Service that wants a load balancer lost our finalizer or all its addresses.
 
     It happens when etcd was restored or someone removed them.
     """
-    if not wants_load_balancer(new):
+    if not classes.include(new):
         return False
     finalizer = FINALIZER in old.metadata.finalizers and FINALIZER not in new.metadata.finalizers
     return finalizer or (bool(old.status.load_balancer.ingress) and not new.status.load_balancer.ingress)
@@ -221,12 +223,12 @@ def next_step(
     return Step.COMPARE if state.comparing.due else Step.NOTHING
 
 
-def comparable(states: Mapping[str, ServiceState]) -> list[Compared]:
+def comparable(states: Mapping[str, ServiceState], classes: ServedClasses) -> list[Compared]:
     """Return the Services whose load balancer is ready and as this process last wrote or recognised it."""
     return [
         Compared(key, state.written.at, state.comparing.at)
         for key, state in states.items()
-        if state.polling.settled and state.written.fingerprint is not None and wants_load_balancer(state.service)
+        if state.polling.settled and state.written.fingerprint is not None and classes.include(state.service)
     ]
 
 
@@ -386,15 +388,16 @@ def ingress_wire(ingress: Sequence[Ingress]) -> list[dict[str, Any]]:
     return entries
 
 
-def release_patch(service: Service, ours: Sequence[Ingress]) -> dict[str, Any]:
+def release_patch(service: Service, ours: Sequence[Ingress], classes: ServedClasses) -> dict[str, Any]:
     """Return what removes our addresses and finalizer from a Service, {} if it has none of them.
 
-    `ours`: the addresses of our load balancer. They matter only if the Service stays and has a class: its controller
-    may have published others, and may rely on the finalizer, which has the same name for all.
+    `ours`: the addresses of our load balancer. They matter only if another controller serves the Service: it may have
+    published others, and may rely on the finalizer, which has the same name for all. Without a declaration of classes,
+    nothing says that it releases the Service, so one that is being deleted keeps nothing.
     """
     meta, entries = service.metadata, service.status.load_balancer.ingress
     own = {text for each in ours for text in (each.ip, each.hostname) if text}
-    is_shared = bool(service.spec.load_balancer_class) and meta.deletion_timestamp is None
+    is_shared = classes.exclude(service) and (classes.are_declared or meta.deletion_timestamp is None)
     left = [each for each in entries if not own & {each.ip, each.hostname}] if is_shared else []
     patch: dict[str, Any] = {}
     if len(left) < len(entries):

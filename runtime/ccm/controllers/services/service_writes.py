@@ -16,13 +16,14 @@ from ccm.engine.client import ConflictError, InvalidError, KubeClient, NotFoundE
 from ccm.engine.objects import Service
 
 from . import service_rules as rules
+from .class_rules import ServedClasses
 
 
 class ServiceWrites:
-    """All methods raise ApiError."""
+    """All methods raise ApiError. `classes`: of the Services that are ours."""
 
-    def __init__(self, client: KubeClient) -> None:
-        self._client = client
+    def __init__(self, client: KubeClient, classes: ServedClasses) -> None:
+        self._client, self._classes = client, classes
 
     async def add_finalizer(self, service: Service) -> None:
         if rules.FINALIZER in service.metadata.finalizers:
@@ -50,7 +51,7 @@ class ServiceWrites:
         A class says that another controller serves the Service from now on: only the addresses of ours, `ingress`, are
         removed then, and the finalizer stays if the other one has published its own.
         """
-        patch = rules.release_patch(service, ingress)
+        patch = rules.release_patch(service, ingress, self._classes)
         if patch:
             with contextlib.suppress(NotFoundError):
                 await self._patch(service, patch)

@@ -29,6 +29,7 @@ from ccm.commands.doctor import (
 )
 from ccm.commands.doctor.diagnosis import Diagnosis, State, render
 from ccm.controllers.controller_spec import Right
+from ccm.controllers.services.class_rules import UNDECLARED
 from ccm.controllers.shared.pod_network_rules import PodNetwork
 from ccm.engine.objects import Lease
 
@@ -370,7 +371,7 @@ def test_services_that_wait_and_why():
         msgspec.convert({**about, "message": text, "lastTimestamp": before(seconds)}, Event)
         for text, seconds in (("quota", 5), ("an older reason", 50))
     ]
-    said = check_cloud.services([service(), service("b"), service("c", addresses=["1"])], events, [])
+    said = check_cloud.services([service(), service("b"), service("c", addresses=["1"])], events, [], UNDECLARED)
     assert [(each.state, each.said) for each in said] == [
         (State.WARNING, "default/b waits for a load balancer"),
         (State.PROBLEM, "default/web waits for a load balancer: quota"),

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the commands say that the service, route and volume controllers would do."""
 
+import datetime
+
 import pytest
 
 from ccm.cloud import (
@@ -14,8 +16,10 @@ from ccm.cloud import (
     Transient,
 )
 from ccm.commands.asking.answers import Action
+from ccm.commands.explain import explain_service
 from ccm.commands.outlooks.service_outlook import NO_COMPARISON, Seen, orphan_outlooks, service_outlook
 from ccm.commands.outlooks.volume_outlook import volume_outlook
+from ccm.controllers.services.class_rules import UNDECLARED, ServedClasses
 from ccm.controllers.services.service import ServiceOptions
 from ccm.controllers.services.service_rules import Step
 
@@ -51,7 +55,7 @@ SERVED = service(addresses=["203.0.113.1"])
     ],
 )
 def test_outlooks(found, seen, action, words):
-    said = service_outlook(found, seen)
+    said = service_outlook(found, seen, UNDECLARED)
     assert said.action is action and words in said.because
     assert bool(said.changes) is (action in (Action.CREATE, Action.UPDATE, Action.DELETE))
 
@@ -71,25 +75,67 @@ def test_outlooks(found, seen, action, words):
 )  # fmt: skip
 def test_what_a_takeover_writes(deviations, changes, notes):
     """Another controller made it, so it has no fingerprint of ours, or another one."""
-    said = service_outlook(SERVED, Seen(Step.ENSURE, read=READY, deviations=deviations, backends=1))
+    said = service_outlook(SERVED, Seen(Step.ENSURE, read=READY, deviations=deviations, backends=1), UNDECLARED)
     assert (said.action, said.changes, said.notes) == (Action.UPDATE, changes, notes)
 
 
 def test_a_finalizer_that_is_missing_is_a_change():
-    said = service_outlook(service(addresses=["203.0.113.1"], ours=False), Seen(Step.ADOPT, listed=READY, backends=1))
+    said = service_outlook(
+        service(addresses=["203.0.113.1"], ours=False), Seen(Step.ADOPT, listed=READY, backends=1), UNDECLARED
+    )
     assert said.changes == ["finalizer service.kubernetes.io/load-balancer-cleanup is added"]
 
 
 def test_a_load_balancer_without_nodes_is_noted():
-    said = service_outlook(service(), Seen(Step.ENSURE, read=GONE))
+    said = service_outlook(service(), Seen(Step.ENSURE, read=GONE), UNDECLARED)
     assert "with 0 Nodes behind it" in said.changes[0] and "no Node serves it" in said.notes[0]
 
 
 def test_a_listing_that_is_not_believed_stops_writes_and_nothing_else():
     why = "the cloud lists the instances of only 1 of 9 Ready Nodes"
-    said = service_outlook(service(), Seen(Step.ENSURE, read=GONE, backends=1), why)
+    said = service_outlook(service(), Seen(Step.ENSURE, read=GONE, backends=1), UNDECLARED, why)
     assert (said.action, said.because, said.flag) == (Action.BLOCKED, why, "--cloud-config")
-    assert service_outlook(SERVED, Seen(Step.ADOPT, listed=READY, backends=1), why).action is Action.NOTHING
+    assert service_outlook(SERVED, Seen(Step.ADOPT, listed=READY, backends=1), UNDECLARED, why).action is Action.NOTHING
+
+
+OURS = ServedClasses(frozenset({"ours"}))
+NAMED_ALONE = ServedClasses(frozenset({"ours"}), without_class=False)
+GOING = {"deletionTimestamp": "2026-11-01T00:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    ("found", "classes", "seen", "action", "words"),
+    [
+        (service(loadBalancerClass="ours"), OURS, Seen(Step.ENSURE, read=GONE, backends=1), Action.CREATE, "has none"),
+        (service(), OURS, Seen(Step.ENSURE, read=GONE, backends=1), Action.CREATE, "has none"),
+        (service(loadBalancerClass="other"), OURS, Seen(), Action.NOTHING, "its class is other"),
+        (service(ours=False), NAMED_ALONE, Seen(), Action.NOTHING, "it has no class"),
+        (service(), NAMED_ALONE, Seen(listed=READY), Action.NOTHING, "unset --default-load-balancer-provider"),
+        (service(**GOING), NAMED_ALONE, Seen(listed=READY), Action.DELETE, "being deleted"),
+        (service(loadBalancerClass="was"), OURS, Seen(listed=READY), Action.NOTHING, "set --load-balancer-class=was"),
+        (service(loadBalancerClass="new"), OURS, Seen(listed=READY), Action.DELETE, "no load balancer any more"),
+        (service(loadBalancerClass="was"), UNDECLARED, Seen(listed=READY), Action.NOTHING, "without a class"),
+        (service(loadBalancerClass="other", **GOING), OURS, Seen(), Action.NOTHING, "its class is other"),
+    ],
+)  # fmt: skip
+def test_outlooks_of_classes(found, classes, seen, action, words):
+    said = service_outlook(found, seen, classes, former={"was"})
+    assert said.action is action and words in said.because
+
+
+@pytest.mark.parametrize(
+    ("name", "classes", "line"),
+    [
+        ("ours", OURS, "Its class ours is served by this controller (--load-balancer-class)."),
+        ("ours", UNDECLARED, "Its class ours is for another controller."),
+        ("", NAMED_ALONE, "A Service without a class is for another controller."),
+    ],
+)
+def test_an_explanation_says_whose_a_service_is(name, classes, line):
+    now = datetime.datetime(2026, 11, 2, tzinfo=datetime.UTC)
+    described = service(loadBalancerClass=name) if name else service()
+    assert line in explain_service.state_of(described, [], now, classes)
+    assert explain_service.waits(described, classes) is ("another" not in line)
 
 
 @pytest.mark.parametrize(

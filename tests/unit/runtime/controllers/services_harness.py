@@ -437,6 +437,28 @@ class Machines:
         return provider_id.replace("FAKE://", "fake://")
 
 
+class LeaseNotes:
+    """The notes on the Lease, which stay when the process ends. `fault` may give an error to raise."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
+        self.calls: list[str] = []
+        self.fault: Callable[[str], Exception | None] = lambda verb: None
+
+    def _called(self, verb: str) -> None:
+        self.calls.append(verb)
+        if (error := self.fault(verb)) is not None:
+            raise error
+
+    async def read(self, key: str) -> str | None:
+        self._called("read")
+        return self.texts.get(key)
+
+    async def write(self, key: str, text: str) -> None:
+        self._called("write")
+        self.texts[key] = text
+
+
 class FakeCloud(Cloud):
     name = "fake"
 
@@ -451,6 +473,7 @@ class Cluster:
     def __init__(self, **limits: Any) -> None:
         self.api, self.clock = Api(), LoopClock()
         self.cloud, self.routes, self.machines = Balancers(), RouteTable(), Machines(self.api)
+        self.notes = LeaseNotes()
         self.limits = Limits(**{"calls_per_second": 1e6, "burst": 10**6, "concurrency": 1000} | limits)
 
     async def __aenter__(self) -> Cluster:
@@ -503,6 +526,7 @@ class Cluster:
             services,
             recorder,
             "kubernetes",
+            self.notes,
             monotonic=now,
         )
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from ccm.cloud import Address, AddressType, Backend, Backends, Ingress, IngressPort, LoadBalancerSpec, Port
 from ccm.controllers.services import service_rules as rules
+from ccm.controllers.services.class_rules import UNDECLARED
 from ccm.controllers.services.service_state import ServiceState
 from ccm.controllers.shared import limits
 from ccm.engine.objects import IngressEntry, Node, Service
@@ -38,8 +39,8 @@ def service(spec=None, **metadata):
     ],
 )
 def test_wants_load_balancer(spec, expected):
-    assert rules.wants_load_balancer(service(spec)) is expected
-    assert rules.concerns_us(service(spec)) is expected
+    assert UNDECLARED.include(service(spec)) is expected
+    assert rules.concerns_us(service(spec), UNDECLARED) is expected
 
 
 OLD, NEW = Backends(), Backends([Backend("node-1", "sim://1", ())])
@@ -112,12 +113,12 @@ def test_needs_cleanup(spec, metadata, expected):
 )
 def test_is_still_unwanted(spec, metadata, confirmed):
     cached = service({"type": "ClusterIP"}, uid="u")
-    assert rules.is_still_unwanted(cached, service(spec, **metadata)) is confirmed
+    assert rules.is_still_unwanted(cached, service(spec, **metadata), UNDECLARED) is confirmed
 
 
 def test_a_service_of_another_type_with_our_finalizer_concerns_us():
-    assert rules.concerns_us(service({"type": "ClusterIP"}, finalizers=[rules.FINALIZER]))
-    assert not rules.concerns_us(service({"loadBalancerClass": "other"}, finalizers=[rules.FINALIZER]))
+    assert rules.concerns_us(service({"type": "ClusterIP"}, finalizers=[rules.FINALIZER]), UNDECLARED)
+    assert not rules.concerns_us(service({"loadBalancerClass": "other"}, finalizers=[rules.FINALIZER]), UNDECLARED)
 
 
 BASE = {
@@ -212,16 +213,16 @@ def changed(changes):
     ],
 )
 def test_needs_update(changes, expected):
-    assert rules.needs_update(changed({}), changed(changes)) is expected
+    assert rules.needs_update(changed({}), changed(changes), UNDECLARED) is expected
 
 
 def test_needs_update_of_what_is_not_ours():
     cluster_ip = {"spec.type": "ClusterIP"}
-    assert not rules.needs_update(changed(cluster_ip), changed(cluster_ip | {"spec.ports.0.port": 81}))
-    assert rules.needs_update(changed(cluster_ip), changed({}))
+    assert not rules.needs_update(changed(cluster_ip), changed(cluster_ip | {"spec.ports.0.port": 81}), UNDECLARED)
+    assert rules.needs_update(changed(cluster_ip), changed({}), UNDECLARED)
     # Each replay of a Service that waits for its clean-up is worth a look.
     waiting = cluster_ip | {"metadata.finalizers": [rules.FINALIZER]}
-    assert rules.needs_update(changed(waiting), changed(waiting))
+    assert rules.needs_update(changed(waiting), changed(waiting), UNDECLARED)
 
 
 def test_load_balancer_spec_carries_everything():
@@ -534,10 +535,10 @@ FINALIZERS = st.lists(st.sampled_from([rules.FINALIZER, "a/b"]), unique=True)
 @given(before=CHANGES, after=CHANGES, had=FINALIZERS, has=FINALIZERS)
 def test_needs_update_is_the_same_from_both_sides_and_misses_nothing(before, after, had, has):
     old, new = (changed(c | {"metadata.finalizers": f}) for c, f in ((before, had), (after, has)))
-    assert not rules.needs_update(old, old) or rules.needs_cleanup(old)
-    if rules.wants_load_balancer(old) != rules.wants_load_balancer(new):
-        assert rules.needs_update(old, new) and rules.needs_update(new, old)
-    if rules.concerns_us(new) and not rules.needs_update(old, new):
+    assert not rules.needs_update(old, old, UNDECLARED) or rules.needs_cleanup(old)
+    if UNDECLARED.include(old) != UNDECLARED.include(new):
+        assert rules.needs_update(old, new, UNDECLARED) and rules.needs_update(new, old, UNDECLARED)
+    if rules.concerns_us(new, UNDECLARED) and not rules.needs_update(old, new, UNDECLARED):
         assert spec_or_problem(old) == spec_or_problem(new)
 
 

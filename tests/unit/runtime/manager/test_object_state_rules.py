@@ -8,6 +8,7 @@ import datetime
 import msgspec
 import pytest
 
+from ccm.controllers.services.class_rules import UNDECLARED, ServedClasses
 from ccm.engine.objects import Node, Service
 from ccm.manager import object_state_rules as rules
 from ccm.serving.status_report import Count, Unfinished
@@ -16,6 +17,7 @@ NOW = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
 AGO = {seconds: f"{NOW - datetime.timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%SZ}" for seconds in (5, 9, 11, 60, 600)}
 WAITS = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "effect": "NoSchedule"}
 SHUT = {"key": "node.cloudprovider.kubernetes.io/shutdown", "effect": "NoSchedule"}
+FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 READY = [{"type": "Ready", "status": "True"}]
 
 
@@ -67,7 +69,27 @@ def test_the_state_of_a_node(given, state):
     ],
 )
 def test_the_state_of_a_service(given, state):
-    assert rules.service_state(given) == state and state in ("", *rules.SERVICE_STATES)
+    assert rules.service_state(given, UNDECLARED) == state and state in ("", *rules.SERVICE_STATES)
+
+
+@pytest.mark.parametrize(
+    ("given", "state"),
+    [
+        (service(load_balancer_class="ours"), "waits for an address"),
+        (service(load_balancer_class="other"), ""),
+        (service(), ""),
+        (
+            service(load_balancer_class="other", deletionTimestamp=AGO[5], finalizers=[FINALIZER]),
+            "",
+        ),
+        (
+            service(load_balancer_class="ours", deletionTimestamp=AGO[5], finalizers=[FINALIZER]),
+            "waits to be released",
+        ),
+    ],
+)
+def test_the_state_of_a_service_of_a_class(given, state):
+    assert rules.service_state(given, ServedClasses(frozenset({"ours"}), without_class=False)) == state
 
 
 def test_every_state_is_counted_also_if_nothing_is_in_it():
@@ -96,7 +118,7 @@ def test_what_fails_comes_first_and_what_waits_is_named_when_it_is_slow():
         rules.Failure("service", "ns/old", "quota", 50.0, 9),
         rules.Failure("pools", "a", "odd", 1.0, 1),
     ]
-    assert rules.unfinished(nodes, services, failures, NOW) == [
+    assert rules.unfinished(nodes, services, failures, NOW, UNDECLARED) == [
         Unfinished("Service", "ns/old", "failing", 50.0, 9, "quota"),
         Unfinished("Node", "stuck", "failing", 3.0, 2, "no instance"),
         Unfinished("pools", "a", "failing", 1.0, 1, "odd"),
@@ -107,4 +129,4 @@ def test_what_fails_comes_first_and_what_waits_is_named_when_it_is_slow():
 
 def test_a_time_that_cannot_be_read_counts_as_now():
     given = [service("odd", creationTimestamp="yesterday"), service("none")]
-    assert rules.unfinished([node("odd", taints=[WAITS], creationTimestamp="x")], given, [], NOW) == []
+    assert rules.unfinished([node("odd", taints=[WAITS], creationTimestamp="x")], given, [], NOW, UNDECLARED) == []

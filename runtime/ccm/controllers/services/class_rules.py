@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decide which Services of type LoadBalancer are ours, by their class. No I/O.
+
+Without a declaration, they are those without a class, as upstream. With one (`--load-balancer-class`,
+`--default-load-balancer-provider`), an administrator divided the Services among controllers: those of other classes
+are left alone in every state, also while they are deleted, because all controllers use the same finalizer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from ccm.engine.objects import Service
+
+
+@dataclass(frozen=True)
+class ServedClasses:
+    """`names`: the classes that are ours. `without_class`: whether Services without a class are ours."""
+
+    names: frozenset[str] = frozenset()
+    without_class: bool = True
+
+    @property
+    def are_declared(self) -> bool:
+        return bool(self.names) or not self.without_class
+
+    def include(self, service: Service) -> bool:
+        """Return whether the Service is of type LoadBalancer, and ours by its class."""
+        name = service.spec.load_balancer_class
+        return service.spec.type == "LoadBalancer" and (name in self.names if name else self.without_class)
+
+    def exclude(self, service: Service) -> bool:
+        """Return whether the Service is of type LoadBalancer, and another controller's by its class."""
+        return service.spec.type == "LoadBalancer" and not self.include(service)
+
+    def leave_alone(self, service: Service) -> bool:
+        """Return whether nothing of the Service concerns us, even if it has our finalizer."""
+        return self.are_declared and self.exclude(service)
+
+    def __str__(self) -> str:
+        """What they are, for messages: "without a class, or of class a or b"."""
+        named = f"of class {' or '.join(sorted(self.names))}" if self.names else ""
+        return ", or ".join(filter(None, ["without a class" if self.without_class else "", named]))
+
+
+#: The Services that are ours if nobody says otherwise.
+UNDECLARED = ServedClasses()
+
+
+def is_handed_over(service: Service, classes: ServedClasses, former: Collection[str]) -> bool:
+    """Return whether the Service was ours, and is not any more although the Service itself did not change.
+
+    `former`: the classes that a leader served. Its load balancer stays then: a flag that somebody removed must not
+    delete it. Of a Service that got another class itself, the load balancer is deleted.
+    """
+    name = service.spec.load_balancer_class
+    is_excluded = classes.exclude(service) and service.metadata.deletion_timestamp is None
+    return is_excluded and (not name or name in former)
+
+
+def recalled(note: str | None) -> frozenset[str]:
+    """Return the classes that a note names: text that `noted` wrote, None if there is no note."""
+    return frozenset(filter(None, (note or "").split(",")))
+
+
+def noted(former: Collection[str], classes: ServedClasses) -> str | None:
+    """Return the note of all classes that a leader served, None if the present one is complete."""
+    return None if classes.names <= frozenset(former) else ",".join(sorted({*former, *classes.names}))
+
+
+def why_kept(service: Service, balancer: str, classes: ServedClasses) -> str:
+    """Return the message about a Service that was handed over. `balancer`: the name of its load balancer."""
+    name = service.spec.load_balancer_class
+    whose = f"of class {name}" if name else "without a class"
+    return (
+        f"Services {whose} are no longer served by this controller, which serves those {classes}. Load balancer "
+        f"{balancer} stays as it is, and follows no changes: it goes with the Service. To serve the Service again, "
+        + (f"set --load-balancer-class={name}" if name else "unset --default-load-balancer-provider")
+    )

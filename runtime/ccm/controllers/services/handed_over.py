@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Services that were ours and are left to another controller now, because an administrator changed the classes.
+
+The classes that leaders served are a note on the Lease. Without it, a class that is no longer served would look like a
+Service that got another class, whose load balancer is deleted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Mapping
+
+from ccm.cloud import LoadBalancer
+from ccm.engine.client import ApiError
+from ccm.engine.events import EventRecorder
+from ccm.engine.objects import Service
+
+from ..shared.context import Context
+from . import class_rules as rules
+from .class_rules import ServedClasses
+
+log = logging.getLogger(__name__)
+
+#: The key of the note.
+NOTE = "load-balancer-classes"
+#: The kind of what is held.
+KIND = "HandedOverService"
+#: Seconds until the next attempt to write the note.
+AGAIN = 5.0
+
+
+class HandedOver:
+    """The note is read when it is needed: a process that serves no class, and meets none, never asks."""
+
+    def __init__(self, context: Context, events: EventRecorder, classes: ServedClasses) -> None:
+        self._context, self._events, self._classes = context, events, classes
+        self._former: frozenset[str] | None = None
+        self._reported: set[str] = set()
+
+    async def record(self) -> None:
+        """Note the classes that are served. Returns when that is done: before, nothing of them may be written."""
+        while self._classes.names:
+            try:
+                former = await self._recall()
+                if (note := rules.noted(former, self._classes)) is not None:
+                    await self._context.notes.write(NOTE, note)
+                self._former = former | self._classes.names
+                return
+            except ApiError as error:
+                log.warning("cannot note the classes of Services for the next leader, trying again: %s", error)
+                await asyncio.sleep(AGAIN)
+
+    async def keep(self, unwanted: Collection[Service], listed: Mapping[str, LoadBalancer]) -> list[Service]:
+        """Report the Services that were handed over, and return the others. `listed`: load balancers by UID.
+
+        All others that have a class wait if the note cannot be read.
+        """
+        others, kept = [], {}
+        for service in unwanted:
+            if await self._is_kept(service):
+                meta, name = service.metadata, listed[service.metadata.uid].name
+                kept[f"{meta.namespace}/{meta.name}"] = "ClassNotServed", rules.why_kept(service, name, self._classes)
+                self._report(service, name)
+            else:
+                others.append(service)
+        self._context.holds.replace(KIND, kept)
+        return others
+
+    async def _is_kept(self, service: Service) -> bool:
+        if not self._classes.exclude(service):
+            return False
+        try:
+            return rules.is_handed_over(service, self._classes, await self._recall())
+        except ApiError as error:
+            log.warning("cannot read the classes that former leaders served, so nothing is deleted: %s", error)
+            return service.metadata.deletion_timestamp is None
+
+    def _report(self, service: Service, balancer: str) -> None:
+        """Once: each audit finds the same."""
+        if service.metadata.uid not in self._reported:
+            self._reported.add(service.metadata.uid)
+            message = rules.why_kept(service, balancer, self._classes)
+            self._events.event(service, "Warning", "ClassNotServed", message)
+
+    async def _recall(self) -> frozenset[str]:
+        if self._former is None:
+            self._former = rules.recalled(await self._context.notes.read(NOTE))
+        return self._former
