@@ -30,7 +30,7 @@ from ccm.base.text import printable
 from ccm.cloud import CanonicalIds, Instance, InstanceRef, Instances, Page
 from ccm.cloud.errors import CloudError, Transient
 
-from .instance_snapshot import Snapshot, as_asked, canonical_ref, instance_problem
+from .instance_snapshot import ListingEnd, Snapshot, as_asked, canonical_ref, instance_problem
 
 log = logging.getLogger(__name__)
 
@@ -355,10 +355,10 @@ class InstanceDirectory:
         source = self._instances
         found: list[Instance] = []
         unusable: list[str] = []
-        asked: list[str | None] = []
+        asked, end = set[str | None](), ListingEnd()
         token, total, unreachable = None, None, ""
         while not asked or token is not None:
-            asked.append(token)
+            asked.add(token)
             self._pages_read = len(asked)
             page: Page = await self._call("instances.list", lambda token=token: self._read_page(token))  # type: ignore[misc]
             if self._instances is not source:
@@ -368,6 +368,7 @@ class InstanceDirectory:
                 raise Transient(f"instances.list: the cloud returned the next page {token!r} twice")
             total = page.total if page.total is not None else total
             unreachable = unreachable or page.unreachable
+            end.require(page)
             for each in page.instances:
                 if problem := instance_problem(each):
                     unusable.append(problem)

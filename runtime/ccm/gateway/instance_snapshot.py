@@ -13,8 +13,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ccm.cloud import Address, AddressType, Instance, InstanceRef, InstanceState
+from ccm.cloud import Address, AddressType, Instance, InstanceRef, InstanceState, Page
 from ccm.cloud.errors import Conflict, NotFound, Transient
+
+#: A listing has no end after so many pages, and after so many in a row with nothing but instances of earlier ones:
+#: pages shift while instances come and go, but not as far.
+MOST_PAGES, MOST_REPEATED = 10_000, 10
 
 
 @dataclass(frozen=True)
@@ -165,3 +169,21 @@ def _is_address(value: Any) -> bool:
         and isinstance(value.address, str)
         and bool(value.address)
     )
+
+
+class ListingEnd:
+    """A listing must come to an end: a cloud that always names another page would be read for ever."""
+
+    def __init__(self) -> None:
+        self._ids = set[str]()
+        self._pages = self._repeated = 0
+
+    def require(self, page: Page) -> None:
+        """Raises Transient if this page shows that there is no end."""
+        ids = {each.provider_id for each in page.instances if isinstance(getattr(each, "provider_id", None), str)}
+        self._repeated = self._repeated + 1 if ids and ids <= self._ids else 0
+        self._pages += 1
+        self._ids |= ids
+        if page.next is not None and (self._pages >= MOST_PAGES or self._repeated >= MOST_REPEATED):
+            came = f"{self._pages} have come, the last {self._repeated} with nothing new"
+            raise Transient(f"instances.list: its pages do not end: {came}")

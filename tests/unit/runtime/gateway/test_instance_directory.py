@@ -21,6 +21,7 @@ from ccm.cloud import (
     RateLimited,
     Transient,
 )
+from ccm.gateway import instance_snapshot
 from ccm.gateway.gateway import Gateway, ProviderBug
 from ccm.gateway.instance_directory import REMEMBERED_GONE
 from ccm.gateway.instance_snapshot import Snapshot
@@ -669,6 +670,52 @@ async def test_one_listing_is_in_progress_and_one_follows_for_all_who_ask_meanwh
     assert most == 1
     assert {each.began - began for each in snapshots} <= {1.5 * pages * number for number in range(60)}
     assert len({each.began for each in snapshots}) <= 1 + -(-60 // int(1.5 * pages))
+
+
+def endless(fake, instances):
+    """The cloud always names another page; each takes a second."""
+
+    async def list_page(token):
+        fake.calls.append("list")
+        await asyncio.sleep(1.0)
+        number = int(token or 0)
+        return Page(instances(number), next=str(number + 1))
+
+    fake.list_page = list_page
+
+
+@in_virtual_time
+@pytest.mark.parametrize("size", [1, 20, 300])
+async def test_a_listing_that_repeats_its_pages_under_new_names_ends(size):
+    fake = FakeInstances(*MACHINES)
+    endless(fake, lambda number: [MACHINES[(number * size + each) % len(MACHINES)] for each in range(size)])
+    with pytest.raises(Transient, match="its pages do not end"):
+        await directory(fake).list(not_before=now())
+    assert len(fake.calls) == -(-len(MACHINES) // size) + 10
+
+
+@in_virtual_time
+async def test_a_listing_of_pages_without_an_end_ends(monkeypatch):
+    """Empty ones, or an instance that nobody has seen on each."""
+    monkeypatch.setattr(instance_snapshot, "MOST_PAGES", 50)
+    for instances in (lambda number: [], lambda number: [machine(f"m{number}")]):
+        fake = FakeInstances()
+        endless(fake, instances)
+        found = directory(fake)
+        for _ in range(2):
+            with pytest.raises(Transient, match="50 have come"):
+                await found.list(not_before=now())
+        assert len(fake.calls) == 100
+
+
+@in_virtual_time
+async def test_pages_that_shift_while_they_are_read_and_empty_ones_are_no_endless_listing():
+    fake = FakeInstances(*MACHINES)
+    pages = [MACHINES[:20], *[MACHINES[:20]] * 9, MACHINES[10:30], *[[]] * 30, MACHINES[30:], *[MACHINES[:20]] * 10]
+    for number, instances in enumerate(pages):
+        fake.pages[str(number) if number else None] = Page(instances, next=str(number + 1))
+    fake.pages[str(len(pages) - 1)] = Page(pages[-1])
+    assert len((await directory(fake).list(not_before=now())).by_id) == len(MACHINES)
 
 
 @in_virtual_time
