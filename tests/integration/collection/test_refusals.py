@@ -123,6 +123,33 @@ async def test_an_inventory_without_a_control_plane_is_refused(tmp_path: Path):
         assert message.endswith(INVENTORIES[inventory][1]), (book, message)
 
 
+LIMITS = {
+    "localhost,kube_control_plane,w-9": "w-9",
+    "localhost:kube_control_plane:worker-1:w-8:w-9": "w-8, w-9",
+    "all:!w-9": "w-9",
+}
+
+
+async def test_a_limit_that_names_no_host_of_the_inventory_is_refused(tmp_path: Path):
+    """Ansible only warns, and runs on the other hosts: a caller that mistypes a worker would see a success."""
+    (tmp_path / "hosts").write_text(f"[kube_control_plane]\ncp-1 {NOWHERE}\n[kube_node]\nworker-1 {NOWHERE}\n")
+    books = ("verify", "site", "rollback")
+    runs = await asyncio.gather(
+        *(
+            playbook(f"playbooks/{book}.yml", "-i", str(tmp_path / "hosts"), "--limit", limit)
+            for book, limit in zip(books, LIMITS, strict=True)
+        )
+    )
+    for run, name in zip(runs, LIMITS.values(), strict=True):
+        assert run.status != 0, run.output
+        assert_plain(run)
+        assert run.failures and set(run.failures) == {
+            f"Nothing was changed or checked: --limit names {name}, which is neither a host nor a group of the "
+            "inventory. Correct the name, or add the host to the inventory."
+        }
+        assert run.results[-1]["msg"] == run.failures[-1]  # nothing came after it
+
+
 async def test_a_kubeconfig_that_does_not_exist_stops_the_plan(tmp_path: Path):
     """The role's step without the detection before it, which would look at this host's own processes."""
     missing = tmp_path / "admin.conf"
