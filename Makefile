@@ -70,7 +70,7 @@ test-ci: prerequisites setup ## what CI runs after make test: a real cluster, Op
 		--then integration-rest,integration-long,chaos
 
 .PHONY: test-all
-test-all: test test-ci integration-long chaos test-prometheus test-clouds cores ee newcomer molecule-layouts molecule-others soak mutation ## what must pass before a release: test, test-ci, and all that takes longer
+test-all: test test-ci integration-long chaos test-prometheus test-eda test-clouds cores ee newcomer molecule-layouts molecule-others soak mutation ## what must pass before a release: test, test-ci, and all that takes longer
 
 # An earlier table, of build/costs; by itself the newest one.
 BEFORE ?=
@@ -123,8 +123,8 @@ CHECKS := $(or $(OUTOFTREE_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/outoftr
 lint: setup types ## ruff, mypy, import layers, words, commits, changelog fragments, quarantine, ansible-lint
 	@cd runtime && ruff check . && ruff format --check . && lint-imports --no-cache
 	@ruff check -q --config runtime/pyproject.toml --exclude tests/unit/plugins tests tools molecule
-	@ruff check -q --isolated --line-length 160 --select E,F,W --ignore E402 plugins tests/unit/plugins
-	@ruff check -q --isolated --preview --select E30 plugins tests/unit/plugins
+	@ruff check -q --isolated --line-length 160 --select E,F,W --ignore E402 extensions plugins tests/unit/plugins
+	@ruff check -q --isolated --preview --select E30 extensions plugins tests/unit/plugins
 	@mkdir -p build/types/ansible_collections/outoftree/ccm
 	@ln -sfn $(CURDIR)/plugins build/types/ansible_collections/outoftree/ccm/plugins
 	@$(KEPT) types-of-plugins plugins/module_utils -- env MYPYPATH=build/types mypy --config-file= --cache-dir $(CHECKS)/mypy-plugins \
@@ -138,7 +138,7 @@ lint: setup types ## ruff, mypy, import layers, words, commits, changelog fragme
 	@$(KEPT) ansible-lint $(LINTED) -- ansible-lint --offline -q
 
 # What ansible-lint reads. It computes for three minutes.
-LINTED := .ansible-lint ansible.cfg galaxy.yml requirements.yml site.yml docs/docsite docs/how-to docs/inventories meta molecule \
+LINTED := .ansible-lint ansible.cfg galaxy.yml requirements.yml site.yml docs/docsite docs/how-to docs/inventories extensions meta molecule \
 	playbooks plugins roles ':!*.md'
 
 .PHONY: types
@@ -351,6 +351,10 @@ test-aws: setup binaries ## the provider aws on moto, beside cloud-provider-aws;
 .PHONY: test-prometheus
 test-prometheus: setup binaries ## the alerts by promtool, and a real Prometheus that scrapes the runtime; Go builds both the first time: minutes
 	@pytest -q $(call junit,prometheus) tests/prometheus
+
+.PHONY: test-eda
+test-eda: setup binaries ## the rulebooks of extensions/eda by the real ansible-rulebook, which it installs with Java the first time
+	@pytest -q $(call junit,eda) tests/eda
 
 .PHONY: bench
 bench: setup binaries ## measure against the upstream framework: half an hour, or BENCH="nodes handover"

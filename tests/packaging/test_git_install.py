@@ -41,7 +41,7 @@ def test_one_line_installs_what_the_tarball_has(user: User, tmp_path: Path, kind
     root = tmp_path / ".ansible/collections/ansible_collections/outoftree/ccm"
     installed = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
     committed = subprocess.run(["git", "ls-files"], cwd=REPOSITORY, capture_output=True, text=True, check=True)
-    parts = ("meta/", "playbooks/", "plugins/", "roles/")
+    parts = ("extensions/", "meta/", "playbooks/", "plugins/", "roles/")
     assert {path for path in committed.stdout.split() if path.startswith(parts)} <= installed
     assert {Path(path).parts[0] for path in installed}.isdisjoint({"tests", "runtime", "docs", "molecule", ".git"})
     assert json.loads((root / "MANIFEST.json").read_text())["collection_info"]["name"] == "ccm"

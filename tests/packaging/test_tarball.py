@@ -17,7 +17,7 @@ from .conftest import User
 
 pytestmark = pytest.mark.timeout(600)
 TOP = {"COPYING", "LICENSE", "README.md", "MANIFEST.json", "FILES.json", "changelogs", "meta", "playbooks", "plugins"}
-TOP |= {"SECURITY.md", "requirements.yml", "roles"}
+TOP |= {"SECURITY.md", "extensions", "requirements.yml", "roles"}
 SUFFIXES = {"", ".j2", ".json", ".md", ".py", ".txt", ".yaml", ".yml"}
 
 
@@ -29,7 +29,7 @@ def files(user: User) -> set[str]:
 
 
 def test_it_has_every_part_that_works_for_users(files: set[str]):
-    assert set(artifact.tracked("meta", "playbooks", "plugins", "roles")) <= files
+    assert set(artifact.tracked("extensions", "meta", "playbooks", "plugins", "roles")) <= files
 
 
 def test_it_has_nothing_else(files: set[str]):

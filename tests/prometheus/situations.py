@@ -113,6 +113,19 @@ def of_upgrades() -> list[Situation]:
     return found
 
 
+def of_new_nodes() -> list[Situation]:
+    """By what kube-state-metrics shows of a Node: one that waits for the controller has the taint."""
+    node = 'kube_node_info{node="worker-9",provider_id=""}'
+    taint = 'kube_node_spec_taint{node="worker-9",key="node.cloudprovider.kubernetes.io/uninitialized"}'
+    alerts: Alerts = {"CcmNodeUnmanaged": {"node": "worker-9"}}
+    return [
+        Situation("a Node joins without the flag", alerts=alerts, elsewhere=(node,)),
+        Situation("it joins, and is adopted at once", lasts=4, elsewhere=(node,)),
+        Situation("a Node waits for the controller", elsewhere=(node, taint)),
+        Situation("a Node has a providerID", elsewhere=('kube_node_info{node="worker-9",provider_id="sim://i-9"}',)),
+    ]
+
+
 def of_gauges() -> list[Situation]:
     found = []
     for name, (gauge, alert, labels) in GAUGES.items():
@@ -179,6 +192,7 @@ SITUATIONS = [
     Situation("something blocks it five times in ten minutes", every(2, lambda: LAG.observe(2))),
     *of_gauges(),
     *of_upgrades(),
+    *of_new_nodes(),
 ]
 
 

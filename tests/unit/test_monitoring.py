@@ -28,7 +28,11 @@ DASHBOARD = json.loads((FILES / "dashboard.json").read_text())
 RUNBOOK = (ROOT / "docs/how-to/alerts.md").read_text()
 SUFFIXES = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count"), "gauge": ("",)}
 #: Metrics of kube-state-metrics, with their labels. It has every condition of a namespace.
-ELSEWHERE = {"kube_namespace_status_condition": {"namespace", "condition", "status"}}
+ELSEWHERE = {
+    "kube_namespace_status_condition": {"namespace", "condition", "status"},
+    "kube_node_info": {"node", "provider_id"},
+    "kube_node_spec_taint": {"node", "key", "value", "effect"},
+}
 #: Metrics of prometheus_client about the process itself.
 OF_THE_PROCESS = {"process_resident_memory_bytes", "process_cpu_seconds_total"}
 #: In a play, a lookup reads the rules. Outside of one, Ansible does not find the plugin by its full name.

@@ -21,6 +21,7 @@ TREE = (
     "changelogs",
     "docs/inventories",
     "docs/reference/kubernetes-versions.md",
+    "extensions",
     "galaxy.yml",
     "meta",
     "playbooks",

@@ -110,6 +110,13 @@ def of_release() -> Path:
     return folder
 
 
+def of_events() -> Path:
+    """ansible-rulebook, and what its event source reads a cluster with. The program needs Java 17 beside it."""
+    folder = FOLDER / "events"
+    _make(folder, "2.19", "ansible-rulebook>=1.3")
+    return folder
+
+
 def _make(folder: Path, core: str, *packages: str, version: str = "") -> None:
     program = folder / "bin" / "python"
     if not program.exists():

@@ -55,8 +55,17 @@ def ensure(progress: Progress, root: bool | None = None) -> None:
     """Have everything, installing it as root; otherwise BedError with the exact command."""
     if sys.version_info < (3, 11):  # noqa: UP036 - nothing else has checked it when the bed runs
         raise BedError(f"Python {sys.version.split()[0]} is too old for the bed: run it with Python 3.11 or newer")
+    _install(missing_packages(), progress, root)
+    golang.ensure(progress)
+
+
+def ensure_java(progress: Progress) -> None:
+    """Have the Java that ansible-rulebook needs, which nothing else here does."""
+    _install([] if _has("java") else ["openjdk-17-jre-headless"], progress)
+
+
+def _install(packages: list[str], progress: Progress, root: bool | None = None) -> None:
     root = os.geteuid() == 0 if root is None else root
-    packages = missing_packages()
     if packages:
         command = " ".join(install_command(packages))
         if not root:
@@ -67,7 +76,6 @@ def ensure(progress: Progress, root: bool | None = None) -> None:
             env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
             run("apt-get", "update", env=env)
             run(*install_command(packages), env=env)
-    golang.ensure(progress)
 
 
 def need_root(doing: str) -> None:

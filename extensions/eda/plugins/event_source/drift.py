@@ -1,0 +1,127 @@
+# Copyright: The outoftree.ccm authors
+# SPDX-License-Identifier: Apache-2.0
+"""An event source for ansible-rulebook: what differs from what site.yml left, as the API server shows it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+from typing import Any, Dict, Iterable, List, Optional, Set, Tuple
+
+DOCUMENTATION = r"""
+---
+short_description: Look at Nodes, static Pods and the controller's DaemonSet every few seconds.
+description:
+  - Sends what the filter outoftree.ccm.alerts reads. The alerts are CcmNodeUnmanaged (a Node without providerID and without the taint of the
+    controllers), CcmControlPlaneReverted (a static Pod of a control plane names an in-tree cloud provider) and CcmNotRunning (the DaemonSet
+    is away or has no Ready Pod).
+  - Something must be seen in two looks, one after the other. What lasts is sent after each further look, so a rule needs a throttle.
+  - Reads only. It needs the right to list nodes, to list pods in kube-system and to get the DaemonSet.
+  - Needs the Python library kubernetes.
+options:
+  kubeconfig:
+    description: The path of a kubeconfig. Without it, the client's own rules apply.
+    type: str
+  context:
+    description: A context of the kubeconfig.
+    type: str
+  interval:
+    description: Seconds between two looks.
+    type: float
+    default: 15
+  name:
+    description: The name of the controller's DaemonSet in kube-system.
+    type: str
+    default: cloud-controller-manager
+"""
+
+EXAMPLES = r"""
+- outoftree.ccm.drift:
+    kubeconfig: /etc/outoftree/reader.kubeconfig
+  filters:
+    - outoftree.ccm.alerts:
+        worker: [CcmNodeUnmanaged]
+        cluster: [CcmNotRunning, CcmControlPlaneReverted]
+"""
+
+LOGGER = logging.getLogger("outoftree.ccm.drift")
+
+TAINT = "node.cloudprovider.kubernetes.io/uninitialized"
+COMPONENTS = "component in (kube-apiserver,kube-controller-manager)"
+#: Seconds until a question counts as unanswered.
+PATIENCE = 30
+#: (alert, Node or nothing)
+Drift = Tuple[str, str]
+
+
+async def main(queue: asyncio.Queue, args: Dict[str, Any]) -> None:
+    """Look until the rulebook stops."""
+    look = await asyncio.to_thread(_reader, args)
+    before: Set[Drift] = set()
+    while True:
+        try:
+            seen = drifts(*await asyncio.to_thread(look))
+        except Exception as error:  # pylint: disable=broad-exception-caught
+            LOGGER.warning("the cluster could not be read, so nothing is reported: %s", _short(error))
+            seen = set()
+        if seen & before:
+            await queue.put(message(seen & before))
+        before = seen
+        await asyncio.sleep(float(args.get("interval") or 15))
+
+
+def message(seen: Iterable[Drift]) -> Dict[str, Any]:
+    """Return what Alertmanager would send."""
+    labels = [dict(alertname=name, **({"node": node} if node else {})) for name, node in sorted(seen)]
+    return {"payload": {"alerts": [{"status": "firing", "labels": each} for each in labels]}}
+
+
+def drifts(nodes: List[Dict[str, Any]], pods: List[Dict[str, Any]], daemonset: Optional[Dict[str, Any]]) -> Set[Drift]:
+    """Return what differs. The arguments are objects as the API server has them."""
+    seen = {("CcmNodeUnmanaged", node["metadata"]["name"]) for node in nodes if _unmanaged(node)}
+    if any(_reverted(pod) for pod in pods):
+        seen.add(("CcmControlPlaneReverted", ""))
+    if not ((daemonset or {}).get("status") or {}).get("numberReady"):
+        seen.add(("CcmNotRunning", ""))
+    return seen
+
+
+def _unmanaged(node: Dict[str, Any]) -> bool:
+    spec, metadata = node.get("spec") or {}, node["metadata"]
+    tainted = any(taint.get("key") == TAINT for taint in spec.get("taints") or [])
+    return not spec.get("providerID") and not tainted and not metadata.get("deletionTimestamp")
+
+
+def _reverted(pod: Dict[str, Any]) -> bool:
+    """Return whether a static Pod names an in-tree provider. Without the flag, verify.yml decides by the version."""
+    words = [word for container in pod["spec"]["containers"] for word in [*(container.get("command") or []), *(container.get("args") or [])]]
+    named = re.findall(r"(?m)^--cloud-provider=(.*)$", "\n".join(words))
+    return bool(named) and named[-1] not in ("", "external")
+
+
+def _reader(args: Dict[str, Any]) -> Any:
+    """Return a function that reads nodes, pods and the DaemonSet."""
+    from kubernetes import client, config  # pylint: disable=import-outside-toplevel
+
+    made = config.new_client_from_config(config_file=args.get("kubeconfig"), context=args.get("context"))
+    core, apps = client.CoreV1Api(made), client.AppsV1Api(made)
+    name = args.get("name") or "cloud-controller-manager"
+    raw = {"_preload_content": False, "_request_timeout": PATIENCE}
+
+    def read() -> Tuple[List[Dict[str, Any]], List[Dict[str, Any]], Optional[Dict[str, Any]]]:
+        nodes = json.loads(core.list_node(resource_version="0", **raw).data)["items"]
+        pods = json.loads(core.list_namespaced_pod("kube-system", label_selector=COMPONENTS, **raw).data)["items"]
+        try:
+            return nodes, pods, json.loads(apps.read_namespaced_daemon_set(name, "kube-system", **raw).data)
+        except client.ApiException as error:
+            if error.status != 404:
+                raise
+            return nodes, pods, None
+
+    return read
+
+
+def _short(error: Exception) -> str:
+    return ascii(f"{type(error).__name__}: {error}")[1:200]
