@@ -78,6 +78,7 @@ class Authority:
             self._builder(self._name, self._key)
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
             .add_extension(usage, critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()), critical=False)
             .sign(self._key, hashes.SHA256())
         )
         self.file = folder / "ca.crt"
@@ -90,6 +91,9 @@ class Authority:
         parts += [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
         usages = [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH]
         builder = self._builder(x509.Name(parts), key).add_extension(x509.ExtendedKeyUsage(usages), critical=False)
+        # As Go writes it, and so kubeadm. From 3.13 on, Python refuses certificates without it.
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        builder = builder.add_extension(issuer, critical=False)
         if hosts:
             builder = builder.add_extension(x509.SubjectAlternativeName([_san(host) for host in hosts]), critical=False)
         cert = builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)

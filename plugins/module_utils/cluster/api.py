@@ -54,6 +54,10 @@ ATTEMPTS = 3
 #: Keys of a kubeconfig that have a file's path or, with the suffix "-data", its content.
 _FILES = ("certificate-authority", "client-certificate", "client-key")
 
+#: OpenSSL's reasons for which it refuses a certificate only if it must be strict, as Python 3.13 and newer demand: a CA or a certificate
+#: without key identifiers, a CA without key usage, and the like. Kubernetes accepts them.
+_STRICT = range(80, 94)
+
 _SECRET_KEYS = ("token", "password", "client-key-data", "client-certificate-data")
 
 
@@ -239,6 +243,10 @@ def explain(exc: ApiError) -> str:
     if exc.status == 403:
         return "{0}: the kubeconfig's user needs this permission. The control plane's admin.conf has it".format(exc)
     if isinstance(exc.__cause__, urllib3.exceptions.SSLError):
+        if any(getattr(reason, "verify_code", 0) in _STRICT for reason in exc.__cause__.args):
+            return ("{0}: Kubernetes accepts this certificate, but Python 3.13 and newer do not. Set ansible_python_interpreter of "
+                    "ccm_install_api_host to an older Python that has the library kubernetes, or renew the cluster's CA and the API "
+                    "server's certificate, with key identifiers and the CA's key usage".format(exc))
         return ("{0}: check that the kubeconfig has the CA of this cluster, and that the server's certificate has the address of the "
                 "kubeconfig".format(exc))
     if exc.status == 0:

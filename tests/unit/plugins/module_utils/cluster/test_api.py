@@ -7,10 +7,12 @@ import base64
 import copy
 import os
 import pathlib
+import ssl
 import tempfile
 from typing import Any
 
 import pytest
+import urllib3
 from ansible_collections.outoftree.ccm.plugins.module_utils.cluster import api
 
 KEY = "-----BEGIN PRIVATE KEY-----\nnobody's\n"
@@ -114,3 +116,25 @@ def test_credentials_of_a_kubeconfig_are_masked_by_every_core(monkeypatch: pytes
     secrets = {"s3cr3t", encoded(KEY)}
     assert secrets <= set(registered if new else module.no_log_values)
     assert not (module.no_log_values if new else registered)
+
+
+#: OpenSSL's codes and words. All but the last two are refused only by the strict contexts of Python 3.13 and newer.
+REFUSALS = {
+    85: "Missing Authority Key Identifier",
+    86: "Missing Subject Key Identifier",
+    89: "Basic Constraints of CA cert not marked critical",
+    92: "CA cert does not include key usage extension",
+    20: "unable to get local issuer certificate",
+    79: "invalid CA certificate",
+}
+
+
+@pytest.mark.parametrize(("code", "reason"), REFUSALS.items())
+def test_what_only_newer_pythons_refuse_is_not_called_a_wrong_authority(code: int, reason: str) -> None:
+    refusal = ssl.SSLCertVerificationError(1, "certificate verify failed: " + reason)
+    refusal.verify_code = code
+    error = api.ApiError(0, "https://127.0.0.1:6443 does not answer: " + reason)
+    error.__cause__ = urllib3.exceptions.SSLError(refusal)
+    text = api.explain(error)
+    assert text.startswith(str(error)) and ("Python 3.13" in text) == (code > 79)
+    assert ("check that the kubeconfig has the CA of this cluster" in text) != ("ansible_python_interpreter" in text)
