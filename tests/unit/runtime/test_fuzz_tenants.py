@@ -12,6 +12,7 @@ import contextlib
 import functools
 import json
 import logging
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -75,8 +76,9 @@ def judge(service: Service) -> None:
     assert isinstance(spec, LoadBalancerSpec)
     assert (spec.cluster, spec.uid) == ("kubernetes", "uid-of-hostile")
     assert len(spec.ports) <= PORTS and len(spec.source_ranges) <= SOURCE_RANGES
-    quick(sim_rules.check_supported, spec)
-    quick(sim.SimLoadBalancers(None).fingerprint, spec, BACKENDS)  # type: ignore[arg-type]
+    for passes_through in (False, True):
+        quick(sim_rules.check_supported, spec, passes_through)
+        quick(on_sim(passes_through).fingerprint, spec, BACKENDS)
     provider = static.StaticLoadBalancers(Settings.parse(STATIC, "cloud.conf"))
     provider.use_allocations(ServiceAllocations())
     quick(provider.fingerprint, spec, BACKENDS)
@@ -98,6 +100,12 @@ def test_the_rules_bear_the_largest_services(document: dict[str, Any]) -> None:
     judge(service)
 
 
+def on_sim(passes_through: bool) -> sim.SimLoadBalancers:
+    """Enough of the provider for fingerprints."""
+    api: Any = SimpleNamespace(passes_through=passes_through)
+    return sim.SimLoadBalancers(api)
+
+
 class Own(Balancers):
     """`strays`: what was written that is not the Service's own. (An AssertionError here would be a provider's bug.)"""
 
@@ -105,7 +113,7 @@ class Own(Balancers):
         super().__init__()
         self._cluster = cluster
         self.strays: list[str] = []
-        self.fingerprints = sim.SimLoadBalancers(None)  # type: ignore[arg-type]
+        self.fingerprints = on_sim(False)
 
     def fingerprint(self, spec: LoadBalancerSpec, backends: Any) -> str:
         return self.fingerprints.fingerprint(spec, backends)

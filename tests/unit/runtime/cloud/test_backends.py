@@ -4,6 +4,7 @@
 import dataclasses
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -100,6 +101,10 @@ def openstack():
     return OctaviaLoadBalancers(FakeOpenStack(), clock=lambda: 0.0)
 
 
+def on_sim():
+    return SimLoadBalancers(SimpleNamespace(passes_through=False))
+
+
 def acme():
     sys.path.insert(0, str(EXAMPLE))
     try:
@@ -111,7 +116,7 @@ def acme():
 
 @pytest.mark.parametrize(
     "make",
-    [lambda: SimLoadBalancers(None), lambda: StaticLoadBalancers(None), openstack, acme],
+    [on_sim, lambda: StaticLoadBalancers(None), openstack, acme],
     ids=["sim", "static", "openstack", "example"],
 )
 def test_hundreds_of_services_read_their_thousands_of_nodes_once(make):
