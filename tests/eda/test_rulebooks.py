@@ -73,12 +73,12 @@ def test_each_alert_starts_its_playbook_once(start: Callable[..., Rulebook], hea
     for body, status, words in NOTHING:
         assert rulebook.send(body) == status
         rulebook.wait(lambda words=words: words in rulebook.said)
-    assert rulebook.send(message({"alertname": "CcmNotRunning"}), token="another") == 401
-    both = message(unmanaged(node="w-1"), {"alertname": "CcmNotRunning"})
+    assert rulebook.send(message({"alertname": "CcmNoLeader"}), token="another") == 401
+    both = message(unmanaged(node="w-1"), {"alertname": "CcmNoLeader"})
     assert [rulebook.send(both), rulebook.send(both)] == [200, 200]
     rulebook.wait(lambda: len(rulebook.runs) >= 2)
     many = [unmanaged(node=f"w-{number}") for number in range(2, 9)]
-    last = message(unmanaged(node="w-1"), {"alertname": "CcmNotRunning"}, {"alertname": "CcmNodesMissing"})
+    last = message(unmanaged(node="w-1"), {"alertname": "CcmNoLeader"}, {"alertname": "CcmNotRunning"})
     assert [rulebook.send(last), rulebook.send(message(*many))] == [200, 200]
     rulebook.wait(lambda: len(rulebook.runs) >= 4)
     assert rulebook.runs == [
@@ -106,7 +106,9 @@ async def test_what_differs_in_a_cluster_is_seen_without_prometheus(
     await kube.create(NODES, node_body("cp-1", tainted=False, providerID="sim://north/i-1"))
     rulebook = start("drift", ccm_eda_kubeconfig=str(apiserver.kubeconfig()), ccm_eda_interval=1, ccm_eda_heal=True)
     rulebook.wait(lambda: len(rulebook.runs) >= 1)
-    await kube.delete(f"{sets}/cloud-controller-manager")
+    await kube.patch(f"{sets}/cloud-controller-manager/status", {"status": {"numberReady": 0}})
     rulebook.wait(lambda: len(rulebook.runs) >= 2)
-    assert rulebook.runs == [f"site {WORKER}", f"site {EVERYTHING}"]
+    await kube.delete(f"{sets}/cloud-controller-manager")
+    rulebook.wait(lambda: len(rulebook.runs) >= 3)
+    assert rulebook.runs == [f"site {WORKER}", f"site {EVERYTHING}", f"verify {EVERYTHING}"]
     assert "WARNING" not in rulebook.said and "ERROR" not in rulebook.said

@@ -121,6 +121,7 @@ def of_new_nodes() -> list[Situation]:
     return [
         Situation("a Node joins without the flag", alerts=alerts, elsewhere=(node,)),
         Situation("it joins, and is adopted at once", lasts=4, elsewhere=(node,)),
+        Situation("it joins where no controller runs", alerts={"CcmNotRunning": {}}, runs=False, elsewhere=(node,)),
         Situation("a Node waits for the controller", elsewhere=(node, taint)),
         Situation("a Node has a providerID", elsewhere=('kube_node_info{node="worker-9",provider_id="sim://i-9"}',)),
     ]

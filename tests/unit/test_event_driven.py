@@ -167,7 +167,7 @@ HEALTHY = [node("cp-1", providerID="sim://1"), node("new", SOURCE["TAINT"])]
         ([{"metadata": {"name": "w-1", "deletionTimestamp": "now"}}], [], RUNNING, set()),
         (HEALTHY, [pod("--cloud-provider=external"), pod("--cloud-provider=aws")], RUNNING, REVERTED),
         ([], [pod("--cloud-provider=aws", "--cloud-provider=external")], RUNNING, set()),
-        ([], [], None, {("CcmNotRunning", "")}),
+        ([node("w-1")], [pod("--cloud-provider=aws")], None, {("CcmControllerRemoved", "")}),
         ([], [], {}, {("CcmNotRunning", "")}),
         ([], [], {"status": {"numberReady": 0}}, {("CcmNotRunning", "")}),
     ],
@@ -188,8 +188,8 @@ def test_the_source_sends_what_the_filter_reads():
 async def test_only_what_two_looks_see_is_sent(monkeypatch: pytest.MonkeyPatch):
     """A healthy cluster, a passing drift, a lasting one, and an API server that is away in between."""
     looks: list[Any] = [
-        (HEALTHY, [], RUNNING), (HEALTHY, [], None), (HEALTHY, [], RUNNING), (HEALTHY, [], None),
-        OSError("away"), (HEALTHY, [], None), (HEALTHY, [], None), KeyboardInterrupt(),
+        (HEALTHY, [], RUNNING), (HEALTHY, [], {}), (HEALTHY, [], RUNNING), (HEALTHY, [], {}),
+        OSError("away"), (HEALTHY, [], {}), (HEALTHY, [], {}), KeyboardInterrupt(),
     ]  # fmt: skip
     sent = []
 

@@ -36,6 +36,15 @@ def test_root_installs_and_says_what(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "--no-install-recommends podman" in out.getvalue()
 
 
+@pytest.mark.parametrize(("there", "installed"), [(True, []), (False, ["openjdk-17-jre-headless"])])
+def test_java_comes_when_a_test_needs_it(monkeypatch: pytest.MonkeyPatch, there: bool, installed: list[str]) -> None:
+    asked: list[list[str]] = []
+    monkeypatch.setattr(prerequisites, "_has", lambda program: there or program != "java")
+    monkeypatch.setattr(prerequisites, "_install", lambda packages, progress: asked.append(packages))
+    prerequisites.ensure_java(Progress(io.StringIO()))
+    assert asked == [installed]
+
+
 def test_a_mistake_at_the_command_line_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["status", "--name", "no-such-bed"]) == 1
     error = capsys.readouterr().err

@@ -15,8 +15,9 @@ DOCUMENTATION = r"""
 short_description: Look at Nodes, static Pods and the controller's DaemonSet every few seconds.
 description:
   - Sends what the filter outoftree.ccm.alerts reads. The alerts are CcmNodeUnmanaged (a Node without providerID and without the taint of the
-    controllers), CcmControlPlaneReverted (a static Pod of a control plane names an in-tree cloud provider) and CcmNotRunning (the DaemonSet
-    is away or has no Ready Pod).
+    controllers), CcmControlPlaneReverted (a static Pod of a control plane names an in-tree cloud provider), CcmNotRunning (the DaemonSet
+    has no Ready Pod) and CcmControllerRemoved (there is no DaemonSet).
+  - Without the DaemonSet, nothing else is reported, because a cluster that was rolled back looks like this.
   - Something must be seen in two looks, one after the other. What lasts is sent after each further look, so a rule needs a throttle.
   - Reads only. It needs the right to list nodes, to list pods in kube-system and to get the DaemonSet.
   - Needs the Python library kubernetes.
@@ -80,10 +81,12 @@ def message(seen: Iterable[Drift]) -> Dict[str, Any]:
 
 def drifts(nodes: List[Dict[str, Any]], pods: List[Dict[str, Any]], daemonset: Optional[Dict[str, Any]]) -> Set[Drift]:
     """Return what differs. The arguments are objects as the API server has them."""
+    if daemonset is None:
+        return {("CcmControllerRemoved", "")}
     seen = {("CcmNodeUnmanaged", node["metadata"]["name"]) for node in nodes if _unmanaged(node)}
     if any(_reverted(pod) for pod in pods):
         seen.add(("CcmControlPlaneReverted", ""))
-    if not ((daemonset or {}).get("status") or {}).get("numberReady"):
+    if not (daemonset.get("status") or {}).get("numberReady"):
         seen.add(("CcmNotRunning", ""))
     return seen
 
