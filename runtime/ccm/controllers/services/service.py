@@ -52,6 +52,8 @@ log = logging.getLogger(__name__)
 LOST_RACES = 5
 #: The longest time until the next attempt while the backends are behind the Nodes, whatever a failed change asks for.
 BEHIND = 30.0
+#: Failures in a row after which the queue's own back-off is longer: it begins with 5, 10 and 20 s.
+SHORTER = 3
 
 
 @dataclass(frozen=True)
@@ -277,9 +279,12 @@ class ServiceController:
             self._wait_for(key, False)
             self._waits.end(key)
             self._failed(service, state, error)
-            if (wait := getattr(error, "retry_after", None)) is not None:
-                # A call that was held back is no attempt of which more may follow: the end of the outage ends the wait.
-                is_behind = state is not None and state.following.behind and not isinstance(error, HeldBack)
+            wait = getattr(error, "retry_after", None)
+            # A call that was held back is no attempt of which more may follow: the end of the outage ends the wait.
+            is_behind = state is not None and state.following.behind and not isinstance(error, HeldBack)
+            if is_behind and wait is None and self._queue.failures(key) >= SHORTER:
+                wait = BEHIND
+            if wait is not None:
                 raise Requeue(min(wait, BEHIND) if is_behind else wait) from error
             raise
         if state is not None:

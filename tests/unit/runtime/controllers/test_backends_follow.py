@@ -346,3 +346,26 @@ def test_a_service_that_others_serve_is_left_alone():
             assert not c.cloud.made and c.api.told("SyncLoadBalancerFailed") == []
 
     run()
+
+
+@pytest.mark.parametrize("error", [Conflict("locked"), Invalid("no"), Forbidden("not yours"), KeyError("x")], ids=repr)
+def test_backends_that_could_not_follow_for_long_do_soon_after_they_can(error):
+    """Neither the change nor the backends can be written, for reasons that name no time: then the queue's own back-off
+    does not grow beyond half a minute."""
+
+    @in_virtual_time
+    async def run():
+        async with Cluster() as c:
+            await served(c)
+            c.cloud.fault = lambda verb, spec: error if verb in ("ensure", "update") else None
+            c.api.change("services", "shop/web", BAD)
+            await asyncio.sleep(5)
+            c.api.remove("nodes", OLD[1])
+            await asyncio.sleep(1200)
+            assert c.cloud.hosts() == OLD and c.cloud.count("ensure", "update") < 100
+            c.cloud.fault = lambda verb, spec: error if verb == "ensure" else None
+            began = now()
+            await until(lambda: c.cloud.hosts() == OLD[:1], 600)
+            assert now() - began <= 60.0
+
+    run()
