@@ -29,12 +29,12 @@ EXCLUDED = {
     f"{_HOST}/commands.py": "It runs programs.",
     f"{_HOST}/component.py": "It replaces files and waits for processes.",
     f"{_HOST}/component_change.py": "It writes files and waits for a component.",
-    f"{_HOST}/detect.py": "It reads units, manifests and processes of a host.",
-    f"{_HOST}/files.py": "It opens and writes files.",
+    f"{_HOST}/detect.py": "It reads units, manifests and processes of a host, for the parsers of other modules.",
+    f"{_HOST}/files.py": "It opens files and follows links: with a change, those that no test should.",
     f"{_HOST}/logs.py": "It reads log files.",
     f"{_HOST}/machine.py": "It reads the machine's identity, addresses and clock.",
     f"{_HOST}/probes.py": "It asks health endpoints.",
-    f"{_HOST}/systemd.py": "It runs systemctl.",
+    f"{_HOST}/systemd.py": "It runs systemctl, and splits lines of NAME=VALUE.",
 }
 #: What systemd's own library judges.
 _OF_SYSTEMD = (

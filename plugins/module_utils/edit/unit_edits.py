@@ -49,7 +49,9 @@ def _with_blanks(text: str, line: CommandLine, part: Argument) -> Tuple[int, int
     """Return the span of an argument with the white space that goes with it. At least one blank stays between its neighbours."""
     start, end = part.start, part.end
     value = line.variables[part.variable].chars if part.variable else None
-    first, last = (value[0].start, value[-1].end) if value else (0, len(text))
+    first, last = 0, len(text)
+    if value:
+        first, last = value[0].start, value[-1].end
     if start <= first:
         while end < last and text[end] in " \t":
             end += 1
