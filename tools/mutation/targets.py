@@ -72,7 +72,7 @@ _TESTED_BY = {
     "gates": ("test_odd_files.py", "test_plan.py", "test_versions.py"),
     "inventory": ("test_refusals.py", "test_plan.py"),
     "new_nodes": ("test_plan.py", "test_layouts.py"),
-    "report": ("test_plan.py",),
+    "report": ("test_plan.py", "test_report.py"),
     "secrets": ("test_journal_copy.py",),
     "settings": ("test_generated_kubelet.py", "test_probes.py", "test_logs_and_addresses.py"),
     "undo": ("test_rollback.py", "test_forward_and_back.py"),
