@@ -11,6 +11,7 @@ from typing import List
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import grouping
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import Edit, Plan, Report
 
+
 def report(plan: Plan) -> Report:
     """Return what preflight found, without the contents of any file, which the roles carry out."""
     return {"go": plan["go"], "problems": plan["problems"], "warnings": plan["warnings"], "notes": plan["notes"], "edits": plan["edits"],
