@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from ccm.conformance import CASES, Case, Outcome, check
+from ccm.conformance import CASES, Case, Outcome
+from tests.kit import check
 
 from .world import NEVER_SHORT, ONE_ID, subject
 

@@ -16,8 +16,6 @@ from .face import SECRET, Face, Fault
 from .resources import BASE, SUBSCRIPTION
 from .world import azure, config
 
-#: Longer than a busy machine takes.
-PATIENCE = 60.0
 SHUTDOWN = "node.cloudprovider.kubernetes.io/shutdown"
 START = f"azure:///subscriptions/{SUBSCRIPTION}/resourceGroups/kube-rg/providers/Microsoft.Compute"
 
@@ -53,7 +51,7 @@ async def test_nodes_come_stop_and_go(
         )
         ccm = Ccm([f"--{name}={value}" for name, value in flags.items()], tmp_path / "ccm.log", port)
         try:
-            await eventually(lambda: initialised(kube, *names), PATIENCE)
+            await eventually(lambda: initialised(kube, *names))
             await _described(kube, face, theirs)
             await _stops(kube, face)
             await _goes(kube, face)
@@ -93,7 +91,7 @@ async def _stops(kube: KubeClient, face: Face) -> None:
         node = await get_node(kube, "worker-2")
         return node is not None and any(taint.key == SHUTDOWN for taint in node.spec.taints)
 
-    await eventually(stopped, PATIENCE)
+    await eventually(stopped)
 
 
 async def _goes(kube: KubeClient, face: Face) -> None:
@@ -107,7 +105,7 @@ async def _goes(kube: KubeClient, face: Face) -> None:
     async def asked() -> bool:
         return len(face.exchanges) >= before + 8
 
-    await eventually(asked, PATIENCE)
+    await eventually(asked)
     for number in range(4):
         assert await get_node(kube, f"worker-{number}") is not None
     face.faults.remove(fault)
@@ -115,7 +113,7 @@ async def _goes(kube: KubeClient, face: Face) -> None:
     async def left() -> bool:
         return await get_node(kube, "worker-3") is None
 
-    await eventually(left, PATIENCE)
+    await eventually(left)
     for number in range(3):
         assert await get_node(kube, f"worker-{number}") is not None
     assert await get_node(kube, "other") is not None

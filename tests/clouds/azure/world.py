@@ -11,6 +11,7 @@ from typing import Any
 from ccm.cloud import ProviderConfig
 from ccm.conformance import NotRun, Subject, Trouble, World
 from ccm.providers.azure import AzureCloud
+from tests.kit import PATIENT
 
 from .face import CLIENT, SECRET, TENANT, Face, Fault, running
 from .resources import BASE, GROUP, SUBSCRIPTION, Group
@@ -85,7 +86,7 @@ def config(face: Face, **more: Any) -> ProviderConfig:
         "aadClientId": CLIENT,
         "aadClientSecret": SECRET,
         "loadBalancerSku": "standard",
-        "runtime": {"requestTimeout": "3s", "callsPerSecond": 10000, "burst": 1000},
+        "runtime": {"requestTimeout": f"{PATIENT}s", "callsPerSecond": 10000, "burst": 1000},
     }
     found |= more
     variables = {"AZURE_AUTHORITY_HOST": face.url, "AZURE_POD_IDENTITY_AUTHORITY_HOST": face.url}

@@ -26,9 +26,6 @@ from tests.ports import free_port
 from .face import API_KEY, SECRET, Face
 from .world import CloudStackWorld, cloudstack, config
 
-#: Longer than a busy machine takes.
-PATIENCE = 60.0
-
 
 async def test_nodes_and_a_service(apiserver: ApiServer, kube: KubeClient, clean: None, tmp_path: Path) -> None:
     async with cloudstack() as (face, _):
@@ -62,7 +59,7 @@ async def test_nodes_and_a_service(apiserver: ApiServer, kube: KubeClient, clean
 
 
 async def _nodes(kube: KubeClient, face: Face, names: list[str]) -> None:
-    await eventually(lambda: initialised(kube, *names), PATIENCE)
+    await eventually(lambda: initialised(kube, *names))
     for name in names:
         node = await get_node(kube, name)
         machine = next(each for each in face.region.machines.values() if each["name"] == name)
@@ -86,7 +83,7 @@ async def _a_service(kube: KubeClient, face: Face, names: list[str]) -> None:
     async def served() -> bool:
         return bool((await get_service(kube, "web")).status.load_balancer.ingress)
 
-    await eventually(served, PATIENCE)
+    await eventually(served)
     (ingress,) = (await get_service(kube, "web")).status.load_balancer.ingress
     assert {each["publicip"] for each in face.region.rules.values()} == {ingress.ip}
     assert {len(each) for each in face.region.assigned.values()} == {len(names)}
@@ -101,7 +98,7 @@ async def _a_service(kube: KubeClient, face: Face, names: list[str]) -> None:
             return True
         return False
 
-    await eventually(gone, PATIENCE)
+    await eventually(gone)
     assert face.region.parts() == frozenset()
 
 
@@ -115,7 +112,7 @@ async def _a_node_goes(kube: KubeClient, face: Face) -> None:
         async def asked() -> bool:
             return len(face.exchanges) >= before + 4
 
-        await eventually(asked, PATIENCE)
+        await eventually(asked)
         for number in range(5):
             assert await get_node(kube, f"worker-{number}") is not None
     face.region.delete_machine(gone)
@@ -123,7 +120,7 @@ async def _a_node_goes(kube: KubeClient, face: Face) -> None:
     async def left() -> bool:
         return await get_node(kube, "worker-4") is None
 
-    await eventually(left, PATIENCE)
+    await eventually(left)
     for number in range(4):
         assert await get_node(kube, f"worker-{number}") is not None
     assert await get_node(kube, "other") is not None

@@ -10,6 +10,7 @@ from typing import Any
 from ccm.cloud import ProviderConfig
 from ccm.conformance import Listener, Subject, Trouble, World
 from ccm.providers.cloudstack import CloudStackCloud
+from tests.kit import PATIENT
 
 from .face import API_KEY, SECRET, Face, Fault, running
 from .region import Region
@@ -41,7 +42,7 @@ api-key = {key}
 secret-key = {secret}
 [Runtime]
 page-size = {page}
-request-timeout = 3s
+request-timeout = {patient}s
 job-interval = 20ms
 calls-per-second = 10000
 burst = 1000
@@ -117,7 +118,7 @@ class CloudStackWorld(World):
 
 
 def config(face: Face, page: int = PAGE, more: str = "") -> ProviderConfig:
-    text = CONFIG.format(url=face.url, key=API_KEY, secret=SECRET, page=page)
+    text = CONFIG.format(url=face.url, key=API_KEY, secret=SECRET, page=page, patient=PATIENT)
     return ProviderConfig(text + more, "cloud-config", {})
 
 

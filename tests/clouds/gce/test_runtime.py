@@ -16,8 +16,6 @@ from .face import PEM, Face, Fault
 from .project import PROJECT, ZONES
 from .world import config, gce
 
-#: Longer than a busy machine takes.
-PATIENCE = 60.0
 SHUTDOWN = "node.cloudprovider.kubernetes.io/shutdown"
 
 
@@ -42,7 +40,7 @@ async def test_nodes_come_stop_and_go(apiserver: ApiServer, kube: KubeClient, cl
         await kube.create(NODES, node_body("other", providerID=f"gce://other/{ZONES[0]}/other"))
         ccm = Ccm([f"--{name}={value}" for name, value in flags.items()], tmp_path / "ccm.log", port)
         try:
-            await eventually(lambda: initialised(kube, *names), PATIENCE)
+            await eventually(lambda: initialised(kube, *names))
             await _described(kube, face, names)
             await _stops(kube, face)
             await _goes(kube, face)
@@ -77,7 +75,7 @@ async def _stops(kube: KubeClient, face: Face) -> None:
         node = await get_node(kube, "worker-3")
         return node is not None and any(taint.key == SHUTDOWN for taint in node.spec.taints)
 
-    await eventually(stopped, PATIENCE)
+    await eventually(stopped)
 
 
 async def _goes(kube: KubeClient, face: Face) -> None:
@@ -90,7 +88,7 @@ async def _goes(kube: KubeClient, face: Face) -> None:
     async def asked() -> bool:
         return len(face.exchanges) >= before + 4
 
-    await eventually(asked, PATIENCE)
+    await eventually(asked)
     for number in range(5):
         assert await get_node(kube, f"worker-{number}") is not None
     face.project.doubts = {}
@@ -99,7 +97,7 @@ async def _goes(kube: KubeClient, face: Face) -> None:
     async def left() -> bool:
         return await get_node(kube, "worker-4") is None
 
-    await eventually(left, PATIENCE)
+    await eventually(left)
     for number in range(4):
         assert await get_node(kube, f"worker-{number}") is not None
     assert await get_node(kube, "other") is not None

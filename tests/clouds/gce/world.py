@@ -12,6 +12,7 @@ from typing import Any
 from ccm.cloud import ProviderConfig
 from ccm.conformance import NotRun, Subject, Trouble, World
 from ccm.providers.gce import GceCloud
+from tests.kit import PATIENT
 
 from .face import PEM, Face, Fault, running
 from .project import ZONES, Project
@@ -88,7 +89,7 @@ network-name = kube
 api-endpoint = {url}/compute/v1/
 [Runtime]
 credentials-file = {key}
-request-timeout = 3s
+request-timeout = {patient}s
 calls-per-second = 10000
 burst = 1000
 page-size = {page}
@@ -100,7 +101,7 @@ def config(face: Face, folder: Path, *, page: int = 500, conf: str = CONF, **env
     key = folder / "key.json"
     if not key.exists():
         key.write_text(face.key_file())
-    text = conf.format(project="kube-project", url=face.url, key=key, page=page)
+    text = conf.format(project="kube-project", url=face.url, key=key, page=page, patient=PATIENT)
     return ProviderConfig(text, "gce.conf", {"GCE_METADATA_HOST": face.host, **environment})
 
 

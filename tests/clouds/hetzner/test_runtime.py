@@ -27,8 +27,6 @@ from tests.ports import free_port
 from .face import TOKEN, Face
 from .world import hetzner
 
-#: Longer than a busy machine takes.
-PATIENCE = 60.0
 VARIABLES = """\
 HCLOUD_TOKEN={token}
 HCLOUD_ENDPOINT={url}
@@ -69,7 +67,7 @@ async def test_nodes_routes_and_a_service_for_few_calls(
 
 
 async def _nodes_and_routes(kube: KubeClient, face: Face, names: list[str]) -> None:
-    await eventually(lambda: initialised(kube, *names), PATIENCE)
+    await eventually(lambda: initialised(kube, *names))
     for name in names:
         node = await get_node(kube, name)
         server = next(each for each in face.project.servers.values() if each["name"] == name)
@@ -88,7 +86,7 @@ async def _nodes_and_routes(kube: KubeClient, face: Face, names: list[str]) -> N
     async def routed() -> bool:
         return len(network["routes"]) == len(names)
 
-    await eventually(routed, PATIENCE)
+    await eventually(routed)
     gateways = {server["private_net"][0]["ip"] for server in face.project.servers.values()}
     assert {each["gateway"] for each in network["routes"]} == gateways
 
@@ -102,7 +100,7 @@ async def _a_service(kube: KubeClient, face: Face, names: list[str]) -> None:
     async def served() -> bool:
         return bool((await get_service(kube, "web")).status.load_balancer.ingress)
 
-    await eventually(served, PATIENCE)
+    await eventually(served)
     (balancer,) = face.project.load_balancers.values()
     service = await get_service(kube, "web")
     shown = [each.ip for each in service.status.load_balancer.ingress]
@@ -117,7 +115,7 @@ async def _a_service(kube: KubeClient, face: Face, names: list[str]) -> None:
     async def left() -> bool:
         return len(balancer["targets"]) == len(names) - 1
 
-    await eventually(left, PATIENCE)
+    await eventually(left)
     assert len(_about_balancers(face, before)) <= 2, _about_balancers(face, before)
 
     await kube.delete(f"{SERVICES}/web")
@@ -129,7 +127,7 @@ async def _a_service(kube: KubeClient, face: Face, names: list[str]) -> None:
             return True
         return False
 
-    await eventually(gone, PATIENCE)
+    await eventually(gone)
     assert face.project.load_balancers == {}
     kinds = Counter(each.method for each in face.exchanges if each.path == "/load_balancers" and each.method == "POST")
     assert kinds == {"POST": 1}

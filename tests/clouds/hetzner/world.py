@@ -10,6 +10,7 @@ from typing import Any
 from ccm.cloud import ProviderConfig
 from ccm.conformance import Listener, Subject, Trouble, World
 from ccm.providers.hetzner import HetznerCloud
+from tests.kit import PATIENT
 
 from .face import TOKEN, Face, Fault, running
 from .project import Project
@@ -101,7 +102,7 @@ def config(face: Face, **variables: str) -> ProviderConfig:
         "HCLOUD_LOAD_BALANCERS_LOCATION": "fsn1",
         "HCLOUD_CALLS_PER_SECOND": "10000",
         "HCLOUD_BURST": "1000",
-        "HCLOUD_REQUEST_TIMEOUT": "3s",
+        "HCLOUD_REQUEST_TIMEOUT": f"{PATIENT}s",
     } | variables
     return ProviderConfig(
         f"HCLOUD_TOKEN={TOKEN}\n", "hetzner.env", {name: text for name, text in given.items() if text}

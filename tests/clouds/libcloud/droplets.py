@@ -16,12 +16,13 @@ from aiohttp import web
 from ccm.cloud import ProviderConfig
 from ccm.conformance import Subject, Trouble, World
 from ccm.providers.libcloud import LibcloudCloud
+from tests.kit import PATIENT
 
 TOKEN = "dop_v1_0123456789abcdef"
 #: Droplets in a page, so that there are several pages.
 PAGE = 3
 #: Seconds for one answer and for a listing, below the kit's patience.
-TIMEOUTS = "request_timeout: 2s\nlisting_timeout: 5s\ncalls_per_second: 1000\nburst: 1000\n"
+TIMEOUTS = f"request_timeout: {PATIENT}s\nlisting_timeout: {3 * PATIENT}s\ncalls_per_second: 1000\nburst: 1000\n"
 
 
 class Droplets:

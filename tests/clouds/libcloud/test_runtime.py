@@ -15,8 +15,6 @@ from tests.ports import free_port
 
 from .droplets import TOKEN, running
 
-#: Longer than a busy machine takes.
-PATIENCE = 60.0
 CONFIG = """\
 driver: digitalocean
 url: {url}
@@ -46,7 +44,7 @@ async def test_nodes_come_and_go(apiserver: ApiServer, kube: KubeClient, clean: 
         await kube.create(NODES, node_body("other", providerID="linode://321"))
         ccm = Ccm([f"--{name}={value}" for name, value in flags.items()], tmp_path / "ccm.log", port)
         try:
-            await eventually(lambda: initialised(kube, *names), PATIENCE)
+            await eventually(lambda: initialised(kube, *names))
             for name in names:
                 row = next(each for each in droplets.rows.values() if each["name"] == name)
                 node = await get_node(kube, name)
@@ -77,7 +75,7 @@ async def _goes(kube: KubeClient, droplets: Any) -> None:
     async def asked() -> bool:
         return bool(droplets.calls >= before + 4)
 
-    await eventually(asked, PATIENCE)
+    await eventually(asked)
     for number in range(5):
         assert await get_node(kube, f"worker-{number}") is not None
     droplets.trouble = None
@@ -86,7 +84,7 @@ async def _goes(kube: KubeClient, droplets: Any) -> None:
     async def left() -> bool:
         return await get_node(kube, "worker-4") is None
 
-    await eventually(left, PATIENCE)
+    await eventually(left)
     for number in range(4):
         assert await get_node(kube, f"worker-{number}") is not None
     assert await get_node(kube, "other") is not None

@@ -17,6 +17,7 @@ from ccm_simcloud import strict
 from ccm_simcloud.model import InstancePatch, VolumeBody
 from ccm_simcloud.testing import Simulator, running_simulator
 from ccm_simcloud.world import Refusal
+from tests.kit import PATIENT
 
 TOKEN = "very-secret-token"
 CONFIG: dict[str, Any] = {
@@ -140,7 +141,7 @@ class SimWorld(World):
 async def simulated(create: Callable[[ProviderConfig], Cloud] = SimCloud) -> AsyncIterator[Subject]:
     """A simulated cloud with some instances, and all that the kit needs to examine a provider of it.
 
-    Pages are small, so that there are several, and the provider's time-out is short, so that nobody waits for it.
+    Pages are small, so that there are several.
     """
     async with running_simulator(CONFIG) as cloud:
         for number in range(5):
@@ -155,5 +156,5 @@ async def simulated(create: Callable[[ProviderConfig], Cloud] = SimCloud) -> Asy
                     {"type": "Hostname", "address": f"worker-{number}"},
                 ],
             )
-        conf = cloud.conf(page_size=PAGE, request_timeout=3.0, calls_per_second=1e4, burst=1000)
+        conf = cloud.conf(page_size=PAGE, request_timeout=PATIENT, calls_per_second=1e4, burst=1000)
         yield Subject("sim", create, ProviderConfig(conf, "cloud.conf"), allow_writes=True, world=SimWorld(cloud))

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from ccm.conformance import CASES
 from ccm.conformance.subject import secrets_in
 from ccm_simcloud.testing import Simulator, running_simulator
+from tests.kit import PATIENT
 
 from .simworld import CONFIG, TOKEN
 
@@ -30,7 +31,7 @@ async def cloud() -> AsyncIterator[Simulator]:
 @pytest.fixture
 def conf(cloud: Simulator, tmp_path: Path) -> Path:
     path = tmp_path / "cloud.conf"
-    path.write_text(cloud.conf(request_timeout=1.0))
+    path.write_text(cloud.conf(request_timeout=PATIENT))
     return path
 
 

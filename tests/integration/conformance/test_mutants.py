@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from ccm.cloud import InstanceRef, Page, Transient
-from ccm.conformance import CASES, Case, Outcome, Result, check
+from ccm.conformance import CASES, Case, Outcome, Result
 from ccm.providers.sim import SimInstances
 from ccm.providers.sim.api import Api
+from tests.kit import check
 
 from . import mutants_of_services  # noqa: F401  (adds its own to MUTANTS)
 from .mutants import MUTANTS, Mutant, with_part

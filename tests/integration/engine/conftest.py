@@ -130,7 +130,7 @@ async def through(proxy: FaultProxy) -> AsyncIterator[KubeClient]:
     await client.close()
 
 
-async def eventually(condition: Callable[[], object], seconds: float = 60.0) -> None:
+async def eventually(condition: Callable[[], object], seconds: float = 300.0) -> None:
     """Wait until `condition()` is true; it raises TimeoutError after `seconds`."""
     async with asyncio.timeout(seconds):
         while not condition():

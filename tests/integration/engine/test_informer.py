@@ -77,7 +77,7 @@ async def things(kube: KubeClient, through: KubeClient) -> Things:
 @contextlib.asynccontextmanager
 async def followed(things: Things) -> AsyncIterator[None]:
     async with running(things.informer.run()):
-        await asyncio.wait_for(things.informer.wait_synced(), 10)
+        await asyncio.wait_for(things.informer.wait_synced(), 300)
         yield
 
 
@@ -169,7 +169,7 @@ async def test_a_real_410_after_the_server_forgot(
         await asyncio.to_thread(apiserver.stop)
         await asyncio.to_thread(apiserver.start)
         proxy.fault = None
-        await eventually(lambda: things.present() == {"a", "c"}, 30)
+        await eventually(lambda: things.present() == {"a", "c"})
     assert ("deleted", "b") in things.seen
     assert sum(1 for _, path in proxy.requests if "limit=" in path) >= 2, "it did not resume, it listed"
 
@@ -209,7 +209,7 @@ async def test_a_new_leader_knows_what_a_frozen_watch_did_not_tell(
         await things.add("c")
         lists = sum(1 for _, path in proxy.requests if "limit=" in path)
         things.informer.catch_up()
-        await asyncio.wait_for(things.informer.wait_synced(), 20)
+        await asyncio.wait_for(things.informer.wait_synced(), 300)
         assert things.present() == {"b", "c"}
         assert sum(1 for _, path in proxy.requests if "limit=" in path) == lists + 1
         assert proxy.count("GET", "watch=true") == (1 if page > 1 else 2)
@@ -226,13 +226,13 @@ async def test_a_restore_to_lower_revisions_is_noticed(tmp_path: Path, monkeypat
         await things.add("a")
         before = await asyncio.to_thread(apiserver.save)
         async with followed(things):
-            await eventually(lambda: "a" in things.present(), 30)
+            await eventually(lambda: "a" in things.present())
             for _ in range(300):  # so many that the new API server does not write as many by itself
                 await things.change("a")
             await things.add("lost")
-            await eventually(lambda: "lost" in things.present(), 30)
+            await eventually(lambda: "lost" in things.present())
             await asyncio.to_thread(apiserver.restore, before, bump=False)
-            await eventually(lambda: "lost" not in things.present(), 30)
+            await eventually(lambda: "lost" not in things.present())
     finally:
         await kube.close()
         await asyncio.to_thread(apiserver.close)

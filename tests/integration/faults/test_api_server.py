@@ -178,13 +178,13 @@ async def test_objects_that_cannot_be_read_stop_no_other(
     proxy.cut()
     await kube.create(NODES, node_body("bad-0"))
     created.set()
-    await ccm.until_logged("bad-0 cannot be decoded", 40)
-    await ccm.until_logged("default/bad-1 cannot be decoded", 40)
+    await ccm.until_logged("bad-0 cannot be decoded")
+    await ccm.until_logged("default/bad-1 cannot be decoded")
     for number in range(3):
         await kube.create(NODES, node_body(f"good-{number}"))
     await kube.create(SERVICES, {**service, "metadata": {"name": "good"}})
-    await eventually(lambda: initialised(kube, "good-0", "good-1", "good-2"), 60)
-    await eventually(lambda: served("good"), 60)
+    await eventually(lambda: initialised(kube, "good-0", "good-1", "good-2"))
+    await eventually(lambda: served("good"))
     assert cloud.calls("load_balancers.delete") == 0
     assert 'ccm_cached_objects{name="nodes"}' in (await ccm.get("/metrics", admin_token))[1]
 

@@ -130,7 +130,7 @@ async def test_an_instance_made_again_under_its_name_is_another_one(
     first = {name: await get_node(kube, name) for name in sorted(witness.present())}
     for _ in range(12):
         await churn.replace_instance()
-    await eventually(lambda: only_ready_ones(kube), 30)
+    await eventually(lambda: only_ready_ones(kube))
     for _ in range(12):
         await churn.add_node()
         await asyncio.sleep(0.05)

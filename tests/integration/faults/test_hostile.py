@@ -174,7 +174,7 @@ async def test_healthy_ones_are_served_beside_hostile_ones(
     await kube.create(NODES, node_body("healthy-1", number=2))
     await kube.create(SERVICES, service_body("healthy"))
     await eventually(lambda: initialised(kube, "healthy-1"))
-    service = await eventually(lambda: served(kube, "healthy"), 30)
+    service = await eventually(lambda: served(kube, "healthy"))
 
     await asyncio.sleep(3)
     after = await get_lease(kube)
@@ -197,7 +197,7 @@ async def test_healthy_ones_are_served_beside_hostile_ones(
     await kube.create(NODES, node_body("healthy-2", number=3))
     await kube.create(SERVICES, service_body("healthy-again", 81))
     await eventually(lambda: initialised(kube, "healthy-2"))
-    await eventually(lambda: served(kube, "healthy-again"), 30)
+    await eventually(lambda: served(kube, "healthy-again"))
     assert second.process.poll() is None
 
 

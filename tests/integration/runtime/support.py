@@ -26,7 +26,7 @@ from ccm.engine.objects import Lease, Node, Service
 
 T = TypeVar("T")
 #: For what takes a moment: after this many seconds a test fails. Nothing is proved by its being shorter.
-DEADLINE = 90.0
+DEADLINE = 300.0
 
 NODES = "/api/v1/nodes"
 SERVICES = "/api/v1/namespaces/default/services"
@@ -114,7 +114,7 @@ class Ccm:
                 await self.wait(10)
             except TimeoutError:
                 self.process.kill()
-                await self.wait(5)
+                await self.wait()
 
 
 def node_body(name: str, *, tainted: bool = True, number: int | None = None, **spec: Any) -> dict[str, Any]:

@@ -91,8 +91,8 @@ class Scene:
     async def run_controller(self, until: Callable[[], Awaitable[Any]] | None = None) -> None:
         """Run the controller until it has done this, or until there is nothing left to do."""
         ccm = self.start_ccm(conf=self.conf.read_text(), **self.flags)
-        await ccm.until_logged("leading; controllers", 90)
-        await eventually(until or self.nothing_is_left, 60)
+        await ccm.until_logged("leading; controllers")
+        await eventually(until or self.nothing_is_left)
         await ccm.stop()
 
     async def page(self, quotes: list[str]) -> str:
@@ -101,7 +101,7 @@ class Scene:
         A controller that ends by itself has no page, but a log.
         """
         ccm = self.start_ccm(conf=self.conf.read_text(), **self.flags)
-        await ccm.until_logged("outoftree-ccm", 90)
+        await ccm.until_logged("outoftree-ccm")
         shown = ""
         for _ in range(40):
             with contextlib.suppress(OSError):  # it does not serve yet
@@ -282,8 +282,8 @@ async def another_controller(scene: Scene) -> Fix:
         return True
 
     ccm = scene.start_ccm(conf=scene.conf.read_text())
-    await ccm.until_logged("leading; controllers", 90)
-    await eventually(scene.nothing_is_left, 60)
+    await ccm.until_logged("leading; controllers")
+    await eventually(scene.nothing_is_left)
     await written_by_both()
     await other.close()
     assert machine

@@ -174,7 +174,7 @@ async def test_300_nodes_at_once_cost_at_most_3_cloud_calls(kube: KubeClient, cl
         nodes, _ = await kube.list(NODES, Node)
         return sum(1 for node in nodes if node.spec.provider_id and not is_tainted(node)) == len(names)
 
-    await eventually(all_initialised, 60)
+    await eventually(all_initialised)
     assert cloud.calls("instances.*") - before <= 3
     nodes, _ = await kube.list(NODES, Node)
     table = cloud.project().instances
@@ -207,7 +207,7 @@ async def test_while_the_cloud_fails_the_taint_stays_and_an_event_says_why(
     node = await get_node(kube, "outage-0")
     assert node is not None and is_tainted(node) and not node.spec.provider_id
     cloud.clear_faults()
-    await eventually(lambda: initialised(kube, "outage-0", "outage-1"), 40)
+    await eventually(lambda: initialised(kube, "outage-0", "outage-1"))
 
 
 async def test_a_node_of_another_cloud_is_left_alone(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):

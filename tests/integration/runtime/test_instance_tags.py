@@ -67,7 +67,7 @@ async def test_a_cloud_that_fails_is_asked_again(kube: KubeClient, cloud: Simula
     async def tagged() -> bool:
         return labels(cloud)["later"] == WANTED
 
-    await eventually(tagged, 60)
+    await eventually(tagged)
 
 
 async def test_it_is_off_without_tags(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):

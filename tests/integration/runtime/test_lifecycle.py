@@ -182,7 +182,7 @@ async def test_a_scale_down_goes_a_few_nodes_at_a_time(kube: KubeClient, cloud: 
     async def are_gone() -> bool:
         return not any([await get_node(kube, name) for name in names[:6]])
 
-    await eventually(are_gone, 60)
+    await eventually(are_gone)
     assert asyncio.get_running_loop().time() - began >= 8
     assert all([await get_node(kube, name) for name in names[6:]])
     waiting = [await event_messages(kube, "DeletionWaits", name) for name in names[:6]]
@@ -210,9 +210,9 @@ async def test_what_a_killed_leader_deleted_counts_for_its_successor(
         await eventually(gone(name))
     ccm.signal(signal.SIGKILL)
     ccm = start_ccm(**FAST)
-    await ccm.until_logged(r"leading; controllers", 60)  # the Lease of the killed one is good for 15 s
+    await ccm.until_logged(r"leading; controllers")  # the Lease of the killed one is good for 15 s
     delete_instance(cloud, names[2])
-    messages = await eventually(lambda: event_messages(kube, "DeletionWaits", names[2]), 60)
+    messages = await eventually(lambda: event_messages(kube, "DeletionWaits", names[2]))
     assert "2 other Nodes were deleted or go first; at most 2 of" in messages[0] and "within 180 s" in messages[0]
     assert await get_node(kube, names[2]) is not None
 

@@ -72,7 +72,7 @@ async def test_what_is_planned_is_done_and_then_nothing_is_left(
     async def nothing_is_left() -> bool:
         return await plan(flags) == (0, {})
 
-    await eventually(nothing_is_left, 60)
+    await eventually(nothing_is_left)
     (balancer,) = cloud.project().load_balancers.rows.values()
     assert len(balancer.targets) == 2
     assert {row.destination for row in cloud.project().routes.rows.values()} == {"10.244.1.0/24", "10.244.2.0/24"}
@@ -88,7 +88,7 @@ async def test_another_name_of_the_cluster_is_no_small_change(
     async def nothing_is_left() -> bool:
         return await plan(flags) == (0, {})
 
-    await eventually(nothing_is_left, 60)
+    await eventually(nothing_is_left)
     status, planned = await plan(flags, "--cluster-name=other")
     assert status == 1
     assert planned["LoadBalancer", "default/web"]["action"] == "create"

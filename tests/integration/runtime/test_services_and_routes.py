@@ -168,7 +168,7 @@ async def test_a_load_balancer_that_fails_in_the_cloud_is_made_again(
     cloud.fault(action="provision_error", match={"operation": "load_balancers.create"}, count=1)
     await kube.create(SERVICES, service_body("unlucky"))
     await eventually(lambda: event_messages(kube, "SyncLoadBalancerFailed", "unlucky"))
-    await eventually(lambda: served(kube, "unlucky"), 30)
+    await eventually(lambda: served(kube, "unlucky"))
 
 
 async def test_a_load_balancer_that_vanishes_while_it_is_made_is_made_again(
@@ -187,7 +187,7 @@ async def test_a_load_balancer_that_vanishes_while_it_is_made_is_made_again(
     for id_ in list(project.load_balancers.ids):
         project.break_load_balancer(id_, "power failure")
         project.delete_load_balancer(id_)
-    await eventually(lambda: served(kube, "lost"), 30)
+    await eventually(lambda: served(kube, "lost"))
 
 
 async def test_waiting_for_one_load_balancer_holds_up_no_other(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):

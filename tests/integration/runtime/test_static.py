@@ -59,7 +59,7 @@ async def test_nodes_come_and_go_with_the_file(kube: KubeClient, machines: Machi
     await asyncio.sleep(1)
     assert not await initialised(kube, "static-3")
     machines.write("static-0", "static-1", "static-2", "static-3")
-    await eventually(lambda: initialised(kube, "static-3"), 40)
+    await eventually(lambda: initialised(kube, "static-3"))
 
     machines.write_text("")  # says nothing about anybody
     await asyncio.sleep(3)

@@ -164,7 +164,7 @@ async def test_without_an_answer_of_the_cloud_the_volume_is_created_with_a_warni
     assert "Warning: zone and region of the volume are unknown" in warned.value.stderr
     assert ZONE not in await labels(kube, "silent")
     cloud.clear_faults()
-    await eventually(lambda: has_zone(kube, "silent"), 60)
+    await eventually(lambda: has_zone(kube, "silent"))
 
 
 async def has_zone(kube: KubeClient, name: str) -> bool:

@@ -90,4 +90,4 @@ async def test_a_cloud_that_cannot_say_is_asked_again(kube: KubeClient, cloud: S
     await start_ccm(**LABELLING).leading()
     await eventually(lambda: event_messages(kube, "VolumeNotLabelled", "patient"))
     cloud.clear_faults()
-    await eventually(lambda: labelled(kube, "patient"), 60)
+    await eventually(lambda: labelled(kube, "patient"))

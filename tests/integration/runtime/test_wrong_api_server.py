@@ -82,7 +82,7 @@ async def cluster(apiserver: ApiServer, kube: KubeClient, cloud: Simulator, star
 async def test_a_snapshot_older_than_all_services_costs_nothing(cluster: Cluster, admin_token: str):
     state, deletions = cluster.state(), cluster.deletions()
     await asyncio.to_thread(cluster.apiserver.restore, cluster.before)
-    await cluster.ccm.until_logged(r"services: 3 of 4 objects are missing from a list: the list is not trusted", 60)
+    await cluster.ccm.until_logged(r"services: 3 of 4 objects are missing from a list: the list is not trusted")
     await asyncio.sleep(10)
     assert (cluster.state(), cluster.deletions()) == (state, deletions)
     assert cluster.ccm.process.poll() is None

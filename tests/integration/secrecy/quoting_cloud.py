@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """A cloud that quotes everything back: each answer contains the request's URL, headers and body, also decoded.
 
-It fails in turns in the ways in which clouds fail, and hands out a token first where an API has one. So whatever a
-provider shows of an answer would show its credentials.
+It hands out a token where an API has one, and OpenStack's services say their versions. Each other path fails in turns
+in the ways in which clouds fail, whoever else asks meanwhile. So whatever a provider shows of an answer would show its
+credentials.
 """
 
 from __future__ import annotations
 
 import base64
+import collections
 import contextlib
 import datetime
 import json
@@ -20,6 +22,17 @@ from aiohttp import web
 
 from ..cluster import Authority
 
+#: How a path answers in turns. A refusal of the credentials ends a process that starts, so it comes last.
+STATUSES = (500, 503, 429, 404, 403, 200, 401)
+#: Services of OpenStack, the path of each, and the versions that it says it has.
+SERVICES = {
+    "compute": {"id": "v2.1", "version": "2.96", "min_version": "2.1"},
+    "network": {"id": "v2.0"},
+    "load-balancer": {"id": "v2.27"},
+    "volumev3": {"id": "v3.0", "version": "3.70", "min_version": "3.0"},
+}
+#: Headers that every client sends. Others come first in what is quoted: some clients show a part only.
+PLAIN = {"host", "accept", "accept-encoding", "connection", "content-length", "content-type", "user-agent"}
 #: A token that this cloud hands out: a secret, too.
 ISSUED = "issued-0a1b2c3d4e5f"
 
@@ -30,15 +43,19 @@ class QuotingCloud:
     def __init__(self) -> None:
         self.url = ""
         self.asked: list[str] = []
+        self._turns: collections.Counter[tuple[str, str]] = collections.Counter()
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         body = (await request.read()).decode(errors="replace")
-        heads = [f"{name}: {text} ({_decoded(text)})" for name, text in request.headers.items()]
+        pairs = sorted(request.headers.items(), key=lambda pair: pair[0].lower() in PLAIN)
+        heads = [f"{name}: {text} ({_decoded(text)})" for name, text in pairs]
         quoted = f"{request.method} {request.raw_path} {' '.join(heads)} {body}"
         self.asked.append(quoted)
         if (granted := self._granted(request)) is not None:
             return granted
-        status = (500, 401, 429, 404, 200, 403, 503)[len(self.asked) % 7]
+        turn = (request.method, request.path)
+        status = STATUSES[self._turns[turn] % len(STATUSES)]
+        self._turns[turn] += 1
         fault = {"code": "broken", "message": quoted, "errorcode": 530, "errortext": quoted}
         answer = {"error": fault, "message": quoted, "id": quoted, "errorresponse": fault, "faultstring": quoted}
         headers = {"Retry-After": "1"} if status == 429 else {}
@@ -46,6 +63,9 @@ class QuotingCloud:
 
     def _granted(self, request: web.Request) -> web.Response | None:
         """The way in: Keystone's discovery and tokens, the simulated cloud's, and those of OAuth 2.0."""
+        if (service := request.path.strip("/")) in SERVICES and request.method == "GET":
+            link = {"rel": "self", "href": f"{self.url}/{service}/{SERVICES[service]['id']}/"}
+            return web.json_response({"versions": [{**SERVICES[service], "status": "CURRENT", "links": [link]}]})
         if request.path.endswith("/v1/tokens"):
             return web.json_response({"access_token": ISSUED, "expires_in": 3600})
         if request.path.endswith("/token"):
@@ -55,7 +75,6 @@ class QuotingCloud:
             return web.json_response({"version": version})
         if request.path == "/v3/auth/tokens":
             ends = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=1)
-            kinds = ("compute", "network", "load-balancer", "volumev3", "identity")
             token = {
                 "methods": ["password"],
                 "expires_at": ends.strftime("%Y-%m-%dT%H:%M:%S.000000Z"),
@@ -68,10 +87,16 @@ class QuotingCloud:
                         "name": kind,
                         "id": kind,
                         "endpoints": [
-                            {"interface": "public", "region": "r1", "region_id": "r1", "id": "e", "url": self.url}
+                            {
+                                "interface": "public",
+                                "region": "r1",
+                                "region_id": "r1",
+                                "id": "e",
+                                "url": f"{self.url}/{kind}",
+                            }
                         ],
                     }
-                    for kind in kinds
+                    for kind in SERVICES
                 ],
             }
             return web.json_response({"token": token}, status=201, headers={"X-Subject-Token": ISSUED})

@@ -29,8 +29,10 @@ from .quoting_cloud import ISSUED, QuotingCloud, as_json, running
 
 #: Requests after which the cloud has failed in each of its ways.
 ENOUGH = 8
-#: Seconds to wait for the rest of them. A provider that gives up after the first answer asks for less, in vain.
-PATIENCE = 12.0
+#: A provider that gives up after the first answer asks for less, with ever longer pauses: so often the log says of a
+#: call that it is tried again.
+TRIES = 4
+AGAIN = "trying again in"
 #: Seconds for a command, and until a provider has shown what its account says: more than a busy machine takes.
 LONGEST = 600.0
 PROVIDERS = sorted(each.name for each in entry_points(group="ccm.providers") if each.value.startswith("ccm."))
@@ -133,11 +135,12 @@ async def _everything_shown(
             return asked or ccm.process.poll() is not None
 
         async def asked_enough() -> bool:
-            return len(cloud.asked) >= ENOUGH or ccm.process.poll() is not None
+            is_over = ccm.process.poll() is not None
+            return is_over or len(cloud.asked) >= ENOUGH or ccm.text.count(AGAIN) >= TRIES
 
         await eventually(asked_at_all, LONGEST)
         if account.asks:
-            await _until(asked_enough, PATIENCE)
+            await eventually(asked_enough, LONGEST)
         for path in ("/metrics", "/configz", "/readyz?verbose"):
             shown[path] = await _served(ccm, path, apiserver.token)
         commands = ("explain node worker-1", "explain service web", "plan", "doctor")
@@ -161,22 +164,11 @@ def _arguments(process: int) -> str:
 
 async def _served(ccm: Ccm, path: str, token: str) -> str:
     """What the process serves there, "" if it has ended."""
-    for _ in range(100):
-        if ccm.process.poll() is not None:
-            break
-        with contextlib.suppress(aiohttp.ClientConnectorError):  # it does not listen yet
+    while ccm.process.poll() is None:
+        with contextlib.suppress(aiohttp.ClientConnectionError):  # it does not listen yet, or ends now
             return (await ccm.get(path, token))[1]
         await asyncio.sleep(0.1)
     return ""
-
-
-async def _until(check: Any, seconds: float) -> None:
-    """Wait until `check`, at most so long: a provider may ask less often than others."""
-    async with asyncio.timeout(seconds) as limit:
-        while not await check():
-            if limit.when() is not None and limit.when() - asyncio.get_running_loop().time() < 0.2:
-                return
-            await asyncio.sleep(0.1)
 
 
 async def _said(*command: str) -> str:

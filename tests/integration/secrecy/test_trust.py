@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import sys
 from pathlib import Path
@@ -19,8 +18,8 @@ from ..runtime.support import CLUSTER_CIDR
 from .accounts import ACCOUNTS
 from .quoting_cloud import running
 
-#: Seconds. A provider asks within a few; on a busy machine its process needs most of them to start.
-PATIENCE = 60.0
+#: Seconds. The command ends long before, whether it is trusted or not; nothing is proved by its taking less.
+PATIENCE = 600.0
 
 
 def variables() -> list[str]:
@@ -45,17 +44,16 @@ async def asks(name: str, apiserver: ApiServer, folder: Path, with_bundle: bool)
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.DEVNULL,
         )
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(PATIENCE):
-                while not cloud.asked and process.returncode is None:
-                    await asyncio.sleep(0.05)
+        async with asyncio.timeout(PATIENCE):
+            while not cloud.asked and process.returncode is None:
+                await asyncio.sleep(0.05)
         if process.returncode is None:
             process.kill()
             await process.wait()
         return bool(cloud.asked)
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(PATIENCE + 60)
 @pytest.mark.parametrize("name", sorted(name for name, account in ACCOUNTS.items() if account.asks))
 async def test_a_cloud_with_a_private_ca_is_trusted_by_the_bundle_alone(
     name: str, apiserver: ApiServer, tmp_path_factory: pytest.TempPathFactory

@@ -126,7 +126,7 @@ async def test_a_deeply_nested_service_keeps_no_other_away():
         informer: Informer[Service] = Informer(client, "/api/v1/services", Service, name="nested")
         task = asyncio.create_task(informer.run())
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 await informer.wait_synced()
                 while informer.get("d/late") is None:
                     await asyncio.sleep(0.01)

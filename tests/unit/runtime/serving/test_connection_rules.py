@@ -245,7 +245,7 @@ async def test_work_for_a_client_that_has_gone_is_ended():
     async with served(LONG, slow) as port:
         async with connections(port, 1, tls=True, first=request) as (reader,):
             assert not await is_closed(reader, 0.2)
-        await asyncio.wait_for(ended.wait(), 10)
+        await asyncio.wait_for(ended.wait(), 60)
 
 
 async def test_the_end_does_not_wait_for_anybody():
@@ -254,7 +254,7 @@ async def test_the_end_does_not_wait_for_anybody():
             await stack.enter_async_context(connections(port, 5))
             await stack.enter_async_context(connections(port, 5, tls=True))
             begun = time.monotonic()
-        assert time.monotonic() - begun < 10
+        assert time.monotonic() - begun < LONG.idle
 
 
 @pytest.mark.parametrize("library", ["asyncio", "uvloop"])

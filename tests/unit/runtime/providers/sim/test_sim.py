@@ -234,7 +234,7 @@ async def test_a_token_that_stays_refused_is_not_renewed_for_ever() -> None:
     ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else value.__name__,
 )
 async def test_what_goes_wrong_becomes(fault: dict[str, Any], expected: type[CloudError]) -> None:
-    async with running({"request_timeout": 0.3}) as (simulator, provider):
+    async with running({"request_timeout": 0.3 if fault["action"] == "timeout" else 60}) as (simulator, provider):
         row = simulator.add_instance("w1")
         ref = InstanceRef("w1", f"sim://north/{row.id}")
         if fault["action"] == "rate_limit":

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kit for providers, on stand-ins of clouds: how long a provider waits there for an answer.
+
+Nothing is proved by an answer's taking less than PATIENT: beside a cluster on two cores one may take some seconds.
+Where none comes, the end of patience is all that is waited for.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+from ccm.cloud import ProviderConfig
+from ccm.conformance import Case, Result, Subject
+from ccm.conformance import check as check_any
+
+#: Seconds that a provider waits for an answer.
+PATIENT, HASTY = 60, 3
+#: Cases in which none comes.
+UNANSWERED = ("no_answer_is_transient", "a_cancelled_call_ends")
+
+
+async def check(case: Case, subject: Subject) -> Result:
+    """As that of the kit, for a configuration with `request_timeout`, however it is spelt."""
+    if case.name.rpartition(".")[2] in UNANSWERED:
+        subject = dataclasses.replace(subject, config=hasty(subject.config))
+    return await check_any(case, subject)
+
+
+def hasty(config: ProviderConfig) -> ProviderConfig:
+    text = re.sub(r"(?i)(request[-_]?timeout\W+)\d+", rf"\g<1>{HASTY}", config.text)
+    variables = dict(config.environment)
+    variables |= {name: f"{HASTY}s" for name in variables if name.endswith("REQUEST_TIMEOUT")}
+    assert (text, variables) != (config.text, dict(config.environment)), "no request_timeout in the configuration"
+    return ProviderConfig(text, config.source, variables)
