@@ -121,7 +121,7 @@ def last_command(words: Iterable[Word]) -> List[Word]:
             ended = True
             continue
         if raw == "\\;":
-            word = word._replace(chars=(word.raw[0]._replace(end=word.end, char=";"),), strange=False)
+            word = word._replace(chars=(word.raw[0]._replace(end=word.end, char=";"),))
         command = [word] if ended else command + [word]
         ended = False
     return command

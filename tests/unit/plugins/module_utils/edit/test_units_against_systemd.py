@@ -395,6 +395,7 @@ def test_systemd_reads_what_is_written_in_place_of_a_word(place: str, empty: boo
 @pytest.mark.parametrize("command", [
     "/k --cloud-provider=aws ;", "/k --cloud-provider=aws --v=2 ; ", "/bin/true ; /k --v=2 --cloud-provider aws", "/bin/true --cloud-provider=gce ; /k ;",
     "/bin/true --cloud-provider=gce ; /k", "/k \\; --cloud-provider=aws", "/k --cloud-provider=aws \\;", "/k ';' --cloud-provider=aws",
+    "/k --cloud-provider \\; --v=2",
     "/k ;x --cloud-provider=aws", "/bin/true \\\n  ; /k --cloud-provider=aws \\\n  ;", "/k --x=\\; --cloud-provider=aws", "; /k --cloud-provider=aws",
 ])
 def test_a_flag_of_one_of_several_commands(command: str) -> None:
