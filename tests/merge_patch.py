@@ -32,7 +32,7 @@ def strategic_merge(target: dict[str, Any], patch: dict[str, Any]) -> dict[str, 
     status = dict(patch.get("status") or {})
     for name in MERGED_BY_TYPE:
         if name in status:
-            status[name] = _merge_by_type((target.get("status") or {}).get(name) or [], status[name])
+            status[name] = _merge_by_type((target.get("status") or {}).get(name) or [], status[name]) or None
     return merge(target, {**patch, "status": status} if status else patch)
 
 
@@ -41,5 +41,8 @@ def _merge_by_type(old: list[dict[str, Any]], given: list[dict[str, Any]]) -> li
         return [each for each in given if each != REPLACE]
     found = {each["type"]: each for each in old}
     for each in given:
+        if each.get("$patch") == "delete":
+            found.pop(each["type"], None)
+            continue
         found[each["type"]] = {**found.get(each["type"], {}), **each}
     return list(found.values())

@@ -384,6 +384,8 @@ class Checks:
             ingress = service.get("status", {}).get("loadBalancer", {}).get("ingress") or []
             if [entry.get("ip") for entry in ingress] != [row.ip]:
                 found.append(("not-converged", f"Service {key} does not name its load balancer's address"))
+            if service["status"].get("conditions"):
+                found.append(("not-converged", f"Service {key} is served and says that it waits"))
         for key, service in services.items():
             ingress = (service.get("status", {}).get("loadBalancer") or {}).get("ingress")
             if not wants(service) and (service["metadata"].get("finalizers") or ingress):

@@ -161,6 +161,22 @@ async def a_strategic_patch_merges_conditions_by_type(kube: KubeClient, name: st
     assert {each["type"]: each["status"] for each in conditions} == {"Ready": "True", "NetworkUnavailable": "False"}
 
 
+async def a_strategic_patch_deletes_one_condition_of_a_service(kube: KubeClient, name: str) -> None:
+    await kube.create(SERVICES, service(name))
+    path = f"{SERVICES}/{name}"
+    known = {"status": "True", "reason": "Because", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    for kind in ("LoadBalancerWaiting", "Another"):
+        await kube.patch(f"{path}/status", {"status": {"conditions": [{"type": kind, **known}]}}, strategic=True)
+    types = [each["type"] for each in (await read(kube, path))["status"]["conditions"]]
+    assert sorted(types) == ["Another", "LoadBalancerWaiting"]
+    gone = {"status": {"conditions": [{"$patch": "delete", "type": "LoadBalancerWaiting"}]}}
+    await kube.patch(f"{path}/status", gone, strategic=True)
+    after = await read(kube, path)
+    assert [each["type"] for each in after["status"]["conditions"]] == ["Another"]
+    await kube.patch(f"{path}/status", gone, strategic=True)
+    assert (await read(kube, path))["metadata"]["resourceVersion"] == after["metadata"]["resourceVersion"]
+
+
 async def a_strategic_patch_merges_addresses_by_type_or_replaces_them(kube: KubeClient, name: str) -> None:
     path = f"{NODES}/{name}"
     two = [{"type": "InternalIP", "address": "10.0.0.1"}, {"type": "InternalIP", "address": "fd00::1"}]
@@ -258,6 +274,7 @@ SUITE: tuple[Check, ...] = (
     a_finalizer_keeps_what_is_deleted,
     status_and_spec_change_by_their_own_paths_alone,
     a_strategic_patch_merges_conditions_by_type,
+    a_strategic_patch_deletes_one_condition_of_a_service,
     a_strategic_patch_merges_addresses_by_type_or_replaces_them,
     a_provider_id_is_written_once,
     addresses_are_for_load_balancers_alone,

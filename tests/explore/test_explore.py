@@ -16,6 +16,7 @@ from ccm.controllers.nodes import node_fencing_rules
 from ccm.controllers.nodes.node_fencing import Fencing
 from ccm.controllers.services.service import ServiceController
 from ccm.controllers.services.service_balancers import ServiceBalancers
+from ccm.controllers.services.service_conditions import ServiceConditions
 from ccm.controllers.services.service_steps import ServiceSteps
 from ccm.controllers.services.waiting_services import WaitingServices
 from ccm.engine import informer
@@ -146,10 +147,20 @@ def test_an_outage_of_the_instances_that_holds_deletions_is_caught(monkeypatch):
 
 
 def test_a_service_that_waits_in_silence_is_caught(monkeypatch):
-    monkeypatch.setattr(
-        WaitingServices, "_tell", lambda self: [setattr(w, "is_told", True) for w in self._waits.values()]
-    )
+    async def tell_nobody(self):
+        for wait in self._waits.values():
+            wait.is_told = True
+
+    monkeypatch.setattr(WaitingServices, "_tell", tell_nobody)
     assert Trial("blind", 0).run().invariants == {"waits-silently"}
+
+
+def test_a_service_that_is_served_and_says_that_it_waits_is_caught(monkeypatch):
+    async def nothing(self, service):
+        return None
+
+    monkeypatch.setattr(ServiceConditions, "served", nothing)
+    assert "not-converged" in Trial("refused", 0).run().invariants
 
 
 def test_dead_connections_that_cost_the_lease_are_caught(monkeypatch):

@@ -175,8 +175,19 @@ class LoadBalancerStatus(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     ingress: list[IngressEntry] = []
 
 
+class ServiceCondition(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    #: The type that this controller writes. A Service in protobuf is read without others.
+    READ: ClassVar[frozenset[bytes]] = frozenset({b"LoadBalancerWaiting"})
+    type: str
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str | None = None
+
+
 class ServiceStatus(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     load_balancer: LoadBalancerStatus = LoadBalancerStatus()
+    conditions: list[ServiceCondition] = []
 
 
 class Service(msgspec.Struct, gc=False, frozen=True, rename="camel"):

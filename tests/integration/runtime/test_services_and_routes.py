@@ -21,6 +21,7 @@ from ccm.engine.informer import Informer
 from ccm.engine.objects import Node, Service
 from ccm.gateway.gateway import Gateway
 from ccm.providers.sim import SimCloud
+from ccm_simcloud.config import Limits
 from ccm_simcloud.model import LoadBalancerBody, Port, RouteBody
 from ccm_simcloud.testing import Simulator
 
@@ -158,6 +159,38 @@ async def test_an_unusable_service_says_so_and_the_others_go_on(
         return all(service.metadata.name != "bad" for service in services)
 
     await eventually(gone, what="a Service that cannot be served can still be deleted")
+
+
+async def test_a_service_says_why_it_waits_until_another_process_serves_it(
+    kube: KubeClient, cloud: Simulator, start_ccm: StartCcm
+):
+    cloud.server.world.limits = Limits(load_balancers=0)
+    first = start_ccm(**LIFECYCLE_OFF)
+    await first.leading()
+    await nodes_of(kube, cloud, "says-", 1)
+    await kube.create(SERVICES, service_body("says"))
+    others = {"type": "Another", "status": "True", "reason": "Because", "message": ""}
+    others["lastTransitionTime"] = "2026-01-01T00:00:00Z"
+    await kube.patch(f"{SERVICES}/says/status", {"status": {"conditions": [others]}}, strategic=True)
+
+    async def conditions() -> dict[str, str]:
+        status = (await kube.get(f"{SERVICES}/says", dict))["status"]
+        return {each["type"]: each["message"] for each in status["conditions"]}
+
+    async def waits() -> str:
+        return (await conditions()).get("LoadBalancerWaiting", "")
+
+    assert "quota" in await eventually(waits)
+    await first.stop()
+    cloud.server.world.limits = Limits()
+    await start_ccm(**LIFECYCLE_OFF).leading()
+    await eventually(lambda: served(kube, "says"))
+
+    async def gone() -> bool:
+        return not await waits()
+
+    await eventually(gone)
+    assert "Another" in await conditions()
 
 
 async def test_a_load_balancer_that_fails_in_the_cloud_is_made_again(

@@ -11,6 +11,7 @@ from ccm.controllers.nodes.vouching_rules import Vouched
 from ccm.controllers.services import service_rules as rules
 from ccm.controllers.services.class_rules import ServedClasses
 from ccm.controllers.services.service import ServiceController
+from ccm.controllers.services.service_condition_rules import shown
 from ccm.engine.objects import Service
 
 from ..asking.answers import Action, Outlook
@@ -41,6 +42,8 @@ def state_of(service: Service, reports: Sequence[Told], now: datetime.datetime, 
         lines.append("It waits for the address of a load balancer.")
         failed = [each for each in reports if each.reason in FAILED]
         lines += [f"  {event_line(failed[-1], now)}"] if failed else []
+        if not failed and (condition := shown(service)) is not None:
+            lines.append(f"  {ago(condition.last_transition_time, now)}: {condition.message}")
     if classes.exclude(service):
         whose = f"Its class {spec.load_balancer_class}" if spec.load_balancer_class else "A Service without a class"
         lines.append(f"{whose} is for another controller.")

@@ -39,6 +39,8 @@ from .followed_nodes import FollowedNodes
 from .handed_over import HandedOver
 from .orphans import OrphanAudit
 from .service_balancers import ServiceBalancers
+from .service_condition_rules import is_left_behind
+from .service_conditions import ServiceConditions
 from .service_release import ServiceRelease
 from .service_state import ServiceState
 from .service_steps import ServiceSteps
@@ -119,7 +121,8 @@ class ServiceController:
             vouching,
             self._waiting,
         )
-        self._waits = WaitingServices(self._events, context.monotonic)
+        self._conditions = ServiceConditions(self._writes, classes, context.now, context.monotonic)
+        self._waits = WaitingServices(self._events, self._conditions, context.monotonic)
         self._cloud_replaced = asyncio.Event()
         self._may_write = False
 
@@ -211,8 +214,8 @@ class ServiceController:
         if (state := self._known.get(key)) is not None and comparison_rules.is_asked_for(old, new):
             state.comparing.due = state.comparing.asked = True
         classes = self._classes
-        is_due = rules.concerns_us(new, classes) if old is None else rules.needs_update(old, new, classes)
-        if is_due:
+        concerns_us = rules.concerns_us(new, classes) or is_left_behind(new)
+        if concerns_us if old is None else rules.needs_update(old, new, classes):
             self._queue.add(key)
 
     def _update_backends(self) -> None:
@@ -256,6 +259,8 @@ class ServiceController:
                 await self._ensure(key, service, state)
             else:
                 await self._release.clean_up(service, state)
+                if service.metadata.deletion_timestamp is None and not self._classes.exclude(service):
+                    await self._conditions.served(service)
                 self._forget(key)
         except Requeue as later:
             if service is not None and isinstance(later, Waiting):
@@ -278,7 +283,7 @@ class ServiceController:
                     raise Requeue(LOST_RACE) from None  # it was deleted; the cache will catch up
             self._wait_for(key, False)
             self._waits.end(key)
-            self._failed(service, state, error)
+            await self._failed(service, state, error)
             wait = getattr(error, "retry_after", None)
             # A call that was held back is no attempt of which more may follow: the end of the outage ends the wait.
             is_behind = state is not None and state.following.behind and not isinstance(error, HeldBack)
@@ -290,7 +295,7 @@ class ServiceController:
         if state is not None:
             state.lost_races, state.reported = 0, False
 
-    def _failed(self, service: Service | None, state: ServiceState | None, error: Exception) -> None:
+    async def _failed(self, service: Service | None, state: ServiceState | None, error: Exception) -> None:
         metrics.FAILURES.labels(type(error).__name__).inc()
         if service is None:
             return
@@ -303,11 +308,15 @@ class ServiceController:
         if state is not None and state.following.updating:
             self._steps.report_update_failure(service, what)
         else:
-            self._events.event(service, "Warning", "SyncLoadBalancerFailed", f"Error syncing load balancer: {what}")
+            message = f"Error syncing load balancer: {what}"
+            self._events.event(service, "Warning", "SyncLoadBalancerFailed", message)
+            if not isinstance(error, ApiError):  # it could not be written either
+                await self._conditions.waits(service, "SyncLoadBalancerFailed", message)
 
     def _forget(self, key: str) -> None:
         if (state := self._known.pop(key, None)) is not None:
             self._allocations.released(state.service)
+            self._conditions.forget(state.service)
         self._wait_for(key, False)
         self._waits.end(key)
 
@@ -332,6 +341,7 @@ class ServiceController:
             backends = self._nodes.backends
             state.is_elsewhere(self._balancers.fingerprint(spec, backends), spec, backends)
             self._waits.end(key)
+            await self._conditions.served(service)
             return
         if balancer is None:
             await self._keep(key, service, state)
@@ -344,6 +354,7 @@ class ServiceController:
         """The load balancer is as it should be, and so are the addresses of the Service from now on."""
         self._waits.end(key)
         await self._writes.restore(service, state.ingress)
+        await self._conditions.served(service)
         self._look_later(key, state)
 
     def _poll(self, key: str, state: ServiceState) -> None:
@@ -359,6 +370,7 @@ class ServiceController:
         self._waits.end(key)
         await self._writes.publish(service, balancer.ingress)
         state.ingress = tuple(balancer.ingress)
+        await self._conditions.served(service)
         if state.polling.ensuring_since is not None:
             metrics.ENSURE_LATENCY.observe(self._context.monotonic() - state.polling.ensuring_since)
             state.polling.ensuring_since = None
@@ -399,5 +411,6 @@ class ServiceController:
             self._forget(key)
             return
         del self._known[key]
+        self._conditions.forget(state.service)
         self._wait_for(key, False)
         self._vanished.add(key, state)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write the finalizer and the load balancer's addresses to a Service.
+"""Write the finalizer, the load balancer's addresses and our condition to a Service.
 
-Both are written through the status subresource, so the controller needs write permission for `services/status` only.
+All are written through the status subresource, so the controller needs write permission for `services/status` only.
 """
 
 from __future__ import annotations
@@ -56,12 +56,17 @@ class ServiceWrites:
             with contextlib.suppress(NotFoundError):
                 await self._patch(service, patch)
 
-    async def _patch(self, service: Service, patch: dict[str, Any]) -> None:
+    async def patch_conditions(self, service: Service, patch: dict[str, Any]) -> None:
+        """Send a strategic merge patch (`service_condition_rules`): it leaves the conditions of others alone."""
+        await self._patch(service, patch, strategic=True)
+
+    async def _patch(self, service: Service, patch: dict[str, Any], *, strategic: bool = False) -> None:
         """The UID keeps the patch from a Service that has got the name since. Raises ConflictError for such a one."""
         meta = service.metadata
         guarded = patch | {"metadata": {"uid": meta.uid, **patch.get("metadata", {})}}
+        path = f"/api/v1/namespaces/{meta.namespace}/services/{meta.name}/status"
         try:
-            await self._client.patch(f"/api/v1/namespaces/{meta.namespace}/services/{meta.name}/status", guarded)
+            await self._client.patch(path, guarded, strategic=strategic)
         except InvalidError as error:
             if not is_other_object(error):
                 raise

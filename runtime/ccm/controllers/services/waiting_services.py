@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Report why a Service waits, once it has waited for a minute.
+"""Report why a Service waits, in an Event and its condition, once it has waited for a minute.
 
 A Service that waits causes no failure, so nothing else would say what it waits for.
 """
@@ -7,12 +7,18 @@ A Service that waits causes no failure, so nothing else would say what it waits 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ccm.engine.client import ApiError
 from ccm.engine.events import EventRecorder
 from ccm.engine.objects import Service
 from ccm.engine.queue import Requeue
+
+from .service_conditions import ServiceConditions
+
+log = logging.getLogger(__name__)
 
 #: Seconds until an Event says what a Service waits for.
 PATIENCE = 60.0
@@ -35,8 +41,8 @@ class _Wait:
 
 
 class WaitingServices:
-    def __init__(self, events: EventRecorder, clock: Callable[[], float]) -> None:
-        self._events, self._clock = events, clock
+    def __init__(self, events: EventRecorder, conditions: ServiceConditions, clock: Callable[[], float]) -> None:
+        self._events, self._conditions, self._clock = events, conditions, clock
         self._waits: dict[str, _Wait] = {}
         self._wake = asyncio.Event()
 
@@ -62,12 +68,21 @@ class WaitingServices:
                 await self._wake.wait()
                 continue
             await asyncio.sleep(max(0.0, min(pending) - self._clock()))
-            self._tell()
+            await self._tell()
 
-    def _tell(self) -> None:
+    async def _tell(self) -> None:
         now = self._clock()
-        for wait in self._waits.values():
+        for key, wait in list(self._waits.items()):
             if not wait.is_told and now >= wait.due:
                 wait.is_told = True
                 message = f"The load balancer has waited for {PATIENCE:g} s: {wait.reason()}"
                 self._events.event(wait.service, "Normal", "LoadBalancerWaits", message)
+                await self._conditions.waits(wait.service, "LoadBalancerWaits", message)
+                if self._waits.get(key) is not wait:  # it was served meanwhile
+                    await self._take_back(wait.service)
+
+    async def _take_back(self, service: Service) -> None:
+        try:
+            await self._conditions.served(service)
+        except ApiError as error:
+            log.info("Service %s is served and its condition stays for now: %s", service.metadata.name, error)
