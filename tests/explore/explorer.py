@@ -8,15 +8,17 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from . import workloads
-from .faults import ANYWHERE, Fault, episode_of, kinds_at
+from .faults import Fault, Surprises, episode_of, kind_at
 from .known import explain
 from .simulation import Outcome, Simulation, simulate
 
 #: How many first faults one seed tries, and how many second ones with each of them.
 FIRST, SECOND = 5, 3
 
+T = TypeVar("T")
 Prepare = Callable[[Simulation], None]
 #: From a seed to the trials that were run.
 Sequences = Callable[[int, Callable[["Trial"], Outcome]], list[tuple["Trial", Outcome]]]
@@ -24,16 +26,22 @@ Sequences = Callable[[int, Callable[["Trial"], Outcome]], list[tuple["Trial", Ou
 
 @dataclass(frozen=True)
 class Trial:
-    """What is run: all that a run depends upon."""
+    """What is run: all that a run depends upon. `is_open`: to faults that nobody planned."""
 
     workload: str
     timing: int
     faults: tuple[Fault, ...] = ()
     steps: tuple[int, ...] | None = None
+    is_open: bool = False
 
     def run(self, prepare: Prepare | None = None) -> Outcome:
         found = workloads.find(self.workload)
-        return simulate(found, self.faults, seed=self.timing, steps=self.steps, prepare=prepare)
+        surprises = Surprises(self.timing) if self.is_open else None
+        return simulate(found, self.faults, seed=self.timing, steps=self.steps, prepare=prepare, surprises=surprises)
+
+    def as_lived(self, outcome: Outcome) -> Trial:
+        """With the faults that hit it, so that it can be run again."""
+        return replace(self, faults=(*self.faults, *outcome.surprises), is_open=False)
 
     def plan(self) -> bytes:
         """A digest of the steps and the faults alone: the same for sequences that differ in nothing but timing, or in
@@ -113,8 +121,7 @@ def pick(chance: random.Random, points: Sequence[str]) -> Fault:
     names = sorted({point.partition("#")[0] for point in points})
     name = chance.choice(names)
     point = chance.choice([each for each in points if each.partition("#")[0] == name])
-    kinds = [each for each in kinds_at(point) if each not in ANYWHERE]
-    return Fault(point, chance.choice(ANYWHERE if chance.random() < 0.3 else kinds))
+    return Fault(point, kind_at(chance, point))
 
 
 def sequences_of(seed: int, outcome_of: Callable[[Trial], Outcome]) -> list[tuple[Trial, Outcome]]:
@@ -145,41 +152,10 @@ def sequences_of(seed: int, outcome_of: Callable[[Trial], Outcome]) -> list[tupl
 
 
 def chains_of(seed: int, outcome_of: Callable[[Trial], Outcome]) -> list[tuple[Trial, Outcome]]:
-    """The chains of one seed, as they were run: each of their episodes is a sequence with none, one or two faults."""
-    chance = random.Random(f"chain {seed}")
-    plain = Trial(f"chain-{seed}", seed)
-    outcome = outcome_of(plain)
-    done = [(plain, outcome)]
-    if outcome.violations:
-        return done
-    for _ in range(FIRST):
-        firsts = tuple(pick(chance, points) for points in by_episode(outcome.points).values())
-        one = Trial(plain.workload, seed, firsts)
-        result = outcome_of(one)
-        done.append((one, result))
-        if result.violations:
-            continue
-        for _ in range(SECOND):
-            two = Trial(plain.workload, seed, tuple(with_second(chance, firsts, result.points)))
-            done.append((two, outcome_of(two)))
-    return done
-
-
-def by_episode(points: Sequence[str]) -> dict[int, list[str]]:
-    found: dict[int, list[str]] = {}
-    for point in points:
-        found.setdefault(episode_of(point), []).append(point)
-    return found
-
-
-def with_second(chance: random.Random, firsts: Sequence[Fault], points: Sequence[str]) -> Iterator[Fault]:
-    """Each fault that was reached, and another one later in its episode."""
-    episodes = by_episode(points)
-    for first in firsts:
-        yield first
-        same = episodes.get(episode_of(first.point), [])
-        if first.point in same and (later := same[same.index(first.point) + 1 :]):
-            yield pick(chance, later)
+    """The chain of one seed, as it was lived: each of its episodes is a sequence with none, one or two faults."""
+    chain = Trial(f"chain-{seed}", seed, is_open=True)
+    outcome = outcome_of(chain)
+    return [(chain.as_lived(outcome), outcome)]
 
 
 def shrink(sequence: Trial, invariants: set[str], prepare: Prepare | None = None) -> tuple[Trial, Outcome]:
@@ -194,17 +170,24 @@ def shrink(sequence: Trial, invariants: set[str], prepare: Prepare | None = None
             return True
         return False
 
-    for fault in sequence.faults:
-        others = tuple(each for each in best.faults if each != fault)
-        attempt(Trial(best.workload, best.timing, others, best.steps))
+    thinned(sequence.faults, lambda fewer: attempt(replace(best, faults=fewer)))
     number = len(workloads.find(sequence.workload).steps)
     steps = best.steps if best.steps is not None else tuple(range(number))
-    if attempt(Trial(best.workload, best.timing, best.faults, ())):
-        return best, outcome
-    for step in reversed(steps):
-        fewer = tuple(each for each in (best.steps if best.steps is not None else steps) if each != step)
-        attempt(Trial(best.workload, best.timing, best.faults, fewer))
+    if not attempt(replace(best, steps=())):
+        thinned(steps, lambda fewer: attempt(replace(best, steps=fewer)))
     return best, outcome
+
+
+def thinned(items: tuple[T, ...], is_enough: Callable[[tuple[T, ...]], bool]) -> tuple[T, ...]:
+    """Those of the items without which it is not enough. Halves are left out first, and then ever smaller parts."""
+    size = (len(items) + 1) // 2
+    while size:
+        for start in reversed(range(0, len(items), size)):
+            fewer = items[:start] + items[start + size :]
+            if is_enough(fewer):
+                items = fewer
+        size = (size + 1) // 2 if size > 1 else 0
+    return items
 
 
 def explore(seed: int, prepare: Prepare | None = None, sequences: Sequences = sequences_of) -> Report:
@@ -213,6 +196,7 @@ def explore(seed: int, prepare: Prepare | None = None, sequences: Sequences = se
 
     def outcome_of(sequence: Trial) -> Outcome:
         outcome = sequence.run(prepare)
+        sequence = sequence.as_lived(outcome)
         report.sequences += outcome.episodes
         report.plans.update(sequence.plans(outcome))
         report.requests += outcome.requests
@@ -235,8 +219,10 @@ def judge(seed: int, trial: Trial, outcome: Outcome, prepare: Prepare | None = N
         if result.invariants & outcome.invariants:
             trial, outcome = latest, result
             break
+    # What began long ago in a chain does not explain it, and a whole chain takes long to be made short.
+    recent = tuple(fault for fault in trial.faults if episode_of(fault.point) >= outcome.episodes - 2)
     if known := explain(trial.faults, outcome.violations):
-        if len(trial.faults) < 2:
+        if len(trial.faults) < 2 or (outcome.episodes > 1 and explain(recent, outcome.violations)):
             return Finding(seed, trial, outcome, known)
         alone = replace(trial, faults=trial.faults[-1:])  # the first one alone did no harm
         result = alone.run(prepare)

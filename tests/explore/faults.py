@@ -7,6 +7,7 @@ second patch of that Node's status, and with `@3` that of the third episode. A *
 
 from __future__ import annotations
 
+import random
 from typing import NamedTuple
 
 #: How long a process stands still, in seconds, as SIGSTOP makes it: nothing of it runs while the world goes on, and
@@ -126,3 +127,39 @@ def kinds_at(point: str) -> tuple[str, ...]:
         return own + ANYWHERE
     own = {"GET": API_READ, "LIST": API_LIST, "WATCH": API_WATCH, "EVENT": API_EVENT}.get(verb, API_WRITE)
     return own + ANYWHERE
+
+
+def kind_at(chance: random.Random, point: str) -> str:
+    """A kind of fault that can happen at a point, so that those of whole servers do not take all of them."""
+    kinds = [each for each in kinds_at(point) if each not in ANYWHERE]
+    return chance.choice(ANYWHERE if chance.random() < 0.3 else kinds)
+
+
+class Surprises:
+    """Faults that nobody planned: none, one or two of an episode, at what it comes to. Each of them hits.
+
+    They do not change when a run with the same faults, planned, is another one: they have a chance of their own.
+    """
+
+    #: How likely the next fault is at a request of a new name, and at one whose name was seen in this episode.
+    NEW, AGAIN = 0.12, 0.03
+
+    def __init__(self, seed: int) -> None:
+        self._chance = random.Random(f"surprises {seed}")
+        self.faults: list[Fault] = []
+        self.begin()
+
+    def begin(self) -> None:
+        """An episode begins."""
+        self._left, self._names = self._chance.choice((1, 1, 2)), set[str]()
+
+    def at(self, point: str) -> str:
+        """The kind of fault at a point that is reached, "" for none."""
+        name = point.partition("#")[0]
+        likely = self.AGAIN if name in self._names else self.NEW
+        self._names.add(name)
+        if not self._left or self._chance.random() >= likely:
+            return ""
+        self._left -= 1
+        self.faults.append(Fault(point, kind_at(self._chance, point)))
+        return self.faults[-1].kind

@@ -19,7 +19,7 @@ from . import faults
 from .api_server import ApiServer
 from .checks import Checks, Violation
 from .cloud import CLOUD_CONF, InProcessCloud
-from .faults import Fault
+from .faults import Fault, Surprises
 from .people import People
 from .process import Process, in_process
 from .store import Change, Store
@@ -28,6 +28,8 @@ from .workloads import Step, Workload
 
 #: All is as it should be, and nothing was written, for so many seconds: the run is over.
 QUIET = 12.0
+#: The same for an episode. What comes later is seen in the next one: writes and what is left are judged there as well.
+PAUSE = 6.0
 #: Without faults, backends follow within so many seconds: the end of a burst, a back-off, a change of the leader.
 FOLLOW = 60.0
 #: After the last step and the last fault everything is as it should be within so many seconds.
@@ -49,6 +51,8 @@ class Outcome:
     story: list[str] = field(default_factory=list)
     #: Those that were begun, the start included.
     episodes: int = 1
+    #: Faults that were not planned.
+    surprises: tuple[Fault, ...] = ()
 
     @property
     def digest(self) -> str:
@@ -68,15 +72,16 @@ class Simulation:
         planned: Sequence[Fault],
         seed: int,
         steps: Iterable[int] | None = None,
+        surprises: Surprises | None = None,
     ) -> None:
         self.loop = loop
         self._workload, self._seed = workload, seed
         self.arguments, self.cloud_conf = workload.arguments, CLOUD_CONF
-        self._planned = {fault.point: fault.kind for fault in planned}
+        self._planned, self._surprises = {fault.point: fault.kind for fault in planned}, surprises
         self._steps = [step for number, step in enumerate(workload.steps) if steps is None or number in set(steps)]
         self._random = random.Random(seed)
         self._counts: Counter[str] = Counter()
-        self._episode, self._episodes, self._begun = 0, 1, loop.now
+        self._episode, self._episodes, self._begun, self._quiet = 0, 1, loop.now, QUIET
         self._trace: list[tuple[Any, ...]] = []
         self.points: list[str] = []
         self.story: list[str] = []
@@ -106,7 +111,7 @@ class Simulation:
     @property
     def is_undisturbed(self) -> bool:
         """Whether the run has no faults."""
-        return not self._planned
+        return not self._planned and self._surprises is None
 
     def has_ended(self, identity: str) -> bool:
         """Whether this was the identity of a process, and no more is."""
@@ -129,6 +134,8 @@ class Simulation:
         if _is_write(what):
             self._last_write = self.loop.now
         kind = self._planned.get(point, "")
+        if not kind and self._surprises is not None:
+            kind = self._surprises.at(point)
         if not kind:
             return ""
         self.note(f"FAULT {point}={kind}")
@@ -224,7 +231,9 @@ class Simulation:
                 self.loop.call_later(float(point[5:]), self._strike, kind, point)
         for _ in range(self._workload.processes):
             self.start_process()
-        for episode, steps in self._by_episode().items():
+        episodes = self._by_episode()
+        for episode, steps in episodes.items():
+            self._quiet = QUIET if episode == max(episodes) else PAUSE
             if episode:
                 self._begin(episode)
             await self._live_through(steps)
@@ -245,6 +254,8 @@ class Simulation:
         self._episodes += 1
         self.note(f"episode {episode}")
         self._counts.clear()
+        if self._surprises is not None:
+            self._surprises.begin()
         self._early = self.store.snapshot()
 
     async def _live_through(self, steps: Iterable[Step]) -> None:
@@ -260,8 +271,9 @@ class Simulation:
         await self._come_to_rest()
 
     def outcome(self, seconds: float) -> Outcome:
-        found = self.checks.found
-        return Outcome(found, self.points, self._trace, seconds, len(self.points), self.story, self._episodes)
+        surprises = tuple(self._surprises.faults) if self._surprises is not None else ()
+        counts = len(self.points), self.story, self._episodes
+        return Outcome(self.checks.found, self.points, self._trace, seconds, *counts, surprises)
 
     def close(self, run: asyncio.Task[Any]) -> None:
         """End what is left of killed processes, and let go what a run keeps: what is freed at once need not be looked
@@ -281,7 +293,7 @@ class Simulation:
 
     async def _bear_mistakes(self) -> None:
         """While users' mistakes last: backends follow, and whoever waits learns why. Then somebody corrects them."""
-        bound = BOUND + self._workload.patience if self._planned else FOLLOW
+        bound = FOLLOW if self.is_undisturbed else BOUND + self._workload.patience
         while self.people.has_mistakes and not self.checks.found:
             await asyncio.sleep(LOOK)
             self.people.register_those_who_wait()
@@ -306,7 +318,7 @@ class Simulation:
             now = self.loop.now
             if now < self._last_trouble:
                 continue
-            is_quiet = now - max(self._last_write, self._last_trouble) >= QUIET
+            is_quiet = now - max(self._last_write, self._last_trouble) >= self._quiet
             is_late = now - self._last_trouble > BOUND + self._workload.patience
             self.cloud.server.world.tick()
             if (is_quiet or is_late) and self._is_judged(is_quiet, is_late):
@@ -320,9 +332,11 @@ class Simulation:
 
     def _is_judged(self, is_quiet: bool, is_late: bool) -> bool:
         """Whether the run is over: all is well and quiet, or it is too late for what is not."""
-        problems = self.checks.problems()
         held = self.checks.held()
         queued = [key for process in self.processes for key in process.queued(held)]
+        if queued and not is_late:
+            return False
+        problems = self.checks.problems()
         if not problems and not queued and self._is_led():
             return is_quiet
         if is_late:
@@ -367,12 +381,13 @@ def simulate(
     seed: int = 0,
     steps: Iterable[int] | None = None,
     prepare: Callable[[Simulation], None] | None = None,
+    surprises: Surprises | None = None,
 ) -> Outcome:
     """One run from its beginning to its end. The same arguments give the same run."""
     random.seed(seed)
     QUEUES.clear()  # of runs that are over
     with virtual_time() as loop, in_process():
-        simulation = Simulation(loop, workload, planned, seed, steps)
+        simulation = Simulation(loop, workload, planned, seed, steps, surprises)
         if prepare is not None:
             prepare(simulation)
         run = loop.create_task(simulation.run())

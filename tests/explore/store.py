@@ -7,6 +7,7 @@ Documents are never changed in place, so that a copy of the tables is a snapshot
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -88,7 +89,8 @@ class Store:
         return table, version
 
     def since(self, resource: str, version: int) -> Iterator[Change]:
-        return (each for each in self.history if each.version > version and each.resource == resource)
+        newer = list(itertools.takewhile(lambda each: each.version > version, reversed(self.history)))
+        return (each for each in reversed(newer) if each.resource == resource)
 
     def compact(self) -> None:
         """No watch can go on from what anybody has seen until now."""

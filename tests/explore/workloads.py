@@ -328,12 +328,15 @@ def mistakes(seed: int) -> Workload:
 
 
 #: Changes of one cluster, one after the other, each of which comes to rest before the next one.
-EPISODES = 12
+EPISODES = 24
 
 
 def chain(seed: int) -> Workload:
     """Episodes of one cluster, with one or two changes each: named chain-SEED. The start is an episode without any."""
-    story = _Story(random.Random(f"chain {seed}"))
+    chance = random.Random(f"chain {seed}")
+    number = chance.randint(2, 4)
+    nodes = chance.choice([_settled, _settled, _nodes])(number)
+    story = _Story(chance, number)
     for episode in range(1, EPISODES + 1):
         at = 0.0
         for _ in range(story.chance.randint(1, 2)):
@@ -341,8 +344,8 @@ def chain(seed: int) -> Workload:
             for verb, *arguments in story.change():
                 story.steps.append(Step(at, verb, tuple(arguments), episode))
                 at += 0.5
-    before = (*_settled(3), ("create_service", "web"), ("create_service", "api", 81))
-    processes = 2 if story.chance.random() < 0.25 else 1
+    before = (*nodes, ("create_service", "web"), ("create_service", "api", chance.randint(81, 99)))
+    processes = 2 if chance.random() < 0.25 else 1
     return Workload(f"chain-{seed}", before, tuple(story.steps), processes)
 
 
@@ -352,14 +355,15 @@ class _Story:
     Machines of Nodes that are new are never lost: such a Node stays for five minutes.
     """
 
-    def __init__(self, chance: random.Random) -> None:
+    def __init__(self, chance: random.Random, nodes: int) -> None:
+        """`nodes`: how many there are when it begins."""
         self.chance = chance
         self.steps: list[Step] = []
         #: Services, and those of them that are of type ClusterIP now.
         self._services, self._internal = ["web", "api"], set[str]()
         #: Nodes that joined; the number of the last one; the old ones that may be lost.
         self._joined: list[str] = []
-        self._number, self._old = 10, ["n2", "n3"]
+        self._number, self._old = 10, [f"n{each}" for each in range(2, nodes + 1)]
 
     def change(self) -> list[tuple[Any, ...]]:
         chance = self.chance
