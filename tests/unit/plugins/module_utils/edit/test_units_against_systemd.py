@@ -392,6 +392,16 @@ def test_systemd_reads_what_is_written_in_place_of_a_word(place: str, empty: boo
     assert written > drawn.number(200) / 4
 
 
+@pytest.mark.parametrize("quote", ['"', "'"])
+def test_text_between_empty_quotes_needs_no_escaped_blank(quote: str) -> None:
+    text = f"[Service]\nExecStart=/k {quote}{quote} z\n"
+    sources = _unit.Sources((UNIT,), (), {UNIT: text})
+    word = sources.command_line().given[0]
+    assert word.inside
+    texts = sources.edited(_unit.words.rewritten(word.chars, word.inside, "a b", False, True)).texts
+    assert texts[UNIT] == text.replace(quote * 2, f"{quote}a b{quote}")
+
+
 @pytest.mark.parametrize("command", [
     "/k --cloud-provider=aws ;", "/k --cloud-provider=aws --v=2 ; ", "/bin/true ; /k --v=2 --cloud-provider aws", "/bin/true --cloud-provider=gce ; /k ;",
     "/bin/true --cloud-provider=gce ; /k", "/k \\; --cloud-provider=aws", "/k --cloud-provider=aws \\;", "/k ';' --cloud-provider=aws",
