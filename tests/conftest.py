@@ -20,6 +20,14 @@ if TYPE_CHECKING:  # unit tests start without them
 _begun: pytest.StashKey[float] = pytest.StashKey()
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Hypothesis gives the same examples each time, and has no deadline: its own is 200 ms of the wall clock."""
+    if config.pluginmanager.has_plugin("hypothesispytest"):
+        from hypothesis import settings
+
+        settings.load_profile("ci")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     entries = quarantine.parse(quarantine.LIST.read_text().splitlines())
     for item in items:

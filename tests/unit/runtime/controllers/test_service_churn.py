@@ -104,7 +104,7 @@ class Churn:
                 assert not (service["status"].get("loadBalancer") or {}).get("ingress")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=st.integers(0, 2**32), steps=st.integers(1, 60))
 def test_in_the_end_all_is_right_and_nothing_is_left_to_do(seed, steps):
     @in_virtual_time

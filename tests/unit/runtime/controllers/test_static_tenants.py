@@ -147,7 +147,7 @@ def addresses(service: dict[str, Any]) -> list[str]:
     return [entry["ip"] for entry in ((service.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(seed=st.integers(0, 2**32), steps=st.integers(1, 60))
 def test_no_address_is_anybody_elses(seed: int, steps: int) -> None:
     @in_virtual_time

@@ -2,7 +2,7 @@
 """Changes of an object in its own bytes; a real API server takes them in tests/integration/engine/test_protobuf.py."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ccm.engine.encodings import read
@@ -85,7 +85,6 @@ def test_the_next_write_has_the_metadata_of_the_answer():
 
 
 @given(st.lists(st.tuples(st.integers(1000, 9000), st.binary(max_size=30)), max_size=5))
-@settings(deadline=None)
 def test_unknown_fields_survive_wherever_they_are(fields):
     """Those of a newer API server: in the object, its metadata, its spec and its status."""
     unknown = b"".join(varint(number << 3 | 2) + varint(len(data)) + data for number, data in fields)

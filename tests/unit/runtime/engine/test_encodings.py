@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -239,7 +239,6 @@ SAMPLES = [wrapped(document, kind) for kind, document in DOCUMENTS]
 
 
 @given(st.sampled_from(SAMPLES), st.data())
-@settings(deadline=None)
 def test_any_bytes_are_read_or_refused(sample, data):
     """A byte that was changed, bytes that are missing, or more of them: UNREADABLE is all that comes of it."""
     at = data.draw(st.integers(0, len(sample)))
@@ -261,7 +260,6 @@ async def _split(*chunks):
 
 
 @given(st.lists(st.binary(min_size=1, max_size=40)), st.lists(st.integers(0, 400)))
-@settings(deadline=None)
 def test_frames_are_found_wherever_the_stream_is_cut(contents, cuts):
     import asyncio
 

@@ -274,7 +274,7 @@ def test_files_that_are_no_configuration(text, problem):
     assert any(problem in line for line in found), found
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.text(alphabet=st.sampled_from("ab:-[]{}\n &*!|>'\"#,?%@\t019.~<=\\")) | st.text() | st.binary().map(repr))
 def test_no_text_is_a_traceback(text):
     values, found = load(text, "c.yaml")
@@ -291,7 +291,7 @@ _PLACES = st.sampled_from(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(_PLACES, _JSON)
 def test_no_value_is_a_traceback(place, value):
     for part in reversed(place.split(".")):

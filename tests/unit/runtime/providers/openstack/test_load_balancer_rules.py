@@ -114,7 +114,7 @@ async def converged(fake: FakeOpenStack, wanted: tuple[Listener, ...], serial: b
     raise AssertionError(f"it does not end: {todo[0]}")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(before=all_desired, after=all_desired, serial=st.booleans())
 def test_from_any_state_to_any_wish(before, after, serial):
     async def run() -> None:
@@ -126,7 +126,7 @@ def test_from_any_state_to_any_wish(before, after, serial):
     asyncio.run(run())
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(wanted=all_desired)
 def test_what_is_as_it_should_be_needs_no_step(wanted):
     async def run() -> None:
@@ -135,7 +135,7 @@ def test_what_is_as_it_should_be_needs_no_step(wanted):
     asyncio.run(run())
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(wanted=all_desired)
 def test_another_services_listeners_are_never_touched(wanted):
     async def run() -> None:

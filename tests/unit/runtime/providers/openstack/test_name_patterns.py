@@ -22,7 +22,7 @@ PIECES = st.sampled_from(
 GLOBS = st.lists(PIECES, max_size=12).map("".join).filter(lambda text: not text.startswith(("~", "!")))
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(pattern=GLOBS, name=st.text("ab-z]^\\.[é\n*", max_size=12))
 def test_globs_are_pythons(pattern: str, name: str) -> None:
     assert name_patterns.name_matches(pattern, name) == fnmatch.fnmatchcase(name, pattern)
@@ -74,7 +74,7 @@ def test_the_longest_pattern() -> None:
         name_patterns.check("a" * 256)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     pattern=st.lists(st.sampled_from(["a", "b", ".", "a*", "(a|b)", "[ab]+", "a?", "b{1,2}"]), max_size=6).map("".join)
 )
@@ -104,7 +104,7 @@ WORST = st.one_of(
 
 
 @pytest.mark.threat("tenant-cannot-stop-the-controller")
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(pattern=WORST)
 def test_the_worst_pattern_keeps_nobody_waiting(pattern: str) -> None:
     """To be compiled, and matched with names as long as they can be."""

@@ -74,7 +74,7 @@ def wanted(ranges: list[str], family: str) -> Any:
 
 @pytest.mark.threat("tenant-own-load-balancers-only")
 @pytest.mark.parametrize("family", ["IPv4", "IPv6"])
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(before=range_sets, written=range_sets | st.none(), after=range_sets)
 def test_the_steps_admit_exactly_what_is_named(family: str, before: Any, written: Any, after: Any) -> None:
     """`written`: what an earlier release, or somebody, left on the listener."""
@@ -119,7 +119,7 @@ def test_a_range_of_all_addresses_makes_the_others_redundant(ranges: list[str], 
 
 
 @pytest.mark.threat("tenant-own-load-balancers-only")
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(before=range_sets, after=range_sets)
 def test_rules_of_the_nodes_group_admit_exactly_what_is_named(before: list[str], after: list[str]) -> None:
     """With `ovn`, which does not know ranges, the group on the nodes' ports does."""
