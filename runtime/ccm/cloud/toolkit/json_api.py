@@ -41,6 +41,8 @@ Query = Sequence[tuple[str, str]]
 QUOTED = 300
 #: The maximum size of an answer, in bytes. A page of 1,000 instances has a few MB.
 LARGEST = 64 * 2**20
+#: How often a listing is read that shrinks while its pages are read.
+READINGS = 3
 #: The delay before the next query about work in progress, in seconds, if the cloud does not set one.
 BUSY = 3.0
 #: The one status of 4xx that is about the cloud and not about what was requested.
@@ -89,6 +91,38 @@ class JsonPage(NamedTuple):
     rows: list[Any]
     next: str | None
     total: int | None
+
+
+async def every_row(read: Callable[[str | None], Awaitable[JsonPage]], what: str) -> list[Any]:
+    """All pages of a listing. `read`: the page of a token, None for the first. `what`: the request, for messages.
+
+    Pages that have numbers move when a row goes: the first row of the next page is on one that was read already, and
+    is missed. So a listing that shrinks meanwhile is read again. Raises Transient if it always does, or if the rows do
+    not match the number that the cloud reports.
+    """
+    for _ in range(READINGS):
+        rows, totals = await _every_page(read, what)
+        if totals == sorted(totals):
+            return rows
+    raise Transient(f"{what}: incomplete listing: rows went each time while its pages were read")
+
+
+async def _every_page(read: Callable[[str | None], Awaitable[JsonPage]], what: str) -> tuple[list[Any], list[int]]:
+    """The rows, and how many the cloud reported with each page."""
+    found: list[Any] = []
+    totals: list[int] = []
+    token, asked = None, set[str | None]()
+    while token not in asked:
+        asked.add(token)
+        page = await read(token)
+        found += page.rows
+        totals += [] if page.total is None else [page.total]
+        token = page.next
+        if token is None:
+            if totals and len(found) < totals[-1]:
+                raise Transient(f"{what}: incomplete listing: got {len(found)} of {totals[-1]}")
+            return found, totals
+    raise Transient(f"{what}: the cloud returned the same next page twice")
 
 
 class JsonApi:
@@ -183,19 +217,8 @@ class JsonApi:
         return JsonPage(rows, following, total)
 
     async def rows(self, path: str, name: str, *, query: Query = ()) -> list[Any]:
-        """All pages of a listing. Raises Transient if they do not match the total that the cloud reports."""
-        found: list[Any] = []
-        token, asked = None, set[str | None]()
-        while token not in asked:
-            asked.add(token)
-            page = await self.page(path, name, token, query=query)
-            found += page.rows
-            token = page.next
-            if token is None:
-                if page.total is not None and len(found) < page.total:
-                    raise Transient(f"GET {path}: incomplete listing: got {len(found)} of {page.total}")
-                return found
-        raise Transient(f"GET {path}: the cloud returned the same next page twice")
+        """All pages of a listing. Raises Transient: see `every_row`."""
+        return await every_row(lambda token: self.page(path, name, token, query=query), f"GET {path}")
 
     async def _send(
         self,

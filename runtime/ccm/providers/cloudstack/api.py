@@ -23,7 +23,7 @@ from ccm.cloud import (
     Transient,
     Unauthorized,
 )
-from ccm.cloud.toolkit.json_api import Dialect, Failure, JsonApi, JsonPage
+from ccm.cloud.toolkit.json_api import Dialect, Failure, JsonApi, JsonPage, every_row
 from ccm.cloud.toolkit.untrusted_text import quoted
 
 from .settings import TIMEOUT, Settings
@@ -128,17 +128,8 @@ class Api(JsonApi):
         return JsonPage(rows, str(number + 1) if rows and number * size < total else None, total)
 
     async def every_row(self, command: str, rows_of: str, /, **fields: str) -> list[Any]:
-        """All pages of a listing. Raises Transient if they do not match the number that the cloud reports."""
-        found: list[Any] = []
-        token: str | None = None
-        while True:
-            page = await self.rows_page(command, rows_of, token, **fields)
-            found += page.rows
-            if (token := page.next) is None:
-                break
-        if page.total is None or len(found) < page.total:
-            raise Transient(f"{command}: incomplete listing: got {len(found)} of {page.total}")
-        return found
+        """All pages of a listing. Raises Transient if it is not complete."""
+        return await every_row(lambda token: self.rows_page(command, rows_of, token, **fields), command)
 
     async def one(self, command: str, rows_of: str, id_: str, /, **fields: str) -> Mapping[str, Any]:
         """The object with this ID. Raises NotFound if the API says that there is none: by an empty listing, or by the

@@ -33,7 +33,7 @@ from ccm.cloud import (
     Unauthorized,
 )
 from ccm.cloud.toolkit import json_api
-from ccm.cloud.toolkit.json_api import Dialect, Failure, JsonApi
+from ccm.cloud.toolkit.json_api import READINGS, Dialect, Failure, JsonApi
 
 DIALECT = Dialect(
     failure=lambda answer: Failure(answer["error"]["code"], answer["error"]["message"]),
@@ -350,6 +350,37 @@ async def test_a_listing_that_is_cut_short_or_odd_is_transient(pages: dict[str, 
         server.answer = paged(pages)
         with pytest.raises(Transient, match=why):
             await api.rows("/things", "rows")
+
+
+class Shrinking:
+    """Rows 1 to 5, two on a numbered page. The first row goes before the second page of the first `times` readings."""
+
+    def __init__(self, times: int) -> None:
+        self.rows, self.left = [1, 2, 3, 4, 5], times
+
+    def __call__(self, request: web.Request) -> web.Response:
+        number = int(request.query.get("page", "1"))
+        if number == 2 and self.left:
+            self.left -= 1
+            del self.rows[0]
+        more = str(number + 1) if number * 2 < len(self.rows) else None
+        rows = self.rows[number * 2 - 2 : number * 2]
+        return web.json_response({"rows": rows, "next": more, "total": len(self.rows)})
+
+
+@pytest.mark.parametrize(("times", "rows"), [(0, [1, 2, 3, 4, 5]), (1, [2, 3, 4, 5]), (2, [3, 4, 5])])
+async def test_no_row_is_missed_if_another_one_goes_meanwhile(times: int, rows: list[int]) -> None:
+    async with serving() as (server, api):
+        server.answer = Shrinking(times)
+        assert await api.rows("/things", "rows") == rows
+
+
+async def test_a_listing_that_always_shrinks_is_transient() -> None:
+    async with serving() as (server, api):
+        server.answer = Shrinking(READINGS)
+        with pytest.raises(Transient, match="rows went each time"):
+            await api.rows("/things", "rows")
+        assert len(server.asked) <= 3 * READINGS
 
 
 async def test_what_the_cloud_says_is_quoted_short_and_on_one_line() -> None:
