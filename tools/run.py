@@ -9,8 +9,8 @@ they wait more than they compute, and a test among them fails when it gets no pr
 run one after the other beside them, at a low priority: they compute, and take the time that is left. Those of --then
 follow the patient ones, as timed ones.
 
-Each part runs as `make PART RESULTS=FOLDER`; its pytest runs write their results (JUnit XML) there. A test that
-fails gets a second try, because real servers beside other work are late at times; the summary names it. All that a part
+Each part runs as `make PART RESULTS=FOLDER`; its pytest runs write their results (JUnit XML) there. A test with real
+servers that fails gets a second try (tests/conftest.py says which); the summary names it. All that a part
 prints is in build/results/PART.log; the end of it is shown when the part fails.
 """
 
