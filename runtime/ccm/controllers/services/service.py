@@ -39,7 +39,7 @@ from .followed_nodes import FollowedNodes
 from .handed_over import HandedOver
 from .orphans import OrphanAudit
 from .service_balancers import ServiceBalancers
-from .service_condition_rules import is_left_behind
+from .service_condition_rules import appears, is_left_behind
 from .service_conditions import ServiceConditions
 from .service_release import ServiceRelease
 from .service_state import ServiceState
@@ -217,6 +217,8 @@ class ServiceController:
         concerns_us = rules.concerns_us(new, classes) or is_left_behind(new)
         if concerns_us if old is None else rules.needs_update(old, new, classes):
             self._queue.add(key)
+        elif old is not None and appears(old, new) and (state.is_served if state is not None else is_left_behind(new)):
+            self._queue.add(key, Priority.LOW)  # a write of a former leader was carried out late
 
     def _update_backends(self) -> None:
         """Queue every Service whose load balancer has other backends than the current ones."""

@@ -26,6 +26,11 @@ def shown(service: Service) -> ServiceCondition | None:
     return next((each for each in service.status.conditions if each.type == WAITING), None)
 
 
+def appears(old: Service, new: Service) -> bool:
+    """Return whether a Service that did not say so before says that it waits."""
+    return shown(old) is None and shown(new) is not None
+
+
 def is_left_behind(service: Service) -> bool:
     """Return whether a Service says that it waits and wants no load balancer any more.
 

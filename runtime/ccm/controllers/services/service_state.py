@@ -159,6 +159,11 @@ class ServiceState:
         """Return whether the cloud has another desired state than `spec`, as far as is known, whatever its backends."""
         return self.written.fingerprint is None or self.written.spec != spec
 
+    @property
+    def is_served(self) -> bool:
+        """Whether the Service waits for nothing."""
+        return self.polling.settled and self.polling.ensuring_since is None
+
     def is_elsewhere(self, fingerprint: Hashable, spec: LoadBalancerSpec, backends: Backends) -> None:
         """Another controller serves the Service: there is nothing to write until something changes."""
         self.written.fingerprint, self.written.spec, self.written.backends = fingerprint, spec, backends

@@ -100,6 +100,22 @@ def test_another_process_removes_it(kind):
     run()
 
 
+@pytest.mark.parametrize("kind", ["LoadBalancer", "ClusterIP"])
+def test_a_former_leaders_write_that_is_carried_out_late_is_taken_back(kind):
+    @in_virtual_time
+    async def run():
+        async with Cluster() as c:
+            await c.begin()
+            c.api.change("services", "shop/web", {"spec": {"type": kind}})
+            await asyncio.sleep(60)
+            late = {"type": WAITING, "status": "True", "reason": "LoadBalancerWaits", "message": "x"}
+            c.api.change("services", "shop/web", {"status": {"conditions": [late]}})
+            await until(lambda: not conditions(c), 60)
+            assert c.cloud.count("ensure") == 1
+
+    run()
+
+
 def test_a_service_of_the_same_name_gets_nothing_and_a_refused_write_costs_nothing():
     @in_virtual_time
     async def run():
