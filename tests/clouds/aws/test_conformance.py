@@ -7,8 +7,9 @@ from collections.abc import Collection
 
 import pytest
 
-from ccm.conformance import CASES, Case, Outcome, Subject, check
+from ccm.conformance import CASES, Case, Outcome, Subject
 from ccm.providers.aws import AwsCloud
+from tests.kit import check
 
 from .account import KEYS, Account
 from .proxy import Proxy

@@ -14,7 +14,6 @@ from ccm.cloud import (
     CloudError,
     Instance,
     InstanceRef,
-    ProviderConfig,
     RateLimited,
     RetryAfter,
     Transient,
@@ -22,6 +21,7 @@ from ccm.cloud import (
 )
 from ccm.providers.aws import AwsCloud
 from tests.comparison import confirm
+from tests.kit import hasty
 
 from .proxy import Fault
 from .services import MORE, PORT, backends, classic, delete, patiently, spec
@@ -55,7 +55,7 @@ async def test_each_call_breaks_in_each_way_and_nothing_looks_gone(account, prox
     for kind, (fault, errors) in KINDS.items():
         start = dataclasses.replace(fault, call="DescribeAvailabilityZones")
         with proxy.broken(start), contextlib.suppress(*errors):
-            await connect(_hasty(given) if kind == "no answer" else given)
+            await connect(hasty(given) if kind == "no answer" else given)
         cloud = await connect(given)
         assert await _story(account, cloud) == truth
         survived += 1
@@ -74,13 +74,13 @@ async def _break_each(account: Any, proxy: Any, connect: Any, story: Story) -> t
     for zone in "aba":
         account.run(zone=zone)
     given = config(account, proxy)
-    cloud, hasty = await connect(given), await patiently(connect, _hasty(given))
+    cloud, impatient = await connect(given), await patiently(connect, hasty(given))
     since, survived = len(proxy.calls), 0
     truth = await story(account, cloud)
     await delete(cloud, spec())
     calls = sorted(set(proxy.calls[since:]))
     for kind, (fault, errors) in KINDS.items():
-        used = hasty if kind == "no answer" else cloud
+        used = impatient if kind == "no answer" else cloud
         for call in calls:
             broken = dataclasses.replace(fault, call=call)
             with proxy.broken(broken), contextlib.suppress(*errors):
@@ -91,11 +91,6 @@ async def _break_each(account: Any, proxy: Any, connect: Any, story: Story) -> t
             assert account.parts() == frozenset(), (kind, call)
             survived += 1
     return calls, survived, truth
-
-
-def _hasty(given: ProviderConfig) -> ProviderConfig:
-    """It does not wait long for an answer."""
-    return dataclasses.replace(given, text=given.text.replace("RequestTimeout = 6s", "RequestTimeout = 1s"))
 
 
 async def _story(account: Any, cloud: AwsCloud) -> tuple[Sequence[Instance], dict[str, Any]]:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 
 from ccm.cloud import ProviderConfig, VolumeRef
 from ccm.conformance import Listener, NotRun, Trouble, World
+from tests.kit import PATIENT
 
 from .account import CLUSTER, KEYS, REGION, Account
 from .proxy import Fault, Proxy
@@ -154,7 +155,7 @@ KubernetesClusterID = {CLUSTER}
 {more}
 [Runtime]
 LoadBalancerType = {type_}
-RequestTimeout = 6s
+RequestTimeout = {PATIENT}s
 CallsPerSecond = 10000
 Burst = 10000
 PageSize = {PAGE}
