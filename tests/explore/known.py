@@ -73,11 +73,12 @@ KNOWN = (
         least=2,
     ),
     Known(
-        "a process that starts in the moment in which an empty etcd takes the place of this one has its Services from "
-        "one and both its lists of Nodes, and whose cluster this is, from the other: these are two wrong lists as well",
+        "a process that starts in the moment in which an empty etcd, or another cluster, takes the place of this one "
+        "has its Services from one and both its lists of Nodes, and whose cluster this is, from the other: these are "
+        "two wrong lists as well",
         "blind@351; steps=1; api PATCH services/shop/api/status#2=lost-silently; api WATCH leases#2=empty-cluster",
         ("backend-removed-at-start",),
-        ("empty-cluster",),
+        ("empty-cluster", "other-cluster"),
     ),
 )
 

@@ -173,7 +173,7 @@ class ServiceBalancers:
         removed. If the cloud reports that there is none, it is asked again after `CONFIRM`, because one wrong answer
         would leak a load balancer. The same applies to an eventually consistent cloud, until its listings have caught
         up with the last write, which may be one of the former leader. Neither is needed once the cloud has reported
-        that it is deleting the load balancer.
+        that it is deleting the load balancer. Soon after a write it may mean by that that it is still writing.
         """
         deletion = state.deletion
         if (left := deletion.again_at - self._context.monotonic()) > 0:
@@ -182,7 +182,7 @@ class ServiceBalancers:
         try:
             await self.call("delete", lambda: self.cloud.delete(spec))
         except RetryAfter:
-            deletion.confirmed = True
+            deletion.confirmed = self.lag == 0 or again_at <= self._context.monotonic()
             raise
         except ImplementedElsewhere:
             return

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ccm.cloud import Conflict, LoadBalancer, NotFound, Transient
+from ccm.cloud import Conflict, LoadBalancer, NotFound, RetryAfter, Transient
 
 from ..gateway.virtual import in_virtual_time, now
 from .services_harness import Balancers, Cluster, FakeCloud, until
@@ -184,6 +184,25 @@ def test_a_load_balancer_that_the_former_leader_created_last_leaks_not(instances
             await until(lambda: not c.cloud.made and "shop/web" not in c.api.objects["services"], 10)
 
     run()
+
+
+@in_virtual_time
+async def test_a_cloud_that_is_still_creating_it_has_confirmed_no_deletion():
+    """It asks to wait, and then an answer is late and does not have the load balancer."""
+    async with LateCluster(listing_lag=LAG) as c:
+        c.add_node("n0")
+        c.add_service()
+        c.cloud.provision = 2.0
+        c.serve()
+        await until(lambda: c.cloud.made, 60)
+        busy = RetryAfter("it is being created", 0.5)
+        c.cloud.fault = lambda verb, spec: busy if verb == "delete" and c.cloud.count("delete") == 1 else None
+        c.cloud.shown = {}
+        c.api.change("services", "shop/web", CLUSTER_IP)
+        await asyncio.sleep(LAG / 2)
+        c.cloud.shown = None
+        await until(lambda: not c.api.service()["metadata"].get("finalizers"), 600)
+        assert not c.cloud.made
 
 
 @in_virtual_time
