@@ -249,6 +249,8 @@ def command_line(name: str, units: list[str], environment_files: dict[str, str])
         raise Refused(f"ExecStart={command} is not a command")
     argv = [specified(word, name) for word in split[-1]]
     program = argv[0].lstrip(PREFIXES)
+    if program.startswith("$"):
+        raise Refused(f"{program} is no program: its name is taken as it is written")
     prefix = argv[0][: len(argv[0]) - len(program)]
     argv = argv[1:] if "@" in prefix else [program, *argv[1:]]
     return argv if ":" in prefix else expanded(argv, environment)

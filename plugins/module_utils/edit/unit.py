@@ -196,6 +196,9 @@ def parse_unit(files: Iterable[Tuple[str, str]], specifiers: Optional[Dict[str, 
                     raise UnitRefused("{0} line {1}: ExecStart has a quote that is never closed, so systemd does not start it. Close it".format(
                         path, line_of(text, chars[0].end)))
                 exec_words = tuple(word._replace(chars=tuple(words.specified(word.chars, specifiers))) for word in words.last_command(split))
+                if exec_words and exec_words[0].value.lstrip(PREFIXES).startswith("$"):
+                    raise UnitRefused("{0} line {1}: ExecStart has a variable as its program, which systemd does not look up. Write its path".format(
+                        path, line_of(text, chars[0].end)))
                 exec_path = path if exec_words else ""
             elif key == "Environment":
                 if not chars:

@@ -150,6 +150,9 @@ def _word(chars: Sequence[Char], first: int, c_escapes: bool) -> Tuple[Word, int
         else:
             decoded.append(_within(char, quote))
         position += width
+    if escaped and c_escapes and not quote:  # the blank behind it went with the end of the line
+        decoded.append(_within(chars[position - 1], quote))
+        escaped, strange = False, True
     inside = _inside(decoded, pair, chars[first])
     return Word(tuple(decoded), tuple(chars[first:position]), inside, bool(quote) or escaped, strange), position
 
@@ -297,11 +300,12 @@ def spans_of(chars: Iterable[Char]) -> Dict[str, List[Span]]:
 def rewritten(chars: Sequence[Char], inside: Place, new: str, split: bool, command: bool = False) -> Dict[str, List[Span]]:
     """Return the edits after which a word reads C(new). What it has in common with the old text stays, with its quotes and escapes."""
     first, at = 0, 0
-    while first < len(chars) and chars[first].char and new.startswith(chars[first].char, at):
+    lone = command and new == ";"  # without a backslash or quotes, it would end the command
+    while not lone and first < len(chars) and chars[first].char and new.startswith(chars[first].char, at):
         at += len(chars[first].char)
         first += 1
     last, until = len(chars), len(new)
-    while last > first and chars[last - 1].char and until - len(chars[last - 1].char) >= at \
+    while not lone and last > first and chars[last - 1].char and until - len(chars[last - 1].char) >= at \
             and new.endswith(chars[last - 1].char, at, until):
         until -= len(chars[last - 1].char)
         last -= 1
@@ -311,7 +315,7 @@ def rewritten(chars: Sequence[Char], inside: Place, new: str, split: bool, comma
     elif first:
         place = Place(chars[first - 1].path, chars[first - 1].end, chars[first - 1].quote, chars[first - 1].layer)
     spans = spans_of(chars[first:last])
-    text = encoded(new[at:until], place, split, command)
+    text = "\\;" if lone and not place.quote else encoded(new[at:until], place, split, command)
     there = spans.setdefault(place.path, [])
     if there:  # the first of what goes is at the place
         there[0] = there[0]._replace(text=text)

@@ -22,6 +22,7 @@ SECRET = 'a+b/c "d"=é'
         urllib.parse.quote(SECRET, safe=""),
         urllib.parse.urlencode({"": SECRET})[1:],
     ],
+    ids=["plain", "json", "path", "query", "form"],
 )
 def test_a_secret_is_concealed_in_each_spelling_wherever_it_is(spelling: str) -> None:
     text = f"POST /v3?a={spelling} {spelling}, and no more"
