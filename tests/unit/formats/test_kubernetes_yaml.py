@@ -7,6 +7,7 @@ import random
 from typing import Any
 
 import pytest
+import yaml
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit import kubernetes_yaml
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit.kubernetes_yaml import (
     CHARACTERS,
@@ -360,3 +361,13 @@ def test_what_kubernetes_cannot_read_is_named_with_its_line(kubernetes: Kubernet
         load(text)
     assert str(caught.value).startswith(words)
     assert isinstance(theirs(kubernetes, text), Refused)
+
+
+def test_an_error_without_a_place_is_told_by_its_first_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(text: str) -> Any:
+        raise yaml.YAMLError("what is wrong\nand where the library noticed it")
+
+    monkeypatch.setattr(kubernetes_yaml, "LIBYAML", None)
+    monkeypatch.setattr(kubernetes_yaml, "_Parser", fail)
+    with pytest.raises(NotYaml, match=r"^what is wrong$"):
+        compose("a text of this test: 1\n")
