@@ -9,15 +9,17 @@ from ccm.base.text import printable, quoted, shorten
 
 __all__ = ["concealed", "printable", "quoted", "shorten"]
 
-#: Shorter texts in credentials are no secrets, and occur in other words.
+#: Shorter words of a header with credentials are no secrets, and occur in other words.
 SHORTEST_SECRET = 8
 
 
-def concealed(text: str, secrets: Iterable[str]) -> str:
-    """The text of a cloud, which may quote the request, without its secrets: as they are, and as JSON, a URL and a form
-    spell them. Shorten it afterwards, because a part of a secret is not found."""
+def concealed(text: str, secrets: Iterable[str], shortest: int = SHORTEST_SECRET) -> str:
+    """The text of a cloud, which may quote the request, without its secrets: as they are, and as JSON, Python, a URL
+    and a form spell them. Shorten it afterwards, because a part of a secret is not found. `shortest`: 1 for texts that are
+    secrets whatever their length, such as a password."""
     for each in secrets:
-        if len(each) >= SHORTEST_SECRET:
-            for spelling in (each, json.dumps(each)[1:-1], quote(each), quote(each, safe=""), quote_plus(each)):
+        if len(each) >= shortest:
+            as_text = (each, json.dumps(each)[1:-1], repr(each)[1:-1])
+            for spelling in (*as_text, quote(each), quote(each, safe=""), quote_plus(each)):
                 text = text.replace(spelling, "***")
     return text

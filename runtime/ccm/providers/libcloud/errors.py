@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from urllib.parse import quote
 
 from ccm.cloud import CloudError, RateLimited, Transient, Unauthorized
-from ccm.cloud.toolkit.untrusted_text import printable, shorten
+from ccm.cloud.toolkit.untrusted_text import concealed, printable, shorten
 
 QUOTED = 200
 #: A signature in a URL, which a cloud may quote.
@@ -46,10 +45,7 @@ def translated(
 
 def redacted(text: str, secrets: Iterable[str]) -> str:
     """The text on one line, short, with no secret in it, in whatever spelling a URL would have."""
-    for each in secrets:
-        for spelt in {each, quote(each), quote(each, safe=""), repr(each)[1:-1]}:
-            text = text.replace(spelt, "***")
-    text = SIGNATURE.sub("***", text)
+    text = SIGNATURE.sub("***", concealed(text, secrets, shortest=1))
     return shorten(printable(text), QUOTED)
 
 

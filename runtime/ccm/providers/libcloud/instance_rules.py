@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ccm.cloud import Address, AddressType, Instance, InstanceState, Transient
-from ccm.cloud.toolkit.untrusted_text import printable, shorten
+from ccm.cloud.toolkit.untrusted_text import concealed, printable, shorten
 
 from .drivers import ASKED, Driver, Row, Rows
 
@@ -68,9 +68,7 @@ def instances(driver: Driver, listing: Listing, arguments: Mapping[str, str], wi
             if each.state not in driver.gone
         ]
     except (LookupError, TypeError, ValueError, AttributeError) as error:
-        what = f"{type(error).__name__}: {printable(shorten(str(error), 100))}"
-        for each in without:
-            what = what.replace(each, "***")
+        what = f"{type(error).__name__}: {printable(shorten(concealed(str(error), without, shortest=1), 100))}"
         raise Transient(f"{driver.cloud}: an answer has another form than its table describes ({what})") from None
     ids = [each.provider_id for each in found]
     if len(set(ids)) < len(ids):

@@ -48,7 +48,7 @@ def error_of(
     `secrets`: texts of the request that the error may not contain; a service, or a proxy, may quote them."""
     own = service_error(content)
     kind, message = own or ("", content.decode("utf-8", "replace"))
-    message = " ".join(concealed(message, secrets).split()) or "no reason given"
+    message = " ".join(concealed(message, secrets, shortest=1).split()) or "no reason given"
     message = message if own else message[:QUOTED]
     text = f"{what}: {status} {message if own else f'the response is not from {service} itself: {message!r}'}"
     match status:
@@ -142,4 +142,4 @@ def translated(error: Exception, source: str, timeout: float, secrets: Collectio
 
 def plain(error: Exception, secrets: Iterable[str] = ()) -> str:
     """Return the text of a library's error in one line of limited length. It quotes what a service says."""
-    return " ".join(concealed(str(error), secrets).split())[:400] or type(error).__name__
+    return " ".join(concealed(str(error), secrets, shortest=1).split())[:400] or type(error).__name__

@@ -34,5 +34,9 @@ def test_what_is_too_short_for_a_secret_stays() -> None:
     assert concealed(f"{short} {long}", [short, "", long]) == f"{short} ***"
 
 
+def test_a_short_password_is_a_secret_if_the_caller_says_so() -> None:
+    assert concealed("user u, password p4", ["p4", ""], shortest=1) == "user u, password ***"
+
+
 def test_without_secrets_a_text_is_as_it_was() -> None:
     assert concealed("what the cloud says", []) == "what the cloud says"
