@@ -156,8 +156,8 @@ FIXES = (
     *(
         Fix(late_answers_are_believed, sequence, "not-converged")
         for sequence in (
-            "services@405; steps=0,1,2,3,4; api EVENT services#14=cloud-stale",
-            "services@396; api PATCH services/shop/web/status#5=error; cloud load_balancers.list#31=cloud-stale",
+            "services@104; steps=3,4; api GET services/shop/web#1=cloud-stale",
+            "services@552; steps=0,2,3,4; api WATCH leases#1=error; cloud load_balancers.list#26=stale",
             "churn-327@327; steps=2,3,4; cloud routes.create#1=cloud-stale; "
             "cloud load_balancers.update#3=provision-error",
         )
