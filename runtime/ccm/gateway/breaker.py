@@ -22,19 +22,20 @@ from typing import NamedTuple
 from ccm.base.rounds import namespace_of
 from ccm.cloud.errors import CloudError, Transient
 
-#: Objects whose calls fail, or failures of calls about no object, after which calls of a group are held back.
+#: How many failing objects, or failed calls about no object, open the breaker of a group: its calls are held back.
 BREAKER_THRESHOLD = 5
-#: First and longest time for which they are, in seconds; doubled by each failed probe.
+#: First and longest time for which calls are held back, in seconds; each failed probe doubles it.
 BREAKER_FIRST, BREAKER_MAX = 1.0, 30.0
-#: How many probes may fail that did not wait for the end of a pause, for objects of a namespace without failures.
+#: How many early probes may fail: probes before the end of a pause, for objects of a namespace without failures.
 EARLY_PROBES = 2
-#: Objects that fail wait so many times as long as others, who therefore come first.
+#: A failing object waits this many times as long as other objects, which therefore come first.
 AFTER_OTHERS = 1.25
-#: How often the objects that wait ask in all, each second, unless one of them would wait longer than this, in seconds.
+#: All waiting objects together try this many calls a second, unless one of them would wait longer than `WAIT_MAX`
+#: seconds.
 ASKED, WAIT_MAX = 4.0, 120.0
 #: How many failing objects are remembered.
 REMEMBERED_FAILURES = 1000
-#: How many objects that wait are called at the end of an outage; others come back by themselves, within `WAIT_MAX`.
+#: How many waiting objects are woken at the end of an outage; others return by themselves, within `WAIT_MAX`.
 REMEMBERED_WAITING = 20_000
 
 

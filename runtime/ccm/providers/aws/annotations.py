@@ -38,7 +38,7 @@ ELSEWHERE = (
 
 
 def internal(text: str) -> bool:
-    """Any value but `false` counts, as in the original."""
+    """Any value but `false` means internal, as in cloud-provider-aws."""
     return text not in ("", "false")
 
 
@@ -124,7 +124,8 @@ class TypeAnnotations:
     def parse(self, annotations: Mapping[str, str], *, nodes_only: bool = False) -> ServiceAnnotations:
         """Raises Invalid with all values that cannot be used, and all annotations that are probably misspelled.
 
-        `nodes_only`: with those that choose nodes; nothing else keeps targets from following.
+        `nodes_only`: report only annotations that choose nodes, because other ones must not keep the targets as they
+        are.
         """
         values = ServiceAnnotations(annotations, self.table)
         if nodes_only:
@@ -140,7 +141,7 @@ class TypeAnnotations:
         return values
 
     def warnings(self, annotations: Mapping[str, str]) -> list[str]:
-        """Annotations without effect, and those that mean something else than it seems."""
+        """Warnings about annotations that have no effect, or not the effect that their text suggests."""
         without_effect = [
             f"annotation {PREFIX}{name}: no effect on a {self.type}: {instead}"
             for name, instead in self.without_effect.items()

@@ -13,7 +13,7 @@ from ccm.cloud.toolkit.pod_ranges import pod_ranges
 
 #: Older spellings have no zone. Fargate's (`aws:///ZONE/fargate-IP`) are left to others.
 PROVIDER_ID = re.compile(r"aws:///(?P<zone>[a-z0-9-]*)/(?P<id>i-[0-9a-f]{1,32})")
-#: In a name. Another length is some other name.
+#: An instance ID in the name of a Node. Text of another length is an ordinary name.
 INSTANCE_ID = re.compile(r"i-([0-9a-f]{8}|[0-9a-f]{17})")
 ZONE_ID = "topology.k8s.aws/zone-id"
 #: States of an instance that is gone, although EC2 shows it for an hour.
@@ -81,7 +81,8 @@ def names(row: Row) -> list[str]:
 
 
 def addresses(row: Row, families: Sequence[str]) -> Iterator[Address]:
-    """By family, in the configured order: the order that Nodes have already. Raises ValueError for other addresses."""
+    """The instance's addresses, by IP family in the configured order, so that Nodes keep the order that
+    cloud-provider-aws gave them. Raises ValueError for text that is no address."""
     interfaces = sorted(row.get("NetworkInterfaces") or (), key=device_index)
     in_use = [each for each in interfaces if each.get("Status") == "in-use"]
     for family in families:

@@ -155,7 +155,7 @@ class Ec2Instances:
         """Forget the instances that a listing no longer has, at its last page. Otherwise every instance that ever lived
         stays in memory."""
         seen = set[str]() if token is None else self._listed.pop(token, None)
-        if seen is None:  # one that was given up long ago, or of another process
+        if seen is None:  # a listing that was given up long ago, or another process's
             return
         seen |= ids
         if following is not None:
@@ -168,7 +168,7 @@ class Ec2Instances:
 
 
 def _slim(row: Row) -> Row:
-    """What is needed between two reads. A whole row has tens of kilobytes if it has many addresses."""
+    """The part of a row that is kept in memory: a whole row of an instance with many addresses has tens of KB."""
     groups = [{"GroupId": str(each["GroupId"])} for each in row.get("SecurityGroups") or ()]
     return {
         "InstanceId": str(row["InstanceId"]),

@@ -148,9 +148,9 @@ def _check(reader: GcfgSections, common: Global) -> None:
 
 
 def _spelt(sentence: str) -> str:
-    """The sentence with keys as people write them."""
+    """The sentence with its keys in upper and lower case, as people write them."""
     return re.sub(r"\b[a-z]{2,}\b", lambda match: _KEYS.get(match[0], match[0]), sentence)
 
 
-#: Keys that are no words of a sentence.
+#: The keys to replace. The others left out are ordinary English words, too.
 _KEYS = {key: name for key, name in SPELLINGS.items() if key not in ("zone", "region", "service", "url")}

@@ -137,7 +137,7 @@ class ArmMachines:
         return await self._described(machines, interfaces, public, in_set=True)
 
     async def _parts(self, path: str) -> dict[str, Row]:
-        """What belongs to machines of a set. Azure answers 404 as long as there is none."""
+        """Resources of a scale set's machines, such as network interfaces. Azure answers 404 while there are none."""
         try:
             return rules.by_id(await self._api.rows_of(path, version(SCALE_SET_NETWORK), missing=MISSING_IN_SET))
         except NotFound:
@@ -166,7 +166,7 @@ class ArmMachines:
         return {id.lower(): row for id, row in zip(wanted, rows, strict=True) if row is not None}
 
     async def _resource(self, id: str, query: Query) -> Row | None:
-        if not id.startswith("/subscriptions/"):  # it follows the host's name in a URL
+        if not id.startswith("/subscriptions/"):  # the ID becomes the path of a URL
             raise Transient("an ID in the answer is none of Azure's resources")
         try:
             async with self._turns:
@@ -231,7 +231,7 @@ class ArmMachines:
 
 
 async def together(*steps: Coroutine[Any, Any, T]) -> list[T]:
-    """The results of concurrent steps. If one fails, none of the others goes on."""
+    """The results of concurrent steps. If one fails, the others are cancelled."""
     tasks = [asyncio.create_task(step) for step in steps]
     try:
         return await asyncio.gather(*tasks)

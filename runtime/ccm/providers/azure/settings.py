@@ -228,7 +228,7 @@ def _endpoints(common: Common, variables: Mapping[str, str]) -> CloudEndpoints:
 
 
 def _certificate_file(common: Common) -> str:
-    """The file of the certificate, if nothing goes before it."""
+    """The file of the certificate, "" if other credentials take precedence."""
     others = common.use_managed_identity_extension or common.use_federated_workload_identity_extension
     return "" if others else common.aad_client_cert_path
 

@@ -57,7 +57,8 @@ class EntraTokens:
         return token_in(await self._requests.ask("POST", url, form=form), f"POST {url}")
 
     async def _proof(self, url: str) -> dict[str, str]:
-        """What shows that we are the application. The order is that of cloud-provider-azure."""
+        """The form fields that prove who we are: a secret, a certificate or a federated token.
+        The order is that of cloud-provider-azure."""
         found = self._settings
         if path := found.federated_file:
             try:

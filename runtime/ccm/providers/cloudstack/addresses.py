@@ -81,7 +81,7 @@ class Addresses:
         return found[0] if found else None
 
     async def release_left(self, spec: LoadBalancerSpec, intent: Intent, rules: owners.Rules) -> bool:
-        """Start to release what a tag names, if it is there and nobody uses it. Whether there was something."""
+        """Start to release the address that a tag names, if it is associated and unused. Returns whether it was."""
         row = await self.named(intent.address)
         if row is None or row["state"] == "Free":
             return False
@@ -93,7 +93,7 @@ class Addresses:
         return True
 
     async def _free(self, spec: LoadBalancerSpec) -> str:
-        """A free address; Services that ask at the same time get different ones most of the time."""
+        """A free address, chosen by the UID: Services that are created together rarely choose the same one."""
         page = await self._api.rows_page(COMMAND, NAME, None, allocatedonly="false", state="Free")
         found = sorted(str(row["ipaddress"]) for row in page.rows if row.get("state") == "Free" and "ipaddress" in row)
         if not found:
@@ -103,10 +103,11 @@ class Addresses:
     async def _associate(
         self, spec: LoadBalancerSpec, text: str, network_id: str, intent: Intent | None, *, is_asked: bool, exists: bool
     ) -> None:
-        """Always raises: RetryAfter after the next step, or why there is none."""
+        """Take the next step to get the address. Always raises: RetryAfter after the step, or the error that prevents
+        one."""
         if not exists:
             if intent is not None:
-                await self.remove_intent(spec, intent)  # somebody else was faster
+                await self.remove_intent(spec, intent)  # another Service took the address
                 raise RetryAfter(f"the address {text} is gone, another one is chosen", self._api.soon)
             raise Invalid(f"spec.loadBalancerIP: the cloud has no public address {text}, or not for this user")
         if intent is None:
@@ -123,7 +124,7 @@ class Addresses:
         raise RetryAfter(f"the address {text} is being associated", self._api.soon)
 
     async def _give_up(self, spec: LoadBalancerSpec, intent: Intent, rules: owners.Rules) -> None:
-        """Always raises: what a tag names is not wanted any more, and goes first."""
+        """Release the address that a tag names, because another one is desired now. Always raises RetryAfter."""
         if not await self.release_left(spec, intent, rules):
             await self.remove_intent(spec, intent)
         raise RetryAfter(f"the address {intent.address} is being released", self._api.soon)

@@ -66,8 +66,8 @@ class Rules(list[Row]):
 
 
 def is_associated(rows: Sequence[Row], desired: Wanted | None) -> bool:
-    """Whether the address was associated for the Service, so that it goes with it. `desired`: for rules without a mark;
-    without it, such a rule's address stays."""
+    """Whether the address was associated for the Service, and is released with it. `desired`: decides about rules
+    without a mark; without it, their address is kept."""
     marks = [mark for mark in map(mark_of, rows) if mark is not None]
     if marks:
         return any(ASSOCIATED in mark.flags for mark in marks)
@@ -82,7 +82,7 @@ def flags(desired: Wanted, associated: bool) -> str:
 
 
 def description(spec: LoadBalancerSpec, desired: Wanted, associated: bool, fingerprint: str = "") -> str:
-    """A rule's mark. Only the first rule has the fingerprint."""
+    """The description of a rule, which is its mark. Only the first rule's has the fingerprint."""
     return str(Mark.made_for(spec, desired.name, fingerprint, flags(desired, associated)))
 
 

@@ -34,7 +34,7 @@ class Rule:
 
     @property
     def key(self) -> tuple[str, int]:
-        """What no two rules of an address share."""
+        """The key of a rule: an address has at most one rule with it."""
         return ip_protocol(self.protocol), self.port
 
 
@@ -58,7 +58,7 @@ class Wanted:
 
     @property
     def digest(self) -> str:
-        """Covers everything that is asked for."""
+        """A hash of the whole desired state."""
         return desired_digest(self)
 
 

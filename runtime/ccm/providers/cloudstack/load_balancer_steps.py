@@ -159,7 +159,7 @@ def _creations(
 
 
 def _firewall(present: Present, desired: Wanted, cidrs: Sequence[str]) -> Iterator[Step]:
-    """The rules for exactly the ports of the Service. What else the address admits stays."""
+    """Make the firewall rules for the Service's ports equal to the desired ones. Rules for other ports stay."""
     if present.firewall is None:
         return
     wanted = set(cidrs) or {EVERYONE}

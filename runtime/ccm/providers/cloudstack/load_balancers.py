@@ -266,7 +266,7 @@ def checked(row: Row) -> Row:
 
 
 def _as_far_as_known(spec: LoadBalancerSpec) -> Wanted | None:
-    """What the Service asked for; None if it is gone, or asks for something impossible."""
+    """The desired state; None if the Service is gone, or requests something impossible."""
     try:
         return rules.wanted(spec) if spec.ports else None
     except Invalid:
@@ -291,7 +291,8 @@ def _acl_warning(network: Row) -> Sequence[str]:
 
 
 def _renewed(own: Sequence[Row], targets: str) -> Sequence[Step]:
-    """The mark with the digest of the present targets; () if it has it, or if the last write did not end."""
+    """The step that writes the digest of the present targets into the mark; () if it is there already, or if the last
+    write was interrupted."""
     for row in own:
         mark = owners.mark_of(row)
         if mark is not None and mark.fingerprint:

@@ -47,9 +47,9 @@ class Rows(list[Row]):
                 self._labelled.setdefault(str(text), []).append(row)
 
     def labelled(self, uid: str) -> Sequence[Row]:
-        """Those of which some label has this UID: only these may be the Service's."""
+        """The load balancers with this UID in any label: no others can be the Service's."""
         texts = {uid, label_text(uid)}
-        found = {id(row): row for text in texts for row in self._labelled.get(text, ())}  # it may be in two labels
+        found = {id(row): row for text in texts for row in self._labelled.get(text, ())}  # two labels may have it
         return tuple(found.values())
 
 
@@ -60,7 +60,8 @@ def own(rows: Iterable[Row], spec: LoadBalancerSpec) -> list[Row]:
 
 
 def adoptable(rows: Iterable[Row], spec: LoadBalancerSpec, desired: Wanted, by_name: bool) -> Row | None:
-    """One with the Service's name that nothing marks, as a person made it. Raises Conflict if it is somebody else's."""
+    """An unmarked load balancer with the Service's name, which a person created.
+    Raises Conflict if it is somebody else's."""
     named = next((row for row in rows if row["name"] == desired.name), None)
     if named is None:
         return None
@@ -100,7 +101,8 @@ def without_marks(row: Row | None) -> dict[str, str]:
 
 
 def fingerprint(row: Row) -> str:
-    """What was last written, from the labels, and the targets that there really are. "" without a mark."""
+    """The fingerprint of the last write, from the labels, joined with a digest of the present targets. "" without a
+    mark."""
     mark = mark_of(row)
     if mark is None or not mark.fingerprint:
         return ""

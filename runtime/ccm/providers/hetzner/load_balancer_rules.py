@@ -79,7 +79,8 @@ class Wanted:
 
     @property
     def flags(self) -> str:
-        """What a listing must know to report addresses and to clean up, without the Service."""
+        """Letters for the load balancer's mark. With them, a listing reports addresses and cleans up without the
+        Service."""
         on = (
             ("p", self.proxy),
             ("6", not self.ipv6),
@@ -91,13 +92,14 @@ class Wanted:
 
     @property
     def digest(self) -> str:
-        """Covers everything that is asked for, also where: a later change of that has no effect, and is reported."""
+        """A hash of the whole desired state. It includes the location, although that never changes, so that a later
+        request for another one is noticed and reported."""
         return desired_digest(self)
 
 
 def wanted(spec: LoadBalancerSpec, settings: Variables, *, nodes_only: bool = False) -> Wanted:
-    """`nodes_only`: only targets change, so that it does not matter whether the rest is possible. Raises Invalid with
-    what is wrong with the Service."""
+    """The desired state of a Service. `nodes_only`: only the targets change, so other problems of the Service are not
+    reported. Raises Invalid with what is wrong with the Service."""
     given = notes.parse(spec.annotations, nodes_only=nodes_only)
     tcp = [port for port in spec.ports if port.protocol == "TCP"]
     if not nodes_only:

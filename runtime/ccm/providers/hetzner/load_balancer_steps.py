@@ -77,7 +77,7 @@ def target_bodies(desired: Wanted, servers: Sequence[int]) -> list[dict[str, Any
 
 
 def complete(service: Mapping[str, Any]) -> dict[str, Any]:
-    """A new service, with the cloud's defaults for what nobody asked for."""
+    """A new service, with the cloud's defaults where the Service sets nothing."""
     check = {"interval": INTERVAL, "timeout": TIMEOUT, "retries": RETRIES, **service["health_check"]}
     if "http" in check:
         check["http"] = {"domain": "", "path": "/", **check["http"]}

@@ -38,7 +38,7 @@ class HetznerLoadBalancers:
         self._variables = api.settings.variables
         self._certificates = Certificates(api)
         self._rows: Shared[owners.Rows] = Shared(self._read)
-        #: Load balancer -> the failed action that `get` found, and the one that a later `ensure` made good.
+        #: Load balancer -> the failed action that `get` reported; and the failed action that a later `ensure` repaired.
         self._failed: dict[int, int] = {}
         self._settled: dict[int, int] = {}
         #: Load balancer -> the change that was done last, and how often in a row.
@@ -49,7 +49,7 @@ class HetznerLoadBalancers:
         for row in map(checked, await self._rows.get()):
             mark = owners.mark_of(row)
             if mark is not None and mark.is_of(cluster, mark.uid):
-                # A status with a host name is known only with the Service, so such a one counts as not written.
+                # Only the Service has the host name of its status, so such a load balancer has no fingerprint here.
                 print_ = "" if "h" in mark.flags else owners.fingerprint(row)
                 shown = () if "h" in mark.flags else rules.ingress(row, "", mark.flags)
                 found.append(cloud.LoadBalancer(mark.uid, str(row["name"]), shown, print_))
@@ -130,7 +130,8 @@ class HetznerLoadBalancers:
             except NotFound:
                 continue
         marks = [owners.mark_of(row) for row in own]
-        # A certificate is looked for also if there is nothing else: the call before may have ended in between.
+        # Look for a certificate even without a load balancer: the previous call may have been interrupted between the
+        # two.
         looks = not own or any(mark is not None and "m" in mark.flags for mark in marks)
         if not (looks and await self._certificates.delete(spec)) and not own:
             raise NotFound(f"the project has no load balancer for Service {spec.uid} of cluster {spec.cluster}")
@@ -186,7 +187,7 @@ class HetznerLoadBalancers:
         return self._answer(row, spec, warnings=(*desired.warnings, *rules.kept(row, desired), *left_out))
 
     async def _do(self, row: Row, todo: Sequence[steps.Change], *, last: bool) -> None:
-        """Do all changes, as far as the cloud is ready for the next one. `last`: nothing is written after them. Raises
+        """Make changes until the cloud is busy. `last`: no other write follows them. Raises
         RetryAfter while an action runs on whose result something depends."""
         for number, change in enumerate(todo):
             path = f"/load_balancers/{int(row['id'])}/actions/{change.action}"
@@ -202,7 +203,7 @@ class HetznerLoadBalancers:
             self._done.pop(int(row["id"]), None)
 
     def _count(self, balancer: int, change: steps.Change) -> None:
-        """Count a call that the cloud accepted; one that it refused, as while it is locked, says nothing."""
+        """Count an accepted change. A refused one, for example while the load balancer is locked, does not count."""
         before, times = self._done.get(balancer, (change, 0))
         self._done[balancer] = (change, times + 1 if before == change else 1)
 

@@ -156,7 +156,7 @@ _FORMER = {field.metadata["former"]: name for name, field in _FIELDS.items() if 
 
 @dataclass(frozen=True)
 class _Given:
-    """A variable as somebody set it. `where`: for messages."""
+    """The value of a variable. `where`: its name and line, for messages."""
 
     name: str
     value: str
@@ -263,7 +263,7 @@ def _contradictions(settings: Variables, variables: Mapping[str, _Given]) -> Ite
 
 
 def _without_network(settings: Variables, variables: Mapping[str, _Given]) -> Iterator[str]:
-    """What needs a network. hcloud-cloud-controller-manager starts with it, too."""
+    """Warnings about variables that need a network. hcloud-cloud-controller-manager starts with them, too."""
     if settings.hcloud_network:
         return
     if settings.hcloud_load_balancers_private_subnet_ip_range:

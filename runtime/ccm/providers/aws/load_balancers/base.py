@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the load balancers of both types do alike: how they are found, and what of a Service counts."""
+"""What the load balancers of both types have in common: finding them, and what they read of a Service."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Tags = dict[str, dict[str, str]]
 
 
 class Desired(targets.Selecting, Protocol):
-    """A desired state."""
+    """What both types need of a desired state."""
 
     @property
     def name(self) -> str: ...
@@ -91,7 +91,7 @@ def fingerprint_of(desired: Desired, backends: Sequence[Backend]) -> str:
 
 
 def unchangeable(row: Row, desired: Desired) -> list[str]:
-    """Warnings about what differs and never changes."""
+    """Warnings about settings that differ from the Service's and that AWS never changes."""
     if (row.get("Scheme") == "internal") != desired.internal:
         return [
             f"load balancer {desired.name} is {row.get('Scheme')}, which never changes: delete the Service to change it"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a deletion need not look at again when it is repeated, as the framework does soon after a write. No I/O.
+"""Remembers what a deletion has already found, because the framework repeats a deletion soon after a write. No I/O.
 
 A deletion looks for load balancers of both types, because the annotation may have changed since the last write. AWS may
 list late what was written (LAG). So a type is looked for again, unless its listings were certain: nobody had written a
@@ -17,13 +17,14 @@ from ccm.cloud import LoadBalancerSpec
 
 from ..api import LAG
 
-#: How long what a deletion has seen counts, in seconds.
+#: Seconds for which the findings of a deletion stay valid.
 KEEP = 60.0
 
 
 @dataclass
 class Deletion:
-    """Of one Service. `begun`: in seconds of the monotonic clock. `deleted`: types whose load balancer was deleted, so
+    """What the deletion of one Service has found. `begun`: monotonic seconds.
+    `deleted`: types whose load balancer was deleted, so
     that only its parts may be left. `certain`: types of which nothing is left."""
 
     begun: float
@@ -39,18 +40,18 @@ class Deletions:
         self._deletions: dict[tuple[str, str], Deletion] = {}
 
     def lists(self) -> None:
-        """This process reads what others have written before it: from now on, only this one writes."""
+        """Record that this process lists load balancers. Only a leader does, so from now on no other process writes."""
         self._leads_since = min(self._leads_since, self.clock())
 
     def wrote(self, spec: LoadBalancerSpec, type_: str) -> None:
-        """A write of the Service's load balancer ended now, whether it succeeded or not."""
+        """Record that a write of the Service's load balancer ended now, successful or not."""
         now = self.clock()
         self._written = {key: at for key, at in self._written.items() if at + LAG > now}
         self._written[spec.cluster, spec.uid, type_] = now
         self.forget(spec)
 
     def of(self, spec: LoadBalancerSpec) -> Deletion:
-        """What the Service's deletion has seen so far."""
+        """The Service's deletion, with what it has found so far."""
         now = self.clock()
         self._deletions = {key: each for key, each in self._deletions.items() if each.begun + KEEP > now}
         return self._deletions.setdefault((spec.cluster, spec.uid), Deletion(now))
@@ -59,6 +60,6 @@ class Deletions:
         self._deletions.pop((spec.cluster, spec.uid), None)
 
     def is_certain(self, spec: LoadBalancerSpec, type_: str) -> bool:
-        """Whether a listing that is asked for now shows all that was written of this type."""
+        """Whether a listing that begins now shows every load balancer of this type that was written for the Service."""
         written = self._written.get((spec.cluster, spec.uid, type_), -math.inf)
         return self.clock() >= max(written, self._leads_since) + LAG

@@ -60,10 +60,11 @@ class AwsLoadBalancers:
         return await self._of(spec).deviations(spec, backends)
 
     async def delete(self, spec: LoadBalancerSpec) -> None:
-        """Of both types: the annotations may be others than at the last write. Of a type whose listings were certain
-        once, nothing is left. If nothing is found at all, the next request looks at everything again."""
+        """Delete the load balancers of both types, because the annotation may have changed since the last write. A type
+        is skipped once a listing has proved that nothing of it is left. If neither type has anything, the next request
+        looks at both again."""
         deletion, listing, found = self.deletions.of(spec), OneListing(self._groups), False
-        for type_, each in self._by_type.items():  # NETWORK first: it reads groups in turn, CLASSIC at any time
+        for type_, each in self._by_type.items():  # NETWORK first: it fills `listing`, which CLASSIC uses
             if type_ in deletion.certain:
                 continue
             is_certain = self.deletions.is_certain(spec, type_)
@@ -87,7 +88,8 @@ class AwsLoadBalancers:
     def _writing(
         self, spec: LoadBalancerSpec, type_: str = ""
     ) -> Iterator[NetworkLoadBalancers | ClassicLoadBalancers]:
-        """The type that the Service asks for, or `type_`. A write may have an effect although it fails."""
+        """The type to write, by default that of the annotation. Failed writes are recorded, too: they may have had an
+        effect."""
         asked = types.type_of(spec, self._default)
         type_ = type_ or asked
         try:

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The security groups of the VPC: how they are read, and how their rules change. Whose rules those are, it does not
-know."""
+"""Reads the security groups of the VPC and changes their rules. It does not know which rules belong to whom."""
 
 from __future__ import annotations
 
@@ -42,7 +41,8 @@ class SecurityGroups:
 
 
 class OneListing:
-    """The groups for one deletion: what one type of load balancers has read is enough for the other one."""
+    """The security groups as one deletion sees them: what it read for one type of load balancers serves for the other
+    type."""
 
     def __init__(self, groups: SecurityGroups) -> None:
         self._groups = groups

@@ -44,7 +44,7 @@ def nobody(desired: Selecting, backends: Sequence[Backend]) -> tuple[str, ...]:
 
 
 def without(ids: tuple[str, ...], stopped: Set[str]) -> tuple[str, ...]:
-    """Those that could be registered. Without any other, the tuple itself, which Services share."""
+    """The targets that can be registered: those that run. If all do, the same tuple, which Services share."""
     return tuple(each for each in ids if each not in stopped) if stopped else ids
 
 

@@ -49,7 +49,7 @@ class Change:
 
 
 def entries(group: Row) -> set[Entry]:
-    """The rules of a group, each source on its own, as EC2 puts them together."""
+    """The rules of a group, one for each source: EC2 combines the sources of rules with the same ports."""
     return {
         Entry(*_ports(rule), kind, str(each[key]))
         for rule in group.get("IpPermissions") or ()
@@ -81,7 +81,8 @@ def own_group(groups: Sequence[Row], name: str, cluster: str) -> Row | None:
 
 
 def own_change(group: Row, desired: Wanted) -> Change:
-    """What makes exactly the rules of the Service: its ports, and ICMP that reports a smaller MTU."""
+    """The change after which the load balancer's own group has exactly the Service's rules: its ports, and ICMP
+    messages about a smaller MTU."""
     ports = [("tcp", each.port, each.port) for each in desired.listeners]
     wanted = {Entry(*rule, "IpRanges", cidr) for rule in (*ports, ("icmp", 3, 4)) for cidr in desired.clients}
     there = entries(group)
@@ -97,7 +98,8 @@ def check_asked(groups: Sequence[Row], asked: Iterable[str]) -> None:
 def node_changes(
     groups: Sequence[Row], lead: str, opened: Iterable[str], cluster: str, *, untouched: str = ""
 ) -> list[Change]:
-    """What admits traffic from the group `lead` to the groups `opened`, and to no other group of the cluster.
+    """The changes after which the groups `opened`, and no other group of the cluster, admit traffic from the group
+    `lead`.
     `untouched`: a group whose rules stay as they are."""
     entry, opened = admission(lead), set(opened)
     found = []
@@ -113,7 +115,7 @@ def node_changes(
 
 
 def references(groups: Sequence[Row], id: str) -> list[Change]:
-    """What removes every rule that names a group, which can be deleted only then."""
+    """The changes that remove every rule that names a group: EC2 deletes no group that a rule names."""
     found = []
     for row in groups:
         named = sorted(each for each in entries(row) if each.kind == "UserIdGroupPairs" and each.value == id)
@@ -127,8 +129,9 @@ def admission(lead: str) -> Entry:
 
 
 def lead_of(present: Sequence[str], noted: str, own: str) -> str:
-    """The group of a load balancer from which its traffic comes. `noted`: that of the last write, "" for none; `own`:
-    the ID of its own group, "" without one. cloud-provider-aws notes none and uses the first one."""
+    """The group of a load balancer from which its traffic comes. `noted`: the group recorded by the last write, "" for
+    none; `own`:
+    the ID of its own group, "" without one. cloud-provider-aws records none and uses the first group."""
     if noted:
         return noted
     return own if own in present else next(iter(present), "")

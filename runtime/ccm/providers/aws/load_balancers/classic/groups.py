@@ -44,7 +44,7 @@ class ClassicGroups:
         return list(dict.fromkeys((str(own["GroupId"]), *desired.extra)))
 
     async def node_changes(self, groups: Sequence[Row], lead: str, ids: Sequence[str], cluster: str) -> list[Change]:
-        """What is left to do in the groups of Nodes. `ids`: of the targets."""
+        """The changes that the groups of Nodes still need. `ids`: the targets' instances."""
         common = self._api.settings.common
         if common.disablesecuritygroupingress:
             return []
@@ -58,7 +58,7 @@ class ClassicGroups:
             await self._apply(each)
 
     async def close(self, groups: Sequence[Row], lead: str, cluster: str) -> None:
-        """Admit nothing from a group of others any more."""
+        """Remove the rules by which Nodes admit traffic from a security group that the Service does not own."""
         await self.open(groups, lead, (), cluster)
 
     async def remove(self, groups: Sequence[Row], own: Row) -> None:

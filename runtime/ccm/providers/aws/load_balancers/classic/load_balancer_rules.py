@@ -72,7 +72,7 @@ class Wanted:
 
     @property
     def digest(self) -> str:
-        """Covers everything that is asked for."""
+        """A hash of the whole desired state."""
         return desired_digest(self)
 
     @property
@@ -82,8 +82,8 @@ class Wanted:
 
 
 def wanted(spec: LoadBalancerSpec, common: Global, cluster: str, *, nodes_only: bool = False) -> Wanted:
-    """`cluster`: its name in tags. `nodes_only`: only targets change, so that it does not matter whether the rest is
-    possible. Raises Invalid with what is wrong with the Service."""
+    """The desired state of a Service. `cluster`: its name in tags. `nodes_only`: only the targets change, so other
+    problems of the Service are not reported. Raises Invalid with what is wrong with the Service."""
     given = notes.parse(spec.annotations, nodes_only=nodes_only)
     groups = given.get("security-groups", ()) or ((common.elbsecuritygroup,) if common.elbsecuritygroup else ())
     if not nodes_only:
@@ -134,7 +134,7 @@ def _check(spec: LoadBalancerSpec, annotations: ServiceAnnotations, groups: tupl
 
 
 def _attributes(annotations: ServiceAnnotations) -> dict[str, dict[str, Any]]:
-    """Those that an annotation may change, and of these only what has a value."""
+    """The attributes that annotations set; attributes without an annotation are left out."""
     log = {
         "Enabled": annotations.get("access-log-enabled", False),
         "EmitInterval": annotations.get("access-log-emit-interval"),

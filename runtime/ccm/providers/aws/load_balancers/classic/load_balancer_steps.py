@@ -143,7 +143,7 @@ def _descriptions(balancer: Row) -> dict[int, Row]:
 
 
 def _differs(row: Row, listener: Listener) -> bool:
-    """In more than the certificate."""
+    """Whether two listeners differ in more than their certificate."""
     return any(
         str(row.get(key, "")).upper() != str(value).upper()
         for key, value in _listener(listener).items()
@@ -152,7 +152,7 @@ def _differs(row: Row, listener: Listener) -> bool:
 
 
 def _listeners(balancer: Row, desired: Wanted) -> Iterator[Step]:
-    """A certificate changes in place; any other change is another listener."""
+    """Change a certificate in place; for any other difference, delete the listener and create another one."""
     present = {port: each["Listener"] for port, each in _descriptions(balancer).items()}
     wanted = {each.port: each for each in desired.listeners}
     gone = [port for port, row in present.items() if port not in wanted or _differs(row, wanted[port])]
@@ -182,7 +182,8 @@ def _policy(balancer: Row, name: str, kind: str, attribute: str, value: str) -> 
 
 
 def _proxy_protocol(balancer: Row, desired: Wanted) -> Iterator[Step]:
-    """A policy of a node port stays when its listener goes, so those without a listener lose it, too."""
+    """Set or remove the policy on each node port. AWS keeps the policy of a node port whose listener was deleted, so
+    node ports without a listener lose it, too."""
     policies = {
         int(each["InstancePort"]): list(map(str, each.get("PolicyNames") or ()))
         for each in balancer.get("BackendServerDescriptions") or ()
@@ -222,7 +223,8 @@ def _tls_policy(balancer: Row, desired: Wanted) -> Iterator[Step]:
 
 
 def _attributes(present: Present, desired: Wanted) -> Iterator[Step]:
-    """Of what is off, nothing else counts. A value that no annotation asks for any more becomes the default again."""
+    """Change the attributes that differ. Of a feature that is off, only `Enabled` is compared. A value whose annotation
+    was removed becomes the default again."""
     wrong, values = [], {}
     for name, given in desired.attributes.items():
         there = {**DEFAULTS[name], **(present.attributes.get(name) or {})}

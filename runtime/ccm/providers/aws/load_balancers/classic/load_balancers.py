@@ -59,7 +59,7 @@ class ClassicLoadBalancers(TypeLoadBalancers[Wanted, Known]):
         self._reads = ClassicReads(api)
         super().__init__(api, self._reads, rules.wanted)
         self._groups, self._nodes, self._subnets = groups, nodes, subnets
-        #: One at a time opens or closes the groups of Nodes for a group that several load balancers may have.
+        #: Held while the Nodes' groups are opened or closed for a security group that several load balancers may share.
         self._borrowing = asyncio.Lock()
 
     async def list(self, cluster: str) -> Sequence[cloud.LoadBalancer]:
@@ -126,7 +126,7 @@ class ClassicLoadBalancers(TypeLoadBalancers[Wanted, Known]):
             if known.targets is None:
                 row = row or await self._named(spec)
                 there, wanted = load_balancer_steps.registered(row), ids
-            else:  # of thousands, only those that change; what somebody else changed is found by the comparison
+            else:  # compare with the last write: cheaper than to read thousands
                 gone, wanted = targets.changed(known.targets, ids, backends)
                 there = frozenset(gone)
             opened = known.opened
@@ -216,7 +216,8 @@ class ClassicLoadBalancers(TypeLoadBalancers[Wanted, Known]):
         return await self._nodes.memberships(ids)
 
     async def _close(self, spec: LoadBalancerSpec, lead: str) -> None:
-        """Let nothing from a group of others reach the Nodes any more, unless another load balancer has the group."""
+        """Close the Nodes to a security group that the Service does not own, unless another load balancer uses that
+        group."""
         async with self._borrowing:
             others = [
                 row
@@ -269,7 +270,7 @@ class ClassicLoadBalancers(TypeLoadBalancers[Wanted, Known]):
 
 
 def _own_if_any(groups: Sequence[Row], name: str, cluster: str) -> Row | None:
-    """The load balancer's own group, None also if somebody else has the name."""
+    """The load balancer's own group; None if there is none, or if the group of that name is somebody else's."""
     try:
         return group_rules.own_group(groups, f"{rules.OWN_GROUP}{name}", cluster)
     except Conflict:

@@ -52,11 +52,11 @@ def check(tags: Mapping[str, str], spec: LoadBalancerSpec, cluster: str) -> None
 
 
 def other_name(group: str, uid: str) -> str:
-    """Another name for a target group. Names are unique in a region and do not have the Service's UID: a Service that
-    is created again finds the name taken while the former one is deleted."""
+    """The second choice for a target group's name. Names are unique in a region and do not contain the Service's UID,
+    so a Service that was deleted and created again may find its name still taken."""
     return f"{group[:-10]}{digest(f'{group} {uid}', 10)}"
 
 
 def settings_of(fingerprint: str) -> str:
-    """The half of a fingerprint that covers everything but the targets."""
+    """The half of a fingerprint for everything except the targets."""
     return fingerprint.partition("-")[0]

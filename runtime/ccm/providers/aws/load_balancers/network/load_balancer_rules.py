@@ -77,7 +77,8 @@ class Wanted:
 
     @property
     def digest(self) -> str:
-        """Covers everything that is asked for, also what only a new one gets: a later change of that is reported."""
+        """A hash of the whole desired state. It includes settings that only a new load balancer can get, so that a
+        later change of one is noticed and reported."""
         return desired_digest(self)
 
     @property
@@ -96,8 +97,8 @@ class Wanted:
 
 
 def wanted(spec: LoadBalancerSpec, common: Global, cluster: str, *, nodes_only: bool = False) -> Wanted:
-    """`cluster`: its name in tags. `nodes_only`: only targets change, so that it does not matter whether the rest is
-    possible. Raises Invalid with what is wrong with the Service."""
+    """The desired state of a Service. `cluster`: its name in tags. `nodes_only`: only the targets change, so other
+    problems of the Service are not reported. Raises Invalid with what is wrong with the Service."""
     given = notes.parse(spec.annotations, nodes_only=nodes_only)
     if not nodes_only:
         _check(spec, given, common)

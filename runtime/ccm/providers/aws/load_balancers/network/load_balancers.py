@@ -158,7 +158,7 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
             for arn, port in known.groups.items():
                 if known.targets is None:
                     there, servers = await self._reads.targets(arn), ids
-                else:  # of thousands, only those that change; what somebody else changed is found by the comparison
+                else:  # compare with the last write: cheaper than to read thousands
                     gone, servers = targets.changed(known.targets, ids, backends)
                     there = frozenset((each, port) for each in gone)
                 for step in load_balancer_steps.target_steps(arn, port, there, servers):
@@ -227,7 +227,7 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
         for group in groups:
             with contextlib.suppress(NotFound):  # a late listing
                 await self._elb("delete_target_group", TargetGroupArn=group)
-        if arn:  # not before: a group that is in use shows that another one has the name
+        if arn:  # last: a target group that is still in use shows that another load balancer has the name
             deletion.deleted.add(NETWORK)
         had_rules = await self._groups.close(spec.default_name, listing.read)
         if not arn and not groups and not had_rules:

@@ -19,19 +19,19 @@ from .load_balancer_rules import Wanted
 
 CLIENT = "kubernetes.io/rule/nlb/client"
 HEALTH = "kubernetes.io/rule/nlb/health"
-#: Of all load balancers together: ICMP that reports a smaller MTU.
+#: The description of the rule that all load balancers share: ICMP messages about a smaller MTU.
 MTU = "kubernetes.io/rule/nlb/mtu"
 
 
 @dataclass(frozen=True)
 class Rule:
-    """`said` is its description, which does not make another rule of it."""
+    """`description` says whose rule it is; EC2 ignores it when it compares rules."""
 
     protocol: str
     first: int
     last: int
     cidr: str
-    said: str = field(default="", compare=False)
+    description: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class Change:
 
 
 def group_of(instance: Row, groups: Mapping[str, Row], cluster: str) -> str:
-    """The group of an instance whose rules change: the only one with the cluster's tag, or the only one. "" if it has
-    none. Raises Invalid if that is ambiguous."""
+    """The security group of an instance in which rules are written: its only group with the cluster's tag, else its
+    only group; "" without groups. Raises Invalid if several groups qualify."""
     own = [str(each["GroupId"]) for each in instance.get("SecurityGroups") or ()]
     tagged = [each for each in own if each in groups and is_of_cluster(tags_of(groups[each]), cluster)]
     if len(tagged or own) > 1:
@@ -71,26 +71,26 @@ def is_covered(desired: Wanted) -> bool:
 
 
 def changes(name: str, groups: Sequence[Row], opened: Iterable[str], wanted: Sequence[Rule]) -> list[Change]:
-    """What to add and to remove, so that exactly the groups `opened` have the rules of load balancer `name`."""
+    """The changes after which the groups `opened`, and no others, have the rules of load balancer `name`."""
     found, opened = [], set(opened)
     for group in groups:
         id = str(group["GroupId"])
         present = rules_of(group)
         asked = list(wanted) if id in opened else []
-        mine = [each for each in present if each.said in (f"{CLIENT}={name}", f"{HEALTH}={name}")]
+        mine = [each for each in present if each.description in (f"{CLIENT}={name}", f"{HEALTH}={name}")]
         add = [each for each in dict.fromkeys(asked) if each not in present]
         remove = [each for each in mine if each not in asked]
         kept = [each for each in present if each not in remove] + add
         if add or remove:
-            mtu = {Rule("icmp", 3, 4, each.cidr, MTU): None for each in kept if each.said.startswith(CLIENT)}
+            mtu = {Rule("icmp", 3, 4, each.cidr, MTU): None for each in kept if each.description.startswith(CLIENT)}
             add += [each for each in mtu if each not in kept]
-            remove += [each for each in present if each.said == MTU and each not in mtu]
+            remove += [each for each in present if each.description == MTU and each not in mtu]
             found.append(Change(id, tuple(add), tuple(remove)))
     return found
 
 
 def rules_of(group: Row) -> list[Rule]:
-    """The rules for ranges of IPv4. Others are nobody's of these load balancers."""
+    """The group's rules for IPv4 ranges; load balancers have no rules of another kind."""
     return [
         Rule(str(each["IpProtocol"]), int(each["FromPort"]), int(each["ToPort"]), str(range_["CidrIp"]),
              str(range_.get("Description") or ""))
@@ -101,11 +101,11 @@ def rules_of(group: Row) -> list[Rule]:
 
 
 def permissions(rules: Iterable[Rule]) -> list[dict[str, Any]]:
-    """The rules in the form of EC2's API, together by protocol and ports."""
+    """The rules as EC2's API takes them, grouped by protocol and ports."""
     found: dict[tuple[str, int, int], list[dict[str, str]]] = {}
     for each in rules:
         ranges = found.setdefault((each.protocol, each.first, each.last), [])
-        ranges.append({"CidrIp": each.cidr, "Description": each.said})
+        ranges.append({"CidrIp": each.cidr, "Description": each.description})
     return [
         {"IpProtocol": protocol, "FromPort": first, "ToPort": last, "IpRanges": ranges}
         for (protocol, first, last), ranges in found.items()

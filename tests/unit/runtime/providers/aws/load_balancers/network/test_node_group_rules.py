@@ -40,14 +40,14 @@ def test_otherwise_checks_come_from_the_subnets(given, protocol, clients, check_
         Rule("tcp", check_port, check_port, "10.0.0.0/24"),
         Rule("tcp", check_port, check_port, "10.0.1.0/24"),
     ]
-    assert [each.said for each in found] == [CLIENT, HEALTH, HEALTH]
+    assert [each.description for each in found] == [CLIENT, HEALTH, HEALTH]
 
 
 def test_a_group_of_targets_gets_the_rules_and_the_one_about_sizes():
     wanted = rules.wanted_rules(NAME, want(), [])
     (change,) = rules.changes(NAME, [group("sg-1"), group("sg-2")], ["sg-1"], wanted)
     assert change == Change("sg-1", (wanted[0], Rule("icmp", 3, 4, "0.0.0.0/0")))
-    assert change.add[1].said == MTU
+    assert change.add[1].description == MTU
     done = group("sg-1", *change.add)
     assert rules.changes(NAME, [done], ["sg-1"], wanted) == []
 
