@@ -12,5 +12,5 @@ def number(usual: int) -> int:
 
 
 def enough(usual: int) -> bool:
-    """Whether the share of a result among them says something."""
+    """Whether all texts are drawn: the shares of results mean nothing if there are fewer."""
     return number(usual) == usual

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-DAYS = 30  # after which what nobody asked for is forgotten
+DAYS = 30  # after which an unused result is deleted
 
 
 def cache() -> Path:

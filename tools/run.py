@@ -54,7 +54,7 @@ class Part:
     patient: bool = False
     status: int | None = None
     seconds: float = 0.0
-    #: Of the processor, for the part and what it waited for; containers are not among that.
+    #: Seconds of CPU of the part and its children; containers do not count.
     computed: float = 0.0
     tests: list[Test] = field(default_factory=list)
     _process: subprocess.Popen[bytes] | None = None

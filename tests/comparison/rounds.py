@@ -19,8 +19,8 @@ from .belongings import Belongings
 
 @dataclass(frozen=True)
 class Seen:
-    """Of one table. `created`, `taken`: by the Services' names; `writes`: calls of the taking that are not reads;
-    `left`: what stayed in the cloud after all Services were deleted."""
+    """What was seen of one table. `created`, `taken`: what Services had after their creation and after the takeover, by
+    name; `writes`: the writing calls of the takeover; `left`: what stayed in the cloud in the end."""
 
     created: Mapping[str, Belongings]
     taken: Mapping[str, Belongings]

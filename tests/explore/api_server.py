@@ -90,7 +90,7 @@ class Request:
     @property
     def what(self) -> str:
         if self.resource == "events":
-            return f"{self.verb} events"  # whose names are random
+            return f"{self.verb} events"  # Events: their names are random
         end = "/status" if self.status else ""
         name = self.key or (self.body.get("metadata", {}).get("name", "") if self.verb == "POST" else "")
         return f"{self.verb} {self.resource}{'/' + name if name else ''}{end}"
@@ -147,11 +147,11 @@ class ApiServer:
 
     @property
     def restored_now(self) -> Store | None:
-        """What is restored, also while writes follow that were decided by it."""
+        """The restored etcd, or the last one as long as writes may still follow from what it showed."""
         return self.restored if self.was_restored(self._now()) else None
 
     def make_list_again(self, spoilt: str) -> None:
-        """All watches end with a 410; the next list of each resource is spoilt."""
+        """End all watches with a 410, and make the next list of each resource wrong."""
         self.spoil_next_list = {"nodes": spoilt, "services": spoilt}
         self.shown.compact()
         self.break_streams()
@@ -171,7 +171,7 @@ class ApiServer:
             stream.break_off()
 
     def _correct_lists(self) -> None:
-        """Who saw a wrong list is made to list again, or nobody could ever know better."""
+        """Make the readers of a wrong list read it again: nothing else would ever correct them."""
         self.shown.compact()
         self.break_streams()
 
@@ -186,7 +186,7 @@ class ApiServer:
     # One request
 
     def serve(self, process: Process, request: Request, read_timeout: float | None) -> asyncio.Future[Response]:
-        """What is sent is carried out, whether its process waits for the answer or not."""
+        """Carry out a request that was sent, even if its process no longer waits for the answer."""
         loop, answer = self.simulation.loop, self.simulation.loop.create_future()
         if not process.alive:
             answer.set_exception(unreachable())
@@ -353,7 +353,7 @@ class Stream:
         self._ends = server._now() + float(request.query.get("timeoutSeconds", "400"))
 
     def offer(self, change: Change) -> None:
-        """A change of the cluster: sent if it is one of ours, unless a fault is due at it."""
+        """Send a change of the cluster to this watch if it concerns its resource, unless a fault is due."""
         if change.resource != self._request.resource or self._error is not None:
             return
         narrow = self._request.only_name or self._request.namespace
@@ -369,7 +369,7 @@ class Stream:
                 if kind != "gone":
                     server.spoil_next_list[change.resource] = kind.removeprefix("gone-then-")
                 line = _expired("simulated: compacted")
-            case "skipped":  # it is never told of; in the end everybody has to list again
+            case "skipped":  # the event is lost; at the end everybody has to list again
                 server.simulation.loop.call_later(faults.WRONG_FOR, server._correct_lists, context=WORLD)
                 return
             case "lag":
@@ -381,7 +381,7 @@ class Stream:
         self._wake_up()
 
     def refuse(self, message: str) -> None:
-        """The only thing that this watch tells."""
+        """End this watch with an error as its only event."""
         self._lines.append((self._server._now(), _expired(message)))
         self._ends = self._server._now()
 

@@ -34,7 +34,7 @@ EXCLUDE_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers"
 DELETING = "ToBeDeletedByClusterAutoscaler"
 #: A label of the provider's own. Machines never have the value BY_HAND.
 RACK, BY_HAND = "example.com/rack", "mine"
-#: Ends of sentences: by them `known` tells what an etcd that is restored and goes again explains.
+#: Ends of sentences by which `known` recognises violations that a restored etcd explains.
 UNRESTORED = ", which the restored etcd does not have"
 UNHELD = ": our finalizer is in the restored etcd, and the Service was deleted in the other one"
 
@@ -53,7 +53,7 @@ class Checks:
         self._unwanted: dict[str, float] = {}
         #: providerID's id or pod CIDR -> when its Node last went, came or changed.
         self._touched: dict[str, float] = {}
-        #: UIDs of Services that went without our finalizer, so that nobody was asked to release them.
+        #: UIDs of Services that were deleted without our finalizer: the controller had no chance to release them.
         self._unheld: set[str] = set()
         #: Id of an instance -> when it was created or started last.
         self._started: dict[str, float] = {}
@@ -62,7 +62,7 @@ class Checks:
         self._events: dict[str, str] = {}
 
     def hear(self, request: Request) -> None:
-        """An Event is written, or its count."""
+        """Note that an Event was written, or repeated, about an object."""
         if request.verb == "POST":
             self._events[request.body["metadata"]["name"]] = request.body["involvedObject"].get("uid", "")
         uid = self._events.get(request.key.rpartition("/")[2] or request.body.get("metadata", {}).get("name", ""), "")
@@ -92,11 +92,11 @@ class Checks:
                         self._touched[each["metadata"]["name"]] = now
 
     def starts(self, id_: str) -> None:
-        """A machine runs from now on."""
+        """Note that a machine runs from now on."""
         self._started[id_] = self._simulation.loop.now
 
     def begin(self) -> None:
-        """What is there now has been there for long."""
+        """Treat everything that exists now as old."""
         self._unwanted.clear()
         self._touched.clear()
         self._started.clear()
@@ -192,7 +192,7 @@ class Checks:
                 self.violated("route-deleted", what + self._unrestored([name]))
 
     def _unrestored(self, names: Iterable[str]) -> str:
-        """What to add for Nodes that the etcd which is restored now does not have: whoever asks hears so."""
+        """The end of the sentence about Nodes that the restored etcd lacks: whoever reads one hears that it is gone."""
         store = self._simulation.api.restored_now
         return UNRESTORED if store is not None and not store.table("nodes").keys() & set(names) else ""
 
@@ -200,14 +200,15 @@ class Checks:
         return self._simulation.loop.now - self._touched.get(name, 0.0) > SINCE
 
     def _lives(self, uid: str) -> bool:
-        """Whether a Service of this UID is there and has been wanting a load balancer for some time."""
+        """Whether the Service with this UID exists and has wanted a load balancer for a while."""
         for service in self._simulation.store.table("services").values():
             if service["metadata"]["uid"] == uid:
                 return wants(service) and self._simulation.loop.now - self._unwanted.get(uid, 0.0) > SINCE
         return False
 
     def _is_held_in_restored(self, uid: str, made_at: float) -> bool:
-        """Whether nobody was asked to release a load balancer, or it was made for a Service that had been released."""
+        """Whether a restored etcd still has a Service whose load balancer nobody releases: the Service was deleted
+        without our finalizer, or the load balancer was created while that etcd answered."""
         if uid not in self._unheld and not self._simulation.api.was_restored(made_at):
             return False
         store = self._simulation.api.restored
@@ -239,7 +240,7 @@ class Checks:
     # While mistakes last
 
     def behind(self) -> list[tuple[str, str]]:
-        """Load balancers of Services that want one, and whose targets are not the Nodes."""
+        """Load balancers of Services that want one, and whose targets differ from the Nodes that should be backends."""
         targets, found = sorted(self._backends().values()), []
         for row in self._simulation.cloud.project.load_balancers.rows.values():
             is_ours = row.tags.get("cluster") == CLUSTER and self._wants(row.tags.get("service_uid", ""))
@@ -278,7 +279,7 @@ class Checks:
             self.violated("deletion-waits", f"Service {key} is not released, and load balancers can be deleted")
 
     def loses_lease(self, process: Process) -> None:
-        """It leads no more, and did not want that."""
+        """Note that a process lost the Lease."""
         if self._simulation.is_undisturbed and self._simulation.people.lost_connections:
             self.violated("lease-lost", f"{process.name} loses its Lease, and new connections work")
 
@@ -294,7 +295,8 @@ class Checks:
         ]
 
     def held(self) -> set[str]:
-        """Nodes that never had a providerID and whose machine is gone: nobody can say so, and they are kept."""
+        """Nodes that never had a providerID and whose machine is gone. They are kept, because nothing proves which
+        machine they had."""
         nodes = self._simulation.store.table("nodes").items()
         return {name for name, node in nodes if not _id(node) and not self._named(name)}
 

@@ -54,7 +54,8 @@ listing_lag: {faults.STALE:g}
 
 @functools.lru_cache(maxsize=4096)
 def _shape(method: str, path: str) -> tuple[str, ...]:
-    """What tells operations apart: /v1/projects/demo/load-balancers/lb-1/targets -> load-balancers, *, targets."""
+    """The parts of a path by which operations differ: /v1/projects/demo/load-balancers/lb-1/targets -> load-balancers,
+    *, targets."""
     parts = path.strip("/").split("/")[1:]
     return (method, *(part if number % 2 == 0 else "*" for number, part in enumerate(parts)))
 
@@ -113,7 +114,7 @@ class InProcessCloud:
         self.server = Server(CONFIG)
         self.server.world._clock = lambda: simulation.loop.now
         self.down_until = self.stale_until = self.throttled_until = 0.0
-        #: UID of a Service -> how a change of its load balancer is refused; its targets can be changed.
+        #: UID of a Service -> the refusal of changes of its load balancer. Changes of its targets succeed.
         self.refused: dict[str, str] = {}
         #: UID of a Service -> how much later its requests are carried out, in seconds.
         self.slow: dict[str, float] = {}
@@ -140,7 +141,7 @@ class InProcessCloud:
         self.down_until = self.simulation.loop.now + seconds
 
     def serve(self, process: Process, method: str, path: str, options: dict[str, Any]) -> asyncio.Future[Response]:
-        """What is sent is carried out, whether its process waits for the answer or not."""
+        """Carry out a request that was sent, even if its process no longer waits for the answer."""
         loop, answer = self.simulation.loop, self.simulation.loop.create_future()
         if not process.alive:
             answer.set_exception(aiohttp.ClientConnectionError("dead"))
@@ -213,7 +214,7 @@ class InProcessCloud:
 
 
 def _time_out(answer: asyncio.Future[Response]) -> None:
-    """As the client does for itself."""
+    """End a request without an answer, as the client's own timeout does."""
     if not answer.done():
         answer.set_exception(TimeoutError())
 

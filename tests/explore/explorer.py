@@ -26,7 +26,7 @@ Sequences = Callable[[int, Callable[["Trial"], Outcome]], list[tuple["Trial", Ou
 
 @dataclass(frozen=True)
 class Trial:
-    """What is run: all that a run depends upon. `is_open`: to faults that nobody planned."""
+    """Everything that a run depends on. `is_open`: whether unplanned faults (`faults.Surprises`) may hit it."""
 
     workload: str
     timing: int
@@ -40,7 +40,7 @@ class Trial:
         return simulate(found, self.faults, seed=self.timing, steps=self.steps, prepare=prepare, surprises=surprises)
 
     def as_lived(self, outcome: Outcome) -> Trial:
-        """With the faults that hit it, so that it can be run again."""
+        """This trial with the faults that really hit it, for a replay."""
         return replace(self, faults=(*self.faults, *outcome.surprises), is_open=False)
 
     def plan(self) -> bytes:
@@ -67,7 +67,7 @@ class Trial:
         return tuple(fault for fault in self.faults if episode_of(fault.point) == episode)
 
     def since(self, episode: int) -> Trial:
-        """The same without the episodes before this one."""
+        """This trial without the episodes before this one."""
         steps = workloads.find(self.workload).steps
         numbers = tuple(number for number, step in enumerate(steps) if step.episode >= episode)
         later = tuple(fault for fault in self.faults if episode_of(fault.point) >= episode)
@@ -117,7 +117,8 @@ class Report:
 
 
 def pick(chance: random.Random, points: Sequence[str]) -> Fault:
-    """A fault, so that neither what is done often nor what can fail in many ways takes all of them."""
+    """Choose a fault: first a kind of request, then a request and a fault, so that frequent requests and requests with
+    many faults do not take them all."""
     names = sorted({point.partition("#")[0] for point in points})
     name = chance.choice(names)
     point = chance.choice([each for each in points if each.partition("#")[0] == name])
@@ -179,7 +180,7 @@ def shrink(sequence: Trial, invariants: set[str], prepare: Prepare | None = None
 
 
 def thinned(items: tuple[T, ...], is_enough: Callable[[tuple[T, ...]], bool]) -> tuple[T, ...]:
-    """Those of the items without which it is not enough. Halves are left out first, and then ever smaller parts."""
+    """The items that `is_enough` needs. Leaves out halves first, then ever smaller parts."""
     size = (len(items) + 1) // 2
     while size:
         for start in reversed(range(0, len(items), size)):
@@ -212,7 +213,7 @@ def explore(seed: int, prepare: Prepare | None = None, sequences: Sequences = se
 
 
 def judge(seed: int, trial: Trial, outcome: Outcome, prepare: Prepare | None = None) -> Finding:
-    """What is known is known by one fault alone; anything else is made as short as can be, which may show it known."""
+    """Compare a violation with the known mistakes: as it is if it has one fault, otherwise after shortening it."""
     for number in (1, 2, 4, 8) if outcome.episodes > 1 else ():
         latest = trial.since(outcome.episodes - number)
         result = latest.run(prepare)

@@ -49,7 +49,7 @@ CLOUD_LIST = (*CLOUD_READ, "empty", "short", "shrunken")
 CLOUD_WRITE = ("error", "hang", "throttled", "lost", "lost-silently", "kill-before")
 CLOUD_CREATE = (*CLOUD_WRITE, "provision-error")
 
-#: How long what does not end by itself lasts, in seconds.
+#: Seconds for which faults last that do not end by themselves.
 DURATION = {
     **STOPS,
     "api-down": 45.0,
@@ -63,15 +63,15 @@ DURATION = {
     "cloud-stale": 30.0,
     "cloud-throttled": 30.0,
 }
-#: How old a stale answer is, how much later a late write is carried out, how far a watch lags behind, in seconds.
+#: Seconds: the age of a stale answer, the delay of a late write, and the lag of a watch.
 STALE, LATE, LAG = 20.0, 35.0, 20.0
-#: How long after a restored etcd has gone writes may follow that were decided by it, in seconds.
+#: Seconds after the end of a restored etcd in which writes may still follow from what it showed.
 AFTERWARDS = 5.0
-#: How long a wrong list is all that a reader has, in seconds.
+#: Seconds until readers of a wrong list are made to list again.
 WRONG_FOR = 15.0
 
 
-#: After which time a fault that hits one request is over, in seconds: then it can only have effects.
+#: Seconds until a fault of one request is over. After that only its effects remain.
 SHORT = {
     "late": LATE + 5.0,
     "lag": LAG,
@@ -102,7 +102,8 @@ class Fault(NamedTuple):
 
 
 def point(what: str, number: int, episode: int) -> str:
-    """The name of a request: the how many-th of its kind, in which episode."""
+    """The name of a request: its kind, its number among those of its kind, and its episode. For example `api PATCH
+    nodes/n1#2@3`."""
     return f"{what}#{number}@{episode}" if episode else f"{what}#{number}"
 
 

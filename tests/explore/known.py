@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mistakes that the runtime is known to make today, so that `make explore` ends with 0 for them.
 
-An entry goes when its mistake is fixed: then `make explore` finds out whether it is. An entry is narrow: by what its
-sentence says, `checks` tells what the entry's reason explains from the same violation without that reason.
+An entry goes when its mistake is fixed: then `make explore` finds out whether it is. An entry must be narrow: its
+sentence distinguishes the violation that its reason explains from the same violation with another cause.
 """
 
 from __future__ import annotations

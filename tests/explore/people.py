@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What others do to the cluster and the cloud while the runtime works: users, kubelets, administrators, autoscalers.
 
-Each step bears that its object is not there: a shorter sequence must be as runnable as the whole.
+Each step works without its object, too, so that a shortened sequence still runs.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class People:
         return [key for key, service in services if service["spec"].get("loadBalancerIP")]
 
     def correct_all(self) -> None:
-        """Every mistake is over."""
+        """Correct all mistakes of users, and end all refusals of the cloud."""
         cloud = self._simulation.cloud
         for mistakes in (cloud.refused, cloud.slow, cloud.broken):
             mistakes.clear()
@@ -293,7 +293,8 @@ class People:
         self._simulation.cloud.server._static[token] = PROJECT
 
     def revoke_token(self, token: str) -> None:
-        """What was issued for it ends with it. The file has another one by then, in shorter sequences too."""
+        """Revoke the token and everything issued for it. If the file still has it (in a shortened sequence), the file
+        gets another one first."""
         if f"token: {token}\n" not in self._simulation.cloud_conf:
             self._simulation.cloud.server._static.pop(token, None)
             self._simulation.cloud.server._issued.clear()
@@ -307,7 +308,7 @@ class People:
         self.store.create("leases", {"metadata": meta, "spec": spec})
 
     def others_end(self) -> None:
-        """It ends and says so."""
+        """The other component ends and releases the Lease."""
         self._change("leases", f"kube-system/{MIGRATION_LEASE}", {"spec": {"holderIdentity": ""}})
 
     def lose_connections(self, idle: int) -> None:

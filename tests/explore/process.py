@@ -99,9 +99,9 @@ class Process:
         self.tasks: list[asyncio.Task[Any]] = []
         self.elector: Any = None
         self.queues: list[Any] = []
-        #: Of its client, those whose last requests go on included.
+        #: The sessions of its client, including replaced ones whose last requests go on.
         self.sessions: list[connections.Session] = []
-        #: When the kernel shall interrupt it, and what it does then.
+        #: The alarms: when the kernel interrupts the process, and the callback.
         self.alarms: dict[object, tuple[float, Callable[[], None]]] = {}
         context = contextvars.copy_context()
         context.run(OWNER.set, self)
@@ -139,7 +139,7 @@ class Process:
                 callback()
 
     async def stop(self) -> list[str]:
-        """SIGTERM; what is left of it afterwards, which should be nothing."""
+        """Send SIGTERM. Returns the tasks that are left afterwards; there should be none."""
         self.main.cancel()
         await asyncio.wait({self.main}, timeout=30.0)
         if not self.main.done():
@@ -151,7 +151,7 @@ class Process:
         return left
 
     def queued(self, tolerated: set[str]) -> list[str]:
-        """Keys that wait, are delayed, or are being worked on, but for those that may be tried for ever."""
+        """Keys that wait, are delayed or are being processed, without those that may be retried forever."""
         found = []
         for queue in self.queues:
             for what, keys in (

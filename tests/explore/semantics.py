@@ -129,7 +129,7 @@ async def a_finalizer_keeps_what_is_deleted(kube: KubeClient, name: str) -> None
     assert kept["deletionTimestamp"] and kept["uid"] == created.uid
     await kube.delete(path)
     assert (await read(kube, path))["metadata"]["resourceVersion"] == kept["resourceVersion"]
-    with pytest.raises(InvalidError):  # one may go, none may come
+    with pytest.raises(InvalidError):  # the patch may remove one and add none
         await kube.patch(path, {"metadata": {"finalizers": [FINALIZER, "example.com/more"]}})
     await kube.patch(f"{path}/status", {"metadata": {"finalizers": None}})
     with pytest.raises(NotFoundError):

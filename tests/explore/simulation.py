@@ -49,14 +49,14 @@ class Outcome:
     seconds: float
     requests: int
     story: list[str] = field(default_factory=list)
-    #: Those that were begun, the start included.
+    #: The number of episodes that began, including the start.
     episodes: int = 1
     #: Faults that were not planned.
     surprises: tuple[Fault, ...] = ()
 
     @property
     def digest(self) -> str:
-        """Tells whether two runs were the same."""
+        """A digest of the run: two equal runs have the same one."""
         return hashlib.sha256(repr(self.trace).encode()).hexdigest()[:16]
 
     @property
@@ -105,7 +105,7 @@ class Simulation:
         for verb, *arguments in workload.before:
             self.people.do(verb, *arguments)
         self.checks.begin()
-        self.store.history.clear()  # all this has been there for long: a stale answer shows it, too
+        self.store.history.clear()  # old objects: a stale answer shows them, too
         self._early = self.store.snapshot()
 
     @property
@@ -114,7 +114,7 @@ class Simulation:
         return not self._planned and self._surprises is None
 
     def has_ended(self, identity: str) -> bool:
-        """Whether this was the identity of a process, and no more is."""
+        """Whether this is the identity of a process that has ended."""
         named = [each for each in self._all_processes if each.elector and each.elector.identity == identity]
         return bool(named) and not any(each.alive and not each.main.done() for each in named)
 
@@ -124,7 +124,7 @@ class Simulation:
         return self._random.uniform(0.002, 0.02)
 
     def reach(self, what: str, process: Process) -> str:
-        """The next request of its kind is made: the kind of fault that is due at it, "" for none."""
+        """Count a request of this kind, and return the kind of fault that is due at it, "" for none."""
         if self._ending:
             return ""
         self._counts[what] += 1
@@ -154,7 +154,7 @@ class Simulation:
             self._happen(kind, point, next((each for each in self.processes if each.leads), None))
 
     def _happen(self, kind: str, point: str, process: Process | None = None) -> str:
-        """What a fault does to whole servers; the kind that is left for the request itself."""
+        """Let a fault affect whole servers. Returns the kind that is left for the request itself."""
         seconds = faults.DURATION.get(kind, 0.0)
         match kind:
             case "api-down":
@@ -216,7 +216,7 @@ class Simulation:
             self._all_processes.append(self.processes[-1])
 
     def on_end(self, process: Process) -> None:
-        """What a kubelet does: start it again."""
+        """Start a process again that has ended, as the kubelet does."""
         if process in self.processes:
             self.processes.remove(process)
             self._last_trouble = max(self._last_trouble, self.loop.now)
@@ -309,7 +309,7 @@ class Simulation:
                     self.checks.violated(invariant, text)
 
     async def _come_to_rest(self) -> None:
-        """Until all is well and quiet, or something is violated, or it should have been well long ago."""
+        """Run until everything is right and quiet, an invariant is violated, or the time for that is over."""
         times = [float(point[5:]) for point in self._planned if point.startswith("time ")]
         self._last_trouble = max(self._last_trouble, *(EPOCH + each for each in times), 0.0)
         while not self.checks.found:
@@ -331,7 +331,7 @@ class Simulation:
                 return
 
     def _is_judged(self, is_quiet: bool, is_late: bool) -> bool:
-        """Whether the run is over: all is well and quiet, or it is too late for what is not."""
+        """Whether the run is over: everything is right and quiet, or the time for that is over."""
         held = self.checks.held()
         queued = [key for process in self.processes for key in process.queued(held)]
         if queued and not is_late:
@@ -369,7 +369,8 @@ _KUBERNETES: dict[str, Any] = {
 
 @functools.lru_cache(maxsize=4096)
 def _is_write(what: str) -> bool:
-    """Whether a request changes something, or looks for what was changed; the Lease is renewed for ever."""
+    """Whether a request is a write, or a read that a write causes. Renewals of the Lease do not count, because they
+    never end."""
     reads = ("api GET", "api LIST", "api WATCH", "api EVENT", "cloud instances")
     return not what.startswith(reads) and "leases/" not in what and not what.endswith((".list", ".get"))
 
@@ -385,7 +386,7 @@ def simulate(
 ) -> Outcome:
     """One run from its beginning to its end. The same arguments give the same run."""
     random.seed(seed)
-    QUEUES.clear()  # of runs that are over
+    QUEUES.clear()  # objects of finished runs
     with virtual_time() as loop, in_process():
         simulation = Simulation(loop, workload, planned, seed, steps, surprises)
         if prepare is not None:

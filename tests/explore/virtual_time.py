@@ -40,7 +40,7 @@ class Owner(Protocol):
     tasks: list[asyncio.Task[Any]]
 
     def wake(self) -> None:
-        """It stood still and goes on."""
+        """Let the owner continue."""
 
 
 #: Whose code is running.
@@ -61,7 +61,7 @@ class _Handle(list[Any]):
 
 
 class _Stop:
-    """What an owner would do, but for being stopped: in the order in which it is done after that."""
+    """The callbacks of a stopped owner, in the order in which they run when it continues."""
 
     def __init__(self) -> None:
         self.ready: list[_Handle] = []
@@ -166,7 +166,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             while timers and timers[0][0] <= now:
                 ready.append(heappop(timers)[2])
             for _ in range(len(ready)):
-                if not ready:  # what was stopped is ready no more
+                if not ready:  # its owner was stopped meanwhile
                     break
                 callback, args, context, _ = handle = take()
                 if callback is None:

@@ -24,7 +24,7 @@ class Step(NamedTuple):
 @dataclass(frozen=True)
 class Workload:
     """`before`: what is there before the first process starts. `patience`: seconds that it may take longer.
-    `arguments`: flags that the processes have besides the usual ones. One seed in `seldom` runs it: it takes long."""
+    `arguments`: flags that the processes have besides the usual ones. Of `seldom` seeds one runs it."""
 
     name: str
     before: tuple[tuple[Any, ...], ...]
@@ -350,7 +350,7 @@ def chain(seed: int) -> Workload:
 
 
 class _Story:
-    """What a long story has come to: so that each change changes something, and the cluster neither grows nor ends.
+    """The state of a long story. With it, each generated change has an effect, and the cluster neither grows nor ends.
 
     Machines of Nodes that are new are never lost: such a Node stays for five minutes.
     """

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 _MARKS = ("$ident", "$call", "$func", "$expr")
-#: What `outcome` gives for our refusal, and adapters for an error that the peer's test expects.
+#: Stands for a refusal: of ours in `outcome`, or an error that the peer's test expects.
 ERROR = "an error"
 
 

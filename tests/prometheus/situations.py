@@ -19,7 +19,7 @@ from ccm.manager import cloud_reload, loop_lag, process
 
 LEASE = "cloud-controller-manager"
 QUEUE = "Nodes"
-#: Minutes: of work before the fault, of the fault, and of work after it.
+#: Minutes of normal work before the fault, of the fault itself, and of normal work after it.
 START, LASTS, AFTER = 60, 90, 90
 END = START + LASTS + AFTER
 
@@ -74,7 +74,7 @@ def healthy(minute: int, *, leads: bool, cloud: bool) -> None:
         gateway.BREAKER_OPEN.labels("instances").set(0)
         calls(success=9, NotFound=1)
     if leads:
-        metrics.QUEUES.depth.labels(QUEUE).set(30 if minute % 10 != 9 else 0)  # long, but again and again empty
+        metrics.QUEUES.depth.labels(QUEUE).set(30 if minute % 10 != 9 else 0)  # long, but emptied again and again
         metrics.QUEUES.longest.labels(QUEUE).set(2.0)
         for gauge, _, labels in GAUGES.values():
             (gauge.labels(**labels) if labels else gauge).set(0)

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-#: The part of a run, from its beginning, in which caches fill and nothing is judged.
+#: The share of a run at its beginning that is not judged, because caches fill.
 WARM_UP = 0.3
 
 

@@ -107,7 +107,7 @@ async def _check(cluster: Cluster, form: wire.Form) -> None:
             "zone": "north-a",
             "type": "sim.small",
             "providerID": f"sim://north/i-{number:012x}",
-            # Of kube-apiserver's own admission, for a Node that is new.
+            # The taint that kube-apiserver's admission adds to a new Node.
             "taints": ["node.kubernetes.io/not-ready"],
             "pool": f"pool-{number % 5}",
         }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the failures and the slowness of some cost the others: the shipped controllers, queues and gateway in one
+"""What failing and slow objects cost the others: the shipped controllers, queues and gateway in one
 process, beside an API server and a cloud in memory, in virtual time. Seconds are those of the virtual clock; CPU is
 real.
 
@@ -32,7 +32,7 @@ LIMITS = {"concurrency": 20, "deadline": 170.0}
 
 
 def in_virtual_time(measure: Callable[[], Awaitable[Any]]) -> Any:
-    # The loop's own bound of work is for tests; these take longer.
+    # The loop's limit of work is meant for tests; benches exceed it.
     loop = VirtualLoop()
     loop.given_up = time.process_time() + 600.0
     with asyncio.Runner(loop_factory=lambda: loop) as runner:
@@ -56,7 +56,7 @@ async def served(cluster: Cluster, namespace: str, name: str, most: float = 3600
 
 
 async def beside_failing(count: int, seed: int) -> float:
-    """Of a new Service, while `count` of another namespace fail, for some time already."""
+    """Seconds until a new Service is served, while `count` Services of another namespace have failed for a while."""
     random.seed(seed)
     async with Cluster(**LIMITS) as cluster:
         cluster.add_node("n0")
@@ -70,7 +70,8 @@ async def beside_failing(count: int, seed: int) -> float:
 
 
 async def beside_slow(count: int = 20, seconds: float = 60.0) -> tuple[float, float]:
-    """Of the instance of a new Node, and of a listing of all, while calls about load balancers take a minute each."""
+    """Seconds for the instance of a new Node, and for a listing of all, while each call about load balancers takes a
+    minute."""
     async with Cluster(**LIMITS) as cluster:
         cluster.add_node("n0")
         cluster.machines.put("n1", "10.0.0.9")
@@ -90,7 +91,7 @@ async def beside_slow(count: int = 20, seconds: float = 60.0) -> tuple[float, fl
 
 
 async def beside_many(count: int = 500, seconds: float = 5.0) -> float:
-    """Of a new Service, after `count` new ones of another namespace."""
+    """Seconds until a new Service is served, after `count` new ones of another namespace."""
     async with Cluster(**LIMITS) as cluster:
         cluster.add_node("n0")
         cluster.serve()

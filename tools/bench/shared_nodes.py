@@ -44,7 +44,7 @@ SERVICES, NODES = 1000, 2000
 
 
 class Elsewhere:
-    """Adds up the CPU seconds that are the cloud's."""
+    """Adds up the CPU seconds of the simulated clouds, to subtract them."""
 
     seconds = 0.0
 

@@ -27,7 +27,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 #: Ours as it is installed: with compiled modules (kept apart from the sources), and at its usual log level.
 OURS_ENVIRONMENT = {"PYTHONPYCACHEPREFIX": str(REPOSITORY / "build" / "bench" / "pycache")}
 
-#: Ours, but it patches Nodes in JSON: what is won by reading alone.
+#: Ours with patches in JSON: shows the gain of reading in protobuf alone.
 PATCHING = """
 import sys
 from ccm.engine import encodings

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every bench needs: an empty API server, a fresh cloud, a side that runs, and the moment it is done."""
+"""What every bench needs: an empty API server, a new cloud, a running side, and a wait until it is done."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ Run = dict[str, Any]
 #: Upstream's best known tuning, given to both sides where a bench says "tuned".
 TUNED = {"concurrent_node_syncs": 30, "kube_api_qps": 10000, "kube_api_burst": 10000}
 TUNED_SERVICES = {"concurrent_service_syncs": 50, "kube_api_qps": 10000, "kube_api_burst": 10000}
-#: For ours, where the cloud bears whatever comes.
+#: Limits for ours with a cloud that refuses nothing.
 UNLIMITED = {"calls_per_second": 10000, "burst": 10000, "concurrency": 50}
-#: What a cloud bears that refuses more.
+#: The rate limit of a cloud that refuses more calls.
 LIMITS = {"calls_per_second": 20, "burst": 40}
 ALL_SERVICES = "/api/v1/services"
 POD_CIDR = "10.244.0.0/16"
@@ -36,7 +36,7 @@ POD_CIDR = "10.244.0.0/16"
 
 @dataclass(frozen=True)
 class Bench:
-    """One `make bench` has: the cluster, both sides, and where to say what happens."""
+    """What all benches of one `make bench` share: the cluster, both sides, and the output."""
 
     cluster: Cluster
     peer: Side
@@ -153,7 +153,7 @@ async def ready_nodes(bench: Bench, cloud: Cloud, count: int, *, pod_cidrs: bool
 
 
 async def settled(side: Side, started: Started, size: int, patience: float) -> float:
-    """When all Services have been looked at; monotonic seconds."""
+    """Wait until every Service has been processed; returns that moment in monotonic seconds."""
     deadline = time.monotonic() + patience
     while True:
         finished, waiting = await started.worked("service")

@@ -85,7 +85,7 @@ def _faster(what: str, peer: float, ours: float, at_least: float) -> Row:
 
 
 def _initialised(what: str, peer: Run, ours: Run, at_least: float) -> Row:
-    """From leading, which leaves out the start of the process on both sides; that is told, too."""
+    """Seconds from leading to the end, without the start of the process, which a note adds."""
     row = _faster(what, peer["seconds_leading"], ours["seconds_leading"], at_least)
     with_start = [f"{cell} ({seconds(run['seconds'])})" for cell, run in ((row.peer, peer), (row.ours, ours))]
     return Row(row.what, *with_start, row.ratio, row.target, row.met)
@@ -182,7 +182,7 @@ def _calls(runs: Runs) -> Row:
 
 
 def instance_calls(figures: Run) -> int:
-    """Those about instances alone: credentials are no part of a refresh."""
+    """Calls about instances: a refresh needs no calls for credentials."""
     operations: Mapping[str, int] = figures["cloud_operations"]
     return sum(count for operation, count in operations.items() if operation.startswith("instances."))
 

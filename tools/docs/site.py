@@ -106,7 +106,7 @@ def foreign_scripts(site: Path) -> list[str]:
 
 
 def run(*command: str, version: str) -> None:
-    """A program of this environment; the end of the whole if it fails."""
+    """Run a program of this environment; exits if it fails."""
     programs = Path(sys.executable).parent
     environment = os.environ | {
         "PATH": f"{programs}:{os.environ['PATH']}",

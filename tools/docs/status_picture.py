@@ -40,7 +40,7 @@ FLAGS = (
 )
 #: Name -> width and height of the window, in pixels.
 SIZES = {"docs": (1000, 1120), "wide": (1280, 1500), "tablet": (800, 1900), "phone": (400, 3600)}
-#: Blink's numbers of the schemes.
+#: Chromium's numbers of the colour schemes.
 SCHEMES = {"dark": 0, "light": 1}
 
 

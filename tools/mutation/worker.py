@@ -317,7 +317,7 @@ def alone(job: dict[str, Any], source: str, patience: float, processor: float) -
     finder = Instead(job["module"], job["path"], source)
 
     def run() -> tuple[bool, str]:
-        signal.setitimer(signal.ITIMER_PROF, processor)  # 0: no limit
+        signal.setitimer(signal.ITIMER_PROF, processor)  # 0 means no limit
         return _run_pytest(job["tests"], finder, "-x") == 0, ""
 
     outcome, _ = in_fork(run, patience)
@@ -376,7 +376,7 @@ def _read(reader: int) -> bytes:
 
 
 def _work(work: Callable[[], tuple[bool, str]], writer: int) -> None:
-    """In the fork: say nothing but to the parent, and end without anything that only the parent should do."""
+    """In the fork: write to the parent only, and exit without the clean-up that is the parent's."""
     code = 1
     try:
         os.setpgrp()  # a group to end as a whole; a session of its own would have a priority of its own

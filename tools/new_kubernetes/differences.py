@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What of a minor is new, changed or gone against another one. Pure.
 
-A thing has a kind, a component and a name; a difference is a thing with what became of it, and its ID is that sentence.
+A thing has a kind, a component and a name. A difference is a thing and whether it is new, changed or gone; its ID says
+both.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ def root_of(name: str, progress: Progress) -> Path:
 
 @dataclass(frozen=True)
 class World:
-    """What is around a newcomer: a folder that the container sees at the same place, and servers on loopback."""
+    """The surroundings of a newcomer: a folder that the container sees at the same path, and servers on loopback."""
 
     folder: Path
     galaxy: str

@@ -57,7 +57,7 @@ HEADING = "### What differs in the cloud"
 
 @dataclass(frozen=True)
 class Run:
-    """`refused`: by which of the two: what it says about each Service, and what it leaves."""
+    """`refused`: controller -> its message about each Service, and what it leaves in the account."""
 
     rounds: Mapping[str, Rounds]
     refused: Mapping[str, tuple[Mapping[str, Counter[str]], frozenset[str]]]

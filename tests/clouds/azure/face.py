@@ -263,7 +263,7 @@ class Face:
         return None
 
 
-#: Parts of paths that Azure takes in any case -> as they are described.
+#: Parts of paths in lower case -> as the API describes them: Azure ignores case.
 SPELT = {
     each.lower(): each
     for each in ("Microsoft.Compute", "Microsoft.Network", "virtualMachines", "virtualMachineScaleSets")

@@ -80,7 +80,8 @@ class Site:
                 "floating-network-id": self.world["public_network"],
             },
             "Route": {"router-id": self.router},
-            # Only tests about slow answers ask for speed. Beside a cluster on two cores nova may need a minute, and
+            # A generous timeout: only tests about slow answers are about time.
+            # Beside a cluster on two cores nova may need a minute, and
             # upstream's controller makes a load balancer twice if the answer takes longer than it waits.
             "Metadata": {"request-timeout": "300s"},
             "Runtime": {"calls-per-second": 1000, "burst": 1000},
@@ -141,7 +142,7 @@ class Site:
         _until(lambda: self.cloud.compute.get_server(server).status == "SHUTOFF", f"server {server} is SHUTOFF")
 
     def untag(self, server: str) -> None:
-        """Give it a tag, then take all tags and all metadata from it."""
+        """Tag a server, then remove all its tags and metadata."""
         compute = self.cloud.compute
         for answer in (
             compute.put(f"/servers/{server}/tags/somebody", microversion="2.26"),
@@ -207,7 +208,7 @@ class Site:
         return str(found.id)
 
     def break_balancer(self, name: str) -> None:
-        """Let it go to ERROR, by a failover that fails."""
+        """Put a load balancer into ERROR, by a failover that fails."""
         balancer = self.cloud.load_balancer.find_load_balancer(name, ignore_missing=False)
         _until(lambda: self._state(balancer.id) in ("ACTIVE", "ERROR"), f"load balancer {name} is settled")
         self.rig.load_balancers(0.1, [name])
@@ -226,7 +227,7 @@ class Site:
     # Volumes
 
     def make_volume(self, zone: str) -> str:
-        """Its ID. Nobody makes it, so that it can be looked at and deleted and no more."""
+        """Request a volume; returns its ID. No backend creates it, so it can only be read and deleted."""
         made = self.cloud.block_storage.create_volume(size=1, availability_zone=zone)
         self.admin.block_storage.reset_volume_status(made.id, "error")
         return str(made.id)

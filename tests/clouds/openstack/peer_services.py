@@ -24,9 +24,8 @@ DNS: tuple[int, str] = (53, UDP)
 
 @dataclass(frozen=True)
 class Case:
-    """`ports`: number and protocol; `annotations`: without our prefix, unless they have one; {names} are of `things`.
-
-    `shares`: the Service whose load balancer it shares.
+    """`ports`: number and protocol; `annotations`: without our prefix, unless they have one; a {name} in them stands
+    for the ID in `things`. `shares`: the Service whose load balancer it shares.
     """
 
     ports: Sequence[tuple[int, str]] = (TCP_80,)
@@ -170,7 +169,7 @@ DIFFERENCES = (
 
 @contextlib.contextmanager
 def things(site: Site) -> Iterator[dict[str, str]]:
-    """What Services ask for by its identity. Flavour and zone stay in Octavia for the next run."""
+    """Create what Services name by ID; returns name -> ID. Flavour and zone stay in Octavia for the next run."""
     octavia, network = site.admin.load_balancer, site.cloud.network
     found = {key: str(site.world[key]) for key in ("public_network", "public_subnet")}
     flavor = octavia.find_flavor("tests") or octavia.create_flavor(

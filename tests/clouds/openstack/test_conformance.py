@@ -27,7 +27,7 @@ from .customer import Site
 #: "At once" of the kit, in seconds, where services share two cores with the tests; still well below the minute that the
 #: cloud is made to work.
 AT_ONCE = 20.0
-#: After so many seconds the provider wants to be asked again while octavia is at work, which takes 0.1 s here.
+#: Seconds after which the provider asks to be called again while octavia works, which takes 0.1 s here.
 SOON = 0.3
 FAULTS: dict[Trouble, dict[str, Any]] = {
     Trouble.SERVER_ERROR: {"status": 503, "body": json.dumps({"error": {"message": "try later", "code": 503}})},
@@ -146,7 +146,7 @@ async def test_openstack_passes(case: Case, site: Site, monkeypatch: pytest.Monk
     for module in (octavia, parts, removal, security_groups):
         monkeypatch.setattr(module, "SOON", SOON)
     monkeypatch.setattr(errors, "BUSY", SOON)
-    # Patience with a busy machine, except where nothing is waited for but the end of patience.
+    # Long timeouts because the machine may be busy, except in cases that wait for the timeout itself.
     seconds = UNANSWERED.get(case.name, 60)
     page_size = RigWorld.load_balancers_in_a_page if case.name.startswith("later_pages.") else 1000
     conf = site.conf(Metadata={"request-timeout": f"{seconds}s"}, Runtime={"page-size": page_size})
@@ -160,7 +160,8 @@ async def test_openstack_passes(case: Case, site: Site, monkeypatch: pytest.Monk
 
 
 def test_the_faults_that_it_survives_are_written() -> None:
-    """Not in the teardown of a fixture: an error there is taken for one of the last case, whose second try passes."""
+    """A test, not the teardown of a fixture: pytest would charge an error there to the last case, whose second try
+    passes."""
     assert SURVIVED.keys() == {case.name for case in CASES}, "run all cases of this file: only together they say it"
     troubled = [passed for passed in SURVIVED.values() if passed is not None]
     confirm("openstack", "faults survived", f"{sum(troubled)} of {len(troubled)}")

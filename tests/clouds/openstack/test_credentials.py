@@ -110,7 +110,7 @@ async def test_a_token_that_was_revoked_is_renewed_once(site: Site, provider: Pr
         headers = {"X-Subject-Token": session.get_token()}
         await asyncio.to_thread(site.admin.identity.delete, "/auth/tokens", headers=headers)
         site.rig.reset()
-        # The services believe a token that they have seen for a while; keystone is asked about a new one.
+        # Services cache tokens that they have verified; they ask keystone about a new one.
         site.rig.fault(service="compute", status=401, times=1)
         assert await sees_its_servers(cloud, site)
         assert site.rig.logins() == 1

@@ -89,7 +89,7 @@ async def test_ports_monitors_sources_and_security_groups(kube: KubeClient, site
     for port in nodes:
         assert sorted(site.cloud.network.get_port(port).security_group_ids) == sorted([*before[port], group.id])
 
-    # Another port, another protocol, no limits to who may come.
+    # Another port and protocol, and no source ranges.
     await kube.patch(f"{SERVICES}/many", {"spec": {"ports": [HTTP, DNS], "loadBalancerSourceRanges": None}})
 
     async def changed() -> bool:
@@ -129,7 +129,7 @@ async def test_an_internal_service_has_the_address_that_it_wishes(
     (service,) = await eventually(lambda: served(kube, "inside"), SECONDS)
     assert [each.ip for each in service.status.load_balancer.ingress] == ["10.30.99.9"]
     assert list(site.cloud.network.ips(project_id=site.project)) == []
-    # A load balancer cannot move: it is said, and the one that is there stays.
+    # A load balancer cannot move: a warning says so, and the existing one stays.
     await kube.patch(f"{SERVICES}/inside", {"spec": {"loadBalancerIP": "10.30.99.10"}})
     told = await eventually(lambda: event_messages(kube, "SyncLoadBalancerFailed", "inside"), SECONDS)
     assert "10.30.99.9" in told[0] and "10.30.99.10" in told[0]
@@ -155,7 +155,7 @@ async def test_two_services_share_one_and_the_last_one_takes_it_along(
     await kube.create(SERVICES, desired("thief", HTTP, annotations=theirs))
     assert await eventually(lambda: event_messages(kube, "SyncLoadBalancerFailed", "thief"), SECONDS)
     await kube.delete(f"{SERVICES}/thief")
-    # The first goes: its port goes with it, and the other one is served on.
+    # The first Service is deleted with its port; the other one is still served.
     await kube.delete(f"{SERVICES}/host")
 
     async def alone() -> bool:

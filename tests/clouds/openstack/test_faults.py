@@ -33,7 +33,7 @@ async def test_a_token_that_is_no_longer_good_is_renewed_once(provider: Provider
 
 
 async def test_a_missing_role_is_named_with_the_call(provider: Provider, site: Site) -> None:
-    """Octavia lets a `member` write, too, with the policies that it comes with now."""
+    """With its present default policies, Octavia lets a `member` write, too."""
     await asyncio.to_thread(site.give, "reader")
     for role in ROLES:
         await asyncio.to_thread(site.take, role)

@@ -39,7 +39,7 @@ SECONDS = 600.0
 NO_ROUTES = {"controllers": "*,-cloud-node-lifecycle", "configure_cloud_routes": "false"}
 SERVICES_THAT_A_NODE_JOINS = 10
 SERVICES_OF_A_RESTART = 100
-#: All that a start asks, when it finds what it left: for any number of Nodes and Services.
+#: All calls of a start that finds everything as it was left, for any number of Nodes and Services.
 LISTINGS = Counter(
     {
         "compute GET /servers/detail": 1,
@@ -259,7 +259,8 @@ TROUBLES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 async def test_services_come_up_after_trouble(kube: KubeClient, site: Site, start_ccm: StartCcm) -> None:
-    """All of it, one after the other, whichever Service it meets: each gets one load balancer and one floating IP."""
+    """All faults one after the other: whichever Service one hits, each Service gets one load balancer and one floating
+    IP."""
     start_ccm(**NO_ROUTES)
     await joined(kube, "node-0")
     for of_balancer, of_address in TROUBLES.values():
@@ -301,7 +302,7 @@ async def test_one_of_cloud_provider_openstacks_is_taken_over_and_can_be_given_b
     status = {"status": {"loadBalancer": {"ingress": [{"ip": address}]}}}
     await kube.patch(f"{SERVICES}/web/status", status)
 
-    # What changes? One tag, says `ccm plan`, and asks without a write.
+    # `ccm plan` says what changes, one tag, and writes nothing.
     site.rig.reset()
     site.rig.load_balancers(0.1)
     conf = tmp_path / "on-call.conf"
@@ -335,7 +336,7 @@ async def test_one_of_cloud_provider_openstacks_is_taken_over_and_can_be_given_b
     assert [each.ip for each in service.status.load_balancer.ingress] == [address]
     assert service.metadata.annotations == marks["annotations"]
 
-    # Kept instead: it serves a node that joins, and goes with its Service, floating IP and all.
+    # Otherwise ours keeps it: it serves a node that joins, and is deleted with its Service and its floating IP.
     start_ccm(**NO_ROUTES)
     await kube.create(NODES, node_body("node-2", number=3))
 
@@ -392,7 +393,7 @@ def _as_upstream_makes_it(site: Site, name: str, node_port: int) -> tuple[str, s
 
 
 def _parts(site: Site, balancer: str) -> dict[str, Any]:
-    """All that a controller goes by, and that clients feel."""
+    """Everything that a controller reads or that clients notice."""
     octavia = site.cloud.load_balancer
     row = octavia.get_load_balancer(balancer)
     (listener,) = octavia.listeners(load_balancer_id=balancer)

@@ -34,7 +34,7 @@ async def ranges_of(kube: KubeClient, name: str, *ranges: str) -> None:
 
 @pytest.mark.threat("tenant-own-load-balancers-only")
 async def test_source_ranges_are_narrowed(kube: KubeClient, site: Site, start_ccm: StartCcm) -> None:
-    """Also where an earlier release wrote a range beside everybody."""
+    """Also if an earlier release wrote a range in addition to 0.0.0.0/0."""
     ccm = start_ccm(**NO_ROUTES)
     await joined(kube, "node-0")
     await kube.create(SERVICES, desired("web", HTTP, loadBalancerSourceRanges=["10.0.0.0/8", "0.0.0.0/0"]))

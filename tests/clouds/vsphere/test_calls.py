@@ -99,7 +99,7 @@ async def _pass_over(proxy: Proxy, controllers: Controllers, start) -> tuple[int
 
 
 async def _counted(proxy: Proxy, since: int) -> tuple[int, int]:
-    """How many calls came, as soon as no more come, and the number of all calls."""
+    """The calls of a period that ends when no more come, and the number of all calls so far."""
     seen, began = -1, time.monotonic()
     while seen != len(proxy.calls):
         assert time.monotonic() - began < PATIENCE, proxy.counted(since)

@@ -117,7 +117,7 @@ async def run(apiserver: ApiServer, kube: KubeClient, cluster: Cluster, rollout:
 
     def tasks(names: list[str]) -> list[dict[str, Any]]:
         kinds = {name: "modules" if name in MODULES else "filter" for name in names}
-        # What is hidden from people is looked at here, too.
+        # Results that Ansible hides from people are compared here, too.
         shown = {"no_log": False}
         return [replaced(task, paths) | shown for name in names for task in examples(kinds[name], name)]
 

@@ -38,7 +38,8 @@ BAD_IMAGE = "localhost/there-is-none:1"
 
 
 class Workloads:
-    """`leaders`: who held a Lease, whenever that changed. `both`: whether both led, by two Leases."""
+    """`leaders`: the holders of a Lease, in order. `both`: whether both controllers ever led at the same time, by two
+    Leases."""
 
     def __init__(self, kube: KubeClient, old_lease: str) -> None:
         self._kube, self._old_lease, self.shared = kube, old_lease, old_lease == NEW

@@ -29,7 +29,7 @@ WRITES = ("load_balancers.", "routes.", "tokens.")
 
 
 class Witness:
-    """Sees every state between the first and the last: `problems` are those that must not be at any moment.
+    """Follows every state of the cluster. `problems`: what must not be true at any moment, and was.
 
     `excused`: Nodes that the test itself deleted.
     """

@@ -63,7 +63,7 @@ class Churn:
             pass  # the runtime or an earlier step was faster
 
     async def rest(self) -> None:
-        """Let everything that was stopped run again, so that one knows what the end should be."""
+        """Start everything again that was stopped, so that the expected end is known."""
         for number in self._numbers:
             row = self._instance(number)
             node = await get_node(self._kube, name_of(number))
@@ -91,7 +91,7 @@ class Churn:
 
     async def delete_service(self) -> None:
         if len(self._absent) > len(self._services) / 3:
-            return  # without a leader none gets away
+            return  # without a leader nothing is deleted
         name = self._random.choice(sorted(self._services - self._absent))
         await self._kube.delete(f"{SERVICES}/{name}")
         self._absent.add(name)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An API server that restarts, is slow, throttles or sends what nobody can read; a leader that is frozen or robbed."""
+"""An API server that restarts, is slow, throttles or sends unreadable objects; a leader that is frozen or loses its
+Lease."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ LEASE = {
     "leader_elect_renew_deadline": "7s",
     "leader_elect_retry_period": "500ms",
 }
-#: So long that only a real loss ends the process, also where a test takes the API server away.
+#: Long enough that only a lost Lease ends the process, not the API server's absence in a test.
 PATIENT = {"leader_elect_lease_duration": "60s", "leader_elect_renew_deadline": "50s"}
 #: What a list lacks goes after seconds.
 IMPATIENT = (str(Path(__file__).with_name("impatient_ccm.py")),)

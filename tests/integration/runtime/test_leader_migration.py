@@ -52,7 +52,7 @@ def config(folder: Path, **components: str) -> Path:
 
 
 def spans(process: Ccm) -> dict[str, list[tuple[float, float]]]:
-    """Controller -> when it ran, as the log of its process tells (an end that is not told has not come)."""
+    """Controller -> when it ran, as the log of its process tells (without an end in the log, it still runs)."""
     found: dict[str, list[tuple[float, float]]] = {}
     for line in process.text.splitlines():
         if match := re.match(r"(\S+Z) .*? (controllers|stopped): (.+)", line):
@@ -179,7 +179,7 @@ async def test_churn_of_many_managers(kube: KubeClient, cloud: Simulator, start_
             killed_at = datetime.datetime.now(datetime.UTC).timestamp()
             current.signal(end)
             await current.wait()
-            # What a killed process would have logged.
+            # A killed process logs no end.
             with current.log.open("a") as log:
                 stamp = datetime.datetime.fromtimestamp(killed_at, datetime.UTC).isoformat().replace("+00:00", "Z")
                 ended = ", ".join([*MOVED, "cloud-node-controller"])

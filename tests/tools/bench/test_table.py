@@ -229,7 +229,7 @@ def test_the_page_names_the_framework_that_was_measured() -> None:
 
 
 def taken(result: dict[str, Any], processor: str, framework: str) -> dict[str, Any]:
-    """Figures as if they came from that machine, beside that framework."""
+    """Figures with this machine and this upstream framework."""
     return {**result, "machine": {**result["machine"], "processor": processor, "cloud-provider": framework}}
 
 

@@ -25,7 +25,7 @@ T = TypeVar("T")
 MOST = 300_000
 #: Seconds of CPU. What took less is not counted: it keeps nobody waiting.
 SUSPECT = 0.01
-#: Seconds of CPU. What takes more each time does too much, however few lines of Python it has.
+#: The most seconds of CPU of one callback: one that always takes more does too much, even in few lines.
 HOPELESS = 1.0
 TRIES = 3
 

@@ -40,12 +40,12 @@ _DEFAULT_MIRRORS = {
 
 
 class Unavailable(Exception):
-    """The release cannot be had from its server now; a build can still do."""
+    """The release cannot be downloaded now; it can still be built."""
 
 
 def missing(folder: Path, etcd: str = "") -> list[str]:
-    """Which of the needed binaries ``folder`` lacks. With a version of etcd, one of another version is not the needed
-    one: the folder is called after Kubernetes alone."""
+    """The needed binaries that ``folder`` lacks. With a version of etcd, an etcd of another version counts as missing:
+    the folder's name has the version of Kubernetes only."""
     absent = [name for name in BINARIES if not os.access(folder / name, os.X_OK)]
     return absent if not etcd or "etcd" in absent or _is_etcd(folder / "etcd", etcd) else ["etcd", *absent]
 

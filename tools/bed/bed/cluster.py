@@ -140,7 +140,7 @@ def _hard_way(bed: Bed, progress: Progress) -> None:
 
 
 def _bind(bed: Bed, name: str, role: str, subject: str) -> None:
-    """Give a role of the system to those who need it: kube-proxy, for one, runs with the kubelet's credentials."""
+    """Bind a system role to users that need it: kube-proxy, for example, runs with the kubelet's credentials."""
     kubectl(bed, "create", "clusterrolebinding", f"bed:{name}", f"--clusterrole=system:{role}", subject)
 
 
@@ -317,7 +317,7 @@ def _wait_for_system_pods(bed: Bed) -> None:
 
 
 def _items(bed: Bed, what: str, *arguments: str) -> list[dict[str, Any]]:
-    """Objects as the API server gives them; none while it cannot be asked."""
+    """The items of a list; empty while the API server does not answer."""
     try:
         listing = json.loads(kubectl(bed, "get", what, *arguments, "--output=json", "--request-timeout=5s"))
     except CommandFailed:

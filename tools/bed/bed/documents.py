@@ -90,7 +90,7 @@ def _control_plane(plan: Plan) -> dict[str, dict[str, Any]]:
     version = find(plan.kubernetes)
     # kubeadm lets the API server trust any certificate of a kubelet; a cluster that signs them can verify them.
     apiserver = {"kubelet-certificate-authority": "/etc/kubernetes/pki/ca.crt"} if plan.serving_certs else {}
-    # It gives each node its podCIDR; who makes the routes is the matter of these clusters.
+    # It gives each node its podCIDR. Who creates the routes is what these clusters test.
     manager = {"allocate-node-cidrs": "true"}
     if plan.leftovers:
         manager |= {"cloud-provider": "", "cloud-config": LEFTOVER_CLOUD_CONF}

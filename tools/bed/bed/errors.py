@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one exception a person at the command line may see; its text names the thing and the way out."""
+"""The only exception that the command line shows; its text names the problem and what to do."""
 
 
 class BedError(Exception):
-    """Something the bed cannot do, said in one sentence for a person."""
+    """The bed cannot do something; one sentence for a person."""

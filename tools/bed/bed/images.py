@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes every image without a registry, each when what it is made of has changed, and only then."""
+"""Makes all images without a registry, each one only when its sources have changed."""
 
 from __future__ import annotations
 
@@ -279,7 +279,7 @@ def _forget_others(current: Path, pattern: str) -> None:
 
 
 def _scratch() -> Path:
-    """On the cache's disk: /tmp may be small, and memory."""
+    """A temporary folder on the cache's disk: /tmp may be small, or in memory."""
     path = paths.cache() / "tmp"
     path.mkdir(parents=True, exist_ok=True)
     return path

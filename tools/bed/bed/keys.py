@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Content keys: a thing is built again when what it is made of has changed, and only then."""
+"""Keys of contents: something is built again only when its sources have changed."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two beds that start at once share the cache: whoever comes second waits and finds the work done."""
+"""Locks for the shared cache: of two beds that start at once, the second waits and finds the work done."""
 
 from __future__ import annotations
 

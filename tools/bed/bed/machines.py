@@ -236,7 +236,7 @@ def wait_until(true, what: str, seconds: float, pause: float = 0.2) -> None:  # 
 
 
 def check_ways_out(plan: Plan, nodes: Sequence[Node]) -> None:
-    """Nothing may leave through the host: nodes know the gateway only, and the gateway knows no way."""
+    """Check that nothing leaves through the host: nodes only route to the gateway, which has no route out."""
     # Addresses for documentation: nobody's.
     families = [("-4", "198.51.100.1", plan.gateway), ("-6", "2001:db8::1", plan.twin(plan.gateway))]
     for family, outside, gateway in families[: 2 if plan.dual_stack else 1]:
@@ -256,7 +256,7 @@ def check_ways_out(plan: Plan, nodes: Sequence[Node]) -> None:
 
 def raise_limits(progress: Progress, folder: Path = Path("/proc/sys/fs/inotify")) -> None:
     """All containers of a machine share root's inotify instances, and a kubelet without one starts to poll:
-    joining then takes minutes. Changed until the next boot, and said."""
+    joining then takes minutes. Raises the limit until the next boot, and prints that."""
     for name, needed in INOTIFY_LIMITS.items():
         limit = folder / name
         if (now := int(limit.read_text())) < needed:

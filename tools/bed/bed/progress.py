@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One line per step with the seconds it took; a long step shows that it lives.
+"""Shows one line per step with its seconds; a long step shows that it still runs.
 
-On a terminal the line of the running step is redrawn. Elsewhere (a log, a pipe) a finished step is one
-plain line, and a long one says every 20 s what it is at.
+On a terminal the line of the running step is redrawn. Elsewhere (a log, a pipe) a finished step is one plain line, and
+a long one prints every 20 s what it is doing.
 """
 
 from __future__ import annotations

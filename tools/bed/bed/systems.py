@@ -12,7 +12,8 @@ DEFAULT = "bookworm"
 class System:
     """``packages`` bring the container runtime, and ``unit`` runs it. ``programs`` (go_programs) are mounted over what
     the packages have, or in place of what Debian lacks. ``stores`` is the runtime's folder below /var/lib. The command
-    ``asks`` succeeds once it runs. ``python`` is a version that the release does not have, for Ansible (pythons)."""
+    ``asks`` succeeds once the runtime runs.
+    ``python`` is a version that the release does not have, for Ansible (pythons)."""
 
     suite: str
     packages: str = "containerd"

@@ -39,7 +39,7 @@ class Fate(enum.Enum):
     GO = "go"
     #: Its Node, or even its instance, is gone: delete it when it is its turn.
     TURN = "turn"
-    #: It has no known Node, and its instance is not listed: when it is its turn, a read of the instance decides.
+    #: It has no known Node, and its instance is not listed: a read of the instance decides when its turn comes.
     UNLISTED = "unlisted"
     #: Its instance exists, but it has no known Node.
     UNKNOWN = "unknown"

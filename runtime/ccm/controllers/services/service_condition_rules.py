@@ -17,7 +17,7 @@ WAITING = "LoadBalancerWaiting"
 LONGEST = 1000
 #: The time of the next try is not in it, because each try would be a write.
 NEXT_TRY = "The next try comes by itself, within 5 minutes or when the cloud allows it."
-#: Numbers, IDs, times and addresses: another one is the same reason.
+#: Numbers, IDs, times and addresses: messages that differ only in these have the same reason.
 _VARIABLE = re.compile(r"\S*\d\S*")
 
 

@@ -188,7 +188,7 @@ def test_a_load_balancer_that_the_former_leader_created_last_leaks_not(instances
 
 @in_virtual_time
 async def test_a_cloud_that_is_still_creating_it_has_confirmed_no_deletion():
-    """It asks to wait, and then an answer is late and does not have the load balancer."""
+    """The deletion returns RetryAfter, and a late answer does not contain the load balancer."""
     async with LateCluster(listing_lag=LAG) as c:
         c.add_node("n0")
         c.add_service()

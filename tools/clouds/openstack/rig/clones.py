@@ -236,7 +236,7 @@ def _copy(database: Database, copied: _Copied, rows: str, which: str) -> str:
 
 
 def _last(database: Database) -> int:
-    """Some way beyond the last row that all of neutron's things have, so that what it makes meanwhile has room."""
+    """An ID well beyond neutron's last one, so that rows which neutron creates meanwhile do not collide."""
     return int(database.sql("select max(id) from neutron.standardattributes")) + 1000
 
 

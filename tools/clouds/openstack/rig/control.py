@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a test tells a rig that runs: count the client's calls, break some, let load balancers fail."""
+"""Controls a running rig: counts the client's calls, breaks some, lets load balancers fail."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Control:
         self._ask("DELETE", "/faults")
 
     def load_balancers(self, delay: float = 0.5, errors: list[str] | None = None) -> None:
-        """How many seconds a change takes to settle, and the names of what ends in ERROR."""
+        """Set the seconds until a change is done, and the names of objects that end in ERROR."""
         half = self.data / "run" / "load-balancers.half"
         half.write_text(json.dumps({"delay": delay, "errors": errors or []}))
         half.rename(self.data / "run" / "load-balancers.json")
@@ -60,7 +60,7 @@ class Control:
 
 
 def without_versions(calls: Counter[str]) -> Counter[str]:
-    """Without what is asked of each service only once, when it is first needed: the versions that it knows."""
+    """The calls without the questions for a service's versions, which a client asks only once."""
     versions = {call: count for call, count in calls.items() if call.endswith(" GET /")}
     assert set(versions.values()) <= {1}, calls
     return calls - Counter(versions)

@@ -27,7 +27,7 @@ from rig.places import LOOPBACK, SERVICES, TLS, Ports, recorded
 
 HANG_SECONDS = 3600.0
 HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length", "te", "trailer", "upgrade"}
-OURS = {*HOP_BY_HOP, "x-forwarded-proto"}  # what a client says of them is not believed
+OURS = {*HOP_BY_HOP, "x-forwarded-proto"}  # set by the proxy, whatever the client sent
 _ID = re.compile(r"^([0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})$")
 _VERSION = re.compile(r"^v\d+(\.\d+)?$")
 

@@ -23,7 +23,7 @@ from oslo_log import log
 
 LOG = log.getLogger(__name__)
 DEFAULT_DELAY = 0.5
-PATIENCE = 120.0  # seconds until a request is believed to have come to nothing
+PATIENCE = 120.0  # seconds after which a request counts as failed
 PENDING = (constants.PENDING_CREATE, constants.PENDING_UPDATE)
 
 
@@ -36,7 +36,8 @@ def _knobs() -> dict:
 
 
 class RigProvider(provider_base.ProviderDriver):
-    """Every operation ends the same way: after the delay, all that is pending below its load balancer is settled."""
+    """Every operation ends the same way: after the delay, everything PENDING of its load balancer becomes ACTIVE or
+    ERROR."""
 
     def __init__(self):
         super().__init__()
@@ -166,7 +167,7 @@ def _owner(model, identity):
 
 
 def _report(load_balancer_id, cascade):
-    """Tell octavia the end of all that is pending; whether anything was."""
+    """Report the final states of everything PENDING to octavia. Returns whether there was anything."""
     errors = set(_knobs().get("errors", []))
     status = {}
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What cinder's API needs of the rest of cinder: that there is a volume service in each zone of $RIG_ZONES.
 
-There is none. A volume that is asked for is written down, with its zone, and nobody ever makes it: it stays `creating`.
+There is none. A requested volume is recorded with its zone and never created: it stays `creating`.
 """
 
 import os
