@@ -86,7 +86,7 @@ def templar(**variables: Any) -> Templar:
 
 
 def value(name: str, **variables: Any) -> Any:
-    """Of a variable of the role."""
+    """The value of a variable of the role, with these variables set."""
     return templar(**variables).template(trust_as_template("{{ " + name + " }}"))
 
 

@@ -84,7 +84,7 @@ def test_the_volume_controller_runs_with_its_rights_and_is_waited_for(variables:
     own = {(right.resource, right.verb) for right in needed([BUILT_IN[VOLUMES]])}
     assert own <= rights(**variables)
     assert VOLUMES in waited_for(**variables)
-    # Not before every Node is adopted; its rights are there from the beginning.
+    # It starts after every Node is adopted; its rights exist from the beginning.
     before = variables | {"__ccm_runtime_stage": "node"}
     assert controllers(**before) == ("cloud-node-controller",) and waited_for(**before) == {"cloud-node-controller"}
     assert own <= rights(**before)

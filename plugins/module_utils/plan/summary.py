@@ -19,7 +19,7 @@ WAIT = "__ccm_install_ready"
 
 #: States of a host whose change is not complete. Its Node is not adopted.
 BAD = ("failed", "unreachable", "restored", "half done")
-#: Those that are the reason why a run stops. Another host's failure leaves a host half done.
+#: The states that can stop a run. A host is half done only because another host failed.
 NAMED = BAD[:3]
 
 #: What the detail of a changed host begins with.

@@ -29,7 +29,7 @@ FOUND = [(name, task) for name, task in tasks() if any(word in str({**task, "nam
 def test_a_task_whose_result_has_files_is_hidden(file: str, task: dict[str, Any]) -> None:
     deletes = (task.get("outoftree.ccm.ccm_journal_copy") or {}).get("state") == "absent"
     module = next((value for key, value in task.items() if key.startswith("outoftree.ccm.")), {})
-    # Not both: with no_log, nobody reads why a host is unreachable.
+    # Not no_log as well: it would also hide why a host is unreachable.
     assert deletes or (task.get("no_log") is True) is not (module.get("hide_result") is True)
     assert "_info" not in str(list(task)) or "journal" in str(list(task)) or module.get("hide_result")
 

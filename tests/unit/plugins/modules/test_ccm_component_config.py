@@ -491,7 +491,7 @@ def test_the_flags_that_are_expected_are_those_of_the_plan(host: Host) -> None:
 
 
 def test_without_a_plan_the_flags_are_those_from_before_the_first_run(tmp_path: pathlib.Path) -> None:
-    """Not those of the first path by name: that one may have been changed by a later run."""
+    """Not those of the path that sorts first: a later run may have changed that file first."""
     directory = str(tmp_path / "state")
     _journal.Journal(directory).record("/z", "kubelet", "run-1", b"z", b"Z", 0o600, (0, 0), ["--cloud-provider=aws"])
     _journal.Journal(directory).record("/a", "kubelet", "run-2", b"a", b"A", 0o600, (0, 0), ["--cloud-provider=external"])
@@ -503,7 +503,7 @@ def test_without_a_content_nothing_can_be_written(host: Host) -> None:
 
 
 def test_a_full_disk_at_the_last_step_of_a_restore_is_told_as_that(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It said that nothing else was changed, after file and process were the old ones again."""
+    """The message once said that nothing else was changed, although file and process were restored."""
     host.present()
 
     def full(journal: Any, name: str) -> None:

@@ -250,7 +250,7 @@ class Balancers:
         return {backend.node_name: [each.address for each in backend.addresses] for backend in found["backends"]}
 
     def labels(self, host: str, name: str = "web") -> dict[str, str]:
-        """Of the Node, as they were written."""
+        """The labels of a Node, as they were written to the load balancer."""
         (found,) = [each for each in self.made.values() if each["name"] == name]
         return next(dict(backend.labels) for backend in found["backends"] if backend.node_name == host)
 

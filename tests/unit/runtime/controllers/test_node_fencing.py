@@ -41,7 +41,7 @@ def metric(name, **labels):
 
 
 async def never(c, *names, seconds=900.0):
-    """None of these Nodes is fenced at any moment."""
+    """Fail if one of these Nodes is fenced at any moment within `seconds`."""
     before = c.api.after
 
     def look(verb, path):

@@ -36,7 +36,7 @@ def is_gone(c, name="n0"):
 
 
 async def kept(c, names=("n0",), seconds=600.0):
-    """Nothing is deleted for so long."""
+    """Check that nothing is deleted within `seconds`."""
     await asyncio.sleep(seconds)
     assert c.api.count("DELETE") == 0
     assert all(name in c.api.nodes for name in names)

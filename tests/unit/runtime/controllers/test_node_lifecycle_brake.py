@@ -59,7 +59,7 @@ def deletions(c):
 
 
 async def observe(c):
-    """Both node controllers, until the first listing was made: from then on it is known which instances there are."""
+    """Run both node controllers until the first listing has ended, so that they know which instances exist."""
     c.initialise_nodes()
     task = c.watch_over_nodes()
     await until(lambda: "list" in c.cloud.calls, 400)

@@ -26,7 +26,7 @@ def networks(*texts):
 
 
 def going(plan):
-    """All that is to go, also what the API server is asked about first."""
+    """All routes to delete, including those about which the API server is asked first."""
     return plan.delete + [removal.route for removal in plan.unclaimed]
 
 
@@ -76,7 +76,7 @@ def owns(provider_id):
 
 judge = believing(owns)
 CLUSTER = networks("10.120.0.0/16", "a00:100::/32")
-#: Of all lengths, since what overlaps must differ in length.
+#: It allows prefixes of any length, because overlapping CIDRs differ in length.
 NETWORK = pod_network_rules.PodNetwork(CLUSTER, {4: 16, 6: 32})
 A4, A6, B4, B6 = "10.120.0.0/24", "a00:100::/64", "10.120.1.0/24", "a00:100:0:1::/64"
 A, B = node("a", A4), node("b", B4)

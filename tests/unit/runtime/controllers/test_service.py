@@ -937,8 +937,8 @@ async def test_what_the_cloud_was_at_is_gone_when_it_knows_nothing_of_it():
 
 
 @in_virtual_time
-async def test_what_is_wanted_again_and_goes_again_is_asked_for_twice_again():
-    """That the cloud did not know it then says nothing about the one that was made since."""
+async def test_each_deletion_of_a_service_is_confirmed_by_a_second_call():
+    """The cloud's "not found" of the first deletion says nothing about the load balancer that was created since."""
     async with Cluster() as c:
         c.add_service()
         c.serve()
@@ -1120,7 +1120,7 @@ async def test_a_load_balancer_that_fails_among_many_is_made_again():
 
 @in_virtual_time
 async def test_a_change_taken_back_after_its_answer_was_lost_is_written():
-    """Of what was asked for in vain nobody knows whether it was done, so being as before is no reason to stop."""
+    """Nobody knows whether a write without an answer was done, so the old desired state is written again."""
     async with Cluster() as c:
         c.add_service(port=80)
         c.serve()

@@ -341,7 +341,7 @@ async def test_a_listing_that_lacks_half_of_the_nodes_cuts_none():
 
 
 async def served_and_stopped(c: Cluster, count: int) -> None:
-    """So many Nodes are backends of a Service, and their leader has stopped."""
+    """Serve a Service with `count` Nodes as backends, and stop the leader."""
     for number in range(count):
         c.add_node(f"n{number}", f"10.120.{number}.0/24")
     c.add_service()

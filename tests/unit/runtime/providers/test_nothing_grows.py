@@ -41,7 +41,7 @@ def virtual_machine(number: int, *, has_uuid: bool = True) -> Any:
 
 
 class Listings(Inventory):
-    """Of a vCenter with these machines."""
+    """The inventory of a vCenter whose machines are `rows`."""
 
     def __init__(self) -> None:
         session = SimpleNamespace(run=lambda work: work(None), vcenter=SimpleNamespace(name="vc", families=("ipv4",)))

@@ -49,7 +49,7 @@ async def served(limits, handler=None, address="127.0.0.1"):
 
 @contextlib.asynccontextmanager
 async def connections(port, number, *, tls=False, sources=("127.0.0.1",), first=b""):
-    """So many connections that say no more than `first`."""
+    """Open `number` connections, each of which sends `first` and nothing else."""
     opened = []
     for count in range(number):
         source = (sources[count % len(sources)], 0)

@@ -219,7 +219,7 @@ async def served(authorizer, cas=None, tls=None, **changes):
 
 
 async def serial_of(port, server_name=None):
-    """Of the certificate that a client is shown."""
+    """The serial number of the certificate that the port presents."""
 
     def ask():
         context = ssl.create_default_context()

@@ -69,7 +69,7 @@ def test_what_this_collection_wrote_and_nobody_restarted_is_explained(control_pl
 
 @pytest.mark.parametrize("version", ["v1.30.4", "v1.33.4"])
 def test_a_component_that_nothing_recognised_starts(control_plane: Any, cluster_facts: Any, fixture_text: Any, version: str) -> None:
-    """It was a go with 0 edits, and a good verification, while every process ran an in-tree provider."""
+    """Such a host once had a plan with 0 edits and a good verification, while every process ran an in-tree provider."""
     facts = control_plane(version, components={"kube-controller-manager": ["--cloud-provider=aws"]})
     facts["manifests"].remove(KCM)
     problem = only_problem(planned(facts, cluster_facts, version))

@@ -54,7 +54,7 @@ class Clock:
 
 
 def spec(uid: str = "u-1", name: str = "web", *ports: Port, **more: Any) -> LoadBalancerSpec:
-    """Of annotations that are IDs the ID of what is called so."""
+    """A Service's spec. In annotations whose values are IDs, names stand for the IDs of `the`."""
     annotations = {
         key if "/" in key else f"{PREFIX}{key.replace('_', '-')}": the(value)
         if key.endswith("_id") and not UUID.fullmatch(value)
@@ -373,7 +373,7 @@ def crowded(most: int) -> FakeOpenStack:
 
 
 def member_names(fake: FakeOpenStack) -> list[set[str]]:
-    """Of each pool."""
+    """The names of the members of each pool."""
     return [{member["name"] for member in pool["_members"]} for pool in fake.pools.values()]
 
 
@@ -655,7 +655,7 @@ async def test_the_floating_ip_goes_with_the_service_unless_it_is_kept():
     for said, left in (({}, 0), ({"keep_floatingip": "true"}, 1)):
         fake = FakeOpenStack()
         await ensured(fake, spec(annotations=said))
-        # Of the Service no more than its UID is known, as for one that is gone.
+        # Only the Service's UID is known, as for a Service that no longer exists.
         await deleted(fake, LoadBalancerSpec("prod", "u-1", "", "", ports=()))
         assert not fake.balancers and len(fake.floating) == left
 

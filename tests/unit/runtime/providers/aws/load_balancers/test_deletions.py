@@ -49,7 +49,7 @@ def account(clock, monkeypatch):
 
 @pytest.fixture
 def balancers(clock, account):
-    """Of a process that has led for an hour."""
+    """The load balancers of a process that has led for an hour."""
     text = f"[Global]\nRegion = eu-central-1\nVPC = {VPC}\nKubernetesClusterID = kube\n"
     found = AwsCloud(ProviderConfig(text, "cloud.conf", {})).load_balancers
     found.deletions.clock = clock
