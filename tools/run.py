@@ -6,8 +6,8 @@
 
 A part is a target of the Makefile. Parts of --first run before all others. Parts of --timed run one after the other:
 they wait more than they compute, and a test among them fails when it gets no processor for seconds. Parts of --patient
-run one after the other beside them, at a low priority: they compute, and take the time that is left. Those of --then
-follow the patient ones, as timed ones.
+run one after the other beside them, at a low priority: they compute, and take the time that is left. When the timed
+parts have ended, patient parts run two at a time. Those of --then follow the patient ones, as timed ones.
 
 Each part runs as `make PART RESULTS=FOLDER`; its pytest runs write their results (JUnit XML) there. A test with real
 servers that fails gets a second try (tests/conftest.py says which); the summary names it. All that a part
@@ -140,6 +140,12 @@ class Part:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-SHOWN:])
 
 
+def following(lane: list[Part], waiting: Sequence[list[Part]]) -> Part | None:
+    """The next part of a lane. One that has none left takes a patient part of another: no processor idles meanwhile."""
+    source = lane or next((other for other in waiting if other and other[0].patient), None)
+    return source.pop(0) if source else None
+
+
 def last_error(output: str) -> str:
     """The last error of a program in its output, from Ansible's task on; empty if no line looks like one."""
     plain = re.sub(r"\x1b\[[\d;]*m", "", output)
@@ -189,10 +195,10 @@ class Session:
                         self._ended(part)
                         if part.status and not self._keep_going:
                             return
-                    if running[number] is None and lane:
-                        running[number] = lane.pop(0)
-                        running[number].start(self._make)
-                        self.say(f"{running[number].name} starts")
+                    if running[number] is None and (part := following(lane, waiting)) is not None:
+                        running[number] = part
+                        part.start(self._make)
+                        self.say(f"{part.name} starts")
                 if time.monotonic() - told >= SIGN_OF_LIFE:
                     told = time.monotonic()
                     self.say("running: " + ", ".join(part.progress() for part in running if part))

@@ -255,6 +255,19 @@ def test_what_follows_the_patient_parts_runs_beside_the_timed_ones_with_the_same
     assert niceness == [own, min(19, own + int(run.NICE)), own]
 
 
+def test_patient_parts_run_two_at_a_time_when_the_timed_ones_have_ended(parts: Parts):
+    parts.add("timed")
+    meet = "import pathlib, time\nhere, end = pathlib.Path(__file__).parent, time.monotonic() + 60\n"
+    meet += "pathlib.Path(__file__ + '.here').touch()\n"
+    meet += "while not (here / '{other}.here').exists() and time.monotonic() < end: time.sleep(0.1)\n"
+    meet += "raise SystemExit(not (here / '{other}.here').exists())"
+    for name, other in (("lint", "unit"), ("unit", "lint")):
+        parts.add(name, meet.format(other=other))
+    status, said = parts.run("--timed", "timed", "--patient", "lint,unit", "--then", "long", "--keep-going")
+    assert said[-1] == "3 passed, 1 failed" and status == 1  # there is no part `long`, and it was not brought forward
+    assert [line.split()[-2] for line in said if line.endswith(" starts")][-1] == "long"
+
+
 def test_what_is_long_exists():
     """A name that fits nothing would bring a test back into `make test`, or to the end of it."""
     folder = run.ROOT / "tests" / "integration"
