@@ -9,6 +9,7 @@ except those that `EXCLUDED` names with the reason.
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,10 +104,11 @@ class Target:
         return str(self.path.relative_to(ROOT))
 
 
-def candidates() -> list[str]:
+@functools.cache
+def candidates() -> tuple[str, ...]:
     """All modules that only decide, or that `EXCLUDED` says more about: paths from the root of the repository."""
     found = [path for path in RUNTIME.rglob("*.py") if only_decides(path)] + list(UTILS.rglob("*.py"))
-    return sorted(str(path.relative_to(ROOT)) for path in found if path.name != "__init__.py")
+    return tuple(sorted(str(path.relative_to(ROOT)) for path in found if path.name != "__init__.py"))
 
 
 def targets(*patterns: str) -> list[Target]:
@@ -123,6 +125,7 @@ def only_decides(path: Path) -> bool:
     return bool(_SAYS_PURE.search(source) and _SAYS_PURE.search(ast.get_docstring(ast.parse(source)) or ""))
 
 
+@functools.cache
 def _target(path: Path) -> Target:
     """Its tests: those that bear its name, then those of what it decides for (route.py), then those that import it."""
     if path.is_relative_to(RUNTIME):
@@ -136,12 +139,18 @@ def _target(path: Path) -> Target:
     named = re.compile(rf"\b{stem}\b" if stem.endswith("_rules") else _imported(path))
     every = [*sorted(room.rglob("test_*.py")), *sorted(_FORMATS.glob("test_*.py"))]
     found = [test for test in every if test.name in by_name or not _SLOW.search(test.name)]
-    near = [test for test in found if test.name in by_name or named.search(test.read_text())]
+    near = [test for test in found if test.name in by_name or named.search(_text(test))]
     near += [everywhere / name for name in elsewhere if "/" in name]
     near = near or [test for test in found if test.name == f"test_{path.parent.name}.py"]  # one for the whole room
     near.sort(key=lambda test: (by_name.index(test.name) if test.name in by_name else 9, test.stat().st_size))
     module = prefix + ".".join(path.relative_to(root).with_suffix("").parts)
     return Target(path, module, tuple(near))
+
+
+@functools.cache
+def _text(path: Path) -> str:
+    """Each of a hundred modules asks for the same tests."""
+    return path.read_text()
 
 
 def _nearest(folder: Path) -> Path:
