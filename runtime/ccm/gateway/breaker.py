@@ -6,27 +6,33 @@ listing), are an outage. One object that fails five times is not. Nor are the ob
 have in common may be a mistake of their owner, so they are held back, and nobody else is.
 
 While calls are held back, one at a time probes whether the cloud works again, after pauses that double. An object that
-has not failed need not wait for the end of a pause: what it gets to know is new. In an outage nothing is, so after
-two such probes have failed, those wait, too. They count as probes: the cloud gets no more calls because of them.
+is new need not wait for the end of a pause: what it gets to know is new, too. After two such probes have failed, new
+objects get turns of their own (`ccm.gateway.newcomers`): one mistake in a hundred namespaces looks like an outage until
+somebody else succeeds. They count as probes: each puts off the end of the pause.
 
 The more objects wait, the more seldom each of them asks, and the end of the outage calls all of them: hundreds of
-Services cost next to nothing meanwhile. Objects that had failed before are not called: that may be their own fault.
+Services cost next to nothing meanwhile. Whoever came last is called first: if it was a mistake of many and no outage,
+that one is the least likely to share it. Objects that had failed before are not called: that may be their own fault.
 """
 
 from __future__ import annotations
 
 import enum
+import math
 from collections import Counter, OrderedDict
 from typing import NamedTuple
 
 from ccm.base.rounds import namespace_of
 from ccm.cloud.errors import CloudError, Transient
 
+from .newcomers import LONGEST_WAIT, Newcomers
+
 #: How many failing objects, or failed calls about no object, open the breaker of a group: its calls are held back.
 BREAKER_THRESHOLD = 5
 #: First and longest time for which calls are held back, in seconds; each failed probe doubles it.
 BREAKER_FIRST, BREAKER_MAX = 1.0, 30.0
-#: How many early probes may fail: probes before the end of a pause, for objects of a namespace without failures.
+#: How many early probes may fail, for objects of a namespace without failures: those of new objects before the end of a
+#: pause. After that, new objects wait for turns.
 EARLY_PROBES = 2
 #: A failing object waits this many times as long as other objects, which therefore come first.
 AFTER_OTHERS = 1.25
@@ -55,7 +61,7 @@ class HeldBack(Transient):
 
 
 class Pass(enum.Enum):
-    """How a call may be made. `PROBE`: a pause is over. `EARLY`: before that, for an object that has not failed."""
+    """How a call may be made. `PROBE`: a pause is over. `EARLY`: before that, for an object that is new."""
 
     FREE = enum.auto()
     PROBE = enum.auto()
@@ -76,6 +82,7 @@ class Breaker:
         self._opened_at = 0.0
         self._probes: set[Pass] = set()
         self._early_failures = 0
+        self._newcomers = Newcomers()
         # Since the last success: the objects that failed, and how many calls about no object did.
         self._evidence: set[str] = set()
         self._accused: set[str] = set()  # their owners
@@ -105,6 +112,8 @@ class Breaker:
             return Pass.FREE
         if (owner := self._sole_owner) is not None and (subject is None or subject.owner != owner):
             return Pass.FREE
+        if subject is not None and subject.key not in self._failing:
+            self._meet(subject, now)
         kind = self._kind(subject, now)
         if kind is None or kind in self._probes:
             raise HeldBack(
@@ -119,10 +128,10 @@ class Breaker:
         self._probes.discard(kind)
 
     def take_waiting(self) -> list[str]:
-        """The objects that were held back, if nothing holds them back any more, in the order of their first call."""
+        """The objects that were held back, if nothing holds them back any more, the last one first."""
         if not self._waiting or self.is_open:
             return []
-        waiting, self._waiting = list(self._waiting), {}
+        waiting, self._waiting = list(reversed(self._waiting)), {}
         return waiting
 
     def succeeded(self, subject: Subject | None = None) -> None:
@@ -131,6 +140,7 @@ class Breaker:
         self._accused.clear()
         if subject is not None:
             self._forget(subject.key)
+            self._newcomers.answered(subject.key)
 
     def failed(self, error: CloudError, subject: Subject | None, now: float, kind: Pass) -> None:
         """Only the failure that opens the breaker and failed probes set the time: concurrent calls fail together and
@@ -144,20 +154,31 @@ class Breaker:
             self._evidence.add(subject.key)
             self._accused.add(subject.owner)
             self._remember(subject)
-        self._early_failures += kind is Pass.EARLY
+            self._newcomers.answered(subject.key)
+        if kind is Pass.EARLY:
+            self._early_failures += 1
+            self._newcomers.failed(now)
         if self.is_open and not was_open:
             self._opened_at = now
         if self.is_open and (not was_open or kind is not Pass.FREE):
             self._held = min(BREAKER_MAX, self._held * 2 or BREAKER_FIRST)
             self.open_until = now + self._held
 
+    def _meet(self, subject: Subject, now: float) -> None:
+        """An object asks that has not failed. Those of a namespace without failures go before others."""
+        self._newcomers.asks(subject.key, now, 0.0 if self._owners[subject.owner] else LONGEST_WAIT)
+
     def _kind(self, subject: Subject | None, now: float) -> Pass | None:
         """Of the probe that the call would be; None if there is none for it now."""
-        if subject is not None and subject.key not in self._failing:
-            allowed = 1 if self._owners[subject.owner] else EARLY_PROBES
-            if self._early_failures < allowed and Pass.EARLY not in self._probes:
-                return Pass.EARLY
+        if subject is not None and Pass.EARLY not in self._probes and self._may_be_early(subject, now):
+            return Pass.EARLY
         return Pass.PROBE if now >= self.open_until else None
+
+    def _may_be_early(self, subject: Subject, now: float) -> bool:
+        wait = self._newcomers.wait(subject.key, now)
+        if wait < math.inf and self._early_failures < (1 if self._owners[subject.owner] else EARLY_PROBES):
+            return True
+        return wait <= 0.0
 
     def _wait(self, subject: Subject | None, now: float) -> float:
         """Until the end of the pause. While a probe is under way nobody knows how long it takes: the longer the outage
@@ -172,7 +193,8 @@ class Breaker:
             return pause * AFTER_OTHERS
         if len(self._waiting) < REMEMBERED_WAITING:
             self._waiting[subject.key] = None
-        return max(pause, min(WAIT_MAX, len(self._waiting) / ASKED))
+        turn = max(BREAKER_FIRST, self._newcomers.wait(subject.key, now))
+        return min(turn, max(pause, min(WAIT_MAX, len(self._waiting) / ASKED)))
 
     def _remember(self, subject: Subject) -> None:
         if subject.key not in self._failing:
