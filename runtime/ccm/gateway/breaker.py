@@ -166,7 +166,7 @@ class Breaker:
 
     def _meet(self, subject: Subject, now: float) -> None:
         """An object asks that has not failed. Those of a namespace without failures go before others."""
-        self._newcomers.asks(subject.key, now, 0.0 if self._owners[subject.owner] else LONGEST_WAIT)
+        self._newcomers.asks(*subject, now, 0.0 if self._owners[subject.owner] else LONGEST_WAIT)
 
     def _kind(self, subject: Subject | None, now: float) -> Pass | None:
         """Of the probe that the call would be; None if there is none for it now."""

@@ -102,6 +102,18 @@ async def test_a_new_failing_service_first_costs_no_more_than_a_turn():
         assert await served(c, "fine") <= 10.0
 
 
+@in_virtual_time
+async def test_many_new_failing_services_of_one_namespace_leave_a_turn_to_others():
+    random.seed(4)
+    async with Cluster() as c:
+        c.add_node("n0")
+        begin(c, of_each(100))
+        await rest(300.0)
+        for number in range(50):
+            put(c, "late", f"bad-{number}")
+        assert await served(c, "fine") <= 15.0
+
+
 @pytest.mark.parametrize("change", ["nodes", "delete"])
 def test_who_was_served_before_is_new_again(change):
     """Its load balancer follows the Nodes, or is deleted, beside those that fail."""
