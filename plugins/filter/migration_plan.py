@@ -110,6 +110,7 @@ _value:
 from ansible.errors import AnsibleFilterError
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.isolation import isolated, leave_out
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.plan import make_plan
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import Choices, NewController
 
 
 def migration_plan(detected, cluster, control_plane, adopt=True, excluded_hosts=(), takeover=False, cluster_name="",
@@ -119,10 +120,11 @@ def migration_plan(detected, cluster, control_plane, adopt=True, excluded_hosts=
         raise AnsibleFilterError("migration_plan needs the results of ccm_component_flags_info by host, and the result of "
                                  "ccm_cluster_info")
 
+    choices = Choices(adopt, takeover, bool(reregister), list(excluded_hosts), list(volumes_ignore))
+    controller = NewController(cluster_name, port, runtime_name, bool(serving_csr), cluster_cidr)
+
     def make(hosts):
-        return make_plan(hosts, cluster, list(control_plane), adopt, list(excluded_hosts), takeover, cluster_name, port,
-                         reregister=bool(reregister), names=names, volumes_ignore=list(volumes_ignore), runtime_name=runtime_name,
-                         serving_csr=bool(serving_csr), cluster_cidr=cluster_cidr)
+        return make_plan(hosts, cluster, list(control_plane), names, choices, controller)
 
     return leave_out(isolated(make, detected), detected, list(control_plane), max_failed)
 

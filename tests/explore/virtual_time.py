@@ -81,7 +81,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def __init__(self) -> None:
         self.now, self.turns = EPOCH, 0
-        #: When, the order in which they were set, and the timer.
+        #: The timers, as a heap: when each is due, the order in which it was set, and its handle.
         self._timers: list[tuple[float, int, _Handle]] = []
         self._order = itertools.count()
         self._stopped: dict[Owner, _Stop] = {}

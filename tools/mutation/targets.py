@@ -85,7 +85,7 @@ _TESTED_BY = {
 #: Tests that draw inputs are the slowest by far, and most do not look at what exactly comes out. Those that ask the
 #: program that owns a format are named above. They draw DRAWN texts.
 _SLOW = re.compile("fuzz|forward_and_back|generated|against_systemd")
-#: Tests beside the program that owns a format, of both halves of the project.
+#: Tests that compare with the program that owns a format, for the collection and the runtime.
 _FORMATS = ROOT / "tests/unit/formats"
 DRAWN = 160
 _SAYS_PURE = re.compile(r"\bpure\b|\bno I/O\b", re.IGNORECASE)

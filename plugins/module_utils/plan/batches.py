@@ -18,7 +18,7 @@ RESTART = 90
 #: Changes of a control plane between two renewals of the Lease: kubeadm's patches, kube-controller-manager, kube-apiserver, the kubelet.
 STEPS = 4
 
-#: Seconds for what a batch does besides: connections, reading journals, copying them to the cluster.
+#: Seconds of a batch for everything else: connections, reading journals, copying them to the cluster.
 READING = 300
 
 

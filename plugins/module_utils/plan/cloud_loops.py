@@ -9,7 +9,7 @@ takeover compares the flags of other controllers in the same way.
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
+from typing import Dict, Iterable, List, Tuple
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit import kubeadm, manifest, unit
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit.yamltext import EditRefused, NotYaml, load
@@ -18,7 +18,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import cloud_controllers, effective, is_true
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostFacts
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.target import EXTERNAL
-from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import Plan
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import NewController, Plan
 
 COMPONENT = "kube-controller-manager"
 NAMES = ("cloud-provider", "controllers", "cidr-allocator-type", "allocate-node-cidrs", "cluster-name", "cluster-cidr", "configure-cloud-routes")
@@ -30,14 +30,7 @@ REFUSED: versions.Version = (1, 32)
 WITH_ROUTES = ("azure", "gce")
 
 
-class New(NamedTuple):
-    """What the new controller runs with: C(cluster_cidr) is None if it is unknown, and '' if it creates no routes."""
-
-    cluster_name: str
-    cluster_cidr: Optional[str]
-
-
-def check(plan: Plan, known: Dict[str, HostFacts], cluster: ClusterFacts, control_plane: Iterable[str], new: New) -> None:
+def check(plan: Plan, known: Dict[str, HostFacts], cluster: ClusterFacts, control_plane: Iterable[str], new: NewController) -> None:
     """Add a problem for what would stop, and a warning for what would begin."""
     version = versions.parse(cluster["version"]) or versions.SUPPORTED[1]
     for host in control_plane:
@@ -99,7 +92,7 @@ def _allocator(kind: str) -> str:
             "ccm_runtime_controllers, then run again".format(kind))
 
 
-def _differences(flags: Dict[str, str], provider: str, services: bool, new: New) -> List[str]:
+def _differences(flags: Dict[str, str], provider: str, services: bool, new: NewController) -> List[str]:
     """Return what the new controller would not do as the in-tree loops do it."""
     name, found = flags.get("cluster-name", "kubernetes"), []
     ranges = _routes(flags, provider)

@@ -11,7 +11,7 @@ control_plane, kubelets and cluster_steps; the other modules here only add probl
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, List, Optional
+from typing import Dict, List, Optional
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import host_facts, versions
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes import ClusterFacts
@@ -21,18 +21,19 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.plan import (
     adoption, baseline, cloud_loops, cluster_steps, control_plane as _control_plane, draft, drift, gates, image_pulls, inventory, kubelets,
     lint, new_nodes, old_config, places, reregister as _reregister, serving, takeover as _takeover, volumes,
 )
-from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import Plan
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import Choices, NewController, Plan
 
 
 def make_plan(detected: Dict[str, HostAnswer], cluster: ClusterFacts, control_plane: List[str],
-              adopt: bool = True, excluded_hosts: Iterable[str] = (), takeover: bool = False,
-              cluster_name: str = "", port: int = 10258, reregister: bool = False,
-              names: Optional[Dict[str, List[str]]] = None, volumes_ignore: Iterable[str] = (),
-              runtime_name: Optional[str] = None, serving_csr: bool = False, cluster_cidr: Optional[str] = None) -> Plan:
-    """Return the plan; see the filter's documentation for its shape. The migration must not start if C(problems) is not empty."""
-    found = host_facts.sorted_out(detected)
-    known = host_facts.usable(found)
-    unseen = {host: facts for host, facts in found.items() if host not in known}
+              names: Optional[Dict[str, List[str]]] = None, choices: Choices = Choices(),
+              controller: NewController = NewController()) -> Plan:
+    """Return the plan; see the filter's documentation for its shape. The migration must not start if C(problems) is not empty.
+
+    C(names): the inventory's names and addresses of each host.
+    """
+    answers = host_facts.sorted_out(detected)
+    known = host_facts.usable(answers)
+    unseen = {host: answer for host, answer in answers.items() if host not in known}
     plan = draft.empty()
     version = versions.parse(cluster["version"])
     if version is None or not versions.supported(version):
@@ -42,28 +43,28 @@ def make_plan(detected: Dict[str, HostAnswer], cluster: ClusterFacts, control_pl
         return draft.finish(plan)
     again = _reregister.agents(known, cluster)
     nodes = {node["name"]: node for node in cluster["nodes"]}
-    away = [host for host, name in again.items() if reregister and name not in nodes]
+    away = [host for host, name in again.items() if choices.reregister and name not in nodes]
     known = inventory.with_versions(known, cluster)
-    inventory.check(plan, known, cluster, control_plane, unseen, list(excluded_hosts), away)
+    inventory.check(plan, known, cluster, control_plane, unseen, list(choices.excluded_hosts), away)
     for host, facts in known.items():
         _plan_host(plan, host, facts, host in control_plane, version)
     cluster_steps.plan_kubeadm_config(plan, cluster, version)
-    cluster_steps.plan_nodes(plan, cluster, adopt, again, reregister)
+    cluster_steps.plan_nodes(plan, cluster, choices.adopt, again, choices.reregister)
     adoption.check(plan, known, cluster)
     for host, facts in known.items():
         baseline.check(plan, host, facts, nodes)
         places.check(plan, host, facts)
         places.check_units(plan, host, facts)
     inventory.check_claims(plan, cluster, control_plane, names or {})
-    _takeover.check(plan, cluster, takeover, cluster_name, port)
+    _takeover.check(plan, cluster, choices.takeover, controller.cluster_name, controller.port)
     _takeover.check_hosts(plan, known, cluster)
-    notes, warnings = serving.predict(known, cluster["serving"], runtime_name, serving_csr)
+    notes, warnings = serving.predict(known, cluster["serving"], controller.account, controller.approves)
     plan["notes"] += notes
     plan["warnings"] += warnings
     plan["warnings"] += lint.preview(known, cluster, version)
     image_pulls.check(plan, known, cluster)
-    cloud_loops.check(plan, known, cluster, control_plane, cloud_loops.New(cluster_name, cluster_cidr))
-    volumes.check(plan, cluster, list(volumes_ignore))
+    cloud_loops.check(plan, known, cluster, control_plane, controller)
+    volumes.check(plan, cluster, list(choices.volumes_ignore))
     old_config.check(plan, known)
     plan["new_nodes"] = new_nodes.instructions({facts["layout"] for facts in known.values()}, cluster)
     return draft.finish(plan)

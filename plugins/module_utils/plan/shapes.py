@@ -10,10 +10,38 @@ The filters P(outoftree.ccm.migration_plan#filter) and P(outoftree.ccm.rollback_
 
 from __future__ import annotations
 
-from typing import Dict, List, Optional, TypedDict
+from typing import Dict, List, NamedTuple, Optional, Sequence, TypedDict
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes import OtherController, StorageClass
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostSteps
+
+
+class Choices(NamedTuple):
+    """What the operator decided for this run.
+
+    C(adopt): whether Nodes are initialised. C(takeover): whether another controller may be paused. C(reregister): whether agents of k3s and
+    RKE2 register again. C(excluded_hosts): hosts that C(--limit) excludes. C(volumes_ignore): CSI drivers that may be missing.
+    """
+
+    adopt: bool = True
+    takeover: bool = False
+    reregister: bool = False
+    excluded_hosts: Sequence[str] = ()
+    volumes_ignore: Sequence[str] = ()
+
+
+class NewController(NamedTuple):
+    """What the plan must know about the new controller.
+
+    C(port): its secure port. C(account): the name of its ServiceAccount, None for no controller. C(approves): whether it approves requests
+    for serving certificates. C(cluster_cidr): None if it is unknown, and '' if the controller creates no routes.
+    """
+
+    cluster_name: str = ""
+    port: int = 10258
+    account: Optional[str] = None
+    approves: bool = False
+    cluster_cidr: Optional[str] = None
 
 
 class Edit(TypedDict):

@@ -15,6 +15,7 @@ from ansible_collections.outoftree.ccm.plugins.filter import former_variables
 from ansible_collections.outoftree.ccm.plugins.filter.whole_run import whole_run
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import registration
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.plan import make_plan
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import Choices, NewController
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 ENV = "/var/lib/kubelet/kubeadm-flags.env"
@@ -85,10 +86,12 @@ class Situation:
         self.hosts = {name: host_facts(name, {ENV: 'KUBELET_KUBEADM_ARGS="--v=2"\n'}) for name in ("cp-1", "w-1", "w-2")}
         self.cluster = cluster_facts(("cp-1", "unmanaged"), ("w-1", "unmanaged"), ("w-2", "unmanaged"), kubeadm="")
         self.cluster["ignored"] = []
-        self.settings: dict[str, Any] = {}
+        self.names: dict[str, list[str]] | None = None
+        self.choices = Choices()
+        self.controller = NewController()
 
     def problems(self) -> list[str]:
-        made = make_plan(self.hosts, self.cluster, ["cp-1"], **self.settings)
+        made = make_plan(self.hosts, self.cluster, ["cp-1"], self.names, self.choices, self.controller)
         return [problem for problem in made["problems"] if not problem.startswith("cp-1: ")]
 
 
@@ -103,7 +106,7 @@ def another(now: Situation) -> None:
 
 def another_name(now: Situation) -> None:
     another(now)
-    now.settings.update(takeover=True, cluster_name="kubernetes")
+    now.choices, now.controller = Choices(takeover=True), NewController("kubernetes")
 
 
 def lease(now: Situation) -> None:
@@ -127,15 +130,16 @@ def unknown(now: Situation) -> None:
 
 
 def claims(now: Situation) -> None:
-    now.settings["names"] = {"cp-1": ["cp-1"], "w-1": ["w-1"], "w-2": ["somebody"]}
+    now.names = {"cp-1": ["cp-1"], "w-1": ["w-1"], "w-2": ["somebody"]}
 
 
 def set_variable(now: Situation, name: str, value: str) -> None:
     """As the role hands the variable on."""
     if name == "ccm_install_takeover":
-        now.settings.update(takeover=value == "adopt", cluster_name="prod")
+        now.choices = now.choices._replace(takeover=value == "adopt")
+        now.controller = now.controller._replace(cluster_name="prod")
     elif name == "ccm_runtime_cluster_name":
-        now.settings["cluster_name"] = value
+        now.controller = now.controller._replace(cluster_name=value)
     elif name == "ccm_install_ignore":
         now.cluster["ignored"] = [value]
         now.cluster["others"] = [other for other in now.cluster["others"] if "{namespace}/{name}".format(**other) != value]
@@ -144,7 +148,7 @@ def set_variable(now: Situation, name: str, value: str) -> None:
         now.cluster["taken"] = []
     elif name == "ccm_install_node_name":
         now.hosts["w-2"].update(node_name="w-2")
-        now.settings["names"] = {}
+        now.names = {}
     else:
         raise AssertionError(f"no test knows how to set {name}")
 
@@ -155,7 +159,7 @@ def follow(now: Situation, problem: str, way: str) -> None:
     assert match, (way, problem)
     if "--limit" in match.group(0):
         del now.hosts[match.group(1)]
-        now.settings["excluded_hosts"] = [match.group(1)]
+        now.choices = now.choices._replace(excluded_hosts=[match.group(1)])
     elif "hostname-override" in match.group(0):
         now.hosts["w-2"]["registers"] = registration.of_kubelet(match.group(1), "vm-2")
     else:

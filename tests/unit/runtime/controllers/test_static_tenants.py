@@ -83,7 +83,7 @@ class Town(Cluster):
         uid = f"uid-{self.made}"
         if victim:
             self.victims.add(uid)
-        finalizer = not victim and self.chance.random() < 0.5  # then they are asked for sooner
+        finalizer = not victim and self.chance.random() < 0.5  # with one, their turn comes sooner
         self.add_service(name, uid=uid, finalizer=finalizer, **spec)
 
     def wanted(self) -> str:

@@ -10,6 +10,7 @@ import pytest
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import host_facts as _host_facts
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.leader_migration import make_leader_migration_plan
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.plan import make_plan
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import Choices
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.verify import verify
 
 pytestmark = pytest.mark.threat("worker-cannot-change-others")
@@ -141,9 +142,9 @@ def test_a_worker_cannot_have_another_hosts_node_drained_and_deleted(tree_facts:
     facts = tree_facts("k3s/agent", name="victim")
     cluster = victim(cluster_facts)
     cluster["nodes"][2]["provider_id"] = "k3s://victim"
-    plan = make_plan({"w-1": facts}, cluster, [], reregister=True)
+    plan = make_plan({"w-1": facts}, cluster, [], choices=Choices(reregister=True))
     assert plan["reregister"] == ["w-1"] and not plan["go"] and "w-1: the host claims to be the Node victim" in "\n".join(plan["problems"])
-    assert make_plan({"victim": facts}, cluster, [], reregister=True)["go"]
+    assert make_plan({"victim": facts}, cluster, [], choices=Choices(reregister=True))["go"]
 
 
 @pytest.mark.parametrize(("known", "good"), [

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import cloud_loops
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import NewController
 
 PATH = "/etc/kubernetes/manifests/kube-controller-manager.yaml"
 UNIT, SERVICE = "/etc/systemd/system/kube-controller-manager.service", {"namespace": "shop", "name": "web"}
@@ -28,7 +29,7 @@ def judged(host_facts: Any, cluster_facts: Any, *flags: str, version: str = "v1.
     cluster = cluster_facts(("cp-1", "unmanaged"), version=version, kubeadm=kubeadm)
     cluster["services"] = [SERVICE] if services else []
     plan: dict[str, list[str]] = {"problems": [], "warnings": []}
-    cloud_loops.check(plan, {"cp-1": facts}, cluster, ["cp-1", "cp-2"], cloud_loops.New(name, cidr))
+    cloud_loops.check(plan, {"cp-1": facts}, cluster, ["cp-1", "cp-2"], NewController(name, cluster_cidr=cidr))
     return plan
 
 

@@ -14,6 +14,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.edit.yamltext import
 from ansible_collections.outoftree.ccm.plugins.module_utils.host import detect
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import gates
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.plan import make_plan
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import Choices
 
 MANIFESTS = "/etc/kubernetes/manifests/"
 DEFAULT, FLAGS_ENV = "/etc/default/kubelet", "/var/lib/kubelet/kubeadm-flags.env"
@@ -104,13 +105,13 @@ def test_a_limit_must_not_leave_control_planes_with_in_tree_loops_behind(
     facts = host_facts("cp-1", {path: "".join(lines), FLAGS_ENV: PLAIN_ENV}, components={"kube-controller-manager": flags})
     facts["kubelet"]["version"] = version
     cluster = cluster_facts(("cp-1", "initialized"), ("cp-2", "initialized"), version=version, kubeadm="")
-    plan = make_plan({"cp-1": facts}, cluster, ["cp-1", "cp-2"], excluded_hosts=["cp-2"])
+    plan = make_plan({"cp-1": facts}, cluster, ["cp-1", "cp-2"], choices=Choices(excluded_hosts=["cp-2"]))
     if refused:
         problem = only_problem(plan)
         assert "--limit excludes the control plane(s) cp-2" in problem and "two" in problem and "without" in problem
     else:
         assert plan["go"], plan["problems"]
-    assert make_plan({"cp-1": facts}, cluster, ["cp-1"], excluded_hosts=["w-9"])["problems"] != [] or not refused
+    assert make_plan({"cp-1": facts}, cluster, ["cp-1"], choices=Choices(excluded_hosts=["w-9"]))["problems"] != [] or not refused
 
 
 # -- kube-scheduler ----------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import nodes
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.plan import make_plan
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import Choices
 
 MANIFESTS = "/etc/kubernetes/manifests/"
 FLAGS_ENV = "/var/lib/kubelet/kubeadm-flags.env"
@@ -142,6 +143,6 @@ def test_a_host_that_cannot_be_looked_at_is_told_with_the_plan_of_the_others(con
 
 def test_hosts_that_a_limit_leaves_out_are_named_and_not_judged(control_plane: Any, cluster_facts: Any) -> None:
     cluster = cluster_facts(("cp-1", "unmanaged"), ("w-1", "unmanaged"), ("w-2", "unmanaged"))
-    plan = make_plan({"cp-1": control_plane("cp-1")}, cluster, ["cp-1"], True, ["w-1", "w-2"])
+    plan = make_plan({"cp-1": control_plane("cp-1")}, cluster, ["cp-1"], choices=Choices(excluded_hosts=["w-1", "w-2"]))
     assert plan["go"] and plan["warnings"] == ["--limit excludes 2 host(s), which are neither inspected nor changed: w-1, w-2"]
     assert plan["adopt"] == ["cp-1"]

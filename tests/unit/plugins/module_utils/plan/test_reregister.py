@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.nodes import classify
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.plan import make_plan
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import Choices
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.reregister import fates
 
 
@@ -20,7 +21,7 @@ def plan(tree_facts: Any, cluster_facts: Any, providers: dict[str, str], reregis
         node["provider_id"], node["control_plane"] = providers[node["name"]], node["name"] == "k3s-server"
         node["uninitialized"] = False
         node["class"], node["reason"] = classify(node, "sim://")
-    made: dict[str, Any] = make_plan(hosts, cluster, ["k3s-server"], reregister=reregister)
+    made: dict[str, Any] = make_plan(hosts, cluster, ["k3s-server"], choices=Choices(reregister=reregister))
     return made
 
 

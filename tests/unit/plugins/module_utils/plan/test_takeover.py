@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import others
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.plan import make_plan
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import Choices, NewController
 
 LEASE = {"namespace": "kube-system", "name": "cloud-controller-manager"}
 
@@ -121,7 +122,7 @@ def other(**changes: Any) -> dict[str, Any]:
 
 
 def planned(cluster_facts: Any, takeover: bool = True, cluster_name: str = "prod", **cluster: Any) -> dict[str, Any]:
-    return make_plan({}, cluster_facts(kubeadm="", **cluster), [], takeover=takeover, cluster_name=cluster_name)
+    return make_plan({}, cluster_facts(kubeadm="", **cluster), [], choices=Choices(takeover=takeover), controller=NewController(cluster_name))
 
 
 def test_another_one_is_refused_with_all_that_tells_which_and_both_ways_out(cluster_facts: Any) -> None:

@@ -9,6 +9,7 @@ import pytest
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import versions
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import volumes
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.plan import make_plan
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import Choices
 
 EBS, DRIVER = "awsElasticBlockStore", "ebs.csi.aws.com"
 STEP = {"component": "kubelet"}
@@ -175,7 +176,7 @@ def test_the_plan_of_a_migration_refuses_and_its_report_has_the_rows(host_facts:
     plan = make_plan(facts, cluster, [])
     assert not plan["go"] and plan["report"]["volumes"] == plan["volumes"] and plan["volumes"][0]["restarted_without"] == ["w-1"]
     assert any(line.startswith("PROBLEM: the run restarts the kubelet on Node w-1") for line in plan["table"])
-    assert make_plan(facts, cluster, [], volumes_ignore=[DRIVER])["go"]
+    assert make_plan(facts, cluster, [], choices=Choices(volumes_ignore=[DRIVER]))["go"]
     cluster["volumes"]["nodes"] = {"w-1": [DRIVER]}
     assert make_plan(facts, cluster, [])["go"]
 
