@@ -8,6 +8,7 @@ import re
 import pytest
 import yaml
 
+from bed import versions
 from bed.errors import BedError
 from tools.packaging import outdated
 from tools.packaging.environments import CANDIDATES, CORES, REPOSITORY
@@ -68,6 +69,9 @@ def test_modules_of_one_minor_stay_on_it():
     found = list(outdated.of_modules(lambda _: [*(f"{minor}.99" for minor in minors), "v1.99.0"]))
     of_kubernetes = [pin.newest for pin in found if "/kubernetes/v1" in pin.file]
     assert of_kubernetes == [f"{minor}.99" for minor in minors] and len(minors) > 2
+    assert [pin.newest for pin in found if pin.file.endswith("e2e/suite/go.mod") and pin.name == "k8s.io/kubernetes"] == [
+        f"{versions.DEFAULT.rpartition('.')[0]}.99"
+    ]
 
 
 OLD, UNLISTED = Pin("a.mod", "m", "v1", "v2"), Pin("a.mod", "n", "v1", "")

@@ -146,9 +146,10 @@ def newest_of(known: list[str], version: str, same_minor: bool) -> str:
 
 
 def of_modules(ask: Callable[[str], list[str]]) -> Iterator[Pin]:
-    """A module below tools/bed/kubernetes is of one minor, on purpose."""
+    """Modules below tools/bed/kubernetes are of one minor, on purpose; the specs are of that which the bed raises."""
     for path in sorted(REPOSITORY.glob("t*s/**/go.mod")):
-        one_minor = path.is_relative_to(paths.BED / "kubernetes")
+        minors = (paths.BED / "kubernetes", REPOSITORY / "tools/e2e/suite")
+        one_minor = any(path.is_relative_to(folder) for folder in minors)
         for module, version in required(path.read_text()).items():
             yield from of_module(ask, shown(path), module, version, one_minor)
 

@@ -27,6 +27,7 @@ _PROMETHEUS = "remove_all_sd,enable_kubernetes_sd"
 #: Without what needs libraries of C.
 _CRI_O = "containers_image_openpgp,exclude_graphdriver_btrfs"
 _CONTAINERD = "no_btrfs,no_devmapper,no_zfs,no_aufs"
+_E2E = paths.REPOSITORY / "tools/e2e"
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,9 @@ PROGRAMS = {
     "cloud-configs": Program(paths.BED / "cloud_configs", ".", "the parsers of cloud providers' configurations"),
     "gotables": Program(paths.REPOSITORY / "tests/peers/gotables", ".", "the reader of peers' tests"),
     "kubernetes-yaml": Program(paths.BED / "kubernetes_yaml", ".", "Kubernetes' parser of YAML"),
+    "e2e": Program(_E2E / "suite", ".", "Kubernetes' end-to-end specs"),
+    "agnhost": Program(_E2E / "suite", "k8s.io/kubernetes/test/images/agnhost", "agnhost, which their Pods run"),
+    "coredns": Program(_E2E / "dns", ".", "CoreDNS"),
     "vcsim": Program(paths.REPOSITORY / "tools/clouds/vsphere/simulator", ".", "vcsim"),
     "openstack-cloud-controller-manager": Program(
         _VENDORS / "openstack",

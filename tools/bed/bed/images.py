@@ -25,6 +25,7 @@ PAUSE_IMAGE = "localhost/outoftree-bed-pause:1"
 SIMULATOR_IMAGE = "localhost/outoftree-ccm-simcloud:0.1.0"
 APP_IMAGE = "localhost/outoftree-bed-app:1"
 IMPOSTOR_IMAGE = "localhost/outoftree-bed-impostor:1"
+DNS_IMAGE = "localhost/outoftree-bed-coredns:1"
 RUNTIME_ARCHIVE = paths.BUILD / "images" / "outoftree-ccm-0.1.0.tar"
 
 
@@ -192,6 +193,39 @@ def ensure_programs(progress: Progress) -> Path:
                 images.append(Image(tag, ((f"/{name}", binary),), entrypoint=(f"/{name}",), user="65532:65532"))
             write(images, archive)
             _forget_others(archive, "programs-*.tar")
+    return archive
+
+
+def ensure_dns(progress: Progress) -> Path:
+    """The archive of CoreDNS. Only clusters for end-to-end specs have it."""
+    binary = go_programs.ensure("coredns", progress)
+    archive = folder() / f"coredns-{keys.of_binaries([binary])}.tar"
+    if not archive.exists():
+        with progress.step(f"Archive {archive.name}"):
+            write([Image(DNS_IMAGE, (("/coredns", binary),), entrypoint=("/coredns",))], archive)
+            _forget_others(archive, "coredns-*.tar")
+    return archive
+
+
+def ensure_agnhost(tag: str, progress: Progress) -> Path:
+    """The archive of the image that Pods of Kubernetes' end-to-end specs run, with the tag that the specs give them."""
+    containerfile = paths.REPOSITORY / "tools/e2e/Containerfile.agnhost"
+    binary = go_programs.ensure("agnhost", progress)
+    with locks.held("images"):
+        ensure_python(progress)
+        key = keys.of_sources([containerfile], _id_of(PYTHON_IMAGE), binary.name, tag)
+        archive = folder() / f"agnhost-{key}.tar"
+        if not archive.exists():
+            with progress.step(f"Image {tag}"), tempfile.TemporaryDirectory(dir=_scratch()) as context:
+                shutil.copy(binary, Path(context) / "agnhost")
+                _build(containerfile, Path(context), tag, key, BASE_IMAGE=PYTHON_IMAGE)
+                unfinished = archive.with_suffix(".tmp")
+                unfinished.unlink(missing_ok=True)
+                run("podman", "save", "--quiet", "--format", "docker-archive", "--output", str(unfinished), tag)
+                unfinished.replace(archive)
+                # Nodes import the archive; podman itself runs no such container.
+                run("podman", "image", "rm", tag, check=False)
+                _forget_others(archive, "agnhost-*.tar")
     return archive
 
 

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kubernetes' own end-to-end specs on a cluster of the test bed, after its migration (`make test-e2e`).
+
+It raises a cluster as `make demo` does, migrates it, brings cluster DNS and agnhost, runs the specs from outside the
+cluster, and removes everything. The client of the specs is a machine of another network than the nodes': specs take an
+address near the nodes for one that was not preserved.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools/bed"))
+
+from bed import binaries, cluster, go_programs, images, machines, paths, plan, prerequisites, versions  # noqa: E402
+from bed.errors import BedError  # noqa: E402
+from bed.machines import LABEL, on, podman  # noqa: E402
+from bed.progress import Progress  # noqa: E402
+from bed.run import in_parallel, run  # noqa: E402
+from tools.e2e import results  # noqa: E402
+
+#: A machine of nobody's network (RFC 5737).
+CLIENT = "203.0.113.7"
+NAME = "e2e"
+FEATURE = "Feature: containsAny LoadBalancer"
+#: Each has five rolling updates of Pods that take a minute to end.
+SLOW = "rolling update"
+SECONDS = 7200
+AGNHOST = "/e2e-test-images/agnhost:"
+_CLIENT_START = """\
+set -e
+ip address add {client}/32 dev eth0
+ip route flush default
+ip route add default via {gateway} src {client}
+ip route replace {subnet} dev eth0 src {client}
+exec "$@"
+"""
+
+
+def main(arguments: list[str]) -> int:
+    """Exit code: 0 if every spec passed or skipped itself, else 1."""
+    parser = argparse.ArgumentParser(prog="python -m tools.e2e", description=str(__doc__).partition("\n")[0])
+    parser.add_argument("--mode", choices=("pass-through", "proxy"), default="pass-through", help="load balancers")
+    parser.add_argument("--focus", default="", metavar="REGEXP", help="only specs whose names match")
+    parser.add_argument("--quick", action="store_true", help="without both rolling updates, of ten minutes each")
+    parser.add_argument("--keep", action="store_true", help="leave the cluster as it is afterwards")
+    options = parser.parse_args(arguments)
+    progress = Progress()
+    try:
+        prerequisites.need_root("raising a cluster")
+        found = run_on_new_cluster(options, progress)
+    except BedError as error:
+        print(f"e2e: {error}", file=sys.stderr)
+        return 1
+    print(results.table(found))
+    return 0 if results.is_success(found) else 1
+
+
+def run_on_new_cluster(options: argparse.Namespace, progress: Progress) -> list[results.Result]:
+    program = go_programs.ensure("e2e", progress)
+    archives = [images.ensure_agnhost(agnhost_image(program), progress), images.ensure_dns(progress)]
+    version = versions.find(versions.DEFAULT)
+    wanted = plan.make(NAME, version.kubernetes, leftovers=True, pass_through=options.mode == "pass-through")
+    report = paths.BUILD / "e2e" / options.mode
+    shutil.rmtree(report, ignore_errors=True)
+    report.mkdir(parents=True)
+    cluster.down(NAME, False, progress)
+    try:
+        bed = cluster.up(wanted, progress)
+        migrate(bed, report, progress)
+        prepare(bed, archives, progress)
+        return run_specs(bed, program, report, options, progress)
+    finally:
+        if options.keep:
+            progress.say(f"The cluster stays: `bed down --name {NAME}` removes it")
+        else:
+            cluster.down(NAME, False, progress)
+
+
+def agnhost_image(program: Path) -> str:
+    """The tag that the specs give their Pods."""
+    names = [line.strip() for line in run(str(program), "--list-images").splitlines() if AGNHOST in line]
+    newest = [name for name in names if "private" not in name]
+    if not newest:
+        raise BedError(f"{program} --list-images names no image with {AGNHOST}")
+    return max(newest, key=lambda name: [int(part) for part in name.rpartition(":")[2].split(".")])
+
+
+def migrate(bed: cluster.Bed, report: Path, progress: Progress) -> None:
+    log = report / "site.log"
+    with progress.step("ansible-playbook site.yml"), log.open("w") as out:
+        command = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", str(bed.folder / "inventory.yml")]
+        done = subprocess.run([*command, "site.yml"], cwd=ROOT, stdout=out, stderr=out, timeout=1800, check=False)
+    if done.returncode:
+        raise BedError(f"the migration failed: see {log}")
+
+
+def prepare(bed: cluster.Bed, archives: list[Path], progress: Progress) -> None:
+    """Images on every node, and names of Services."""
+    with progress.step("agnhost and CoreDNS on every machine"):
+        in_parallel(lambda node: machines.load_images(node, archives), bed.plan.nodes)
+    with progress.step("Cluster DNS"):
+        cluster.kubectl(bed, "apply", "--filename", str(ROOT / "tools/e2e/dns.yaml"))
+        cluster.kubectl(bed, "--namespace=kube-system", "rollout", "status", "deployment/coredns", "--timeout=120s")
+
+
+def run_specs(
+    bed: cluster.Bed, program: Path, report: Path, options: argparse.Namespace, progress: Progress
+) -> list[results.Result]:
+    """The whole output is in the report's folder; what failed is also on the screen."""
+    on(bed.plan.gateway_name, "ip", "route", "replace", f"{CLIENT}/32", "via", client_address(bed.plan))
+    log = report / "specs.log"
+    with progress.step(f"Specs, {options.mode}") as step, log.open("w") as out:
+        process = subprocess.Popen(client_command(bed, program, report, options), stdout=out, stderr=out)
+        try:
+            machines.wait_until(lambda: _ended(process, report, step), "the end of the specs", SECONDS, pause=2)
+        finally:
+            podman("rm", "--force", f"{NAME}-client", check=False)
+            process.wait(60)
+    file = report / "results.jsonl"
+    if not file.exists():
+        raise BedError(f"no spec ran: see {log}")
+    return results.read(file.read_text().splitlines())
+
+
+def _ended(process: subprocess.Popen[bytes], report: Path, step: object) -> bool:
+    file = report / "results.jsonl"
+    if file.exists():
+        step.detail = results.summary(results.read(file.read_text().splitlines()))  # type: ignore[attr-defined]
+    return process.poll() is not None
+
+
+def client_address(wanted: plan.Plan) -> str:
+    """Beside those of nodes and load balancers."""
+    return wanted.host(252)
+
+
+def client_command(bed: cluster.Bed, program: Path, report: Path, options: argparse.Namespace) -> list[str]:
+    """The container of the client, with the bed's label, so that it goes with the bed."""
+    wanted = bed.plan
+    start = _CLIENT_START.format(client=CLIENT, gateway=wanted.gateway, subnet=wanted.subnet)
+    kubectl = binaries.ensure(bed.version, Progress()) / "kubectl"
+    mounts = {program: "/e2e", kubectl: "/usr/local/bin/kubectl", bed.kubeconfig: "/kubeconfig"}
+    volumes = [word for file, place in mounts.items() for word in ("--volume", f"{file}:{place}:ro")]
+    return [
+        "podman", "--runtime", "runc", "run", "--rm", "--name", f"{NAME}-client", "--label", f"{LABEL}={wanted.name}",
+        "--network", wanted.network, "--ip", client_address(wanted), "--user", "0", "--privileged",
+        "--http-proxy=false", *machines.limits(), *volumes, "--volume", f"{report}:/report",
+        "--entrypoint", "sh", images.PYTHON_IMAGE, "-c", start, "client", *spec_command(options),
+    ]  # fmt: skip
+
+
+def spec_command(options: argparse.Namespace) -> list[str]:
+    chosen = [f"--ginkgo.focus={options.focus}"] if options.focus else []
+    chosen += [f"--ginkgo.skip={SLOW}"] if options.quick else []
+    return [
+        "/e2e", "--provider=skeleton", "--kubeconfig=/kubeconfig", "--kubectl-path=/usr/local/bin/kubectl",
+        "--allowed-not-ready-nodes=1", "--disable-log-dump", f"--ginkgo.label-filter={FEATURE}",
+        f"--ginkgo.timeout={SECONDS}s", "--ginkgo.no-color", "--report-dir=/report", "--results=/report/results.jsonl",
+        *chosen,
+    ]  # fmt: skip
+
+
+if __name__ == "__main__":
+    os.chdir(ROOT)
+    sys.exit(main(sys.argv[1:]))

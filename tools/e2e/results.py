@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What came out of specs: lines of the program's --results, and a table of them. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+#: The states of Ginkgo that are none of "passed" and "skipped" are failures: failed, timedout, panicked, aborted ...
+PASSED, SKIPPED = "passed", "skipped"
+_LABEL = re.compile(r" ?\[[A-Za-z-]+(:[A-Za-z-]+)?\]")
+_LONGEST_REASON = 200
+
+
+@dataclass(frozen=True)
+class Result:
+    """`reason`: why a spec was skipped, or what failed."""
+
+    name: str
+    state: str
+    seconds: float
+    reason: str = ""
+
+    @property
+    def failed(self) -> bool:
+        return self.state not in (PASSED, SKIPPED)
+
+    @property
+    def title(self) -> str:
+        """The name without its labels."""
+        return _LABEL.sub("", self.name).strip()
+
+
+def read(lines: Iterable[str]) -> list[Result]:
+    """Raises ValueError for a line that is no result."""
+    return [Result(**json.loads(line)) for line in lines if line.strip()]
+
+
+def table(results: Sequence[Result]) -> str:
+    """A line for each spec, reasons below them, and the sum."""
+    lines = []
+    for each in results:
+        lines.append(f"{each.state:<8} {each.seconds:6.1f} s  {each.title}")
+        if each.reason:
+            lines.append(f"{'':19}{' '.join(each.reason.split())[:_LONGEST_REASON]}")
+    return "\n".join([*lines, summary(results)])
+
+
+def summary(results: Sequence[Result]) -> str:
+    passed, skipped = (sum(each.state == state for each in results) for state in (PASSED, SKIPPED))
+    failed = len(results) - passed - skipped
+    return f"{passed} of {len(results)} specs passed, {skipped} skipped, {failed} failed"
+
+
+def is_success(results: Sequence[Result]) -> bool:
+    """Whether something ran, and nothing failed. A spec that skips itself says why, and is none of our failures."""
+    return any(each.state == PASSED for each in results) and not any(each.failed for each in results)

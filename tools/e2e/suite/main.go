@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Runs Kubernetes' end-to-end specs of SIG Network, as upstream's own test main does. It is a program, and no test of Go,
+// so that it is compiled and kept as all programs of the bed are.
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"testing"
+
+	"github.com/onsi/ginkgo/v2"
+	"github.com/onsi/ginkgo/v2/types"
+	conformancetestdata "k8s.io/kubernetes/test/conformance/testdata"
+	"k8s.io/kubernetes/test/e2e"
+	"k8s.io/kubernetes/test/e2e/framework"
+	"k8s.io/kubernetes/test/e2e/framework/config"
+	"k8s.io/kubernetes/test/e2e/framework/testfiles"
+	e2etestingmanifests "k8s.io/kubernetes/test/e2e/testing-manifests"
+	testfixtures "k8s.io/kubernetes/test/fixtures"
+
+	// The labels of specs.
+	_ "k8s.io/kubernetes/test/e2e/feature"
+	// The specs.
+	_ "k8s.io/kubernetes/test/e2e/network"
+	// What the framework does before and after each of them.
+	_ "k8s.io/kubernetes/test/e2e/framework/debug/init"
+	_ "k8s.io/kubernetes/test/e2e/framework/metrics/init"
+	_ "k8s.io/kubernetes/test/e2e/framework/node/init"
+)
+
+var results = flag.String("results", "", "append a line of JSON for each spec that was selected to this file")
+
+// A result is a line of the table.
+type result struct {
+	Name    string  `json:"name"`
+	State   string  `json:"state"`
+	Seconds float64 `json:"seconds"`
+	Reason  string  `json:"reason"`
+}
+
+var _ = ginkgo.ReportAfterEach(func(report ginkgo.SpecReport) {
+	// A spec that was not selected is skipped as well, without a reason.
+	if *results == "" || report.State.Is(types.SpecStatePending) || report.State.Is(types.SpecStateSkipped) && report.Failure.Message == "" {
+		return
+	}
+	line, err := json.Marshal(result{report.FullText(), report.State.String(), report.RunTime.Seconds(), report.Failure.Message})
+	if err == nil {
+		err = appendLine(*results, line)
+	}
+	framework.ExpectNoError(err, "writing the result to %s", *results)
+})
+
+func appendLine(name string, line []byte) error {
+	file, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	_, err = file.Write(append(line, '\n'))
+	return err
+}
+
+func main() {
+	config.CopyFlags(config.Flags, flag.CommandLine)
+	framework.RegisterCommonFlags(flag.CommandLine)
+	framework.RegisterClusterFlags(flag.CommandLine)
+	testing.Init()
+	flag.Parse()
+	if flag.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "arguments that are no flags: %s\n", flag.Args())
+		os.Exit(2)
+	}
+	testfiles.AddFileSource(e2etestingmanifests.GetE2ETestingManifestsFS())
+	testfiles.AddFileSource(testfixtures.GetTestFixturesFS())
+	testfiles.AddFileSource(conformancetestdata.GetConformanceTestdataFS())
+	framework.AfterReadingAllFlags(&framework.TestContext)
+	matches := func(pattern, name string) (bool, error) { return regexp.MatchString(pattern, name) }
+	testing.Main(matches, []testing.InternalTest{{Name: "E2E", F: e2e.RunE2ETests}}, nil, nil)
+}
