@@ -46,3 +46,8 @@ class SimCloud(ConnectedCloud):
         self.volumes = SimVolumes(self._api)
         self.instance_tags = SimInstanceTags(self._api)
         self.quotas = SimQuotas(self._api)
+
+    @property
+    def needs_node_ports(self) -> bool:
+        """Known once it is connected: the project decides how its load balancers forward."""
+        return not self._api.passes_through

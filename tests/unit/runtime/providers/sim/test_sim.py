@@ -433,6 +433,7 @@ async def test_nodes_see_what_the_cloud_says_of_its_load_balancers(mode: str, ip
     async with running(projects=[project]) as (simulator, provider):
         balancers = provider.load_balancers
         one = backend(simulator, "w1", "10.89.77.12")
+        assert provider.needs_node_ports is (mode == "proxy"), "what the framework refuses before it asks the provider"
         if ip_mode == "VIP":
             made = await balancers.ensure(without, [one])
             assert made.fingerprint == balancers.fingerprint(without, [one]) != balancers.fingerprint(SPEC, [one])
