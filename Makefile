@@ -70,7 +70,7 @@ test-ci: prerequisites setup ## what CI runs after make test: a real cluster, Op
 		--then integration-rest,integration-long,chaos
 
 .PHONY: test-all
-test-all: test test-ci integration-long chaos test-prometheus test-eda test-clouds cores ee newcomer molecule-layouts molecule-others soak mutation ## what must pass before a release: test, test-ci, and all that takes longer
+test-all: test test-ci integration-long chaos test-prometheus test-eda test-clouds cores ee newcomer molecule-layouts molecule-others test-e2e soak mutation ## what must pass before a release: test, test-ci, and all that takes longer
 
 # An earlier table, of build/costs; by itself the newest one.
 BEFORE ?=
@@ -271,6 +271,7 @@ docs: setup ## pages of docs/reference from the code and its tables
 	@python tools/docs/awx_files.py
 	@python tools/docs/commands.py
 	@python -m tests.comparison
+	@python -m tools.e2e.page
 
 # CI runs `default` on each change; the others run before a release. Each raises a cluster of its own and removes it.
 LAYOUT_SCENARIOS := kubespray dual_stack
@@ -292,15 +293,18 @@ molecule-layouts: setup images ## the collection on a cluster as kubespray leave
 molecule-others: setup images ## the other scenarios on real clusters, Kubernetes 1.30 and 1.36 among them
 	@molecule/run $(OTHER_SCENARIOS)
 
-# `proxy` has load balancers as make demo has them: two specs skip themselves there, and one cannot pass.
+# `proxy` has load balancers as make demo has them: two specs skip themselves there, and one is left out.
 MODE ?= pass-through
-# Only specs whose names match; QUICK=1 leaves out both rolling updates, and KEEP=1 leaves the cluster as it is.
+# Only specs whose names match; QUICK=1 leaves out both rolling updates, KEEP=1 leaves the cluster as it is, and RECORD=1 keeps
+# the results for the table of docs/testing.md.
 FOCUS ?=
 QUICK ?=
 KEEP ?=
+RECORD ?=
 .PHONY: test-e2e
-test-e2e: prerequisites setup ## Kubernetes' own specs of load balancers on a migrated cluster: or MODE=proxy, FOCUS=REGEXP, QUICK=1
-	@python -m tools.e2e --mode $(MODE) $(if $(FOCUS),--focus "$(FOCUS)") $(if $(QUICK),--quick) $(if $(KEEP),--keep)
+test-e2e: prerequisites setup ## Kubernetes' own specs of load balancers and Nodes on a migrated cluster: or MODE=proxy, FOCUS=REGEXP, QUICK=1
+	@python -m tools.e2e --mode $(MODE) $(if $(FOCUS),--focus "$(FOCUS)") $(if $(QUICK),--quick) $(if $(KEEP),--keep) \
+		$(if $(RECORD),--record)
 
 .PHONY: openstack
 openstack: setup ## keystone, neutron, octavia, nova... on loopback; says where clouds.yaml is

@@ -14,7 +14,7 @@ import pytest
 from bed import images, machines, paths, plan
 from bed.cluster import Bed
 from tools.e2e import __main__ as e2e
-from tools.e2e import results
+from tools.e2e import page, results
 from tools.e2e.results import Result
 
 SUITE = paths.REPOSITORY / "tools/e2e/suite"
@@ -34,19 +34,57 @@ def test_a_line_for_each_spec_with_its_reason_and_a_sum() -> None:
 
 
 @pytest.mark.parametrize(
-    ("states", "success"),
+    ("states", "strict", "lenient"),
     [
-        (["passed", "passed"], True),
-        (["passed", "skipped"], True),
-        (["passed", "failed"], False),
-        (["passed", "panicked"], False),
-        (["passed", "interrupted"], False),
-        (["skipped"], False),
-        ([], False),
+        (["passed", "passed"], True, True),
+        (["passed", "skipped"], False, True),
+        (["passed", "failed"], False, False),
+        (["passed", "panicked"], False, False),
+        (["passed", "interrupted"], False, False),
+        (["skipped"], False, False),
+        ([], False, False),
     ],
 )
-def test_only_a_run_in_which_something_passed_and_nothing_failed_is_a_success(states: list[str], success: bool) -> None:
-    assert results.is_success([Result("a", state, 1.0) for state in states]) is success
+def test_only_a_run_in_which_specs_passed_and_none_failed_is_a_success(
+    states: list[str], strict: bool, lenient: bool
+) -> None:
+    found = [Result("a", state, 1.0) for state in states]
+    assert (results.is_success(found), results.is_success(found, may_skip=True)) == (strict, lenient)
+
+
+def test_what_cannot_be_compiled_is_said_in_a_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: object) -> None:
+        raise e2e.BedError("`go build` ended with 1: no space left on device")
+
+    monkeypatch.setattr(e2e.prerequisites, "need_root", lambda _: None)
+    monkeypatch.setattr(e2e.go_programs, "ensure", refuse)
+    assert e2e.main([]) == 1
+    assert capsys.readouterr().err == "e2e: `go build` ended with 1: no space left on device\n"
+
+
+@pytest.mark.parametrize("less", ["--quick", "--focus=UDP"])
+def test_only_a_whole_run_is_recorded(less: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        e2e.main(["--record", less])
+    assert "--record is for a run of all specs" in capsys.readouterr().err
+
+
+def test_the_table_has_a_row_for_each_spec_and_a_column_for_each_mode(tmp_path: Path) -> None:
+    page.record("pass-through", [ONE, Result("b", "passed", 2)], tmp_path)
+    page.record("proxy", [Result("b", "skipped", 1, "uses\n 'Proxy' IPMode")], tmp_path)
+    assert page.table(tmp_path).splitlines()[2:] == [
+        "| LoadBalancers should be able to switch affinity | passed, 21 s | not run |",
+        "| b | passed, 2 s | skipped: uses 'Proxy' IPMode |",
+    ]
+
+
+def test_the_page_about_testing_has_what_was_recorded() -> None:
+    text = page.PAGE.read_text()
+    assert page.filled(text) == text, "run `make docs`"
+    with pytest.raises(ValueError, match="no line"):
+        page.filled("# Testing")
 
 
 def test_the_program_writes_what_the_table_reads() -> None:
@@ -73,18 +111,22 @@ def options(**more: Any) -> argparse.Namespace:
         ({}, []),
         ({"focus": "UDP"}, ["--ginkgo.focus=UDP"]),
         ({"quick": True}, ["--ginkgo.skip=rolling update"]),
+        ({"mode": "proxy"}, ["--ginkgo.skip=without NodePort"]),
+        ({"mode": "proxy", "quick": True}, ["--ginkgo.skip=without NodePort", "--ginkgo.skip=rolling update"]),
     ],
 )
 def test_which_specs_run(more: dict[str, Any], words: list[str]) -> None:
-    command = e2e.spec_command(options(**more))
-    assert [word for word in command if "focus" in word or "skip" in word] == words
-    assert "--ginkgo.label-filter=Feature: containsAny LoadBalancer" in command
+    balancers, nodes = (e2e.spec_command(part, options(**more)) for part in e2e.PARTS)
+    for command in (balancers, nodes):
+        assert [word for word in command if "focus" in word or "skip" in word] == words
+    assert "--ginkgo.label-filter=Feature: containsAny LoadBalancer" in balancers
+    assert {"--ginkgo.label-filter=Feature: containsAny CloudProvider", "--report-prefix=nodes_"} < set(nodes)
 
 
 def test_the_client_is_of_another_network_and_goes_with_the_bed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(e2e.binaries, "ensure", lambda *_: Path("/cache/v1"))
     bed = Bed(plan.make("e2e", "v1.37.2"), {})
-    command = e2e.client_command(bed, Path("/cache/e2e"), Path("/out"), options())
+    command = e2e.client_command(bed, Path("/cache/e2e"), Path("/out"), e2e.PARTS[0], options())
     subnet, address = bed.plan.subnet, command[command.index("--ip") + 1]
     assert command[command.index("--label") + 1] == f"{machines.LABEL}=e2e"
     assert address not in {node.address for node in bed.plan.nodes} and address.endswith(".252")
@@ -92,6 +134,16 @@ def test_the_client_is_of_another_network_and_goes_with_the_bed(monkeypatch: pyt
     assert f"ip route replace {subnet} dev eth0 src 203.0.113.7" in start
     assert command[command.index("client") + 1] == "/e2e"
     assert images.PYTHON_IMAGE in command
+    assert f"--cloud-url=http://{bed.plan.gateway}:9440/v1/projects/demo" in command
+
+
+def test_a_machine_ends_with_its_instance_and_no_other_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    bed = Bed(plan.make("e2e", "v1.37.2"), {})
+    names, ended = {node.name for node in bed.plan.nodes}, list[str]()
+    monkeypatch.setattr(e2e.cluster, "instances", lambda _: names - {"e2e-worker-2"})
+    for _ in range(2):
+        e2e.end_deleted_machines(bed, ended.append)
+    assert ended == ["e2e-worker-2"]
 
 
 def test_the_newest_agnhost_is_the_one_of_the_specs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from bed import binaries, documents, hard_way, images, kubespray, machines, paths, prerequisites, pythons, versions
 from bed.errors import BedError
 from bed.machines import on
-from bed.plan import CLOUD_PORT, CLOUD_TOKEN, PROJECT, Node, Plan
+from bed.plan import CLOUD_PORT, CLOUD_TOKEN, Node, Plan
 from bed.progress import Progress
 from bed.run import CommandFailed, in_parallel, run
 
@@ -165,7 +165,7 @@ def node_join(name: str, node_name: str, external: bool, progress: Progress) -> 
         _start(bed, node, found, progress)
         machines.check_ways_out(bed.plan, [node])
         if bed.plan.cloud:
-            _post(bed.plan, "instances", documents.instance(bed.plan, node))
+            _ask(bed.plan, "POST", "instances", documents.instance(bed.plan, node))
     with progress.step(f"kubeadm join on {node.name}"):
         _kubeadm(bed.plan, node, "join")
         # With an external cloud provider it is Ready as well: the taint keeps Pods away, not the network.
@@ -352,16 +352,24 @@ def _gateway_log(plan: Plan) -> str:
     return run("sh", "-c", 'podman logs "$1" 2>&1', "logs", plan.gateway_name, check=False)
 
 
-def _post(plan: Plan, kind: str, body: dict[str, Any]) -> None:
-    url = f"http://{plan.gateway}:{CLOUD_PORT}/v1/projects/{PROJECT}/{kind}"
+def instances(plan: Plan) -> set[str]:
+    """The names of the machines that the cloud has."""
+    return {row["name"] for row in _ask(plan, "GET", "instances")["items"]}
+
+
+def _ask(plan: Plan, method: str, kind: str, body: dict[str, Any] | None = None) -> Any:
+    url = f"{plan.cloud_url}/{kind}"
     headers = {"Authorization": f"Bearer {CLOUD_TOKEN}", "Content-Type": "application/json"}
-    request = urllib.request.Request(url, json.dumps(body).encode(), headers, method="POST")
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data, headers, method=method)
     try:
-        urllib.request.urlopen(request, timeout=10).close()
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return json.load(answer)
     except urllib.error.HTTPError as error:
-        raise BedError(f"POST {url} answers {error.code}: {error.read().decode(errors='replace')[:300]}") from error
+        said = error.read().decode(errors="replace")[:300]
+        raise BedError(f"{method} {url} answers {error.code}: {said}") from error
     except OSError as error:
-        raise BedError(f"POST {url}: {error}: is {plan.gateway_name} running?") from error
+        raise BedError(f"{method} {url}: {error}: is {plan.gateway_name} running?") from error
 
 
 def _write(path: Path, content: str) -> None:

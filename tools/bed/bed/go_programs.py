@@ -116,8 +116,8 @@ def _compile_c(go: Path, program: Program, target: Path) -> None:
 
 
 def _digest(program: Program) -> str:
-    """Of the names and contents of all files of the module, and of the tags."""
+    """Of the tags, and of all files of the module, or of its versions alone where the package is another module's."""
     hashed = hashlib.sha256(program.tags.encode())
-    for file in sorted(program.module.iterdir()):
+    for file in sorted(program.module.glob("*" if program.package == "." else "go.*")):
         hashed.update(f"{file.name}\0{file.stat().st_size}\0".encode() + file.read_bytes())
     return hashed.hexdigest()[:16]

@@ -147,6 +147,11 @@ class Plan:
         address = self.gateway if len(self.control_planes) > 1 else self.control_planes[0].address
         return f"[{self.twin(address)}]:{API_PORT}" if self.dual_stack else f"{address}:{API_PORT}"
 
+    @property
+    def cloud_url(self) -> str:
+        """The project of the simulated cloud."""
+        return f"http://{self.gateway}:{CLOUD_PORT}/v1/projects/{PROJECT}"
+
     def add(self, name: str, control_plane: bool, system: str = DEFAULT) -> Node:
         """A further node at the lowest free address; BedError when the name is taken or the subnet full."""
         check_name(name, "node")
