@@ -395,17 +395,21 @@ def line_of(text: str, position: int) -> int:
 # -- files -----------------------------------------------------------------------------------------------------------
 
 
-class Sources(NamedTuple):
+_Files = NamedTuple("_Files", [("unit_files", Tuple[str, ...]), ("environment_files", Tuple[str, ...]), ("texts", Dict[str, Optional[str]])])
+
+
+class Sources(_Files):
     """Everything that determines a unit's command line: its files in systemd's order, and their texts (None: does not exist)."""
 
-    unit_files: Tuple[str, ...]
-    environment_files: Tuple[str, ...]
-    texts: Dict[str, Optional[str]]
+    _read: Optional[Tuple[object, CommandLine]] = None  # a plan and its proof ask for the same texts several times
 
     def command_line(self, specifiers: Optional[Dict[str, str]] = None) -> CommandLine:
-        unit = parse_unit([(path, self.texts.get(path) or "") for path in self.unit_files], specifiers)
-        found = [(path, self.texts[path] or "") for path in self.environment_files if self.texts.get(path) is not None]
-        return command_line(unit._replace(environment_files=self.environment_files), found)
+        asked = ([self.texts.get(path) for path in self.unit_files + self.environment_files], specifiers)
+        if self._read is None or self._read[0] != asked:
+            unit = parse_unit([(path, self.texts.get(path) or "") for path in self.unit_files], specifiers)
+            found = [(path, self.texts[path] or "") for path in self.environment_files if self.texts.get(path) is not None]
+            self._read = asked, command_line(unit._replace(environment_files=self.environment_files), found)
+        return self._read[1]
 
     def edited(self, spans: Dict[str, List[Span]]) -> "Sources":
         texts = dict(self.texts)

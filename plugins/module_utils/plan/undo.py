@@ -206,9 +206,12 @@ class Unit(Kind):
     def __init__(self, component: str, path: str, sources: unit.Sources) -> None:
         super().__init__(component)
         self.path, self.sources = path, sources
+        self._lines: Dict[str, unit.CommandLine] = {}  # by text: an undo asks for the same ones again and again
 
     def _line(self, text: str) -> unit.CommandLine:
-        return self.sources._replace(texts=dict(self.sources.texts, **{self.path: text})).command_line()
+        if text not in self._lines:
+            self._lines[text] = self.sources._replace(texts=dict(self.sources.texts, **{self.path: text})).command_line()
+        return self._lines[text]
 
     def _found(self, line: unit.CommandLine) -> List[unit.Occurrence]:
         return [item for item in unit.occurrences(line, whole=True) if self.path in item.paths]

@@ -409,3 +409,14 @@ def test_a_flag_is_a_packages_when_any_part_of_it_is() -> None:
     parts = [_unit.Argument(value, path, 0, 0, "") for value, path in (("--cloud-provider", "/etc/e"), ("aws", "/usr/lib/e"))]
     assert unit_edits.of_a_package(_unit.Occurrence("cloud-provider", "aws", tuple(parts)))
     assert not unit_edits.of_a_package(_unit.Occurrence("cloud-provider", "", (parts[0],)))
+
+
+def test_a_command_line_is_read_once_for_the_same_texts() -> None:
+    sources = _unit.Sources((UNIT,), ("/e",), {UNIT: "[Service]\nExecStart=/k %i $A\n", "/e": "A=--a\n"})
+    line = sources.command_line()
+    assert sources.command_line() is line
+    assert [argument.value for argument in sources.command_line({"i": "x"}).arguments] == ["/k", "x", "--a"]
+    assert sources.command_line() == line
+    sources.texts["/e"] = "A=--b\n"
+    assert [argument.value for argument in sources.command_line().arguments[2:]] == ["--b"]
+    assert [argument.value for argument in sources._replace(texts={UNIT: "[Service]\nExecStart=/k --c\n"}).command_line().arguments] == ["/k", "--c"]
