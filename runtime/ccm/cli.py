@@ -10,6 +10,8 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from .base.late_certificates import late_certificates
+
 NO_SIMULATOR = (
     "ccm sim: the simulated cloud is not installed. It is a separate package, outoftree-ccm-simcloud: install "
     "runtime/simcloud of this version's sources beside ccm, or use its image (runtime/simcloud/Containerfile)"
@@ -63,6 +65,8 @@ def main(argv: list[str] | None = None) -> int:
 def _main(args: list[str]) -> int:
     if args and args[0] in COMMANDS:
         return run(args[0], args[1:])
+    with late_certificates():
+        import aiohttp  # noqa: F401 -- before whatever imports it elsewhere
     from .manager import logs
     from .manager import process as app
     from .options import command_line

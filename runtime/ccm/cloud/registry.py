@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
+from ccm.base.installed import entry_points
 
 from .contract import Cloud, ProviderConfig
 from .errors import ConfigError

@@ -10,8 +10,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import Any
+
+from ccm.base.installed import entry_points
 
 from . import built_in_controllers
 from .controller_spec import ControllerSpec

@@ -1,19 +1,59 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a process imports before its first request leaves: each of these takes 10 to 100 ms, and some never need it."""
+"""What a process does before its first request leaves: each of these takes 10 to 100 ms, and some never need it."""
 
+import os
 import subprocess
 import sys
 
+import pytest
+
+from tests.integration.cluster import Authority
+
 LATER = ("aiohttp.web", "cryptography", "google.protobuf", "yaml", "botocore", "openstack", "pyVmomi", "jinja2")
+#: `--version` ends the process when all is imported that a first request needs.
 START = """
-import sys
-import ccm.manager.logs, ccm.manager.process
+import contextlib, sys
+from importlib import metadata
+scans, look = [], metadata.distributions
+metadata.distributions = lambda **named: scans.append(1) or look(**named)
+from ccm.cli import main
+with contextlib.suppress(SystemExit):
+    main(["--version"])
+"""
+IMPORTED = "print(*(name for name in sys.argv[1:] if name in sys.modules))"
+TRUSTED = "from aiohttp import connector; print(connector._SSL_CONTEXT_VERIFIED.cert_store_stats()['x509_ca'])"
+SCANS = """
+from ccm.cloud import registry
+from ccm.controllers import controller_registry
 from ccm.options import command_line
 command_line.parse(["--cloud-provider=static"], command_line.parser())
-print(*(name for name in sys.argv[1:] if name in sys.modules))
+registry.load("static"), controller_registry.installed()
+print(len(scans))
 """
 
 
+def printed(program, *arguments, **environment):
+    """The words of its last line."""
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, **environment},
+    )
+    return done.stdout.splitlines()[-1].split()
+
+
 def test_what_is_not_needed_yet_is_imported_later():
-    done = subprocess.run([sys.executable, "-c", START, *LATER], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == []
+    assert printed(START + IMPORTED, *LATER) == []
+
+
+def test_installed_packages_are_looked_through_once():
+    assert printed(START + SCANS) == ["1"]
+
+
+@pytest.mark.parametrize(("first", "trusted"), [("", "0"), ("import aiohttp", "1")])
+def test_the_systems_authorities_are_read_by_who_needs_them(tmp_path, first, trusted):
+    """Nothing before the first request does. An import of aiohttp alone reads them, which this relies on."""
+    system = {"SSL_CERT_FILE": str(Authority(tmp_path).file), "SSL_CERT_DIR": str(tmp_path / "none")}
+    assert printed(first + START + TRUSTED, **system) == [trusted]
