@@ -48,6 +48,7 @@ from .connection_pool import ConnectionPool
 from .encodings import JSON, MEDIA_TYPES, PROTOBUF
 from .kubeconfig import load as load_access
 from .list_pages import read_page
+from .metrics import labelled
 from .objects import UNREADABLE, ObjectMeta, PartialObject, object_path
 from .request_failures import pause_before_retry, unavailable, was_closed
 
@@ -71,6 +72,8 @@ MOST_PAGES = 100_000
 #: They are no part of the way of a Node or a Service, and there are many.
 _UNTRACED = re.compile(r"/apis/coordination\.k8s\.io/|/api/v1/namespaces/[^/]+/events(/|$)")
 
+#: Of a request within its timeout.
+_LIMITS = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -299,9 +302,8 @@ class KubeClient:
         await self._wait_turn(verb, path)
         data = body if body is None or isinstance(body, bytes) else _encode(body)
         if data is not None:
-            metrics.REST_REQUEST_SIZE.labels(verb, self._host).observe(len(data))
+            labelled(metrics.REST_REQUEST_SIZE, verb, self._host).observe(len(data))
         accept = accept or encodings.accepted_metadata(self.protobuf)
-        limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + (DEFAULT_TIMEOUT if timeout is None else timeout)
         refreshed, reconnected, pause = False, False, RETRY_PAUSE
@@ -309,13 +311,13 @@ class KubeClient:
             try:
                 async with self._pool.session() as session, asyncio.timeout_at(deadline):
                     response = await self._send(
-                        session, method, path, params, data, accept, limits, content_type=content_type, verb=verb
+                        session, method, path, params, data, accept, _LIMITS, content_type=content_type, verb=verb
                     )
                     span.note({"http.response.status_code": response.status})
                     async with response:
                         if 200 <= response.status < 300 and response.content_type in MEDIA_TYPES:
                             answer = await response.read()
-                            metrics.REST_RESPONSE_SIZE.labels(verb, self._host).observe(len(answer))
+                            labelled(metrics.REST_RESPONSE_SIZE, verb, self._host).observe(len(answer))
                             return answer
                         error = await self._error(response, context)
             except (aiohttp.ClientError, OSError) as failed:
@@ -333,7 +335,7 @@ class KubeClient:
                     raise error
                 pause *= 2
                 await asyncio.sleep(wait)
-            metrics.REST_RETRIES.labels(str(error.status), verb, self._host).inc()
+            labelled(metrics.REST_RETRIES, str(error.status), verb, self._host).inc()
 
     async def _send(
         self,
@@ -367,15 +369,15 @@ class KubeClient:
             code = str(response.status)
             return response
         finally:
-            metrics.REST_REQUESTS.labels(code, method, self._host).inc()
-            metrics.REST_DURATION.labels(verb, self._host).observe(self._clock.monotonic() - started)
+            labelled(metrics.REST_REQUESTS, code, method, self._host).inc()
+            labelled(metrics.REST_DURATION, verb, self._host).observe(self._clock.monotonic() - started)
 
     async def _wait_turn(self, verb: str, path: str) -> None:
         if path.startswith("/apis/coordination.k8s.io/"):
             return
         wait = self._limit.reserve()
         if wait > 0:
-            metrics.REST_LIMITER.labels(verb, self._host).observe(wait)
+            labelled(metrics.REST_LIMITER, verb, self._host).observe(wait)
             await self._clock.sleep(wait)
 
     async def _error(self, response: aiohttp.ClientResponse, context: str) -> ApiError:

@@ -73,3 +73,6 @@ def configure(format: str, verbosity: int) -> None:
     logging.basicConfig(handlers=[handler], level=logging.DEBUG if verbosity >= 4 else logging.INFO, force=True)
     logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
     logging.getLogger("asyncio").setLevel(logging.WARNING)
+    # No line says where in the code it was written, and to find that out takes as long as the rest of the record.
+    logging._srcfile = None  # as Python's logging HOWTO says under "Optimization"
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False

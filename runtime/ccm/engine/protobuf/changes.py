@@ -71,10 +71,11 @@ def _map(entry: str, former: Sequence[bytes], change: Mapping[str, str | None]) 
 
 
 def _list(entry: str, former: Sequence[bytes], wanted: Sequence[Mapping[str, Any]]) -> Iterator[bytes]:
-    known = [(_filled(document(parsed(entry, each))), each) for each in former]
-    for item in wanted:
-        same = next((data for fields, data in known if fields == _filled(item)), None)
-        yield same if same is not None else _encoded(entry, **item)
+    encoded = [_encoded(entry, **item) for item in wanted]
+    # Most that stay have the bytes that we write, too. Of the others, what they say decides.
+    known = [(_filled(document(parsed(entry, each))), each) for each in former if each not in encoded]
+    for item, data in zip(wanted, encoded, strict=True):
+        yield next((each for fields, each in known if fields == _filled(item)), data)
 
 
 def _filled(fields: Mapping[str, Any]) -> dict[str, Any]:
