@@ -6,13 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccm.engine.encodings import read
-from ccm.engine.objects import UNREADABLE, AsRead, Node
-from ccm.engine.protobuf import messages
+from ccm.engine.objects import UNREADABLE, AsRead, Lease, Node, PersistentVolume
+from ccm.engine.protobuf import MAGIC, messages
 from ccm.engine.protobuf.changes import changed, with_metadata
+from ccm.engine.protobuf.descriptors import ENTRIES
 
 from .test_encodings import META, encoded, varint
 
 TAINTS = [{"key": "gone"}, {"key": "stays", "effect": "NoExecute", "timeAdded": "2026-11-01T00:00:00Z"}]
+LEASE = ("coordination.k8s.io/v1", "Lease")
 NODE = {"metadata": META, "spec": {"taints": TAINTS}, "status": {"addresses": [{"type": "Hostname", "address": "h"}]}}
 #: A field with a number that no version of Kubernetes has, as bytes.
 UNKNOWN = b"\xc2\x3e\x03new"
@@ -44,6 +46,22 @@ def test_an_entry_that_was_not_there_is_added_with_its_time():
     added = {"key": "new", "effect": "NoExecute", "timeAdded": "2026-11-03T00:00:00Z"}
     (taint,) = read(Node, changed(Node, node(), {"spec": {"taints": [added]}})).spec.taints
     assert (taint.key, taint.effect, taint.time_added) == ("new", "NoExecute", "2026-11-03T00:00:00Z")
+
+
+def test_a_time_has_whole_seconds_as_in_json():
+    added = {"key": "new", "effect": "NoExecute", "timeAdded": "2026-11-03T00:00:00Z"}
+    (taint,) = message(changed(Node, node(), {"spec": {"taints": [added]}})).spec.taints
+    time = messages.parsed(ENTRIES["k8s.io.api.core.v1.NodeSpec.taints"], taint).timeAdded
+    assert (time.seconds, time.nanos) == (1793664000, 0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"), [(Node, ("v1", "Node")), (PersistentVolume, ("v1", "PersistentVolume")), (Lease, LEASE)]
+)
+def test_the_envelope_says_what_is_in_it(kind, says):
+    written = changed(kind, encoded({"metadata": META}, kind.MESSAGE), {})
+    meta = messages.parsed("k8s.io.apimachinery.pkg.runtime.Unknown", written[len(MAGIC) :]).typeMeta
+    assert (meta.apiVersion, meta.kind) == says
 
 
 def test_none_empties_a_list():
