@@ -85,7 +85,7 @@ prerequisites:
 .PHONY: setup
 setup: $(VENV)/.installed ## the Python environment in build/venv
 
-$(VENV)/.installed: requirements-dev.txt runtime/pyproject.toml runtime/simcloud/pyproject.toml
+$(VENV)/.installed: requirements-dev.txt runtime/pyproject.toml runtime/simcloud/pyproject.toml suite/pyproject.toml
 	@tools/bed/setup-venv $(VENV)
 	@touch $@
 
@@ -122,7 +122,7 @@ CHECKS := $(or $(OUTOFTREE_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/outoftr
 .PHONY: lint
 lint: setup types ## ruff, mypy, import layers, words, commits, changelog fragments, quarantine, ansible-lint
 	@cd runtime && ruff check . && ruff format --check . && lint-imports --no-cache
-	@ruff check -q --config runtime/pyproject.toml --exclude tests/unit/plugins tests tools molecule
+	@ruff check -q --config runtime/pyproject.toml --exclude tests/unit/plugins tests tools molecule suite
 	@ruff check -q --isolated --line-length 160 --select E,F,W --ignore E402 extensions plugins tests/unit/plugins
 	@ruff check -q --isolated --preview --select E30 extensions plugins tests/unit/plugins
 	@mkdir -p build/types/ansible_collections/outoftree/ccm
@@ -142,8 +142,9 @@ LINTED := .ansible-lint ansible.cfg galaxy.yml requirements.yml site.yml docs/do
 	playbooks $(filter-out plugins/module_utils,$(wildcard plugins/*)) plugins/module_utils/cluster/api.py roles ':!*.md'
 
 .PHONY: types
-types: setup ## mypy, strictly, on the runtime
+types: setup ## mypy, strictly, on the runtime and the suite
 	@$(KEPT) types runtime ':!*.md' -- sh -c 'cd runtime && mypy --no-error-summary --cache-dir $(CHECKS)/mypy'
+	@$(KEPT) types-of-suite suite -- sh -c 'cd suite && mypy --no-error-summary --cache-dir $(CHECKS)/mypy-suite'
 
 # What `make quick` runs of the unit tests: the files that differ from origin/main, unless they are named.
 TESTS ?= $(shell git diff --name-only --diff-filter=d origin/main -- 'tests/unit/**test_*.py' 2>/dev/null)
@@ -256,6 +257,13 @@ mutation: setup ## would the tests notice? one operator changed at a time in all
 soak: setup binaries ## half an hour of churn in which nothing may grow; figures in build/soak
 	@SOAK_SECONDS=$(SOAK_SECONDS) pytest -q tests/soak
 
+# Of those that tools/suite.py knows; each goes on where it was stopped, unless AGAIN=1.
+CONTROLLERS ?=
+AGAIN ?=
+.PHONY: ccm-suite
+ccm-suite: setup binaries ## hold controllers to the suite for any of them, and write docs/reference/suite.md: CONTROLLERS="ours upstream"
+	@PYTHONPATH=tools/bed:. python -m tools.suite $(CONTROLLERS) $(if $(AGAIN),--again)
+
 .PHONY: parity
 parity: setup ## docs/reference/parity.md from the tests; lists what nothing shows yet
 	@python tools/parity/collector.py
@@ -272,6 +280,7 @@ docs: setup ## pages of docs/reference from the code and its tables
 	@python tools/docs/commands.py
 	@python -m tests.comparison
 	@python -m tools.e2e.page
+	@PYTHONPATH=tools/bed:. python -m tools.suite --page
 
 # CI runs `default` on each change; the others run before a release. Each raises a cluster of its own and removes it.
 LAYOUT_SCENARIOS := kubespray dual_stack

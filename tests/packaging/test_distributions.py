@@ -56,6 +56,18 @@ def test_the_simulator_is_all_that_its_wheel_contains(simulator: Path) -> None:
     assert {name.split("/")[0] for name in names} == {"ccm_simcloud", "outoftree_ccm_simcloud-0.1.0.dist-info"}
 
 
+def test_the_suite_is_all_that_its_wheel_contains_and_needs_no_controller(tmp_path: Path) -> None:
+    made = wheel(REPOSITORY / "suite", tmp_path)
+    with zipfile.ZipFile(made) as archive:
+        names = archive.namelist()
+    assert {name.split("/")[0] for name in names} == {"ccm_suite", "ccm_suite-0.1.0.dist-info"}
+    assert run(UV, "venv", "--quiet", tmp_path / "venv").returncode == 0
+    installed = run(UV, "pip", "install", "--quiet", made, environment={"VIRTUAL_ENV": str(tmp_path / "venv")})
+    assert installed.returncode == 0, installed.stderr
+    shown = run(tmp_path / "venv/bin/ccm-suite", "list", "--only=node.taint")
+    assert shown.stdout.startswith("node.taint "), shown.stderr
+
+
 def test_the_command_runs_the_simulator_where_it_is_installed(
     controller: Path, simulator: Path, tmp_path: Path
 ) -> None:

@@ -131,10 +131,10 @@ def collection(release: Release) -> None:
 def packages(release: Release) -> None:
     """Wheels and sdists. The date of the commit makes them the same each time."""
     date = commit_date()
-    for folder in (SOURCE / "runtime", SOURCE / "runtime" / "simcloud"):
+    for folder in (SOURCE / "runtime", SOURCE / "runtime" / "simcloud", SOURCE / "suite"):
         run(environments.UV, "build", "--quiet", "--out-dir", DIST, folder, SOURCE_DATE_EPOCH=date)
     (DIST / ".gitignore").unlink(missing_ok=True)
-    made = sorted(path for path in DIST.iterdir() if path.name.startswith("outoftree_ccm"))
+    made = sorted(path for path in DIST.iterdir() if path.name.startswith(("outoftree_ccm", "ccm_suite")))
     run(environments.of_release() / "bin" / "twine", "check", "--strict", *made)
     for path in made:
         release.made("package", path.name, "twine check --strict")

@@ -22,6 +22,7 @@ DECLARED = {
     "runtime/pyproject.toml": 'version = "{}"\n',
     "runtime/ccm/__init__.py": '__version__ = "{}"\n',
     "runtime/simcloud/pyproject.toml": 'version = "{}"\n',
+    "suite/pyproject.toml": 'version = "{}"\n',
 }
 #: Where it is used: image tags and names of files. Examples of others (ccm-acme) have versions of their own.
 _USED = r"(outoftree[-_]ccm(?:[-_]simcloud)?[-:]){}\b"

@@ -12,6 +12,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider/service/helpers"
 )
 
 // poll is how often providers look whether a load balancer is ready.
@@ -53,7 +54,20 @@ func (c *cloud) EnsureLoadBalancer(ctx context.Context, cluster string, service 
 	if err != nil {
 		return nil, err
 	}
-	body := map[string]any{"ports": ports(service), "targets": targets(nodes)}
+	ranges, err := helpers.GetLoadBalancerSourceRanges(service)
+	if err != nil {
+		return nil, err
+	}
+	sources := []string{} // everybody
+	if !helpers.IsAllowAll(ranges) {
+		sources = ranges.StringSlice()
+	}
+	body := map[string]any{
+		"ports":         ports(service),
+		"targets":       targets(nodes),
+		"source_ranges": sources,
+		"health_check":  healthCheck(service),
+	}
 	if found == nil {
 		body["name"] = c.GetLoadBalancerName(ctx, cluster, service)
 		body["tags"] = map[string]string{"cluster": cluster, "service_uid": string(service.UID)}
@@ -169,6 +183,14 @@ func ports(service *v1.Service) []port {
 		made = append(made, port{each.Name, each.Protocol, each.Port, each.NodePort})
 	}
 	return made
+}
+
+// healthCheck is nil unless the Service has a node port for it.
+func healthCheck(service *v1.Service) any {
+	if _, number := helpers.GetServiceHealthCheckPathPort(service); number != 0 {
+		return map[string]any{"node_port": number}
+	}
+	return nil
 }
 
 func targets(nodes []*v1.Node) []target {

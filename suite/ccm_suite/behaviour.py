@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Behaviours, and the catalogue of all of them.
+
+A behaviour is a function that gets a `Trial`. It raises `Failed` when the controller does something else than its
+sentence says. One that looks at a disturbance is a generator with two `yield`: what it does before, while, and after.
+Behaviours of the same disturbance live through it side by side.
+"""
+
+from __future__ import annotations
+
+import enum
+import importlib
+import inspect
+import pkgutil
+import re
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+
+from .cloud import Fault
+from .trial import Trial
+
+Steps = Generator[None, None, None]
+Function = Callable[[Trial], Steps | None]
+
+
+class Level(enum.StrEnum):
+    MUST = "must"  # upstream's contract
+    SHOULD = "should"  # what users expect; the source is a thread
+    SPEED = "speed"  # a figure
+
+
+class Disturbance(enum.StrEnum):
+    """What happens to the controller between the two `yield` of a behaviour, beside the faults of the cloud."""
+
+    NONE = "none"
+    STOPPED = "stopped"  # SIGTERM; started again afterwards
+    KILLED = "killed"  # SIGKILL; started again afterwards
+    STANDBY = "standby"  # SIGKILL of the leader beside a second process
+    API_AWAY = "api-away"  # the API server does not answer
+    CHANGES_REFUSED = "changes-refused"  # the cloud refuses changes of load balancers as invalid
+
+
+When = Disturbance | Fault
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """`id`: stable, for reports. `sentence`: what the controller does. `source`: an address that says so."""
+
+    id: str
+    level: Level
+    sentence: str
+    source: str
+    when: When
+    function: Function
+
+    @property
+    def is_generator(self) -> bool:
+        return inspect.isgeneratorfunction(self.function)
+
+
+CATALOGUE: dict[str, Behaviour] = {}
+
+
+def behaviour(
+    id: str, level: Level, sentence: str, source: str, when: When = Disturbance.NONE
+) -> Callable[[Function], Function]:
+    """Add a function to the catalogue. Raises ValueError for what a report could not be read by."""
+    if not re.fullmatch(r"[a-z]+(\.[a-z0-9-]+)+", id) or id in CATALOGUE:
+        raise ValueError(f"{id}: an ID is unique, as in node.addresses")
+    if not (sentence[:1].isupper() and sentence.endswith(".")) or not source.startswith("https://"):
+        raise ValueError(f"{id}: a behaviour has a sentence, and the address of its source")
+
+    def add(function: Function) -> Function:
+        made = Behaviour(id, level, sentence, source, when, function)
+        if made.is_generator == (when is Disturbance.NONE):
+            raise ValueError(f"{id}: a behaviour with a disturbance, and only that, yields before and after it")
+        CATALOGUE[id] = made
+        return function
+
+    return add
+
+
+def catalogue() -> dict[str, Behaviour]:
+    """All behaviours by ID, in the order of the files."""
+    from . import behaviours
+
+    for module in sorted(pkgutil.iter_modules(behaviours.__path__), key=lambda module: module.name):
+        importlib.import_module(f"{behaviours.__name__}.{module.name}")
+    return CATALOGUE

@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Services of type LoadBalancer."""
+
+from __future__ import annotations
+
+from ..behaviour import Disturbance, Level, Steps, behaviour
+from ..kube import NODES, Object
+from ..trial import FINALIZER, Trial
+
+DOCS = "https://kubernetes.io/docs/concepts/services-networking/service/#loadbalancer"
+FINALIZERS = "https://github.com/kubernetes/enhancements/tree/master/keps/sig-network/980-load-balancer-finalizers"
+CLASSES = "https://github.com/kubernetes/enhancements/tree/master/keps/sig-network/1959-service-lb-class-field"
+NODES_OF = "https://github.com/kubernetes/enhancements/tree/master/keps/sig-network/3458-remove-transient-node-predicates-from-service-controller"
+LOCAL = "https://kubernetes.io/docs/tasks/access-application-cluster/create-external-load-balancer/#preserving-the-client-source-ip"
+EXCLUDED = "https://kubernetes.io/docs/reference/labels-annotations-taints/#node-kubernetes-io-exclude-from-external-load-balancers"
+MUST, SHOULD, SPEED = Level.MUST, Level.SHOULD, Level.SPEED
+
+
+def _ports(service: Object) -> frozenset[tuple[str, int, int]]:
+    return frozenset((port["protocol"], port["port"], port.get("nodePort", 0)) for port in service["spec"]["ports"])
+
+
+def _fits(trial: Trial, address: str, name: str = "web") -> bool:
+    """Whether the load balancer has the Service's ports."""
+    balancer = trial.balancer(address)
+    return balancer is not None and balancer.ports == _ports(trial.read_service(name))
+
+
+@behaviour("balancer.address", MUST, "A Service of type LoadBalancer gets the address of a load balancer.", DOCS)
+def has_address(trial: Trial) -> None:
+    trial.service()
+    address = trial.served()
+    trial.equal("the cloud has a load balancer with it", trial.balancer(address) is not None, True)
+
+
+@behaviour("balancer.finalizer", MUST, "A Service has the finalizer before it has an address.", FINALIZERS)
+def finalizer(trial: Trial) -> None:
+    trial.service()
+    trial.served()
+    trial.equal("the finalizer is there", FINALIZER in trial.read_service()["metadata"].get("finalizers", []), True)
+
+
+@behaviour("balancer.ports", MUST, "The load balancer has the Service's ports and node ports.", DOCS)
+def ports(trial: Trial) -> None:
+    trial.service(ports=[{"name": "a", "port": 80}, {"name": "b", "port": 8443}])
+    address = trial.served()
+    trial.until("the ports are right", lambda: _fits(trial, address), 30)
+
+
+@behaviour("balancer.udp", MUST, "A UDP port becomes a UDP port of the load balancer.", DOCS)
+def udp(trial: Trial) -> None:
+    trial.service(ports=[{"name": "dns", "port": 53, "protocol": "UDP"}])
+    address = trial.served()
+    trial.until("the port is right", lambda: _fits(trial, address), 30)
+
+
+@behaviour("balancer.port-added", MUST, "A port that is added to the Service is added to the load balancer.", DOCS)
+def port_added(trial: Trial) -> None:
+    trial.service()
+    address = trial.served()
+    more = [*trial.read_service()["spec"]["ports"], {"name": "more", "port": 81, "protocol": "TCP"}]
+    trial.kube.patch(f"{trial.services}/web", {"spec": {"ports": more}})
+    trial.until("the ports follow", lambda: len(_ports(trial.read_service())) == 2 and _fits(trial, address), 60)
+
+
+@behaviour(
+    "balancer.port-removed", MUST, "A port that is removed from the Service is removed from the load balancer.", DOCS
+)
+def port_removed(trial: Trial) -> None:
+    trial.service(ports=[{"name": "a", "port": 80}, {"name": "b", "port": 81}])
+    address = trial.served()
+    trial.kube.patch(f"{trial.services}/web", {"spec": {"ports": trial.read_service()["spec"]["ports"][:1]}})
+    trial.until("the ports follow", lambda: _fits(trial, address), 60)
+
+
+@behaviour("balancer.address-kept", MUST, "A change of ports keeps the address.", DOCS)
+def address_kept(trial: Trial) -> None:
+    trial.service()
+    address = trial.served()
+    trial.kube.patch(
+        f"{trial.services}/web", [{"op": "replace", "path": "/spec/ports/0/port", "value": 8080}], "json-patch"
+    )
+    trial.until("the port follows", lambda: _fits(trial, address), 60)
+    trial.equal("the address in the status", trial.addresses(), [address])
+
+
+@behaviour("balancer.source-ranges", MUST, "The load balancer lets in the Service's source ranges alone.", DOCS)
+def source_ranges(trial: Trial) -> None:
+    trial.service(loadBalancerSourceRanges=["192.0.2.0/24"])
+    address = trial.served()
+
+    def is_restricted() -> bool:
+        balancer = trial.balancer(address)
+        return balancer is not None and balancer.source_ranges == {"192.0.2.0/24"}
+
+    trial.until("the source ranges are right", is_restricted, 30)
+
+
+@behaviour("balancer.members", MUST, "All ready Nodes are members of a load balancer.", NODES_OF)
+def members(trial: Trial) -> None:
+    machines = [trial.member() for _ in range(2)]
+    trial.service()
+    address = trial.served()
+    trial.until("both are members", lambda: all(trial.has_member(address, machine) for machine in machines), 60)
+
+
+@behaviour("balancer.node-joins", MUST, "A Node that joins becomes a member of load balancers that exist.", NODES_OF)
+def node_joins(trial: Trial) -> None:
+    trial.service()
+    address = trial.served()
+    machine = trial.member()
+    trial.figures["seconds"] = round(trial.until("it is a member", lambda: trial.has_member(address, machine), 150), 1)
+
+
+@behaviour("balancer.node-leaves", MUST, "A Node that is deleted is no member any more.", NODES_OF)
+def node_leaves(trial: Trial) -> None:
+    machine = trial.member()
+    trial.service()
+    address = trial.served()
+    trial.until("it is a member", lambda: trial.has_member(address, machine), 60)
+    trial.cloud.delete_machine(machine)
+    trial.set_ready(machine.name, ready=False)
+    trial.gone(machine.name, 120)
+    trial.until("it is no member", lambda: not trial.has_member(address, machine), 150)
+
+
+@behaviour("balancer.excluded", MUST, "A Node that is labelled as excluded is no member any more.", EXCLUDED)
+def excluded(trial: Trial) -> None:
+    machine = trial.member()
+    trial.service()
+    address = trial.served()
+    trial.until("it is a member", lambda: trial.has_member(address, machine), 60)
+    label = {"metadata": {"labels": {"node.kubernetes.io/exclude-from-external-load-balancers": "true"}}}
+    trial.kube.patch(f"{NODES}/{machine.name}", label)
+    trial.until("it is no member", lambda: not trial.has_member(address, machine), 150)
+
+
+@behaviour("balancer.uninitialised", MUST, "A Node that is not initialised yet is no member.", NODES_OF)
+def uninitialised(trial: Trial) -> None:
+    machine = trial.machine()
+    trial.cloud.delete_machine(machine)  # so that it stays so
+    trial.join(machine)
+    trial.service()
+    address = trial.served()
+    trial.always("it is no member", lambda: not trial.has_member(address, machine), 15)
+
+
+@behaviour(
+    "balancer.silent-node", SHOULD, "A silent Node stays a member: the load balancer's health check decides.", NODES_OF
+)
+def silent_node(trial: Trial) -> None:
+    machine = trial.member()
+    trial.service()
+    address = trial.served()
+    trial.until("it is a member", lambda: trial.has_member(address, machine), 60)
+    trial.set_ready(machine.name, ready=False)
+    trial.always("it stays a member", lambda: trial.has_member(address, machine), 30)
+
+
+@behaviour(
+    "balancer.local",
+    MUST,
+    "With externalTrafficPolicy Local, the health check is the Service's node port for it.",
+    LOCAL,
+)
+def local(trial: Trial) -> None:
+    trial.service(externalTrafficPolicy="Local")
+    address = trial.served()
+    wanted = trial.read_service()["spec"]["healthCheckNodePort"]
+
+    def is_checked() -> bool:
+        balancer = trial.balancer(address)
+        return balancer is not None and balancer.health_check_port == wanted
+
+    trial.until("the health check is right", is_checked, 30)
+
+
+@behaviour("balancer.deleted", MUST, "A Service that is deleted loses its load balancer, and is gone.", FINALIZERS)
+def deleted(trial: Trial) -> None:
+    trial.service()
+    address = trial.served()
+    trial.kube.delete(f"{trial.services}/web")
+    trial.until("the Service is gone", lambda: trial.kube.get(f"{trial.services}/web") is None, 90)
+    trial.equal("the load balancer is gone", trial.balancer(address) is None, True)
+
+
+@behaviour(
+    "balancer.cluster-ip",
+    MUST,
+    "A Service that becomes ClusterIP loses load balancer, address and finalizer.",
+    FINALIZERS,
+)
+def cluster_ip(trial: Trial) -> None:
+    trial.service()
+    address = trial.served()
+    trial.kube.patch(f"{trial.services}/web", {"spec": {"type": "ClusterIP"}})
+    trial.until("the load balancer is gone", lambda: trial.balancer(address) is None, 90)
+    trial.until("the status is empty", lambda: not trial.addresses(), 60)
+    trial.until(
+        "the finalizer is gone", lambda: FINALIZER not in trial.read_service()["metadata"].get("finalizers", []), 60
+    )
+
+
+@behaviour("balancer.back-again", MUST, "A Service that becomes LoadBalancer again is served again.", DOCS)
+def back_again(trial: Trial) -> None:
+    trial.service()
+    address = trial.served()
+    trial.kube.patch(f"{trial.services}/web", {"spec": {"type": "ClusterIP"}})
+    trial.until("the load balancer is gone", lambda: trial.balancer(address) is None, 90)
+    trial.until("the status is empty", lambda: not trial.addresses(), 60)
+    trial.kube.patch(f"{trial.services}/web", {"spec": {"type": "LoadBalancer"}})
+    trial.served()
+
+
+@behaviour("balancer.class", MUST, "A Service with a loadBalancerClass of somebody else stays untouched.", CLASSES)
+def of_a_class(trial: Trial) -> None:
+    trial.service(loadBalancerClass="example.com/other")
+    trial.always(
+        "it has no address and no finalizer",
+        lambda: not trial.addresses() and not trial.read_service()["metadata"].get("finalizers"),
+        30,
+    )
+
+
+@behaviour("balancer.told", MUST, "Events say that a load balancer is being made, and that it is there.", DOCS)
+def told(trial: Trial) -> None:
+    trial.service()
+    trial.served()
+    wanted = {"EnsuringLoadBalancer", "EnsuredLoadBalancer"}
+    trial.until(
+        "both Events",
+        lambda: wanted <= {e["reason"] for e in trial.events("web") if e["metadata"]["namespace"] == trial.namespace},
+        60,
+    )
+
+
+@behaviour(
+    "balancer.deleted-behind",
+    SHOULD,
+    "A load balancer that somebody deleted in the cloud is made again when its Service changes.",
+    "https://github.com/kubernetes/kubernetes/issues/33128",
+)
+def deleted_behind(trial: Trial) -> None:
+    trial.service()
+    balancer = trial.balancer(trial.served())
+    assert balancer is not None
+    trial.cloud.delete_load_balancer(balancer)
+    trial.kube.patch(
+        f"{trial.services}/web", [{"op": "replace", "path": "/spec/ports/0/port", "value": 81}], "json-patch"
+    )
+
+    def is_made_again() -> bool:
+        published = trial.addresses()
+        made = [each for each in trial.cloud.load_balancers() if each.id != balancer.id and each.address in published]
+        return any(each.ports == _ports(trial.read_service()) for each in made)
+
+    trial.until("the published address has a load balancer", is_made_again, 90)
+
+
+@behaviour("balancer.ten", SPEED, "Ten Services that are created at the same time are served within a minute.", DOCS)
+def ten(trial: Trial) -> None:
+    names = [f"web{number}" for number in range(10)]
+    for name in names:
+        trial.service(name)
+    trial.figures["seconds"] = round(
+        trial.until("all have addresses", lambda: all(trial.addresses(name) for name in names), 60), 1
+    )
+
+
+@behaviour(
+    "balancer.members-after-refusal",
+    SHOULD,
+    "Members follow the Nodes while a change of the Service is refused by the cloud.",
+    "https://github.com/kubernetes/kubernetes/issues/98303",
+    Disturbance.CHANGES_REFUSED,
+)
+def members_after_refusal(trial: Trial) -> Steps:
+    trial.service()
+    address = trial.served()
+    yield
+    trial.kube.patch(
+        f"{trial.services}/web", [{"op": "replace", "path": "/spec/ports/0/port", "value": 81}], "json-patch"
+    )
+    trial.until("a Warning about it", lambda: [e for e in trial.events("web") if e["type"] == "Warning"], 60)
+    machine = trial.member()
+    trial.until("the new Node is a member", lambda: trial.has_member(address, machine), 150)
+    yield
+
+
+@behaviour(
+    "balancer.refusal-over",
+    MUST,
+    "A change that was refused is made once the cloud accepts it.",
+    DOCS,
+    Disturbance.CHANGES_REFUSED,
+)
+def refusal_over(trial: Trial) -> Steps:
+    trial.service()
+    address = trial.served()
+    yield
+    trial.kube.patch(
+        f"{trial.services}/web", [{"op": "replace", "path": "/spec/ports/0/port", "value": 82}], "json-patch"
+    )
+    trial.until("a Warning about it", lambda: [e for e in trial.events("web") if e["type"] == "Warning"], 60)
+    yield
+    trial.until("the port follows", lambda: _fits(trial, address), 330)  # upstream's longest back-off is five minutes

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A machine is stopped, started, deleted, or replaced."""
+
+from __future__ import annotations
+
+from ..behaviour import Level, behaviour
+from ..kube import NODES
+from ..trial import SHUTDOWN, Trial
+
+LIFECYCLE = "https://kubernetes.io/docs/concepts/architecture/cloud-controller/#node-controller"
+#: Upstream looks every 5 s; ours asks the cloud twice before it deletes.
+DELETED = 120.0
+
+
+@behaviour("machine.deleted", Level.MUST, "The silent Node of a machine that is gone is deleted.", LIFECYCLE)
+def deleted(trial: Trial) -> None:
+    machine = trial.member()
+    trial.cloud.delete_machine(machine)
+    trial.set_ready(machine.name, ready=False)
+    trial.figures["seconds"] = round(
+        trial.until("the Node is deleted", lambda: trial.kube.get(f"{NODES}/{machine.name}") is None, DELETED), 1
+    )
+
+
+@behaviour(
+    "machine.deleted-told", Level.MUST, "An Event says that a Node was deleted because its machine is gone.", LIFECYCLE
+)
+def deleted_told(trial: Trial) -> None:
+    machine = trial.member()
+    trial.cloud.delete_machine(machine)
+    trial.set_ready(machine.name, ready=False)
+    trial.gone(machine.name, DELETED)
+    trial.until(
+        "an Event about the deletion", lambda: any("elet" in e["reason"] for e in trial.events(machine.name)), 30
+    )
+
+
+@behaviour(
+    "machine.ready", Level.MUST, "A Node whose kubelet reports is not deleted, whatever the cloud says.", LIFECYCLE
+)
+def ready(trial: Trial) -> None:
+    machine = trial.member()
+    trial.cloud.delete_machine(machine)
+    trial.always("the Node is there", lambda: trial.kube.get(f"{NODES}/{machine.name}"), 40)
+
+
+@behaviour("machine.silent", Level.MUST, "The silent Node of a running machine is not deleted.", LIFECYCLE)
+def silent(trial: Trial) -> None:
+    machine = trial.member()
+    trial.set_ready(machine.name, ready=False)
+    trial.always("the Node is there", lambda: trial.kube.get(f"{NODES}/{machine.name}"), 40)
+
+
+@behaviour("machine.stopped", Level.MUST, "The silent Node of a stopped machine gets the taint shutdown.", LIFECYCLE)
+def stopped(trial: Trial) -> None:
+    machine = trial.member()
+    trial.cloud.stop_machine(machine)
+    trial.set_ready(machine.name, ready=False)
+    trial.until("the taint shutdown", lambda: SHUTDOWN in trial.taints(machine.name), 60)
+
+
+@behaviour("machine.stopped-kept", Level.MUST, "The Node of a stopped machine is not deleted.", LIFECYCLE)
+def stopped_kept(trial: Trial) -> None:
+    machine = trial.member()
+    trial.cloud.stop_machine(machine)
+    trial.set_ready(machine.name, ready=False)
+    trial.always("the Node is there", lambda: trial.kube.get(f"{NODES}/{machine.name}"), 40)
+
+
+@behaviour("machine.started", Level.MUST, "A stopped machine that runs again loses the taint shutdown.", LIFECYCLE)
+def started(trial: Trial) -> None:
+    machine = trial.member()
+    trial.cloud.stop_machine(machine)
+    trial.set_ready(machine.name, ready=False)
+    trial.until("the taint shutdown", lambda: SHUTDOWN in trial.taints(machine.name), 60)
+    trial.cloud.start_machine(machine)
+    trial.set_ready(machine.name, ready=True)
+    trial.until("the taint is lifted", lambda: SHUTDOWN not in trial.taints(machine.name), 60)
+
+
+@behaviour(
+    "machine.replaced",
+    Level.MUST,
+    "A machine that replaces another one of the same name gets a Node of its own.",
+    "https://github.com/kubernetes/kubernetes/issues/71562",
+)
+def replaced(trial: Trial) -> None:
+    machine = trial.member()
+    trial.cloud.delete_machine(machine)
+    trial.set_ready(machine.name, ready=False)
+    trial.gone(machine.name, DELETED)
+    following = trial.cloud.create_machine(machine.name)
+    trial.adopt(following)
+    trial.join(following)
+    node = trial.initialised(following)
+    if following.provider_id:
+        trial.equal("spec.providerID", node["spec"].get("providerID"), following.provider_id)
+
+
+@behaviour(
+    "machine.five",
+    Level.SPEED,
+    "Five Nodes whose machines go at the same time are deleted within two minutes, and no other Node.",
+    LIFECYCLE,
+)
+def five(trial: Trial) -> None:
+    machines, staying = [trial.member() for _ in range(5)], trial.member()
+    for machine in machines:
+        trial.cloud.delete_machine(machine)
+        trial.set_ready(machine.name, ready=False)
+    seconds = trial.until(
+        "all five are deleted",
+        lambda: not any(trial.kube.get(f"{NODES}/{machine.name}") for machine in machines),
+        DELETED,
+    )
+    trial.figures["seconds"] = round(seconds, 1)
+    trial.node(staying.name)

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A Node is initialised."""
+
+from __future__ import annotations
+
+from ..behaviour import Level, behaviour
+from ..cloud import Machine
+from ..errors import Unsupported
+from ..kube import NODES, Object
+from ..trial import Trial
+
+DOCS = "https://kubernetes.io/docs/concepts/architecture/cloud-controller/#node-controller"
+RUNNING = "https://kubernetes.io/docs/tasks/administer-cluster/running-cloud-controller/"
+LABELS = "https://kubernetes.io/docs/reference/labels-annotations-taints/"
+MUST, SHOULD, SPEED = Level.MUST, Level.SHOULD, Level.SPEED
+
+
+def _new(trial: Trial, **fields: object) -> tuple[Machine, Object]:
+    """A machine and its Node, once it is initialised."""
+    machine = trial.machine()
+    trial.join(machine, fields=fields)
+    return machine, trial.initialised(machine)
+
+
+def _label(trial: Trial, key: str, wanted: str, what: str) -> None:
+    if not wanted:
+        raise Unsupported(f"{what} of machines")
+    machine, node = _new(trial)
+    expected = {"zone": machine.zone, "region": machine.region, "type": machine.type}[what]
+    trial.equal(f"the label {key}", node["metadata"]["labels"].get(key), expected)
+
+
+def _about(trial: Trial, what: str) -> str:
+    machine = trial.machine()
+    return {"zone": machine.zone, "region": machine.region, "type": machine.type}[what]
+
+
+@behaviour("node.taint", MUST, "A new Node loses the taint uninitialized.", RUNNING)
+def taint(trial: Trial) -> None:
+    _new(trial)
+
+
+@behaviour("node.provider-id", MUST, "A new Node gets the providerID of its machine.", DOCS)
+def provider_id(trial: Trial) -> None:
+    machine, node = _new(trial)
+    if not machine.provider_id:
+        raise Unsupported("providerIDs of machines")
+    trial.equal("spec.providerID", node["spec"].get("providerID"), machine.provider_id)
+
+
+@behaviour("node.provider-id-kept", MUST, "A providerID that the kubelet has set stays as it is.", DOCS)
+def provider_id_kept(trial: Trial) -> None:
+    machine = trial.machine()
+    if not machine.provider_id:
+        raise Unsupported("providerIDs of machines")
+    name = trial.join(machine)
+    trial.kube.patch(f"{NODES}/{name}", {"spec": {"providerID": machine.provider_id}})
+    trial.equal("spec.providerID", trial.initialised(machine)["spec"].get("providerID"), machine.provider_id)
+
+
+@behaviour("node.addresses", MUST, "A new Node gets the addresses of its machine.", DOCS)
+def addresses(trial: Trial) -> None:
+    machine, node = _new(trial)
+    shown = {(each["type"], each["address"]) for each in node["status"].get("addresses", [])}
+    missing = set(machine.addresses) - shown
+    trial.equal("what status.addresses lacks", missing, set())
+
+
+@behaviour("node.zone", MUST, "A new Node gets the label of its machine's zone.", LABELS + "#topologykubernetesiozone")
+def zone(trial: Trial) -> None:
+    _label(trial, "topology.kubernetes.io/zone", _about(trial, "zone"), "zone")
+
+
+@behaviour("node.region", MUST, "A new Node gets the label of its region.", LABELS + "#topologykubernetesioregion")
+def region(trial: Trial) -> None:
+    _label(trial, "topology.kubernetes.io/region", _about(trial, "region"), "region")
+
+
+@behaviour(
+    "node.instance-type",
+    MUST,
+    "A new Node gets the label of its machine's type.",
+    LABELS + "#nodekubernetesioinstance-type",
+)
+def instance_type(trial: Trial) -> None:
+    _label(trial, "node.kubernetes.io/instance-type", _about(trial, "type"), "type")
+
+
+@behaviour(
+    "node.old-labels",
+    MUST,
+    "A new Node also gets the deprecated label failure-domain.beta.kubernetes.io/zone.",
+    LABELS + "#failure-domainbetakubernetesiozone",
+)
+def old_labels(trial: Trial) -> None:
+    _label(trial, "failure-domain.beta.kubernetes.io/zone", _about(trial, "zone"), "zone")
+
+
+@behaviour("node.other-taints", MUST, "Taints of others stay when a Node is initialised.", RUNNING)
+def other_taints(trial: Trial) -> None:
+    machine = trial.machine()
+    name = trial.join(machine)
+    # Appended without a look at what is there, so that it does not depend on who is faster.
+    more = {"key": "example.com/dedicated", "value": "gpu", "effect": "NoSchedule"}
+    trial.kube.patch(f"{NODES}/{name}", [{"op": "add", "path": "/spec/taints/-", "value": more}], "json-patch")
+    trial.initialised(machine)
+    trial.equal("the other taint stays", "example.com/dedicated" in trial.taints(name), True)
+
+
+@behaviour("node.other-labels", MUST, "Labels and annotations of others stay when a Node is initialised.", DOCS)
+def other_metadata(trial: Trial) -> None:
+    _, node = _new(trial, labels={"example.com/rack": "7"}, annotations={"example.com/owner": "team-a"})
+    trial.equal("the label", node["metadata"]["labels"].get("example.com/rack"), "7")
+    trial.equal("the annotation", node["metadata"]["annotations"].get("example.com/owner"), "team-a")
+
+
+@behaviour(
+    "node.provided-ip",
+    MUST,
+    "The address in the annotation alpha.kubernetes.io/provided-node-ip stays among the Node's addresses.",
+    "https://github.com/kubernetes/enhancements/tree/master/keps/sig-network/3705-cloud-node-ips",
+)
+def provided_ip(trial: Trial) -> None:
+    machine = trial.machine()
+    address = machine.addresses[0][1]
+    trial.join(machine, fields={"annotations": {"alpha.kubernetes.io/provided-node-ip": address}})
+    node = trial.initialised(machine)
+    trial.equal("it is there", address in [each["address"] for each in node["status"].get("addresses", [])], True)
+
+
+@behaviour(
+    "node.wrong-provided-ip",
+    MUST,
+    "A Node whose provided-node-ip its machine does not have stays tainted.",
+    "https://github.com/kubernetes/kubernetes/issues/86287",
+)
+def wrong_provided_ip(trial: Trial) -> None:
+    machine = trial.machine()
+    name = trial.join(machine, fields={"annotations": {"alpha.kubernetes.io/provided-node-ip": "192.0.2.77"}})
+    trial.always("the taint stays", lambda: "node.cloudprovider.kubernetes.io/uninitialized" in trial.taints(name), 20)
+
+
+@behaviour("node.without-taint", MUST, "A Node without the taint keeps its taints.", RUNNING)
+def without_taint(trial: Trial) -> None:
+    machine, _ = _new(trial)
+    more = {"key": "example.com/maintenance", "value": "", "effect": "NoSchedule"}
+    trial.kube.patch(f"{NODES}/{machine.name}", {"spec": {"taints": [more]}})
+    trial.always("its taint stays alone", lambda: trial.taints(machine.name) == {"example.com/maintenance"}, 20)
+
+
+@behaviour(
+    "node.unknown",
+    SHOULD,
+    "A ready Node that the cloud does not know is not deleted.",
+    "https://github.com/hetznercloud/hcloud-cloud-controller-manager/issues/7",
+)
+def unknown(trial: Trial) -> None:
+    machine = trial.machine()
+    trial.cloud.delete_machine(machine)
+    name = trial.join(machine)
+    trial.always("the Node is there", lambda: trial.kube.get(f"{NODES}/{name}"), 30)
+
+
+@behaviour(
+    "node.unknown-silent",
+    SHOULD,
+    "A Node that no machine of the cloud was ever found for is not deleted when its kubelet is silent.",
+    "https://github.com/kubernetes/enhancements/issues/5778",
+)
+def unknown_silent(trial: Trial) -> None:
+    machine = trial.machine()
+    trial.cloud.delete_machine(machine)
+    name = trial.join(machine, ready=False)
+    trial.always("the Node is there", lambda: trial.kube.get(f"{NODES}/{name}"), 40)
+
+
+@behaviour(
+    "node.foreign",
+    MUST,
+    "A Node with another cloud's providerID is not deleted when its kubelet is silent.",
+    "https://github.com/kubernetes/kubernetes/issues/124885",
+)
+def foreign(trial: Trial) -> None:
+    machine = trial.machine()
+    trial.cloud.delete_machine(machine)
+    name = trial.join(machine, ready=False)
+    trial.kube.patch(f"{NODES}/{name}", {"spec": {"providerID": "another-cloud:///zone/machine-1"}})
+    trial.always("the Node is there", lambda: trial.kube.get(f"{NODES}/{name}"), 40)
+
+
+@behaviour("node.told", SHOULD, "An Event says that a Node was initialised.", DOCS)
+def told(trial: Trial) -> None:
+    machine, _ = _new(trial)
+    trial.until("an Event about the Node", lambda: trial.events(machine.name), 60)
+
+
+@behaviour(
+    "node.unknown-told",
+    SHOULD,
+    "An Event says why a Node that the cloud does not know stays tainted.",
+    "https://github.com/kubernetes/kubernetes/issues/58613",
+)
+def unknown_told(trial: Trial) -> None:
+    machine = trial.machine()
+    trial.cloud.delete_machine(machine)
+    name = trial.join(machine)
+    trial.until("a Warning about the Node", lambda: [e for e in trial.events(name) if e["type"] == "Warning"], 60)
+
+
+@behaviour("node.fifty", SPEED, "Fifty Nodes that join at the same time are initialised within a minute.", RUNNING)
+def fifty(trial: Trial) -> None:
+    machines = [trial.machine() for _ in range(50)]
+    for machine in machines:
+        trial.join(machine)
+    waiting = {machine.name for machine in machines}
+
+    def all_are_done() -> bool:
+        for name in sorted(waiting):
+            if "node.cloudprovider.kubernetes.io/uninitialized" in trial.taints(name):
+                return False
+            waiting.discard(name)
+        return True
+
+    trial.figures["seconds after the last has joined"] = round(trial.until("all are initialised", all_are_done, 60), 1)

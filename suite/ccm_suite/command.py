@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ccm-suite run` and `ccm-suite list`. Exit status: 0 all passed or skipped, 1 something failed, 2 no result."""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import secrets
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+
+from . import report
+from .behaviour import Behaviour, Level, catalogue
+from .cloud import Cloud
+from .control_plane import ControlPlane, free_port
+from .controller import Controller, command_of
+from .errors import SuiteError
+from .kube import NODES, UNANSWERED, Kube
+from .report import Results
+from .runner import Result, Run
+from .trial import MARK, World
+
+GROUP = "ccm_suite.clouds"
+#: What the suite itself gives to the command.
+CLUSTER_CIDR = "10.244.0.0/16"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # all that was started ends with it
+    try:
+        status: int = options.command(options)
+        return status
+    except SuiteError as error:
+        print(f"ccm-suite: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("ccm-suite: stopped; the same command goes on from here", file=sys.stderr)
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("ccm-suite", description="Checks a cloud-controller-manager from outside.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    listing = commands.add_parser("list", help="all behaviours, with level and source")
+    run = commands.add_parser("run", help="start a controller and check what it does")
+    for each in (listing, run):
+        each.add_argument("--only", default="*", help="IDs, with * (default: all), for example node.*")
+        each.add_argument("--level", choices=[*Level], help="only this level")
+    listing.set_defaults(command=_list)
+    run.set_defaults(command=_run)
+    run.add_argument("--name", default="controller", help="of the controller, in reports")
+    run.add_argument(
+        "--controller",
+        required=True,
+        help="the command that starts it. Names in braces are replaced: {kubeconfig}, {port} (its secure port), "
+        "{cluster_cidr}, and those of the cloud's adapter",
+    )
+    run.add_argument(
+        "--cloud", default="sim", help=f"the adapter: {', '.join(sorted(_clouds()))}, or MODULE:CLASS of one's own"
+    )
+    cluster = run.add_mutually_exclusive_group(required=True)
+    cluster.add_argument("--kubeconfig", type=Path, help="a cluster without another controller of this cloud")
+    cluster.add_argument("--binaries", type=Path, help="a folder with etcd and kube-apiserver, which it starts itself")
+    run.add_argument("--lease", default=World.lease, help="the controller's Lease in kube-system (%(default)s)")
+    run.add_argument("--foreign-nodes", action="store_true", help="allow a cluster that has Nodes already")
+    run.add_argument("--patience", type=float, default=1.0, help="multiplies every time limit, for slow machines")
+    run.add_argument("--results", type=Path, default=Path("ccm-suite.json"), help="also .xml (JUnit) and .html")
+    run.add_argument("--again", action="store_true", help="forget the results that the file has")
+    return parser
+
+
+def _clouds() -> dict[str, metadata.EntryPoint]:
+    return {each.name: each for each in metadata.entry_points(group=GROUP)}
+
+
+def _cloud(name: str) -> Cloud:
+    """The adapter of this name, or of MODULE:CLASS. Raises SuiteError."""
+    known = _clouds()
+    try:
+        entry = metadata.EntryPoint(name, name, GROUP) if ":" in name else known[name]
+        cloud: Cloud = entry.load()()
+    except KeyError:
+        raise SuiteError(f"--cloud {name}: no such adapter; there are {', '.join(sorted(known))}") from None
+    except (ImportError, AttributeError, TypeError) as error:
+        raise SuiteError(f"--cloud {name}: {error}") from error
+    return cloud
+
+
+def _chosen(options: argparse.Namespace) -> dict[str, Behaviour]:
+    """Raises SuiteError if nothing is chosen: a run of nothing is no success."""
+    chosen = {
+        id: each
+        for id, each in catalogue().items()
+        if fnmatch.fnmatchcase(id, options.only) and options.level in (None, each.level)
+    }
+    if not chosen:
+        raise SuiteError(f"--only {options.only}: no behaviour has such an ID; `ccm-suite list` shows them")
+    return chosen
+
+
+def _list(options: argparse.Namespace) -> int:
+    for each in _chosen(options).values():
+        print(f"{each.id:34} {each.level:6} {each.when:15} {each.sentence} <{each.source}>")
+    return 0
+
+
+def _run(options: argparse.Namespace) -> int:
+    chosen = _chosen(options)
+    cloud = _cloud(options.cloud)
+    results = Results(options.results, options.name)
+    if not options.again:
+        results.resume()
+    left = [each for each in chosen.values() if each.id not in results.by_id]
+    if left:
+        with tempfile.TemporaryDirectory(prefix="ccm-suite-") as folder:
+            _try(options, cloud, left, results, Path(folder))
+    options.results.with_suffix(".xml").write_text(report.junit(results, catalogue()))
+    options.results.with_suffix(".html").write_text(report.page(results, catalogue()))
+    counts = results.counts()
+    print(f"{options.name}: " + ", ".join(f"{count} {name}" for name, count in counts.items()))
+    return 1 if counts["failed"] else 0
+
+
+def _try(
+    options: argparse.Namespace, cloud: Cloud, behaviours: Sequence[Behaviour], results: Results, folder: Path
+) -> None:
+    control_plane: ControlPlane | None = None
+    controllers: list[Controller] = []
+    try:
+        if options.binaries:
+            control_plane = ControlPlane(options.binaries, folder)
+        kubeconfig = control_plane.kubeconfig if control_plane else options.kubeconfig
+        kube = Kube(kubeconfig)
+        _refuse_cluster_in_use(kube, options)
+        settings = cloud.start(folder)
+        world = World(kube, cloud, secrets.token_hex(3), options.patience, options.lease, settings.annotations)
+        for number in range(2):
+            known = {"kubeconfig": str(kubeconfig), "port": str(free_port()), "cluster_cidr": CLUSTER_CIDR}
+            command = command_of(options.controller, {**known, **settings.variables})
+            log = options.results.with_suffix(f".{number}.log")
+            log.write_bytes(b"")
+            controllers.append(Controller(command, settings.environment, log))
+        began = time.monotonic()
+        one_at_a_time = threading.Lock()
+        total = len(behaviours) + len(results.by_id)
+
+        def done(result: Result) -> None:  # from several threads
+            with one_at_a_time:
+                results.add(result)
+                progress = f"[{len(results.by_id)}/{total}, {time.monotonic() - began:.0f} s]"
+                print(f"{progress:15} {result.outcome:8} {result.id}  {result.reason}".rstrip(), flush=True)
+
+        print(f"{len(behaviours)} behaviours of {options.name}", flush=True)
+        Run(world, controllers[0], controllers[1], control_plane, lambda text: print(text, flush=True)).all(
+            behaviours, done
+        )
+    finally:
+        for controller in controllers:
+            controller.stop()
+        cloud.stop()
+        if control_plane is not None:
+            control_plane.close()
+
+
+def _refuse_cluster_in_use(kube: Kube, options: argparse.Namespace) -> None:
+    """Raises SuiteError for a cluster that does not answer, or that has Nodes which the suite did not create."""
+    try:
+        nodes = kube.list(NODES)
+    except UNANSWERED as error:
+        raise SuiteError(f"the API server does not answer: {error}") from error
+    foreign = [node["metadata"]["name"] for node in nodes if MARK not in node["metadata"].get("labels", {})]
+    if foreign and not options.foreign_nodes:
+        shown = ", ".join(foreign[:3])
+        raise SuiteError(
+            f"the cluster has {len(foreign)} Node(s) that this suite did not create ({shown}): the controller under "
+            "test may delete them. Take an empty cluster, or allow it with --foreign-nodes"
+        )

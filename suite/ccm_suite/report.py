@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Results as JSON, which a run goes on from, and as JUnit and HTML."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from xml.etree import ElementTree
+
+from .behaviour import Behaviour
+from .errors import SuiteError
+from .runner import Result
+
+MARKS = {"passed": "yes", "failed": "**no**", "skipped": "not asked"}
+
+
+class Results:
+    """Kept in a file from the first result on, so that a run that was stopped goes on where it was."""
+
+    def __init__(self, path: Path, controller: str) -> None:
+        self._path, self.controller = path, controller
+        self.by_id: dict[str, Result] = {}
+
+    def resume(self) -> None:
+        """Take what the file has. Raises SuiteError if it is of another controller, or no results."""
+        if not self._path.exists():
+            return
+        try:
+            document = json.loads(self._path.read_text())
+            kept = {row["id"]: Result(**row) for row in document["results"]}
+            name = document["controller"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise SuiteError(f"{self._path} has no results of this suite: {error}") from error
+        if name != self.controller:
+            raise SuiteError(f"{self._path} has the results of {name}, not of {self.controller}")
+        self.by_id = kept
+
+    def add(self, result: Result) -> None:
+        self.by_id[result.id] = result
+        rows = [dataclasses.asdict(each) for each in self.by_id.values()]
+        document = {"controller": self.controller, "results": rows}
+        beside = self._path.with_suffix(".new")
+        beside.write_text(json.dumps(document, indent=1) + "\n")
+        beside.replace(self._path)
+
+    def counts(self) -> dict[str, int]:
+        return {name: sum(each.outcome == name for each in self.by_id.values()) for name in MARKS}
+
+
+def junit(results: Results, catalogue: Mapping[str, Behaviour]) -> str:
+    suite = ElementTree.Element("testsuite", name=f"ccm-suite {results.controller}", tests=str(len(results.by_id)))
+    for result in results.by_id.values():
+        name = catalogue[result.id].sentence if result.id in catalogue else result.id
+        case = ElementTree.SubElement(suite, "testcase", classname=result.id, name=name, time=str(result.seconds))
+        if result.outcome != "passed":
+            kind = {"failed": "failure", "skipped": "skipped"}[result.outcome]
+            ElementTree.SubElement(case, kind, message=result.reason)
+    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True)
+
+
+def page(results: Results, catalogue: Mapping[str, Behaviour]) -> str:
+    """A page of HTML without anything from elsewhere."""
+    rows = []
+    for result in results.by_id.values():
+        about = catalogue.get(result.id)
+        sentence, level, source = (about.sentence, about.level, about.source) if about else (result.id, "", "")
+        cells = [result.id, str(level), sentence, result.outcome, result.reason]
+        shown = "".join(f"<td>{html.escape(cell)}</td>" for cell in cells)
+        rows.append(f'<tr class="{result.outcome}">{shown}<td><a href="{html.escape(source)}">source</a></td></tr>')
+    counts = ", ".join(f"{count} {name}" for name, count in results.counts().items())
+    title = f"ccm-suite: {html.escape(results.controller)}"
+    style = "td{padding:.2em .6em;vertical-align:top}.failed{background:#fdd}.skipped{color:#777}"
+    return (
+        f"<!doctype html><meta charset=utf-8><title>{title}</title><style>{style}</style><h1>{title}</h1><p>{counts}"
+        f"<table><tr><th>ID<th>level<th>behaviour<th>outcome<th>why<th></tr>{''.join(rows)}</table>\n"
+    )
+
+
+def table(columns: Sequence[Results], catalogue: Mapping[str, Behaviour]) -> str:
+    """Several controllers side by side, in Markdown: a row for each behaviour."""
+    lines = ["| ID | level | behaviour | " + " | ".join(each.controller for each in columns) + " |"]
+    lines.append("|---|---|---|" + "---|" * len(columns))
+    for about in catalogue.values():
+        cells = [MARKS[column.by_id[about.id].outcome] if about.id in column.by_id else "" for column in columns]
+        lines.append(f"| `{about.id}` | {about.level} | [{about.sentence}]({about.source}) | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs behaviours: those of one disturbance side by side, one disturbance after the other."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from .behaviour import Behaviour, Disturbance, Steps, When
+from .cloud import Fault
+from .control_plane import ControlPlane
+from .controller import Controller
+from .errors import Failed, SuiteError, Unsupported
+from .kube import UNANSWERED
+from .trial import Trial, World
+
+#: Behaviours that wait at the same time. Each of them looks twice a second.
+AT_ONCE = 12
+#: Machines that are always there, so that one that goes is no mass event.
+FLEET = 12
+#: Ends of a process before it has ever led, after which it is not waited for any longer.
+ENDS = 3
+#: Seconds for which a disturbance lasts at least. Upstream looks at each Node every 5 s (--node-monitor-period).
+LASTS = 40.0
+
+
+@dataclass
+class Result:
+    """`outcome`: passed, failed, or skipped, with the reason. `figures`: what it measured, by name with its unit."""
+
+    id: str
+    outcome: str
+    reason: str = ""
+    seconds: float = 0.0
+    figures: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass
+class Run:
+    """`second`: a further process, for a take-over. `control_plane`: None in a cluster that somebody else runs."""
+
+    world: World
+    first: Controller
+    second: Controller
+    control_plane: ControlPlane | None
+    say: Callable[[str], None]
+
+    def all(self, behaviours: Sequence[Behaviour], done: Callable[[Result], None]) -> None:
+        """Try each of them; `done` gets each result as soon as it is there. Raises SuiteError."""
+        self.first.start()
+        try:
+            self._all(behaviours, done)
+        finally:
+            self.world.stopped.set()
+
+    def _all(self, behaviours: Sequence[Behaviour], done: Callable[[Result], None]) -> None:
+        self._lead()
+        with self._fleet():
+            for when in dict.fromkeys(each.when for each in behaviours):
+                chosen = [each for each in behaviours if each.when is when]
+                self.say(f"{when}: {len(chosen)} behaviour(s)")
+                self._phase(when, [_Attempt(each, Trial(self.world, each.id), done) for each in chosen])
+
+    def _lead(self) -> None:
+        """Wait until the Lease is held. Raises SuiteError if it never is."""
+        deadline = time.monotonic() + 90 * self.world.patience
+        while not self.world.leader():
+            if time.monotonic() > deadline or self.first.ended >= ENDS:
+                raise SuiteError(
+                    f"nobody holds the Lease kube-system/{self.world.lease} (--lease); the controller has ended "
+                    f"{self.first.ended} times, and its last lines are:\n{self.first.last_lines()}"
+                )
+            self.world.wait(0.5)
+
+    @contextlib.contextmanager
+    def _fleet(self) -> Iterator[None]:
+        """Machines and Nodes that stay. They also show that the controller and the adapter speak of the same cloud."""
+        trial = Trial(self.world, "suite.fleet")
+        try:
+            machines = [trial.machine() for _ in range(FLEET)]
+            for machine in machines:
+                trial.join(machine)
+            try:
+                for machine in machines:
+                    trial.initialised(machine, 120)
+            except Failed as error:
+                raise SuiteError(
+                    f"the controller does not initialise Nodes of the adapter's machines ({error}); its last lines:\n"
+                    f"{self.first.last_lines()}"
+                ) from error
+            yield
+        finally:
+            trial.clean_up()
+
+    def _phase(self, when: When, attempts: Sequence[_Attempt]) -> None:
+        with ThreadPoolExecutor(AT_ONCE) as pool, self._ending():
+            list(pool.map(_Attempt.advance, attempts))  # all of those without a disturbance, the start of others
+            waiting = [attempt for attempt in attempts if not attempt.has_ended]
+            if waiting:
+                try:
+                    with self._disturbed(when):
+                        began = time.monotonic()
+                        list(pool.map(_Attempt.advance, waiting))
+                        if isinstance(when, Fault):  # what is forbidden may come late
+                            self.world.wait(max(0.0, began + LASTS - time.monotonic()))
+                except Unsupported as error:
+                    for attempt in waiting:
+                        attempt.end("skipped", f"the run has no {error}")
+                list(pool.map(_Attempt.advance, [attempt for attempt in waiting if not attempt.has_ended]))
+            list(pool.map(_Attempt.clean_up, attempts))
+
+    @contextlib.contextmanager
+    def _ending(self) -> Iterator[None]:
+        """Let the behaviours end at once when the run is stopped; the pool waits for them."""
+        try:
+            yield
+        except BaseException:
+            self.world.stopped.set()
+            raise
+
+    @contextlib.contextmanager
+    def _disturbed(self, when: When) -> Iterator[None]:
+        if isinstance(when, Fault):
+            with self.world.cloud.broken(when):
+                yield
+        elif when is Disturbance.CHANGES_REFUSED:
+            with self.world.cloud.refusing_changes():
+                yield
+        elif when is Disturbance.API_AWAY:
+            if self.control_plane is None:
+                raise Unsupported("a cluster of its own, whose API server it may stop")
+            self.control_plane.stop()
+            try:
+                self.world.wait(LASTS)
+            finally:
+                self.control_plane.start()
+            yield
+        elif when is Disturbance.STANDBY:
+            self.second.start()
+            self.world.wait(5)
+            self.first.stop(signal.SIGKILL)
+            yield
+            self.second.stop()
+            self.first.start()
+        else:
+            self.first.stop(signal.SIGKILL if when is Disturbance.KILLED else signal.SIGTERM)
+            try:
+                yield
+            finally:
+                self.first.start()
+
+
+class _Attempt:
+    """One behaviour on its way. `done` gets its result as soon as it has ended."""
+
+    def __init__(self, behaviour: Behaviour, trial: Trial, done: Callable[[Result], None]) -> None:
+        self._behaviour, self._trial, self._done = behaviour, trial, done
+        self._steps: Steps | None = None
+        self._seconds = 0.0
+        self.has_ended = False
+
+    def advance(self) -> None:
+        """Run until its next `yield`, or its end."""
+        began = time.monotonic()
+        outcome, reason = self._step()
+        self._seconds += time.monotonic() - began
+        if outcome:
+            self.end(outcome, reason)
+
+    def _step(self) -> tuple[str, str]:
+        """The outcome, "" if there is more to come, and the reason."""
+        try:
+            if self._steps is None:
+                self._steps = self._behaviour.function(self._trial)
+            return ("passed", "") if self._steps is None or next(self._steps, _END) is _END else ("", "")
+        except Failed as error:
+            return "failed", str(error)
+        except Unsupported as error:
+            return "skipped", f"the adapter has no {error}"
+        except SuiteError as error:
+            if self._trial.world.stopped.is_set():
+                raise
+            return "failed", f"the adapter: {error}"
+        except UNANSWERED as error:
+            return "failed", f"the API server: {error}"[:300]
+        except Exception:  # a bug of the suite or of an adapter must not end the other behaviours
+            return "failed", "the suite failed: " + traceback.format_exc().strip()[-600:]
+
+    def end(self, outcome: str, reason: str) -> None:
+        self.has_ended = True
+        self._done(Result(self._behaviour.id, outcome, reason, round(self._seconds, 1), self._trial.figures))
+
+    def clean_up(self) -> None:
+        with contextlib.suppress(*UNANSWERED, SuiteError):
+            self._trial.clean_up()
+
+
+_END = object()

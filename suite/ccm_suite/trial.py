@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a behaviour has: machines, Nodes and Services of its own, and patience."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from .cloud import Cloud, LoadBalancer, Machine
+from .errors import Failed, SuiteError
+from .kube import LEASES, NODES, UNANSWERED, Kube, Object
+
+T = TypeVar("T")
+
+UNINITIALIZED = "node.cloudprovider.kubernetes.io/uninitialized"
+SHUTDOWN = "node.cloudprovider.kubernetes.io/shutdown"
+FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
+HOSTNAME = "kubernetes.io/hostname"
+#: On all that the suite creates.
+MARK = "ccm-suite.outoftree.dev/run"
+#: Seconds between two looks.
+LOOK = 0.5
+
+
+@dataclass
+class World:
+    """What all trials of a run share. `patience` multiplies time limits, for slow machines. `lease` is the name of the
+    controller's Lease in kube-system, `annotations` are on each Service. `stopped` ends all waits."""
+
+    kube: Kube
+    cloud: Cloud
+    run: str
+    patience: float = 1.0
+    lease: str = "cloud-controller-manager"
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+    stopped: threading.Event = field(default_factory=threading.Event)
+
+    def leader(self) -> str:
+        """Who holds the controller's Lease, "" for nobody."""
+        lease = self.kube.get(f"{LEASES}/{self.lease}") or {"spec": {}}
+        return str(lease["spec"].get("holderIdentity") or "")
+
+    def wait(self, seconds: float) -> None:
+        """Raises SuiteError when the run is stopped."""
+        if self.stopped.wait(seconds):
+            raise SuiteError("the run was stopped")
+
+
+class Trial:
+    """One behaviour is tried. Names begin with its ID, so that nothing belongs to two of them."""
+
+    def __init__(self, world: World, id: str) -> None:
+        self.world, self.id = world, id
+        self.kube, self.cloud = world.kube, world.cloud
+        self.namespace = f"{id.replace('.', '-')}-{world.run}"[:63].rstrip("-")
+        self._nodes: list[str] = []
+        self._machines: list[Machine] = []
+        self._has_namespace = False
+        self._balancers: dict[str, str] = {}
+        self.figures: dict[str, float] = {}
+
+    # Machines and Nodes
+
+    def machine(self) -> Machine:
+        """A new machine of the cloud."""
+        machine = self.cloud.create_machine(f"{self.id.replace('.', '-')}-{next(self.world.numbers)}-{self.world.run}")
+        self._machines.append(machine)
+        return machine
+
+    def adopt(self, machine: Machine) -> None:
+        """Delete this machine, too, at the end."""
+        self._machines.append(machine)
+
+    def join(self, machine: Machine, *, ready: bool = True, fields: Mapping[str, Any] | None = None) -> str:
+        """Create the Node as a kubelet with --cloud-provider=external does; its name. `fields`: of its metadata."""
+        metadata = dict(fields or {})
+        labels = {HOSTNAME: machine.name, MARK: self.world.run, **metadata.pop("labels", {})}
+        taint = {"key": UNINITIALIZED, "value": "true", "effect": "NoSchedule"}
+        self.kube.create(
+            NODES,
+            {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": {"name": machine.name, "labels": labels, **metadata},
+                "spec": {"taints": [taint]},
+            },
+        )
+        self._nodes.append(machine.name)
+        self.set_ready(machine.name, ready=ready)
+        return machine.name
+
+    def set_ready(self, name: str, *, ready: bool) -> None:
+        """Report as its kubelet: True, or Unknown as the node lifecycle controller does for a silent kubelet."""
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        condition = {
+            "type": "Ready",
+            "status": "True" if ready else "Unknown",
+            "reason": "KubeletReady" if ready else "NodeStatusUnknown",
+            "message": "as told by the suite",
+            "lastHeartbeatTime": now,
+            "lastTransitionTime": now,
+        }
+        others = [each for each in self.conditions(name) if each["type"] != "Ready"]
+        self.kube.patch(f"{NODES}/{name}/status", {"status": {"conditions": [*others, condition]}})
+
+    def node(self, name: str) -> Object:
+        """Raises Failed if it is gone."""
+        node = self.kube.get(f"{NODES}/{name}")
+        if node is None:
+            raise Failed(f"the Node {name} is gone")
+        return node
+
+    def conditions(self, name: str) -> list[Object]:
+        return list(self.node(name).get("status", {}).get("conditions", []))
+
+    def taints(self, name: str) -> set[str]:
+        return {taint["key"] for taint in self.node(name)["spec"].get("taints", [])}
+
+    def member(self) -> Machine:
+        """A machine with a ready Node that is initialised."""
+        machine = self.machine()
+        self.join(machine)
+        self.initialised(machine)
+        return machine
+
+    def initialised(self, machine: Machine, seconds: float = 60) -> Object:
+        """Wait until the taint `uninitialized` is gone; the Node."""
+        self.until("the taint uninitialized is lifted", lambda: UNINITIALIZED not in self.taints(machine.name), seconds)
+        return self.node(machine.name)
+
+    def gone(self, name: str, seconds: float) -> None:
+        self.until(f"the Node {name} is deleted", lambda: self.kube.get(f"{NODES}/{name}") is None, seconds)
+
+    # Services
+
+    @property
+    def services(self) -> str:
+        """The path of this behaviour's Services."""
+        if not self._has_namespace:
+            body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}}
+            self.kube.create("/api/v1/namespaces", body)
+            self._has_namespace = True
+        return f"/api/v1/namespaces/{self.namespace}/services"
+
+    def service(self, name: str = "web", ports: Sequence[Object] = (), **spec: Any) -> Object:
+        """A Service of type LoadBalancer with port 80, unless `ports` or `spec` say otherwise."""
+        body = {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": name, "annotations": dict(self.world.annotations)},
+            "spec": {
+                "type": "LoadBalancer",
+                "selector": {"app": name},
+                "ports": list(ports) or [{"name": "http", "port": 80, "protocol": "TCP"}],
+                **spec,
+            },
+        }
+        return self.kube.create(self.services, body)
+
+    def read_service(self, name: str = "web") -> Object:
+        service = self.kube.get(f"{self.services}/{name}")
+        if service is None:
+            raise Failed(f"the Service {name} is gone")
+        return service
+
+    def addresses(self, name: str = "web") -> list[str]:
+        """What the Service's status publishes: IP addresses and host names."""
+        ingress = self.read_service(name).get("status", {}).get("loadBalancer", {}).get("ingress") or []
+        return [each.get("ip") or each["hostname"] for each in ingress]
+
+    def served(self, name: str = "web", seconds: float = 90) -> str:
+        """Wait until the Service has an address; the first one."""
+        self.until(f"the Service {name} has an address", lambda: self.addresses(name), seconds)
+        address = self.addresses(name)[0]
+        self._balancers.pop(address, None)
+        self.balancer(address)
+        return address
+
+    def balancer(self, address: str) -> LoadBalancer | None:
+        """The cloud's load balancer that had this address when it was first asked for. A later one may get the same."""
+        balancers = self.cloud.load_balancers()
+        if address not in self._balancers:
+            self._balancers |= {each.address: each.id for each in balancers if each.address == address}
+        return next((each for each in balancers if each.id == self._balancers.get(address)), None)
+
+    def has_member(self, address: str, machine: Machine) -> bool:
+        balancer = self.balancer(address)
+        return balancer is not None and bool(balancer.members & {one for _, one in machine.addresses})
+
+    def events(self, name: str) -> list[Object]:
+        """Of one of this behaviour's objects, in whatever namespace."""
+        return [event for event in self.kube.list("/api/v1/events") if event["involvedObject"]["name"] == name]
+
+    # Patience
+
+    def until(self, what: str, check: Callable[[], Any], seconds: float) -> float:
+        """Wait until `check` is true; the seconds that it took. Raises Failed when it takes longer than `seconds`."""
+        begin = time.monotonic()
+        limit, last = seconds * self.world.patience, ""
+        while True:
+            try:
+                if check():
+                    return time.monotonic() - begin
+                last = ""
+            except UNANSWERED as error:  # the API server may be away
+                last = f" ({type(error).__name__})"
+            if time.monotonic() - begin > limit:
+                raise Failed(f"{what}: not within {limit:g} s{last}")
+            self.world.wait(LOOK)
+
+    def always(self, what: str, check: Callable[[], Any], seconds: float) -> None:
+        """Raises Failed as soon as `check` is not true within the next seconds."""
+        begin = time.monotonic()
+        while (passed := time.monotonic() - begin) < seconds:
+            if not check():
+                raise Failed(f"{what}: no longer after {passed:.0f} s")
+            self.world.wait(LOOK)
+
+    @staticmethod
+    def equal(what: str, seen: T, wanted: T) -> None:
+        if seen != wanted:
+            raise Failed(f"{what} is {seen!r}, not {wanted!r}")
+
+    def clean_up(self) -> None:
+        """Remove what this behaviour made. Services go first, while there is a controller that releases them."""
+        if self._has_namespace:
+            for service in self.kube.list(self.services):
+                path = f"{self.services}/{service['metadata']['name']}"
+                self.kube.delete(path)
+        for name in self._nodes:
+            self.kube.delete(f"{NODES}/{name}")
+        for machine in self._machines:
+            self.cloud.delete_machine(machine)
+
+    def forget(self) -> None:
+        """Remove the namespace, at the end of the run: whatever waits for a finalizer in it is the controller's."""
+        if self._has_namespace:
+            self.kube.delete(f"/api/v1/namespaces/{self.namespace}")

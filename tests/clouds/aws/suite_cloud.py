@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The account as `ccm-suite` sees it: moto behind the proxy, which breaks and counts the controller's calls alone."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ccm_suite.cloud import Cloud, Fault, LoadBalancer, Machine, Route, Settings
+from ccm_suite.errors import Unsupported
+
+from . import proxy as edge
+from .account import CLUSTER, REGION, Account, Moto, Row
+from .peer import ENVIRONMENT, conf
+from .proxy import Proxy
+
+#: As AWS refuses: not with 429, and each API with codes of its own.
+_REFUSALS = {
+    Fault.UNAUTHORIZED: {"status": 401, "code": "AuthFailure"},
+    Fault.FORBIDDEN: {"status": 403, "code": "UnauthorizedOperation"},
+    Fault.THROTTLED: {"status": 503, "code": "RequestLimitExceeded"},
+    Fault.INTERNAL: {"status": 500, "code": "InternalError"},
+    Fault.UNAVAILABLE: {"status": 503, "code": "ServiceUnavailable"},
+    Fault.GATEWAY_PAGE: {"status": 502, "body": "<html><body>502 Bad Gateway</body></html>"},
+}
+_KINDS = {Fault.TIMEOUT: "hang", Fault.HANG_UP: "drop"}
+
+
+def alone(function: Any) -> Any:
+    """moto and botocore's clients are asked by one thread at a time."""
+
+    @functools.wraps(function)
+    def locked(self: AwsAccount, *arguments: Any) -> Any:
+        with self.lock:
+            return function(self, *arguments)
+
+    return locked
+
+
+class AwsAccount(Cloud):
+    """Variables for the command: {cloud_config}, {cluster}. Services get Network Load Balancers."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self._moto: Moto | None = None
+        self._proxy: Proxy | None = None
+        self._account: Account
+
+    def start(self, folder: Path) -> Settings:
+        self._moto = Moto()
+        self._proxy = Proxy(self._moto.port)
+        self._account = Account(self._moto)
+        config = folder / "cloud.conf"
+        config.write_text(conf(self._account, self._proxy))
+        return Settings(
+            {"cloud_config": str(config), "cluster": CLUSTER},
+            ENVIRONMENT,
+            {"service.beta.kubernetes.io/aws-load-balancer-type": "nlb"},
+        )
+
+    def stop(self) -> None:
+        if self._proxy is not None:
+            self._proxy.close()
+        if self._moto is not None:
+            self._moto.stop()
+
+    @alone
+    def create_machine(self, name: str) -> Machine:
+        row = self._account.run(name)
+        zone = row["Placement"]["AvailabilityZone"]
+        return Machine(
+            id=row["InstanceId"],
+            name=name,
+            addresses=(("InternalIP", row["PrivateIpAddress"]),),
+            provider_id=f"aws:///{zone}/{row['InstanceId']}",
+            zone=zone,
+            region=REGION,
+            type=row["InstanceType"],
+        )
+
+    @alone
+    def delete_machine(self, machine: Machine) -> None:
+        self._account.terminate(machine.id)
+
+    @alone
+    def stop_machine(self, machine: Machine) -> None:
+        self._account.ec2.stop_instances(InstanceIds=[machine.id])
+
+    @alone
+    def start_machine(self, machine: Machine) -> None:
+        self._account.ec2.start_instances(InstanceIds=[machine.id])
+
+    @alone
+    def load_balancers(self) -> Sequence[LoadBalancer]:
+        pages = self._account.ec2.get_paginator("describe_instances").paginate()
+        addresses = {
+            row["InstanceId"]: row.get("PrivateIpAddress", "")
+            for page in pages
+            for group in page["Reservations"]
+            for row in group["Instances"]
+        }
+        balancers = []
+        for row in self._account.balancers():
+            with contextlib.suppress(self._account.elb.exceptions.LoadBalancerNotFoundException):  # it has just gone
+                balancers.append(self._balancer(row, addresses))
+        return balancers
+
+    def _balancer(self, row: Row, addresses: Mapping[str, str]) -> LoadBalancer:
+        listeners = self._account.balancer(row["LoadBalancerName"])["listeners"]
+        checks = {each["group"]["HealthCheckPort"] for each in listeners} - {"traffic-port"}
+        described = f"client={row['LoadBalancerName']}"
+        return LoadBalancer(
+            id=row["LoadBalancerArn"],
+            address=row["DNSName"],
+            ports=frozenset((each["protocol"], each["port"], each["group"]["Port"]) for each in listeners),
+            members=frozenset(addresses.get(id, "") for each in listeners for id, _ in each["targets"]),
+            source_ranges=frozenset(rule[3] for _, rule in self._account.rules() if described in rule[4]),
+            health_check_port=int(checks.pop()) if len(checks) == 1 else 0,
+        )
+
+    @alone
+    def delete_load_balancer(self, balancer: LoadBalancer) -> None:
+        self._account.elb.delete_load_balancer(LoadBalancerArn=balancer.id)
+
+    @alone
+    def routes(self) -> Sequence[Route]:
+        (table,) = self._account.ec2.describe_route_tables(RouteTableIds=[self._account.table])["RouteTables"]
+        rows = [each for each in table["Routes"] if each.get("InstanceId")]
+        return [Route(each["DestinationCidrBlock"], each["InstanceId"]) for each in rows]
+
+    @contextlib.contextmanager
+    def broken(self, fault: Fault) -> Iterator[None]:
+        if fault in (Fault.EMPTY_LISTING, Fault.HALF_LISTING):
+            raise Unsupported(f"the fault {fault}: AWS names each machine that it does not find")
+        rule = edge.Fault(_KINDS.get(fault, "status"), **_REFUSALS.get(fault, {}))
+        with self._edge.broken(rule):
+            yield
+
+    @contextlib.contextmanager
+    def refusing_changes(self) -> Iterator[None]:
+        refusal = {"status": 400, "code": "InvalidConfigurationRequest"}
+        calls = ("CreateListener", "ModifyListener", "CreateTargetGroup")
+        with self._edge.broken(*(edge.Fault("status", call, **refusal) for call in calls)):
+            yield
+
+    def calls(self) -> Mapping[str, int]:
+        names = self._edge.calls
+        writes = sum("Describe" not in name for name in names)
+        return {"read": len(names) - writes, "write": writes}
+
+    @property
+    def _edge(self) -> Proxy:
+        assert self._proxy is not None
+        return self._proxy

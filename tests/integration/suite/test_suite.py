@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The suite holds real processes to behaviours, on a kube-apiserver of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from ccm_suite.adapters.sim import SimulatedCloud
+from ccm_suite.cloud import Machine
+
+from ..cluster import ApiServer, binaries
+
+OURS = (
+    f"{sys.executable} -m ccm.cli --cloud-provider=sim --cloud-config={{cloud_config}} --kubeconfig={{kubeconfig}} "
+    "--bind-address=127.0.0.1 --secure-port={port} --configure-cloud-routes=false"
+)
+#: No run of these tests takes as long; it is bounded all the same.
+SECONDS = 400
+
+
+class LyingCloud(SimulatedCloud):
+    """Names machines that its cloud does not have."""
+
+    def create_machine(self, name: str) -> Machine:
+        machine = super().create_machine(name)
+        self.delete_machine(machine)
+        return machine
+
+
+def suite(folder: Path, *arguments: str, controller: str = OURS) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "ccm_suite", "run", "--name=ours", f"--controller={controller}"]
+    command += [f"--results={folder}/results.json", *arguments]
+    environment = {**os.environ, "CCM_SIM": f"{sys.executable} -m ccm.cli sim"}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False)
+
+
+def outcomes(folder: Path) -> dict[str, str]:
+    return {row["id"]: row["outcome"] for row in json.loads((folder / "results.json").read_text())["results"]}
+
+
+def test_our_controller_passes_and_a_second_run_has_nothing_to_do(tmp_path: Path) -> None:
+    arguments = (f"--binaries={binaries()}", "--only=node.t*")
+    done = suite(tmp_path, *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert outcomes(tmp_path) == {"node.taint": "passed", "node.told": "passed"}
+    assert (tmp_path / "results.xml").exists() and (tmp_path / "results.html").exists()
+    again = suite(tmp_path, *arguments, controller="/does/not/exist")
+    assert (again.returncode, again.stdout.strip()) == (0, "ours: 2 passed, 0 failed, 0 skipped")
+
+
+def test_a_controller_that_serves_no_services_is_told_so(tmp_path: Path) -> None:
+    arguments = (f"--binaries={binaries()}", "--only=balancer.address", "--patience=0.2")
+    done = suite(tmp_path, *arguments, controller=f"{OURS} --controllers=*,-service-lb-controller")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "failed   balancer.address  the Service web has an address: not within 18 s" in done.stdout
+    assert outcomes(tmp_path) == {"balancer.address": "failed"}
+
+
+@pytest.mark.parametrize(
+    ("controller", "cloud", "message"),
+    [
+        ("/does/not/exist", "sim", "--controller: /does/not/exist: No such file or directory"),
+        ("false", "sim", "nobody holds the Lease kube-system/suite-"),
+        (OURS, f"{__name__}:LyingCloud", "the controller does not initialise Nodes of the adapter's machines"),
+    ],
+)
+def test_a_run_that_cannot_be_one_says_why(
+    controller: str, cloud: str, message: str, tmp_path: Path, apiserver: ApiServer
+) -> None:
+    lease = f"suite-{tmp_path.name}".replace("_", "-")
+    arguments = (f"--kubeconfig={apiserver.kubeconfig()}", f"--lease={lease}", "--patience=0.2", f"--cloud={cloud}")
+    done = suite(
+        tmp_path, *arguments, "--only=node.taint", controller=f"{controller} --leader-elect-resource-name={lease}"
+    )
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert f"ccm-suite: {message}" in done.stderr
+    assert not (tmp_path / "results.json").exists()
+
+
+def test_a_cluster_in_use_is_left_alone(tmp_path: Path, apiserver: ApiServer) -> None:
+    apiserver.kubectl(
+        "create", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "worker-1"}})
+    )
+    try:
+        done = suite(tmp_path, f"--kubeconfig={apiserver.kubeconfig()}", "--only=node.taint")
+    finally:
+        apiserver.kubectl("delete", "node", "worker-1")
+    assert done.returncode == 2
+    assert "the cluster has 1 Node(s) that this suite did not create (worker-1)" in done.stderr
+    assert "--foreign-nodes" in done.stderr

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The suite for any controller: its catalogue, what becomes of one behaviour, and results that a run goes on from."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+from pathlib import Path
+from typing import Any, cast
+from xml.etree import ElementTree
+
+import pytest
+from ccm_suite import behaviour, command, report
+from ccm_suite.behaviour import Behaviour, Disturbance, Level, Steps, catalogue
+from ccm_suite.cloud import Cloud, Fault, LoadBalancer
+from ccm_suite.controller import command_of
+from ccm_suite.errors import Failed, SuiteError, Unsupported
+from ccm_suite.report import Results
+from ccm_suite.runner import Result, _Attempt
+from ccm_suite.trial import Trial, World
+
+SOURCE = "https://example.com/"
+
+
+def attempt(function: Any, when: behaviour.When = Disturbance.NONE) -> tuple[_Attempt, list[Result]]:
+    """One that was not advanced yet, and where its result will be."""
+    results: list[Result] = []
+    world = cast(World, type("World", (), {"kube": None, "cloud": None, "run": "1", "stopped": threading.Event()})())
+    about = Behaviour("x.y", Level.MUST, "It is so.", SOURCE, when, function)
+    return _Attempt(about, Trial(world, "x.y"), results.append), results
+
+
+def test_the_catalogue_has_what_each_behaviour_needs() -> None:
+    known = catalogue()
+    assert len(known) >= 120
+    assert {each.level for each in known.values()} == set(Level)
+    assert {each.when for each in known.values()} == {*Disturbance, *Fault}
+    assert len({each.sentence for each in known.values()}) == len(known)
+
+
+@pytest.mark.parametrize(
+    ("id", "sentence", "source"),
+    [
+        ("node.taint", "It is so.", SOURCE),
+        ("node", "It is so.", SOURCE),
+        ("x.z", "it is so", SOURCE),
+        ("x.z", "It is so.", "a book"),
+    ],
+)
+def test_a_behaviour_that_no_report_can_name_is_refused(id: str, sentence: str, source: str) -> None:
+    catalogue()
+    with pytest.raises(ValueError, match=id):
+        behaviour.behaviour(id, Level.MUST, sentence, source)
+
+
+def test_a_behaviour_with_a_disturbance_has_to_yield() -> None:
+    with pytest.raises(ValueError, match="yields before and after"):
+        behaviour.behaviour("x.z", Level.MUST, "It is so.", SOURCE, Disturbance.KILLED)(lambda trial: None)
+
+
+def test_outcomes_name_their_reason() -> None:
+    def fails(trial: Trial) -> None:
+        raise Failed("the Node n1 is gone")
+
+    def is_unsupported(trial: Trial) -> None:
+        raise Unsupported("routes")
+
+    def breaks(trial: Trial) -> None:
+        raise KeyError("port")
+
+    for function, outcome, reason in (
+        (lambda trial: None, "passed", ""),
+        (fails, "failed", "the Node n1 is gone"),
+        (is_unsupported, "skipped", "the adapter has no routes"),
+        (breaks, "failed", "the suite failed"),
+    ):
+        tried, results = attempt(function)
+        tried.advance()
+        assert [(each.outcome, each.reason[: len(reason)]) for each in results] == [(outcome, reason)]
+
+
+def test_a_behaviour_with_a_disturbance_ends_after_its_third_part() -> None:
+    parts: list[str] = []
+
+    def steps(trial: Trial) -> Steps:
+        parts.append("before")
+        yield
+        parts.append("while")
+        yield
+        parts.append("after")
+
+    tried, results = attempt(steps, Fault.TIMEOUT)
+    for count in (1, 2):
+        tried.advance()
+        assert (len(parts), tried.has_ended, results) == (count, False, [])
+    tried.advance()
+    assert parts == ["before", "while", "after"]
+    assert tried.has_ended and results[0].outcome == "passed"
+
+
+def test_a_run_that_is_stopped_has_no_verdict_on_what_was_waiting() -> None:
+    tried, results = attempt(lambda trial: World.wait(trial.world, 600))
+    tried._trial.world.stopped.set()
+    with pytest.raises(SuiteError, match="stopped"):
+        tried.advance()
+    assert results == []
+
+
+def test_a_load_balancer_that_gets_the_address_of_a_former_one_is_another_one() -> None:
+    class Address(Cloud):
+        start = stop = create_machine = delete_machine = cast(Any, None)
+        id = "lb-1"
+
+        def load_balancers(self) -> list[LoadBalancer]:
+            return [LoadBalancer(self.id, "198.18.0.1", frozenset(), frozenset())]
+
+    cloud = Address()
+    trial = Trial(World(cast(Any, None), cloud, "1", numbers=itertools.count()), "x.y")
+    assert trial.balancer("198.18.0.1") is not None
+    cloud.id = "lb-2"
+    assert trial.balancer("198.18.0.1") is None
+
+
+def test_the_command_has_its_names_replaced() -> None:
+    assert command_of("run --port={port} 'a b'", {"port": "1"}) == ["run", "--port=1", "a b"]
+    with pytest.raises(SuiteError, match=r"\{conf\} is unknown; there are \{port\}"):
+        command_of("run {conf}", {"port": "1"})
+    with pytest.raises(SuiteError, match="--controller: No closing quotation"):
+        command_of("run 'a", {})
+
+
+def test_a_run_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
+    first = Results(tmp_path / "r.json", "mine")
+    first.add(Result("node.taint", "passed", seconds=1.5, figures={"seconds": 1.0}))
+    following = Results(tmp_path / "r.json", "mine")
+    following.resume()
+    assert following.by_id == first.by_id
+    assert following.counts() == {"passed": 1, "failed": 0, "skipped": 0}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "has no results of this suite"),
+        ('{"results": []}', "has no results of this suite"),
+        ('{"controller": "theirs", "results": []}', "has the results of theirs, not of mine"),
+        ('{"controller": "mine", "results": [{"id": "x", "color": 1}]}', "has no results of this suite"),
+    ],
+)
+def test_results_of_something_else_are_not_gone_on_from(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "r.json").write_text(text)
+    with pytest.raises(SuiteError, match=message):
+        Results(tmp_path / "r.json", "mine").resume()
+    assert (tmp_path / "r.json").read_text() == text
+
+
+def test_reports_say_why(tmp_path: Path) -> None:
+    results = Results(tmp_path / "r.json", "mine")
+    results.add(Result("node.taint", "failed", "not <within> 60 s"))
+    results.add(Result("route.made", "skipped", "the adapter has no routes"))
+    cases = {case.get("classname"): case for case in ElementTree.fromstring(report.junit(results, catalogue()))}
+    failure, skipped = cases["node.taint"].find("failure"), cases["route.made"].find("skipped")
+    assert failure is not None and failure.get("message") == "not <within> 60 s"
+    assert skipped is not None and skipped.get("message") == "the adapter has no routes"
+    assert "not &lt;within&gt; 60 s" in report.page(results, catalogue())
+    row = next(line for line in report.table([results], catalogue()).splitlines() if "`node.taint`" in line)
+    assert row.endswith("| **no** |")
+
+
+def test_a_choice_of_nothing_is_no_success(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["list", "--only", "nodes.*"]) == 2
+    assert "--only nodes.*: no behaviour has such an ID" in capsys.readouterr().err
+    assert command.main(["list", "--only", "node.*", "--level", "speed"]) == 0
+    assert capsys.readouterr().out.startswith("node.fifty ")
+
+
+@pytest.mark.parametrize("cloud", ["other", "no.such:Module", "json:Nothing", "ccm_suite.cloud:Cloud"])
+def test_an_adapter_that_cannot_be_had_is_named(cloud: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["run", "--controller=true", f"--binaries={tmp_path}", f"--cloud={cloud}"]
+    assert command.main([*arguments, f"--results={tmp_path}/r.json"]) == 2
+    assert f"ccm-suite: --cloud {cloud}: " in capsys.readouterr().err
+
+
+def test_missing_binaries_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["run", "--controller=true", f"--binaries={tmp_path}", f"--results={tmp_path}/r.json"]) == 2
+    assert "etcd and kube-apiserver missing" in capsys.readouterr().err
+
+
+def test_results_are_json_that_others_read(tmp_path: Path) -> None:
+    results = Results(tmp_path / "r.json", "mine")
+    results.add(Result("node.taint", "passed"))
+    assert json.loads((tmp_path / "r.json").read_text()) == {
+        "controller": "mine",
+        "results": [{"id": "node.taint", "outcome": "passed", "reason": "", "seconds": 0.0, "figures": {}}],
+    }

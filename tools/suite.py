@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`make ccm-suite`: controllers that we can start here, held to the suite, and the page that shows them side by side.
+
+CONTROLLERS="ours" takes one of them; each goes on where it was stopped. The figures are docs/suite/NAME.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ccm_suite import report
+from ccm_suite.behaviour import catalogue
+from ccm_suite.errors import SuiteError
+from ccm_suite.report import Results
+
+from bed import go_programs, paths
+from bed.errors import BedError
+from bed.progress import Progress
+from tests.integration.cluster import MissingBinaries, binaries
+
+KEPT = paths.REPOSITORY / "docs" / "suite"
+PAGE = paths.REPOSITORY / "docs" / "reference" / "suite.md"
+RAW = paths.REPOSITORY / "build" / "suite"
+
+#: Upstream's flags, which both have.
+FLAGS = (
+    "--cloud-provider=sim --cloud-config={cloud_config} --kubeconfig={kubeconfig} --bind-address=127.0.0.1 "
+    "--secure-port={port} --cluster-cidr={cluster_cidr} --allocate-node-cidrs --configure-cloud-routes"
+)
+
+
+@dataclass(frozen=True)
+class Controller:
+    """`title`: in the table. `command`: as the suite takes it; it may have to build something first."""
+
+    title: str
+    cloud: str
+    command: Callable[[], str]
+
+
+def _upstream() -> str:
+    program = go_programs.ensure("peer", Progress())
+    return f"{program} {FLAGS} --authentication-skip-lookup --webhook-secure-port=0"
+
+
+AWS_FLAGS = (
+    "--cloud-provider=aws --cloud-config={cloud_config} --kubeconfig={kubeconfig} --bind-address=127.0.0.1 "
+    "--secure-port={port} --cluster-cidr={cluster_cidr} --allocate-node-cidrs --configure-cloud-routes "
+    "--cluster-name={cluster}"
+)
+
+
+def _cloud_provider_aws() -> str:
+    program = go_programs.ensure("aws-cloud-controller-manager", Progress())
+    return f"{program} {AWS_FLAGS} --authentication-skip-lookup --webhook-secure-port=0"
+
+
+CONTROLLERS = {
+    # Ours keeps Nodes that are younger than five minutes, which all Nodes of the suite are.
+    "ours": Controller(
+        "outoftree.ccm, `sim`, with `--node-deletion-min-age=20s`",
+        "sim",
+        lambda: f"{sys.executable} -m ccm.cli {FLAGS} --node-deletion-min-age=20s",
+    ),
+    "upstream": Controller("upstream's framework, with a thin provider of the simulated cloud", "sim", _upstream),
+    "ours-aws": Controller(
+        "outoftree.ccm, `aws`, on moto, with `--node-deletion-min-age=20s`",
+        "tests.clouds.aws.suite_cloud:AwsAccount",
+        lambda: f"{sys.executable} -m ccm.cli {AWS_FLAGS} --node-deletion-min-age=20s",
+    ),
+    "cloud-provider-aws": Controller(
+        "cloud-provider-aws, on moto", "tests.clouds.aws.suite_cloud:AwsAccount", _cloud_provider_aws
+    ),
+}
+
+INTRODUCTION = """# Controllers held to the suite
+
+<!-- Made by `make docs` from docs/suite/*.json; do not edit. -->
+
+What [`ccm-suite`](../how-to/ccm-suite.md) saw. *yes*: it behaves so. **no**: it did something else within the
+time that the behaviour gives it. *not asked*: the cloud or its adapter cannot do what the question needs. A row is made
+again by `make ccm-suite CONTROLLERS=NAME`, or by one command that the page of the suite shows.
+
+"""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make ccm-suite", description=__doc__)
+    parser.add_argument("controllers", nargs="*", help=f"of {', '.join(CONTROLLERS)}; all by default")
+    parser.add_argument("--page", action="store_true", help="only write docs/reference/suite.md from what is there")
+    parser.add_argument("--again", action="store_true", help="forget what an earlier run has seen")
+    options = parser.parse_args()
+    if unknown := [name for name in options.controllers if name not in CONTROLLERS]:
+        parser.error(f"unknown: {', '.join(unknown)}; known are {', '.join(CONTROLLERS)}")
+    try:
+        if not options.page:
+            for name in options.controllers or CONTROLLERS:
+                run(name, again=options.again)
+        PAGE.write_text(page())
+    except (BedError, MissingBinaries, SuiteError) as error:
+        print(f"make ccm-suite: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def run(name: str, *, again: bool) -> None:
+    """Hold one of CONTROLLERS to the suite. That a behaviour fails is a result. Raises SuiteError if there is none."""
+    controller = CONTROLLERS[name]
+    RAW.mkdir(parents=True, exist_ok=True)
+    results = RAW / f"{name}.json"
+    command = [sys.executable, "-m", "ccm_suite", "run", f"--name={name}", f"--controller={controller.command()}"]
+    command += [f"--cloud={controller.cloud}", f"--binaries={binaries()}", f"--results={results}"]
+    environment = {**os.environ, "CCM_SIM": f"{sys.executable} -m ccm.cli sim"}
+    done = subprocess.run([*command, *(["--again"] if again else [])], env=environment, check=False)
+    if done.returncode > 1:
+        raise SuiteError(f"no results of {name}")
+    KEPT.mkdir(exist_ok=True)
+    (KEPT / results.name).write_text(results.read_text())
+
+
+def page() -> str:
+    """docs/reference/suite.md."""
+    columns = []
+    for name in CONTROLLERS:
+        results = Results(KEPT / f"{name}.json", name)
+        results.resume()
+        columns.append(results)
+    listing = "\n".join(
+        f"- **{column.controller}**: {CONTROLLERS[column.controller].title}: {_counts(column)}" for column in columns
+    )
+    failures = "\n".join(
+        f"- `{result.id}`, {column.controller}: {result.reason}"
+        for column in columns
+        for result in column.by_id.values()
+        if result.outcome == "failed"
+    )
+    table = report.table(columns, catalogue())
+    return f"{INTRODUCTION}{listing}\n\n{table}\n## What was seen instead\n\n{failures or 'Nothing failed.'}\n"
+
+
+def _counts(column: Results) -> str:
+    counts = column.counts()
+    return f"{counts['passed']} of {sum(counts.values())} behaviours, {counts['skipped']} not asked"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
