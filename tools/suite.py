@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from ccm_suite import report
 from ccm_suite.behaviour import catalogue
@@ -120,16 +121,18 @@ def run(name: str, *, again: bool) -> None:
     if done.returncode > 1:
         raise SuiteError(f"no results of {name}")
     KEPT.mkdir(exist_ok=True)
-    (KEPT / results.name).write_text(results.read_text())
+    _kept(name).write_text(results.read_text())
+
+
+def _kept(name: str) -> Path:
+    return KEPT / f"{name}.json"
 
 
 def page() -> str:
-    """docs/reference/suite.md."""
-    columns = []
-    for name in CONTROLLERS:
-        results = Results(KEPT / f"{name}.json", name)
-        results.resume()
-        columns.append(results)
+    """docs/reference/suite.md, of those that were held to the suite."""
+    columns = [Results(path, path.stem) for path in map(_kept, CONTROLLERS) if path.exists()]
+    for column in columns:
+        column.resume()
     listing = "\n".join(
         f"- **{column.controller}**: {CONTROLLERS[column.controller].title}: {_counts(column)}" for column in columns
     )

@@ -20,6 +20,8 @@ from ccm_suite.report import Results
 from ccm_suite.runner import Result, _Attempt
 from ccm_suite.trial import Trial, World
 
+from tools import suite
+
 SOURCE = "https://example.com/"
 
 
@@ -194,3 +196,14 @@ def test_results_are_json_that_others_read(tmp_path: Path) -> None:
         "controller": "mine",
         "results": [{"id": "node.taint", "outcome": "passed", "reason": "", "seconds": 0.0, "figures": {}}],
     }
+
+
+def test_the_page_shows_what_was_seen() -> None:
+    assert suite.PAGE.read_text() == suite.page(), "run `make docs`"
+
+
+def test_what_was_seen_is_of_behaviours_that_there_are() -> None:
+    for path in suite.KEPT.glob("*.json"):
+        results = Results(path, path.stem)
+        results.resume()
+        assert results.by_id.keys() == catalogue().keys(), f"make ccm-suite CONTROLLERS={path.stem}"

@@ -238,7 +238,7 @@ def told(trial: Trial) -> None:
     "balancer.deleted-behind",
     SHOULD,
     "A load balancer that somebody deleted in the cloud is made again when its Service changes.",
-    "https://github.com/kubernetes/kubernetes/issues/33128",
+    "https://github.com/kubernetes/kubernetes/issues/86907",
 )
 def deleted_behind(trial: Trial) -> None:
     trial.service()
@@ -271,7 +271,7 @@ def ten(trial: Trial) -> None:
     "balancer.members-after-refusal",
     SHOULD,
     "Members follow the Nodes while a change of the Service is refused by the cloud.",
-    "https://github.com/kubernetes/kubernetes/issues/98303",
+    "https://github.com/kubernetes/kubernetes/issues/131729",
     Disturbance.CHANGES_REFUSED,
 )
 def members_after_refusal(trial: Trial) -> Steps:

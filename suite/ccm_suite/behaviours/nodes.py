@@ -132,7 +132,7 @@ def provided_ip(trial: Trial) -> None:
     "node.wrong-provided-ip",
     MUST,
     "A Node whose provided-node-ip its machine does not have stays tainted.",
-    "https://github.com/kubernetes/kubernetes/issues/86287",
+    "https://github.com/hetznercloud/hcloud-cloud-controller-manager/issues/147",
 )
 def wrong_provided_ip(trial: Trial) -> None:
     machine = trial.machine()

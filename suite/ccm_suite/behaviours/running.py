@@ -12,6 +12,8 @@ from ..trial import FINALIZER, Trial
 LEASE = "https://kubernetes.io/docs/concepts/architecture/leases/#leader-election"
 HA = "https://kubernetes.io/docs/tasks/administer-cluster/running-cloud-controller/#running-cloud-controller-manager"
 FINALIZERS = "https://github.com/kubernetes/enhancements/tree/master/keps/sig-network/980-load-balancer-finalizers"
+#: Seconds without a write after which nothing is left to do: upstream's longest interval between two looks.
+QUIET = 20.0
 MUST, SHOULD, SPEED = Level.MUST, Level.SHOULD, Level.SPEED
 
 
@@ -91,7 +93,7 @@ def machine_goes(trial: Trial) -> Steps:
     trial.cloud.delete_machine(machine)
     trial.set_ready(machine.name, ready=False)
     yield
-    trial.gone(machine.name, 150)
+    trial.gone(machine.name, 240)  # ours deletes two of so few within three minutes
 
 
 @behaviour(
@@ -152,11 +154,25 @@ def port_added(trial: Trial) -> Steps:
     trial.until("both ports are there", has_both, 90)
 
 
+def _settle(trial: Trial) -> None:
+    """Wait until nothing was written to the cloud for a while."""
+    seen, since = -1, 0.0
+
+    def is_quiet() -> bool:
+        nonlocal seen, since
+        writes = trial.cloud.calls()["write"]
+        if writes != seen:
+            seen, since = writes, time.monotonic()
+        return time.monotonic() - since > QUIET
+
+    trial.until("the controller has nothing left to write", is_quiet, 180)
+
+
 @behaviour(
     "restart.quiet",
     SPEED,
     "A restart with nothing to do writes nothing to the cloud.",
-    "https://github.com/kubernetes/kubernetes/issues/56862",
+    "https://github.com/kubernetes-sigs/cloud-provider-azure/issues/10224",
     Disturbance.KILLED,
 )
 def quiet(trial: Trial) -> Steps:
@@ -164,6 +180,7 @@ def quiet(trial: Trial) -> Steps:
         trial.service(f"web{number}")
     for number in range(5):
         trial.served(f"web{number}")
+    _settle(trial)  # what other behaviours have left may still be on its way
     yield
     before = trial.cloud.calls()["write"]
     yield
