@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help
 help: ## list the commands
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
 
 .PHONY: demo
 demo: prerequisites setup images ## a live cluster goes external: raise it, migrate it, show it
