@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -121,73 +119,75 @@ def test_a_new_module_is_found_by_its_name_or_docstring(
     assert only_decides(path) is expected
 
 
-def outcomes(folder: Path, source: str, test: str, *changes: tuple[str, str], patience: str = "5") -> list[str]:
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Workers]:
+    """One for all tests: it imports for two seconds what tests load, and forks for each job."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MUTATION_PATIENCE", "5")
+        with Workers(1) as workers:
+            yield workers
+
+
+def outcomes(worker: Workers, folder: Path, source: str, test: str, *changes: tuple[str, str]) -> list[str]:
     """What the worker says of the module, and of each change in it."""
     (folder / "ccm_sample.py").write_text(source)
     (folder / "test_sample.py").write_text(test)
     sources = [source, *(source.replace(*change) for change in changes)]
     tests = [str(folder / "test_sample.py")]
     job = {"module": "ccm_sample", "path": str(folder / "ccm_sample.py"), "tests": tests, "sources": sources}
-    environment = {"PYTHONPATH": f"{folder}:{ROOT}", "MUTATION_PATIENCE": patience}
-    command = [sys.executable, "-m", "tools.mutation.worker"]
-    done = subprocess.run(
-        command, cwd=folder, input=json.dumps(job), capture_output=True, text=True, env=environment, check=False
-    )
-    found: list[str] = json.loads(done.stdout)["outcomes"]
+    found: list[str] = worker.do(job)["outcomes"]
     return found
 
 
 OLDER = "def older(a, b):\n    return a > b\n"
 
 
-def test_a_worker_tells_who_noticed(tmp_path: Path) -> None:
+def test_a_worker_tells_who_noticed(worker: Workers, tmp_path: Path) -> None:
     test = "from ccm_sample import older\n\ndef test_it():\n    assert older(2, 1) and not older(1, 2)\n"
     endless = ("return a > b", "while True: pass")
-    found = outcomes(tmp_path, OLDER, test, (">", ">="), (">", "<"), endless, (">", "=="))
+    found = outcomes(worker, tmp_path, OLDER, test, (">", ">="), (">", "<"), endless, (">", "=="))
     assert found == ["survived", "survived", "noticed", "endless", "noticed"]
 
 
-def test_a_worker_does_not_wait_for_ever(tmp_path: Path) -> None:
+def test_a_worker_does_not_wait_for_ever(worker: Workers, tmp_path: Path) -> None:
     test = "from ccm_sample import older\n\ndef test_it():\n    assert older(2, 1)\n"
     change = ("return a > b", "__import__('threading').Event().wait()")
-    assert outcomes(tmp_path, OLDER, test, change, (">", ">="), patience="1") == ["survived", "endless", "survived"]
+    assert outcomes(worker, tmp_path, OLDER, test, change, (">", ">=")) == ["survived", "endless", "survived"]
 
 
-def test_a_worker_shows_changes_of_what_runs_before_the_tests(tmp_path: Path) -> None:
+def test_a_worker_shows_changes_of_what_runs_before_the_tests(worker: Workers, tmp_path: Path) -> None:
     test = "import ccm_sample\n\nFOUND = ccm_sample.older(2, 1)\n\ndef test_it():\n    assert FOUND\n"
-    assert outcomes(tmp_path, OLDER, test, (">", ">="), (">", "<")) == ["survived", "survived", "noticed"]
+    assert outcomes(worker, tmp_path, OLDER, test, (">", ">="), (">", "<")) == ["survived", "survived", "noticed"]
 
 
-def test_a_worker_shows_changes_of_methods_that_no_longer_call_their_base(tmp_path: Path) -> None:
+def test_a_worker_shows_changes_of_methods_that_no_longer_call_their_base(worker: Workers, tmp_path: Path) -> None:
     source = "class Odd(Exception):\n    def __init__(self, a, b):\n        super().__init__(a)\n"
     test = "from ccm_sample import Odd\n\ndef test_it():\n    assert str(Odd('a', 'b')) == 'a'\n"
-    assert outcomes(tmp_path, source, test, ("super().__init__(a)", "pass")) == ["survived", "noticed"]
+    assert outcomes(worker, tmp_path, source, test, ("super().__init__(a)", "pass")) == ["survived", "noticed"]
 
 
-def test_a_worker_knows_changes_of_functions_that_were_made_at_import(tmp_path: Path) -> None:
+def test_a_worker_knows_changes_of_functions_that_were_made_at_import(worker: Workers, tmp_path: Path) -> None:
     source = "def over(limit):\n    def check(a):\n        return a > limit\n    return check\n"
     test = "import ccm_sample\n\nOVER = ccm_sample.over(1)\n\ndef test_it():\n    assert OVER(2)\n"
-    assert outcomes(tmp_path, source, test, (">", "<"), (">", ">=")) == ["survived", "noticed", "survived"]
+    assert outcomes(worker, tmp_path, source, test, (">", "<"), (">", ">=")) == ["survived", "noticed", "survived"]
 
 
-def test_what_no_test_calls_survives(tmp_path: Path) -> None:
+def test_what_no_test_calls_survives(worker: Workers, tmp_path: Path) -> None:
     test = "import ccm_sample\n\ndef test_it():\n    assert ccm_sample.older\n"
-    assert outcomes(tmp_path, OLDER, test, (">", "<")) == ["survived", "survived"]
+    assert outcomes(worker, tmp_path, OLDER, test, (">", "<")) == ["survived", "survived"]
 
 
-def test_a_test_that_fails_without_any_change_is_a_problem(tmp_path: Path) -> None:
+def test_a_test_that_fails_without_any_change_is_a_problem(worker: Workers, tmp_path: Path) -> None:
     test = "from ccm_sample import older\n\ndef test_it():\n    assert older(1, 2)\n"
-    assert outcomes(tmp_path, OLDER, test, (">", "<")) == ["noticed"]
+    assert outcomes(worker, tmp_path, OLDER, test, (">", "<")) == ["noticed"]
 
 
-def test_a_worker_does_one_job_after_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}")
+def test_a_worker_does_one_job_after_another(worker: Workers, tmp_path: Path) -> None:
     (tmp_path / "ccm_sample.py").write_text(OLDER)
     for name, says in (("test_good.py", "older(2, 1)"), ("test_bad.py", "older(1, 2)")):
         (tmp_path / name).write_text(f"from ccm_sample import older\n\ndef test_it():\n    assert {says}\n")
     job = {"module": "ccm_sample", "path": str(tmp_path / "ccm_sample.py"), "sources": [OLDER, OLDER.replace(">", "<")]}
-    with Workers(1) as workers:
-        found = [workers.do({**job, "tests": [str(tmp_path / f"test_{name}.py")]}) for name in ("good", "bad", "good")]
+    found = [worker.do({**job, "tests": [str(tmp_path / f"test_{name}.py")]}) for name in ("good", "bad", "good")]
     assert [each["outcomes"] for each in found] == [["survived", "noticed"], ["noticed"], ["survived", "noticed"]]
     assert [each["why"] for each in found] == ["", found[1]["why"], ""] and all(each["seconds"] > 0 for each in found)
     assert found[1]["why"].endswith("test_bad.py::test_it fails without any change")
