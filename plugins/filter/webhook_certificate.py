@@ -59,25 +59,25 @@ ADDRESS = "127.0.0.1"
 NAME = "cloud-controller-manager-webhook"
 
 
-def webhook_certificate(given):
+def webhook_certificate(data):
     """Return the data of the Secret, and whether its certificate is new."""
     if MISSING is not None:
         raise AnsibleFilterError("webhook_certificate requires the Python library cryptography on the Ansible controller: {0}".format(MISSING))
-    given = given or {}
+    data = data or {}
     now = datetime.datetime.now(datetime.timezone.utc)
-    former = _usable(given, now)
+    former = _usable(data, now)
     if former is not None and now < _start(former) + LIFETIME / 2:
-        return {"data": dict(given), "created": False}
+        return {"data": dict(data), "created": False}
     certificate, key = _create(now)
     bundle = certificate + (_pem(former) if former is not None else b"")
     made = {"tls.crt": certificate, "tls.key": key, "ca.crt": bundle}
     return {"data": {name: base64.b64encode(text).decode() for name, text in made.items()}, "created": True}
 
 
-def _usable(given, now):
+def _usable(data, now):
     """Return the certificate, if the Secret has one that is valid, with its key, and among those that the API servers trust."""
     try:
-        text = {name: base64.b64decode(given[name], validate=True) for name in ("tls.crt", "tls.key", "ca.crt")}
+        text = {name: base64.b64decode(data[name], validate=True) for name in ("tls.crt", "tls.key", "ca.crt")}
         certificate = x509.load_pem_x509_certificate(text["tls.crt"])
         key = serialization.load_pem_private_key(text["tls.key"], None)
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value

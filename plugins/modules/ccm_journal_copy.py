@@ -140,14 +140,14 @@ def keep(module, api, result, host, node):
     result["changed"] = True
 
 
-def write(module, api, found, wanted):
+def write(module, api, secret, wanted):
     if module.check_mode:
         return
-    if found is None:
+    if secret is None:
         api.call("POST", SECRETS, wanted)
     else:
-        metadata = dict(wanted["metadata"], resourceVersion=found["metadata"]["resourceVersion"])
-        api.patch(SECRETS + "/" + found["metadata"]["name"], dict(wanted, metadata=metadata))
+        metadata = dict(wanted["metadata"], resourceVersion=secret["metadata"]["resourceVersion"])
+        api.patch(SECRETS + "/" + secret["metadata"]["name"], dict(wanted, metadata=metadata))
 
 
 def present(module, api, result):

@@ -135,5 +135,5 @@ def read_taken(api: Any, params: Params) -> List[str]:
     return taken
 
 
-def _is_not_ours(found: Optional[ApiObject], params: Params) -> bool:
-    return found is not None and (found["metadata"].get("labels") or {}).get(_others.MANAGED) != params["managed_by"]
+def _is_not_ours(workload: Optional[ApiObject], params: Params) -> bool:
+    return workload is not None and (workload["metadata"].get("labels") or {}).get(_others.MANAGED) != params["managed_by"]

@@ -43,9 +43,9 @@ class Edit(NamedTuple):
     planned: List[Planned]
 
 
-def describe(found: List[Occurrence]) -> str:
+def describe(flags: List[Occurrence]) -> str:
     """Return every place that sets a flag, for messages about flags that are set twice."""
-    return " and ".join("{0} ({1})".format(item.path, render(item.name, item.value)) for item in found)
+    return " and ".join("{0} ({1})".format(item.path, render(item.name, item.value)) for item in flags)
 
 
 def plan(sources: Sources, version: Tuple[int, int]) -> Edit:
@@ -77,8 +77,8 @@ def _plan(sources: Sources, version: Tuple[int, int]) -> Edit:
     return edit
 
 
-def _plan_provider(edit: Edit, line: CommandLine, found: List[Occurrence], sources: Sources) -> None:
-    providers = [item for item in found if item.name == "cloud-provider"]
+def _plan_provider(edit: Edit, line: CommandLine, flags: List[Occurrence], sources: Sources) -> None:
+    providers = [item for item in flags if item.name == "cloud-provider"]
     in_tree = sorted({item.value for item in providers if item.value not in ("", EXTERNAL)})
     if len(in_tree) > 1:
         raise UnitRefused(
@@ -87,7 +87,7 @@ def _plan_provider(edit: Edit, line: CommandLine, found: List[Occurrence], sourc
     conflict = ""
     if len({item.path for item in providers}) > 1 and len({item.value for item in providers}) > 1:
         conflict = "it is set twice, and the last one counts: {0}".format(describe(providers))
-    for item in found:
+    for item in flags:
         if item.name == "cloud-config":
             _remove(edit, line, item, sources, "the external controller reads the cloud's configuration, not the kubelet")
     if providers and all(item.value == EXTERNAL for item in providers):

@@ -143,9 +143,9 @@ def sorted_out(detected: Dict[str, Any]) -> Dict[str, HostAnswer]:
     return found
 
 
-def usable(found: Dict[str, HostAnswer]) -> Dict[str, HostFacts]:
+def usable(answers: Dict[str, HostAnswer]) -> Dict[str, HostFacts]:
     """Return the hosts with usable facts from the result of sorted_out."""
-    return {host: cast(HostFacts, facts) for host, facts in found.items() if "node_name" in facts}
+    return {host: cast(HostFacts, facts) for host, facts in answers.items() if "node_name" in facts}
 
 
 def version_of(facts: HostFacts, component: str) -> str:

@@ -127,26 +127,26 @@ def _checksum(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
-def _notes(found: Dict[str, Any]) -> Dict[str, str]:
-    return (found.get("metadata") or {}).get("annotations") or {}
+def _notes(secret: Dict[str, Any]) -> Dict[str, str]:
+    return (secret.get("metadata") or {}).get("annotations") or {}
 
 
-def text_of(found: Dict[str, Any]) -> str:
+def text_of(secret: Dict[str, Any]) -> str:
     """Return the copy in a Secret, '' if it has none."""
-    return (found.get("data") or {}).get(KEY) or ""
+    return (secret.get("data") or {}).get(KEY) or ""
 
 
-def is_restored(found: Dict[str, Any]) -> bool:
+def is_restored(secret: Dict[str, Any]) -> bool:
     """Whether the host was restored after the copy was written, so that nothing is left to roll back from it."""
-    return _notes(found).get(RESTORED) == "true"
+    return _notes(secret).get(RESTORED) == "true"
 
 
-def checked(found: Dict[str, Any], node: str) -> Dict[str, Any]:
+def checked(secret: Dict[str, Any], node: str) -> Dict[str, Any]:
     """Return the copy in a Secret. Raises BadCopy if it was altered or belongs to another Node."""
-    if _checksum(text_of(found)) != _notes(found).get(SHA256):
+    if _checksum(text_of(secret)) != _notes(secret).get(SHA256):
         raise BadCopy("its checksum does not match its content")
-    data = decode(text_of(found))
-    if data["node"] != node or _notes(found).get(NODE) != node:
+    data = decode(text_of(secret))
+    if data["node"] != node or _notes(secret).get(NODE) != node:
         raise BadCopy("it belongs to the Node {0!r}".format(data["node"][:253]))
     return data
 
@@ -154,23 +154,23 @@ def checked(found: Dict[str, Any], node: str) -> Dict[str, Any]:
 # -- which one counts ---------------------------------------------------------------------------------------------------
 
 
-def local_of(said: Any) -> Optional[Dict[str, Any]]:
+def local_of(answer: Any) -> Optional[Dict[str, Any]]:
     """Return a host's answer about its journal (C(state), C(id), C(serial), C(machine)), None if it has another form."""
     shape = {"state": str, "id": str, "serial": int, "machine": str}
-    if not isinstance(said, dict) or not all(isinstance(said.get(key), kind) for key, kind in shape.items()):
+    if not isinstance(answer, dict) or not all(isinstance(answer.get(key), kind) for key, kind in shape.items()):
         return None
-    return said if said["state"] in (MISSING, READABLE, UNREADABLE, DAMAGED, ROLLED_BACK) else None
+    return answer if answer["state"] in (MISSING, READABLE, UNREADABLE, DAMAGED, ROLLED_BACK) else None
 
 
-def choose(local: Dict[str, Any], found: Optional[Dict[str, Any]], node: str) -> Choice:
-    """Return which journal counts for a host. C(found) is the Node's Secret, None if there is none."""
+def choose(local: Dict[str, Any], secret: Optional[Dict[str, Any]], node: str) -> Choice:
+    """Return which journal counts for a host. C(secret) is the Node's Secret, None if there is none."""
     absent = local["state"] in (MISSING, ROLLED_BACK)
     own = Choice(NONE if absent else LOCAL, "", "")
-    if found is None or is_restored(found) or ends(local, found):
+    if secret is None or is_restored(secret) or ends(local, secret):
         return own
     where, lost = place(node), "the journal on the host is {0}".format(MISSING if absent else local["state"])
     try:
-        data = checked(found, node)
+        data = checked(secret, node)
     except BadCopy as exc:
         return own if local["state"] == READABLE else own._replace(note="{0}, and its copy in {1} cannot be used: {2}".format(lost, where, exc))
     same = local["id"] == data["id"]
@@ -186,33 +186,33 @@ def choose(local: Dict[str, Any], found: Optional[Dict[str, Any]], node: str) ->
     return Choice(COPY, "", "journal: copy in {0}, because {1}".format(where, lost))
 
 
-def ends(local: Dict[str, Any], found: Dict[str, Any]) -> bool:
+def ends(local: Dict[str, Any], secret: Dict[str, Any]) -> bool:
     """Whether the host was restored after the copy was written, so that nothing is left to roll back from it."""
-    notes = _notes(found)
+    notes = _notes(secret)
     return local["state"] == ROLLED_BACK and notes.get(ID) == local["id"] and notes.get(SERIAL, "").isdigit() \
         and int(notes[SERIAL]) < local["serial"]
 
 
-def is_stale(local: Dict[str, Any], found: Optional[Dict[str, Any]], node: str) -> bool:
+def is_stale(local: Dict[str, Any], secret: Optional[Dict[str, Any]], node: str) -> bool:
     """Whether a readable journal has no up-to-date copy, so that a run must write one."""
-    return local["state"] == READABLE and (found is None or not obstacle(local, found, node)) and not is_kept(local, found)
+    return local["state"] == READABLE and (secret is None or not obstacle(local, secret, node)) and not is_kept(local, secret)
 
 
-def is_kept(local: Dict[str, Any], found: Optional[Dict[str, Any]]) -> bool:
+def is_kept(local: Dict[str, Any], secret: Optional[Dict[str, Any]]) -> bool:
     """Whether the Secret has the current state of the journal."""
-    if found is None or is_restored(found) or _checksum(text_of(found)) != _notes(found).get(SHA256):
+    if secret is None or is_restored(secret) or _checksum(text_of(secret)) != _notes(secret).get(SHA256):
         return False
-    return (_notes(found).get(ID), _notes(found).get(SERIAL)) == (local["id"], str(local["serial"]))
+    return (_notes(secret).get(ID), _notes(secret).get(SERIAL)) == (local["id"], str(local["serial"]))
 
 
-def obstacle(local: Dict[str, Any], found: Dict[str, Any], node: str) -> str:
+def obstacle(local: Dict[str, Any], secret: Dict[str, Any], node: str) -> str:
     """Return why a journal must not replace the existing copy, '' if it may."""
     try:
-        data = checked(found, node)
+        data = checked(secret, node)
     except BadCopy:
         return ""  # the existing copy is useless
     where = place(node)
-    if is_restored(found):
+    if is_restored(secret):
         return ""
     if data["id"] and data["id"] != local["id"]:
         return ("{0} has a copy of another journal of this Node, which was not rolled back. It was not replaced. Delete that Secret when you no "

@@ -35,7 +35,7 @@ QUOTED, CONDITION = 3, 1500
 SARIF_LEVELS = {NOW: "error", LATER: "warning", UNUSED: "note"}
 
 
-class Given(NamedTuple):
+class Setting(NamedTuple):
     """A flag (or field) of a component with its value, and where it is given. C(line) is 0 if it is unknown."""
 
     host: str
@@ -93,7 +93,7 @@ def lint(detected: Dict[str, HostAnswer], cluster: ClusterFacts) -> Lint:
     known = host_facts.usable(found)
     unread = ["{0}: {1}".format(host, unseen.reason(facts)) for host, facts in found.items() if host not in known]
     version = versions.parse(cluster["version"]) or versions.SUPPORTED[0]
-    given: List[Given] = []
+    given: List[Setting] = []
     for host, facts in known.items():
         given += _of_host(host, facts, unread)
     given += _of_kubeadm(cluster, unread)
@@ -147,7 +147,7 @@ def _rule(finding: Finding) -> str:
 # -- what is given ----------------------------------------------------------------------------------------------------
 
 
-def _of_host(host: str, facts: HostFacts, unread: List[str]) -> Iterator[Given]:
+def _of_host(host: str, facts: HostFacts, unread: List[str]) -> Iterator[Setting]:
     for path in facts["manifests"]:
         try:
             text = manifest.decoded(facts["files"][path])
@@ -171,10 +171,10 @@ def _of_host(host: str, facts: HostFacts, unread: List[str]) -> Iterator[Given]:
     yield from _of_rancher(host, facts, unread)
 
 
-def _placed(host: str, component: str, texts: Dict[str, str], flags: Iterable[Any]) -> Iterator[Given]:
+def _placed(host: str, component: str, texts: Dict[str, str], flags: Iterable[Any]) -> Iterator[Setting]:
     for flag in flags:
         file, line = _place(texts, flag.name, flag.value)
-        yield Given(host, component, file, line, "--" + flag.name, flag.value)
+        yield Setting(host, component, file, line, "--" + flag.name, flag.value)
 
 
 def _place(texts: Dict[str, str], name: str, value: str) -> Tuple[str, int]:
@@ -186,7 +186,7 @@ def _place(texts: Dict[str, str], name: str, value: str) -> Tuple[str, int]:
     return path, number
 
 
-def _of_kubelet_configuration(host: str, path: str, entry: FileFacts, unread: List[str]) -> Iterator[Given]:
+def _of_kubelet_configuration(host: str, path: str, entry: FileFacts, unread: List[str]) -> Iterator[Setting]:
     try:
         text = manifest.decoded(entry)
         data = load(text)
@@ -197,14 +197,14 @@ def _of_kubelet_configuration(host: str, path: str, entry: FileFacts, unread: Li
     yield from _of_gates(host, path, text, gates if isinstance(gates, dict) else {})
 
 
-def _of_gates(host: str, path: str, text: str, gates: Mapping[str, object]) -> Iterator[Given]:
+def _of_gates(host: str, path: str, text: str, gates: Mapping[str, object]) -> Iterator[Setting]:
     for name, value in gates.items():
         if isinstance(value, bool):
             unused, line = _place({path: text}, str(name), str(value).lower())
-            yield Given(host, "kubelet", path, line, "feature-gates", "{0}={1}".format(name, str(value).lower()))
+            yield Setting(host, "kubelet", path, line, "feature-gates", "{0}={1}".format(name, str(value).lower()))
 
 
-def _of_patch(host: str, path: str, entry: FileFacts, unread: List[str]) -> Iterator[Given]:
+def _of_patch(host: str, path: str, entry: FileFacts, unread: List[str]) -> Iterator[Setting]:
     try:
         name = patches.parse_name(path)
         text = manifest.decoded(entry)
@@ -220,7 +220,7 @@ def _of_patch(host: str, path: str, entry: FileFacts, unread: List[str]) -> Iter
         unread.append("{0}: {1} names {2}, and not as a component's arguments or gates".format(host, path, ", ".join(names)))
 
 
-def _of_rancher(host: str, facts: HostFacts, unread: List[str]) -> Iterator[Given]:
+def _of_rancher(host: str, facts: HostFacts, unread: List[str]) -> Iterator[Setting]:
     service = facts["service"]
     if not service:
         return
@@ -235,7 +235,7 @@ def _of_rancher(host: str, facts: HostFacts, unread: List[str]) -> Iterator[Give
         unread.append("{0}: {1}".format(host, exc))
 
 
-def _of_kubeadm(cluster: ClusterFacts, unread: List[str]) -> Iterator[Given]:
+def _of_kubeadm(cluster: ClusterFacts, unread: List[str]) -> Iterator[Setting]:
     config = cluster.get("kubeadm_config") or {}
     text = config.get("content", "") if config.get("exists") else ""
     if not text:
@@ -251,8 +251,8 @@ def _of_kubeadm(cluster: ClusterFacts, unread: List[str]) -> Iterator[Given]:
         known = versions.flags_of(component)
         yield from _placed("", component, {CONFIG_MAP: text}, [flag for flag in given if flag.name in known])
     for value, line in gates:
-        yield Given("", "kube-scheduler", CONFIG_MAP, line, "--feature-gates", value)
-    yield Given("", "kubeadm", CONFIG_MAP, _place({CONFIG_MAP: text}, "apiVersion", api)[1], "apiVersion", api)
+        yield Setting("", "kube-scheduler", CONFIG_MAP, line, "--feature-gates", value)
+    yield Setting("", "kubeadm", CONFIG_MAP, _place({CONFIG_MAP: text}, "apiVersion", api)[1], "apiVersion", api)
 
 
 def _of_volumes(cluster: ClusterFacts, unread: List[str]) -> Iterator[Finding]:
@@ -278,21 +278,21 @@ def _of_volumes(cluster: ClusterFacts, unread: List[str]) -> Iterator[Finding]:
 # -- what is wrong with it --------------------------------------------------------------------------------------------
 
 
-def _judged(given: Given, version: versions.Version) -> Iterator[Finding]:
+def _judged(setting: Setting, version: versions.Version) -> Iterator[Finding]:
     by_item: Dict[str, List[versions.Fact]] = {}
-    for item, fact in versions.about(given.component, given.flag.lstrip("-"), given.value):
+    for item, fact in versions.about(setting.component, setting.flag.lstrip("-"), setting.value):
         by_item.setdefault(item, []).append(fact)
     for item, facts in by_item.items():
         fatal = [(fact.fatal_in, fact) for fact in facts if fact.fatal_in is not None]
         ignored = [(None, fact) for fact in facts if fact.no_effect_in is not None and fact.no_effect_in <= version]
         for stops, fact in sorted(fatal, key=lambda pair: pair[0])[:1] or ignored[:1]:
-            yield _finding(given, item, version, stops, fact.reason)
+            yield _finding(setting, item, version, stops, fact.reason)
 
 
-def _finding(given: Given, item: str, version: versions.Version, stops: Optional[versions.Version], reason: str) -> Finding:
+def _finding(setting: Setting, item: str, version: versions.Version, stops: Optional[versions.Version], reason: str) -> Finding:
     level = UNUSED if stops is None else NOW if stops <= (version[0], version[1] + 1) else LATER
     finding: Finding = {
-        "host": given.host, "component": given.component, "file": given.file, "line": given.line, "flag": given.flag, "item": item,
+        "host": setting.host, "component": setting.component, "file": setting.file, "line": setting.line, "flag": setting.flag, "item": item,
         "level": level, "stops_in": None if stops is None else versions.show(stops), "reason": reason, "fix": ""}
     finding["fix"] = _fix(finding)
     return finding

@@ -115,10 +115,10 @@ def _starting(component: str, name: str, values: List[str], now: List[str],
     return good, dead
 
 
-def _paired(name: str, found: List[Flag], back: List[str]) -> List[Change]:
+def _paired(name: str, present: List[Flag], back: List[str]) -> List[Change]:
     changes = []
-    for index in range(max(len(found), len(back))):
-        flag = found[index] if index < len(found) else None
+    for index in range(max(len(present), len(back))):
+        flag = present[index] if index < len(present) else None
         value = back[index] if index < len(back) else None
         if flag is None or flag.value != value:
             changes.append(Change(name, flag, value, WHY, ""))
@@ -392,14 +392,14 @@ def _without(data: Any, gone: List[Any]) -> Any:
     return [_without(item, gone) for item in data if item not in gone] if isinstance(data, list) else data
 
 
-def _plain(found: Dict[str, List[Flag]]) -> Dict[str, Dict[str, List[str]]]:
-    return _named({component: [(flag.name, flag.value) for flag in flags] for component, flags in found.items()})
+def _plain(flags_of: Dict[str, List[Flag]]) -> Dict[str, Dict[str, List[str]]]:
+    return _named({component: [(flag.name, flag.value) for flag in flags] for component, flags in flags_of.items()})
 
 
-def _named(found: Dict[str, List[Tuple[str, str]]]) -> Dict[str, Dict[str, List[str]]]:
+def _named(pairs_of: Dict[str, List[Tuple[str, str]]]) -> Dict[str, Dict[str, List[str]]]:
     """Return the values by name. The order of different flags, and of the items of a list, does not count."""
     names: Dict[str, Dict[str, List[str]]] = {}
-    for component, pairs in found.items():
+    for component, pairs in pairs_of.items():
         for name, value in pairs:
             text = ",".join(sorted(_items([value]))) if name in LISTS else value
             names.setdefault(component, {}).setdefault(name, []).append(text)

@@ -44,32 +44,32 @@ def _restarted(plan: Plan) -> Set[str]:
     return {plan["nodes"][host] for host, steps in plan["hosts"].items() if steps["kubelet"] or host in plan["reregister"]}
 
 
-def rows(found: VolumeFacts, restarted: Set[str]) -> List[VolumeRow]:
+def rows(facts: VolumeFacts, restarted: Set[str]) -> List[VolumeRow]:
     """Return one row for each in-tree plug-in that the cluster uses.
 
-    C(found) is C(volumes) of M(outoftree.ccm.ccm_cluster_info). A row has C(source), C(driver), C(persistent_volumes), C(storage_classes),
+    C(facts) is C(volumes) of M(outoftree.ccm.ccm_cluster_info). A row has C(source), C(driver), C(persistent_volumes), C(storage_classes),
     C(inline) and C(pods) as names, and C(installed): whether there is a CSIDriver, None if that is unknown. C(nodes) are the Nodes with Pods
     that use such volumes, C(restarted_without) and C(others_without) those of them without the driver: restarted by the run, or not.
     C(restarted_pods) and C(others_pods) are the Pods on them. C(idle_without) are restarted Nodes without the driver and without such Pods.
     """
     result: List[VolumeRow] = []
-    unread = found.get("unread", [])
-    for volume in versions.IN_TREE_VOLUMES if found else ():
-        pods = [pod for pod in found.get("pods", []) if volume.source in pod["sources"]]
+    unread = facts.get("unread", [])
+    for volume in versions.IN_TREE_VOLUMES if facts else ():
+        pods = [pod for pod in facts.get("pods", []) if volume.source in pod["sources"]]
         nodes = sorted({pod["node"] for pod in pods if pod["node"]}, key=grouping.in_order)
         known = "csinodes.storage.k8s.io" not in unread
         bare = [node for node in sorted(restarted.union(nodes), key=grouping.in_order)
-                if known and volume.driver not in found["nodes"].get(node, [])]
+                if known and volume.driver not in facts["nodes"].get(node, [])]
         without = [node for node in bare if node in nodes]
         ours, others = [node for node in without if node in restarted], [node for node in without if node not in restarted]
         row: VolumeRow = {
             "source": volume.source,
             "driver": volume.driver,
-            "persistent_volumes": _names(found.get("persistent", []), volume.source, "{name}"),
-            "storage_classes": [item for item in found.get("classes", []) if item["source"] == volume.source],
-            "inline": _names(found.get("inline", []), volume.source, "{kind} {namespace}/{name}"),
+            "persistent_volumes": _names(facts.get("persistent", []), volume.source, "{name}"),
+            "storage_classes": [item for item in facts.get("classes", []) if item["source"] == volume.source],
+            "inline": _names(facts.get("inline", []), volume.source, "{kind} {namespace}/{name}"),
             "pods": ["{namespace}/{name}".format(**pod) for pod in pods],
-            "installed": _installed(found, volume.driver),
+            "installed": _installed(facts, volume.driver),
             "nodes": nodes,
             "idle_without": [node for node in bare if node not in nodes],
             "restarted_without": ours,
@@ -86,8 +86,8 @@ def _names(items: Sequence[Mapping[str, object]], source: str, form: str) -> Lis
     return sorted((form.format(**item) for item in items if item["source"] == source), key=grouping.in_order)
 
 
-def _installed(found: VolumeFacts, driver: str) -> Optional[bool]:
-    return None if "csidrivers.storage.k8s.io" in found.get("unread", []) else driver in found["drivers"]
+def _installed(facts: VolumeFacts, driver: str) -> Optional[bool]:
+    return None if "csidrivers.storage.k8s.io" in facts.get("unread", []) else driver in facts["drivers"]
 
 
 # -- text -------------------------------------------------------------------------------------------------------------

@@ -5,7 +5,9 @@ import ast
 from collections import Counter
 from pathlib import Path
 
-RUNTIME = Path(__file__).parents[3] / "runtime" / "ccm"
+ROOT = Path(__file__).parents[3]
+#: The controller and the collection.
+SOURCES = (ROOT / "runtime" / "ccm", ROOT / "plugins")
 #: Names that say nothing about the value. No parameter has one.
 REFUSED = ("found", "given", "said", "want", "told", "each", "mark", "met")
 
@@ -18,7 +20,7 @@ def parameters(text: str) -> Counter[str]:
 
 
 def test_no_parameter_has_a_name_that_says_nothing():
-    count = sum((parameters(path.read_text()) for path in RUNTIME.rglob("*.py")), Counter[str]())
+    count = sum((parameters(path.read_text()) for folder in SOURCES for path in folder.rglob("*.py")), Counter[str]())
     refused = {name: count[name] for name in REFUSED if count[name]}
     assert refused == {}, "name the parameter after what it is: settings, desired, annotations, status, evidence"
 
