@@ -13,7 +13,7 @@ import yaml
 from tools.packaging import environments
 
 ROOT = Path(__file__).parents[2]
-TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+TARGETS = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 WORKFLOWS = sorted(ROOT.glob(".github/workflows/*.yml"))
 
 
@@ -28,7 +28,7 @@ def steps(path: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
 def test_commands_are_those_of_the_makefile(path: Path):
-    used = {target for step in steps(path) for target in re.findall(r"^make ([a-z-]+)", step.get("run", ""), re.M)}
+    used = {target for step in steps(path) for target in re.findall(r"^make ([a-z0-9-]+)", step.get("run", ""), re.M)}
     assert used <= TARGETS
     for file in {word for step in steps(path) for word in re.findall(r"-m (tools\.[\w.]+)", step.get("run", ""))}:
         assert (ROOT / f"{file.replace('.', '/')}.py").exists()
