@@ -403,13 +403,12 @@ def resolved(text: str) -> Any:
         return _WORDS[text]
     if text[0] == ".":
         return _number(text.replace("_", ""), text) if _FRACTION.fullmatch(text) else text
+    if text[0] not in "+-0123456789":
+        return text
     plain = re.sub("^0b([-+])", r"\g<1>0b", text.replace("_", ""))
-    whole = _INTEGER.fullmatch(plain) if text[0] in "+-0123456789" else None
-    if whole:
-        number = _integer(whole.group(1), whole.group(2))
-        if number is not None:
-            return number
-    return _number(plain, text) if text[0] in "+-0123456789" else text
+    whole = _INTEGER.fullmatch(plain)
+    number = _integer(whole.group(1), whole.group(2)) if whole else None
+    return _number(plain, text) if number is None else number
 
 
 def _integer(sign: str, digits: str) -> Optional[int]:
