@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import enum
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -46,6 +47,13 @@ class Backend:
         return None
 
 
+class Kept(enum.StrEnum):
+    """What a Service leaves in the cloud when it goes."""
+
+    LOAD_BALANCER = "load-balancer"
+    ADDRESS = "address"
+
+
 @dataclass(frozen=True, slots=True)
 class LoadBalancerSpec:
     """Everything that a Service of type LoadBalancer requests from a load balancer.
@@ -56,6 +64,8 @@ class LoadBalancerSpec:
     Pods.
     `ingress`: the current status of the Service; not part of the desired state. It is for providers that allocate
     addresses themselves (`AllocatesAddresses`).
+    `keep`, `protected`, `take_back`: see `KeepsLoadBalancers`. Other providers ignore them: the framework refuses what
+    they cannot do.
     """
 
     cluster: str
@@ -72,6 +82,9 @@ class LoadBalancerSpec:
     external_traffic_policy: str = "Cluster"
     health_check_node_port: int = 0
     ingress: tuple[Ingress, ...] = field(default=(), compare=False, repr=False)
+    keep: Kept | None = None
+    protected: bool = False
+    take_back: str = ""
 
     @property
     def default_name(self) -> str:
@@ -106,6 +119,7 @@ class LoadBalancer:
     `ready`: whether the cloud has finished. Until then the framework checks the Service again, and blocks no worker.
     `warnings`: properties that are probably not intended, one sentence each. The framework reports each one once, when
     an answer of `ensure`, `update_backends` or `get` has it and the one before had not.
+    `keep`, `protected`: what its mark in the cloud says (`KeepsLoadBalancers`); only `list` has to fill them in.
     """
 
     service_uid: str
@@ -114,6 +128,8 @@ class LoadBalancer:
     fingerprint: str = ""
     ready: bool = True
     warnings: tuple[str, ...] = ()
+    keep: Kept | None = None
+    protected: bool = False
 
 
 @runtime_checkable
@@ -188,6 +204,27 @@ class ComparesLoadBalancers(Protocol):
         """The differences between the load balancer and what `ensure` would write, one sentence each. () if there are
         none, or if the cloud is still applying a change. Read-only. After a non-empty answer, the next `ensure`
         compares and repairs everything, whatever the fingerprint is."""
+        ...
+
+
+@runtime_checkable
+class KeepsLoadBalancers(Protocol):
+    """An optional addition to `LoadBalancers` for providers that can leave something in the cloud when a Service goes.
+
+    `ensure` records `spec.keep` and `spec.protected` in the mark on the load balancer, and the fingerprint covers both.
+    `delete` keeps what `spec.keep` or the mark names, and deletes the rest: the mark counts when nobody knows the
+    Service any more, so what was to be kept is never lost. A load balancer that stays has no backends (the node ports
+    of its Service get other owners) and a mark with cluster and namespace in place of the Service: `list` and `get` no
+    longer show it, so it is no orphan. One that failed in the cloud is deleted all the same.
+
+    If the Service has no load balancer, `ensure` takes back the one named `spec.take_back`, with its address. Only a
+    Service of the same cluster and namespace may do that. Raises Conflict if none of that name is kept for it: never
+    creates another one instead. `delete` need not respect `protected`: the framework does not call it then.
+    """
+
+    @property
+    def keeps(self) -> Collection[Kept]:
+        """What this cloud can keep."""
         ...
 
 
