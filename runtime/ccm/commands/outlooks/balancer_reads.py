@@ -9,6 +9,7 @@ from ccm.cloud import Backends, CloudError, ComparesLoadBalancers, LoadBalancer,
 from ccm.controllers.services import service_rules as rules
 from ccm.controllers.services.allocations import ServiceAllocations
 from ccm.controllers.services.class_rules import ServedClasses
+from ccm.controllers.services.keep_rules import keepable
 from ccm.controllers.services.service_balancers import ServiceBalancers
 from ccm.controllers.services.service_rules import Step
 from ccm.controllers.services.service_state import ServiceState
@@ -51,7 +52,10 @@ class BalancerReads:
         count = len(self._backends)
         try:
             spec = rules.load_balancer_spec(
-                service, self._context.cluster_name, needs_node_ports=self._context.gateway.cloud.needs_node_ports
+                service,
+                self._context.cluster_name,
+                needs_node_ports=self._context.gateway.cloud.needs_node_ports,
+                keeps=keepable(self._balancers.cloud),
             )
             fingerprint = self._balancers.fingerprint(spec, self._backends)
         except rules.ServiceRuleError as error:

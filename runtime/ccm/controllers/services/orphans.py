@@ -15,6 +15,7 @@ from prometheus_client import Counter, Gauge
 
 from ccm.cloud import (
     CloudError,
+    Kept,
     LoadBalancer,
     LoadBalancers,
     LoadBalancerSpec,
@@ -110,15 +111,18 @@ class OrphanAudit:
         self._report([listed[uid] for uid in orphans], held=self._delete and not deletable)
         if deletable:
             for uid in orphans:
-                await self._remove(listed[uid])
+                if not listed[uid].protected:
+                    await self._remove(listed[uid])
 
     def _report(self, orphans: list[LoadBalancer], *, held: bool) -> None:
         """Log one line for each orphan that is new."""
-        way_out = rules.way_out(self._context.cluster_name, delete=self._delete, held=held)
-        rule = "TooManyOrphans" if held else "ReportOnly"
-        kept = orphans if held or not self._delete else []
-        self._context.holds.replace(KIND, {each.name: (rule, way_out) for each in kept})
+        cluster, kept = self._context.cluster_name, dict[str, tuple[str, str]]()
         for balancer in orphans:
+            way_out = rules.way_out(cluster, delete=self._delete, held=held, protected=balancer.protected)
+            if balancer.protected:
+                kept[balancer.name] = "Protected", way_out
+            elif held or not self._delete:
+                kept[balancer.name] = "TooManyOrphans" if held else "ReportOnly", way_out
             if balancer.service_uid not in self._reported:
                 log.warning(
                     "load balancer %s belongs to the Service with UID %s, which does not exist: %s",
@@ -126,6 +130,7 @@ class OrphanAudit:
                     balancer.service_uid,
                     way_out,
                 )
+        self._context.holds.replace(KIND, kept)
         self._reported = frozenset(balancer.service_uid for balancer in orphans)
 
     async def _remove(self, balancer: LoadBalancer) -> None:
@@ -137,6 +142,9 @@ class OrphanAudit:
             return  # the cloud is deleting it or no longer knows it; the next check shows which
         except CloudError as error:
             log.warning("cannot delete orphaned load balancer %s, trying again later: %s", balancer.name, error)
+            return
+        if balancer.keep is Kept.LOAD_BALANCER:
+            log.info("orphaned load balancer %s stays in the cloud, as its Service asked for", balancer.name)
             return
         DELETED.inc()
         log.info("deleted orphaned load balancer %s", balancer.name)

@@ -30,7 +30,7 @@ from ccm.gateway.breaker import HeldBack
 
 from ..nodes.vouching import Vouching
 from ..shared.context import Context, log_failure
-from . import comparison_rules, late_answer_rules
+from . import comparison_rules, keep_rules, late_answer_rules
 from . import service_metrics as metrics
 from . import service_rules as rules
 from .allocations import ServiceAllocations
@@ -102,7 +102,6 @@ class ServiceController:
         self._classes = classes = options.classes
         self._handed_over = HandedOver(context, self._events, classes)
         self._writes = ServiceWrites(context.client, classes)
-        self._release = ServiceRelease(context, self._events, self._balancers, self._writes, classes)
         self._vanished = VanishedServices(context, self._events, self._balancers, self._known, self._queue.add)
         self._nodes = FollowedNodes(
             context,
@@ -123,6 +122,9 @@ class ServiceController:
         )
         self._conditions = ServiceConditions(self._writes, classes, context.now, context.monotonic)
         self._waits = WaitingServices(self._events, self._conditions, context.monotonic)
+        self._release = ServiceRelease(
+            context, self._events, self._balancers, self._writes, self._conditions, self._waits, classes
+        )
         self._cloud_replaced = asyncio.Event()
         self._may_write = False
 
@@ -396,7 +398,10 @@ class ServiceController:
         cluster = self._context.cluster_name
         try:
             return rules.load_balancer_spec(
-                service, cluster, needs_node_ports=self._context.gateway.cloud.needs_node_ports
+                service,
+                cluster,
+                needs_node_ports=self._context.gateway.cloud.needs_node_ports,
+                keeps=keep_rules.keepable(self._balancers.cloud),
             )
         except rules.ServiceRuleError:
             state.following.exists = state.following.exists or service.metadata.uid in self._balancers.at_start

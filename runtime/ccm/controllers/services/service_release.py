@@ -9,23 +9,29 @@ from __future__ import annotations
 
 import logging
 
+from ccm.cloud import CloudError, Kept, LoadBalancerSpec
 from ccm.engine.client import NotFoundError
 from ccm.engine.events import EventRecorder
 from ccm.engine.objects import Service, object_path
+from ccm.engine.queue import Requeue
 
 from ..shared.context import Context
+from . import keep_rules
 from . import service_rules as rules
 from .class_rules import ServedClasses
 from .service_balancers import ServiceBalancers
+from .service_conditions import ServiceConditions
 from .service_state import ServiceState
 from .service_writes import ServiceWrites
 from .vanished_services import SERVICES
-from .waiting_services import Waiting
+from .waiting_services import Waiting, WaitingServices
 
 log = logging.getLogger(__name__)
 
 #: Seconds until the next look at a Service whose state in the cache is old. Its next watch event ends the wait.
 CATCH_UP = 5.0
+#: Seconds until the next look at a Service whose load balancer is protected. A change of the Service ends the wait.
+HELD = 300.0
 
 
 class ServiceRelease:
@@ -35,10 +41,12 @@ class ServiceRelease:
         events: EventRecorder,
         balancers: ServiceBalancers,
         writes: ServiceWrites,
+        conditions: ServiceConditions,
+        waits: WaitingServices,
         classes: ServedClasses,
     ) -> None:
         self._context, self._events, self._balancers, self._writes = context, events, balancers, writes
-        self._classes = classes
+        self._conditions, self._waits, self._classes = conditions, waits, classes
 
     async def clean_up(self, service: Service, state: ServiceState) -> None:
         """Delete the load balancer, even a partially created one (W19), then release the Service.
@@ -56,14 +64,42 @@ class ServiceRelease:
                 service.metadata.name,
             )
             raise Waiting(CATCH_UP, "the API server shows an older state of the Service")
+        spec = rules.deletion_spec(service, self._context.cluster_name)
         if not state.deletion.started:
-            state.deletion.started = True
-            self._events.event(service, "Normal", "DeletingLoadBalancer", "Deleting load balancer")
+            await self._hold(service, state)
+            state.deletion.started, state.deletion.kept = True, await self._name(spec)
+            if spec.keep is not Kept.LOAD_BALANCER:
+                self._events.event(service, "Normal", "DeletingLoadBalancer", "Deleting load balancer")
         state.written.fingerprint = None  # a Service that wants it again before the deletion is done gets a new one
-        await self._balancers.delete(rules.deletion_spec(service, self._context.cluster_name), state)
+        await self._balancers.delete(spec, state)
         listed = self._balancers.at_start.pop(service.metadata.uid, None)
-        await self._writes.release(service, state.ingress or (listed.ingress if listed is not None else ()))
-        self._events.event(service, "Normal", "DeletedLoadBalancer", "Deleted load balancer")
+        ingress = state.ingress or (listed.ingress if listed is not None else ())
+        await self._writes.release(service, ingress)
+        address = ingress[0].ip if ingress else ""
+        self._events.event(service, "Normal", *keep_rules.farewell(spec.keep, state.deletion.kept, address))
+
+    async def _hold(self, service: Service, state: ServiceState) -> None:
+        """Raise Requeue while the load balancer must not be deleted. The Service keeps its finalizer and says why."""
+        keeps = keep_rules.keepable(self._balancers.cloud)
+        why, before = keep_rules.why_held(service.metadata.annotations, keeps), state.deletion.held
+        state.deletion.held = why
+        if not why:
+            return
+        self._waits.end(f"{service.metadata.namespace}/{service.metadata.name}")  # what it waited for is over
+        if why != before:
+            self._events.event(service, "Warning", "LoadBalancerProtected", why)
+        await self._conditions.waits(service, "LoadBalancerProtected", why)
+        raise Requeue(HELD)
+
+    async def _name(self, spec: LoadBalancerSpec) -> str:
+        """Return the name of a load balancer that stays: nothing of the Service refers to it afterwards."""
+        if spec.keep is not Kept.LOAD_BALANCER:
+            return ""
+        try:
+            return (await self._balancers.call("get", lambda: self._balancers.cloud.get(spec))).name
+        except CloudError as error:
+            log.info("Service %s/%s: the name of its load balancer is unknown: %s", spec.namespace, spec.name, error)
+            return ""
 
     async def _is_confirmed(self, service: Service) -> bool:
         """Return whether the API server agrees that the Service wants no load balancer."""

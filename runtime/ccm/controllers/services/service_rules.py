@@ -6,20 +6,22 @@ docs/reference/parity.md, S1-S159 and W13-W20, lists upstream's behaviour and wh
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import ipaddress
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ccm.base.text import quoted
-from ccm.cloud import AddressType, Backend, Backends, Ingress, IngressPort, LoadBalancerSpec, Port
+from ccm.cloud import AddressType, Backend, Backends, Ingress, IngressPort, Kept, LoadBalancerSpec, Port
 from ccm.engine.objects import IngressEntry, IngressPortStatus, Node, Service
 
 from ..nodes.node_rules import is_ready
 from ..nodes.vouching_rules import Judge, Vouched
 from ..shared.cache_rules import FINALIZER as FINALIZER
 from ..shared.limits import PORTS, SOURCE_RANGES
-from ..shared.rule_error import RuleError
+from ..shared.rule_error import ServiceRuleError as ServiceRuleError
+from . import keep_rules
 from .class_rules import ServedClasses
 from .comparison_rules import Compared
 from .service_state import ServiceState
@@ -32,10 +34,6 @@ HEALTH_CHECK_PATH = "/healthz"
 _NAMED = 20
 _IP = (AddressType.INTERNAL_IP, AddressType.EXTERNAL_IP)
 _FALSE = {"0", "f", "F", "false", "False", "FALSE"}
-
-
-class ServiceRuleError(RuleError):
-    """The Service contains a value that cannot be used. The message names the field and the value."""
 
 
 def needs_cleanup(service: Service) -> bool:
@@ -119,10 +117,12 @@ def health_check(service: Service) -> tuple[str, int]:
     return HEALTH_CHECK_PATH, service.spec.health_check_node_port
 
 
-def load_balancer_spec(service: Service, cluster: str, *, needs_node_ports: bool = False) -> LoadBalancerSpec:
+def load_balancer_spec(
+    service: Service, cluster: str, *, needs_node_ports: bool = False, keeps: Collection[Kept] = tuple(Kept)
+) -> LoadBalancerSpec:
     """Return the Service's desired load balancer in the terms of the contract. Raises ServiceRuleError.
 
-    `needs_node_ports`: see `Cloud.needs_node_ports`.
+    `needs_node_ports`: see `Cloud.needs_node_ports`. `keeps`: what the cloud can keep.
     """
     if len(service.spec.ports) > PORTS:
         raise ServiceRuleError(
@@ -133,7 +133,8 @@ def load_balancer_spec(service: Service, cluster: str, *, needs_node_ports: bool
             f"spec.ports: no node port for {', '.join(without[:_NAMED])}, and load balancers of this cloud send "
             "traffic to node ports: set spec.allocateLoadBalancerNodePorts to true"
         )
-    return _spec(service, cluster, source_ranges(service), load_balancer_ip(service))
+    spec = _spec(service, cluster, source_ranges(service), load_balancer_ip(service))
+    return dataclasses.replace(spec, **keep_rules.wishes(service.metadata.annotations, keeps))
 
 
 #: Admit nobody: the addresses are never those of clients (RFC 919, RFC 6666).
@@ -192,7 +193,8 @@ def deletion_spec(service: Service, cluster: str) -> LoadBalancerSpec:
         return load_balancer_spec(service, cluster)
     except ServiceRuleError:
         meta = service.metadata
-        return LoadBalancerSpec(cluster, meta.uid, meta.namespace, meta.name, ports=())
+        keep = keep_rules.readable_keep(meta.annotations)
+        return LoadBalancerSpec(cluster, meta.uid, meta.namespace, meta.name, ports=(), keep=keep)
 
 
 class Step(enum.Enum):

@@ -99,7 +99,8 @@ class Deletion:
 
     `started`: an Event has reported it. `confirmed`: the cloud reported that the load balancer is being deleted, or is
     gone. `again_at`: when a cloud that did not know it is asked again. `vanished_at`: since when the Service is gone
-    without being released. `service_was_deleted`: the Service was being deleted when it was last seen.
+    without being released. `service_was_deleted`: the Service was being deleted when it was last seen. `held`: why
+    it does not begin, as an Event has reported it. `kept`: the name of the load balancer that stays.
     """
 
     started: bool = False
@@ -107,6 +108,8 @@ class Deletion:
     again_at: float = -math.inf
     vanished_at: float = math.inf
     service_was_deleted: bool = False
+    held: str = ""
+    kept: str = ""
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ within the audit's cap.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Callable, Sized
 
@@ -21,6 +22,7 @@ from ccm.engine.queue import Requeue
 
 from ..shared import orphan_rules
 from ..shared.context import Context
+from . import keep_rules
 from . import service_rules as rules
 from .service_balancers import ServiceBalancers
 from .service_state import ServiceState
@@ -106,11 +108,13 @@ class VanishedServices:
             self._context.holds.put(KIND, key, "TooManyVanished", message)
             raise Requeue(absence_rules.GRACE)
         if not state.deletion.started:
+            self._hold(key, state)
             state.deletion.started = True
             state.written.fingerprint = None  # if the Service reappears, the load balancer is created again
             self._events.event(service, "Normal", "DeletingLoadBalancer", "Deleting load balancer")
         try:
             spec = state.written.spec or rules.deletion_spec(service, self._context.cluster_name)
+            spec = dataclasses.replace(spec, keep=keep_rules.readable_keep(service.metadata.annotations))
             await self._balancers.delete(spec, state)
         except RetryAfter:
             raise
@@ -121,6 +125,19 @@ class VanishedServices:
         self._events.event(service, "Normal", "DeletedLoadBalancer", "Deleted load balancer")
         self._remove(key)
         return service
+
+    def _hold(self, key: str, state: ServiceState) -> None:
+        """Raise Requeue if the Service, as it was last seen, forbids that its load balancer is deleted."""
+        keeps = keep_rules.keepable(self._balancers.cloud)
+        why = keep_rules.why_held(state.service.metadata.annotations, keeps)
+        if not why:
+            return
+        if why != state.deletion.held:
+            state.deletion.held = why
+            message = f"The Service is gone, and was last seen with: {why}. Delete the load balancer by hand"
+            self._events.event(state.service, "Warning", "LoadBalancerProtected", message)
+            self._context.holds.put(KIND, key, "Protected", message)
+        raise Requeue(absence_rules.GRACE)
 
     def _remove(self, key: str) -> None:
         del self.states[key]

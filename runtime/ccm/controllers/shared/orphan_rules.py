@@ -35,8 +35,11 @@ def may_delete(orphaned: int, listed: int) -> bool:
     return orphaned <= cap(listed)
 
 
-def way_out(cluster: str, *, delete: bool, held: bool) -> str:
-    """Return what becomes of an orphan, or what to do. `delete`: the flag is set; `held`: there are too many."""
+def way_out(cluster: str, *, delete: bool, held: bool, protected: bool = False) -> str:
+    """Return what becomes of an orphan, or what to do. `delete`: the flag is set; `held`: there are too many;
+    `protected`: its mark forbids it."""
+    if protected:
+        return "its Service protected it against deletion: delete it by hand if nobody needs it"
     if held:
         return "there are so many orphans that none is deleted: check --cluster-name and --kubeconfig"
     if delete:

@@ -4,3 +4,7 @@
 
 class RuleError(Exception):
     """An object requests something impossible. The message names the object's field and says how to fix it."""
+
+
+class ServiceRuleError(RuleError):
+    """The Service contains a value that cannot be used. The message names the field and the value."""

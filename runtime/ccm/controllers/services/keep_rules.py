@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decide what a Service leaves in the cloud when it goes, and whether its load balancer may be deleted. No I/O.
+
+What is deleted is lost, and what is kept costs a little. So while nobody knows what a Service means, nothing of it is
+deleted, and an Event says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from ccm.base.text import quoted
+from ccm.cloud import KeepsLoadBalancers, Kept, LoadBalancers
+
+from ..shared.rule_error import ServiceRuleError
+
+KEEP = "ccm.outoftree.dev/keep-on-deletion"
+PROTECT = "ccm.outoftree.dev/protect-load-balancer"
+TAKE_BACK = "ccm.outoftree.dev/take-back-load-balancer"
+#: Characters of the name of a load balancer; no cloud has longer ones.
+LONGEST = 255
+
+
+def keepable(balancers: LoadBalancers) -> frozenset[Kept]:
+    """Return what a provider's cloud can keep."""
+    return frozenset(balancers.keeps) if isinstance(balancers, KeepsLoadBalancers) else frozenset()
+
+
+def wishes(annotations: Mapping[str, str], keeps: Collection[Kept]) -> dict[str, Any]:
+    """Return the fields of a spec that say what outlives the Service. Raises ServiceRuleError."""
+    return {
+        "keep": _keep(annotations, keeps),
+        "protected": _is_protected(annotations),
+        "take_back": _take_back(annotations, keeps),
+    }
+
+
+def readable_keep(annotations: Mapping[str, str]) -> Kept | None:
+    """Return what is to be kept, None also if that cannot be read."""
+    try:
+        return _keep(annotations, tuple(Kept))
+    except ServiceRuleError:
+        return None
+
+
+def why_held(annotations: Mapping[str, str], keeps: Collection[Kept]) -> str:
+    """Return why the load balancer of a Service that wants none must not be deleted, "" if it may be."""
+    try:
+        _keep(annotations, keeps)
+        if not _is_protected(annotations):
+            return ""
+    except ServiceRuleError as error:
+        return f"{error}; until then the load balancer is not deleted"
+    return f"annotation {PROTECT} protects the load balancer against deletion: remove it, and the deletion goes on"
+
+
+def farewell(keep: Kept | None, name: str, address: str) -> tuple[str, str]:
+    """Return the reason and the message of the Event that ends the life of a Service's load balancer.
+
+    `name`: of the load balancer, `address`: its own; "" if unknown.
+    """
+    if keep is Kept.LOAD_BALANCER:
+        return "KeptLoadBalancer", (
+            f"The load balancer stays in the cloud, without backends: a Service of this namespace gets it with the "
+            f"annotation {TAKE_BACK}: {name or 'its name in the cloud'}"
+        )
+    if keep is Kept.ADDRESS:
+        return "DeletedLoadBalancer", (
+            f"Deleted load balancer. Its address stays in the project: a Service of this name and namespace gets it "
+            f"with spec.loadBalancerIP: {address or 'the address'}"
+        )
+    return "DeletedLoadBalancer", "Deleted load balancer"
+
+
+def _keep(annotations: Mapping[str, str], keeps: Collection[Kept]) -> Kept | None:
+    text = annotations.get(KEEP)
+    if text is None:
+        return None
+    if text not in tuple(Kept):
+        every = _list(tuple(Kept))
+        raise ServiceRuleError(f"annotation {KEEP}: {quoted(text)} is not one of {every}: correct or remove it")
+    if text not in keeps:
+        can = f"it can keep only {_list(keeps)}" if keeps else "it can keep nothing"
+        raise ServiceRuleError(f"annotation {KEEP}: this cloud cannot keep {quoted(text)}, {can}: correct or remove it")
+    return Kept(text)
+
+
+def _is_protected(annotations: Mapping[str, str]) -> bool:
+    text = annotations.get(PROTECT, "false")
+    if text not in ("true", "false"):
+        raise ServiceRuleError(f"annotation {PROTECT}: {quoted(text)} is not true or false: correct or remove it")
+    return text == "true"
+
+
+def _take_back(annotations: Mapping[str, str], keeps: Collection[Kept]) -> str:
+    name = annotations.get(TAKE_BACK)
+    if name is None:
+        return ""
+    if not name or len(name) > LONGEST or not name.isprintable():
+        raise ServiceRuleError(f"annotation {TAKE_BACK}: {quoted(name)} is not the name of a load balancer")
+    if Kept.LOAD_BALANCER not in keeps:
+        raise ServiceRuleError(
+            f"annotation {TAKE_BACK}: this cloud keeps no load balancers; a kept address is requested with "
+            "spec.loadBalancerIP: remove it"
+        )
+    return name
+
+
+def _list(kept: Collection[Kept]) -> str:
+    return " or ".join(sorted(kept))

@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a Service leaves in the cloud when it goes, and load balancers that are protected against deletion."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ccm.cloud import Backend, Kept, LoadBalancer, LoadBalancerSpec
+from ccm.controllers.services.keep_rules import KEEP, PROTECT, TAKE_BACK
+
+from ..gateway.virtual import in_virtual_time
+from .services_harness import FINALIZER, Balancers, Cluster, until
+
+
+class Keeping(Balancers):
+    """`kept`: what stays, by the UID of the former Service. Marks say what a Service asked for last."""
+
+    def __init__(self, *keeps: Kept) -> None:
+        super().__init__()
+        self.keeps = frozenset(keeps)
+        self.kept: dict[str, Kept] = {}
+
+    def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
+        return super().fingerprint(spec, backends) + repr(
+            (spec.keep, spec.protected, spec.take_back)
+        )
+
+    def _answer(self, uid: str) -> LoadBalancer:
+        row = self.made[uid]
+        return replace(
+            super()._answer(uid),
+            keep=row.get("keep"),
+            protected=row.get("protected", False),
+        )
+
+    def _write(
+        self, spec: LoadBalancerSpec, backends: Sequence[Backend]
+    ) -> LoadBalancer:
+        super()._write(spec, backends)
+        self.made[spec.uid] |= {"keep": spec.keep, "protected": spec.protected}
+        return self._answer(spec.uid)
+
+    async def delete(self, spec: LoadBalancerSpec) -> None:
+        mark = self.made.get(spec.uid, {}).get("keep")
+        await super().delete(spec)
+        if (keep := spec.keep or mark) is not None:
+            self.kept[spec.uid] = keep
+
+
+def cluster(*keeps: Kept) -> tuple[Cluster, Keeping]:
+    made = Cluster()
+    made.cloud = cloud = Keeping(*keeps)
+    return made, cloud
+
+
+def annotate(c: Cluster, **annotations: str | None) -> None:
+    keys = {"keep": KEEP, "protect": PROTECT, "take_back": TAKE_BACK}
+    c.api.change(
+        "services",
+        "shop/web",
+        {"metadata": {"annotations": {keys[k]: v for k, v in annotations.items()}}},
+    )
+
+
+def waiting(c: Cluster) -> list[tuple[str, str]]:
+    conditions = c.api.service().get("status", {}).get("conditions", [])
+    return [
+        (each["reason"], each["message"])
+        for each in conditions
+        if each["type"] == "LoadBalancerWaiting"
+    ]
+
+
+def leave(c: Cluster, how: str) -> None:
+    if how == "deleted":
+        c.api.delete_service("web")
+    else:
+        c.api.change("services", "shop/web", {"spec": {"type": "ClusterIP"}})
+
+
+def is_gone(c: Cluster) -> bool:
+    service = c.api.objects["services"].get("shop/web")
+    return service is None or FINALIZER not in (
+        service["metadata"].get("finalizers") or ()
+    )
+
+
+@pytest.mark.parametrize("how", ["deleted", "another type"])
+@in_virtual_time
+async def test_a_protected_load_balancer_is_deleted_when_the_annotation_goes(
+    how: str,
+) -> None:
+    c, cloud = cluster()  # no cloud has to know of it
+    async with c:
+        await c.begin()
+        annotate(c, protect="true")
+        leave(c, how)
+        await asyncio.sleep(1000)
+        assert (
+            cloud.count("delete") == 0
+            and FINALIZER in c.api.service()["metadata"]["finalizers"]
+        )
+        (message,) = c.api.told("LoadBalancerProtected")
+        assert PROTECT in message
+        ((reason, text),) = waiting(c)
+        assert reason == "LoadBalancerProtected" and PROTECT in text
+        annotate(c, protect=None)
+        await until(lambda: is_gone(c), 60)
+        assert not cloud.made and cloud.count("delete") == 1
+
+
+@in_virtual_time
+async def test_a_new_leader_protects_it_too() -> None:
+    c, cloud = cluster()
+    async with c:
+        await c.begin()
+        annotate(c, protect="true")
+        c.api.delete_service("web")
+        await asyncio.sleep(10)
+        await c.stop()
+        c.serve()
+        await asyncio.sleep(1000)
+        assert cloud.count("delete") == 0
+
+
+@pytest.mark.parametrize("keep", list(Kept))
+@pytest.mark.parametrize("how", ["deleted", "another type"])
+@in_virtual_time
+async def test_what_is_kept_is_told_with_the_way_back(how: str, keep: Kept) -> None:
+    c, cloud = cluster(*Kept)
+    async with c:
+        await c.begin()
+        address = c.api.ingress()[0]["ip"]
+        annotate(c, keep=str(keep))
+        await until(lambda: cloud.made["uid-of-web"].get("keep") == keep, 60)
+        leave(c, how)
+        await until(lambda: is_gone(c), 60)
+        await asyncio.sleep(10)
+        assert cloud.kept == {"uid-of-web": keep}
+        if keep is Kept.ADDRESS:
+            assert address in c.api.told("DeletedLoadBalancer")[0]
+        else:
+            assert f"{TAKE_BACK}: web" in c.api.told("KeptLoadBalancer")[0]
+            assert not c.api.told("DeletedLoadBalancer")
+
+
+@in_virtual_time
+async def test_an_annotation_that_went_again_keeps_nothing() -> None:
+    c, cloud = cluster(*Kept)
+    async with c:
+        await c.begin()
+        annotate(c, keep="load-balancer")
+        await until(lambda: cloud.made["uid-of-web"].get("keep"), 60)
+        annotate(c, keep=None)
+        await until(lambda: not cloud.made["uid-of-web"].get("keep"), 60)
+        c.api.delete_service("web")
+        await until(lambda: is_gone(c), 60)
+        assert not cloud.kept and not cloud.made
+
+
+@pytest.mark.parametrize(
+    ("keeps", "annotation", "message"),
+    [
+        ((), {"keep": "load-balancer"}, "it can keep nothing"),
+        ((Kept.ADDRESS,), {"keep": "load-balancer"}, "it can keep only address"),
+        ((Kept.LOAD_BALANCER,), {"keep": "address"}, "it can keep only load-balancer"),
+        (
+            tuple(Kept),
+            {"keep": "true"},
+            "'true' is not one of address or load-balancer",
+        ),
+        (tuple(Kept), {"keep": ""}, "is not one of"),
+        (tuple(Kept), {"protect": "yes"}, "'yes' is not true or false"),
+        (tuple(Kept), {"take_back": ""}, "is not the name of a load balancer"),
+        ((Kept.ADDRESS,), {"take_back": "old"}, "spec.loadBalancerIP"),
+    ],
+)
+@in_virtual_time
+async def test_what_the_cloud_cannot_do_is_refused_before_anything_is_made(
+    keeps: tuple[Kept, ...], annotation: dict[str, Any], message: str
+) -> None:
+    c, cloud = cluster(*keeps)
+    async with c:
+        c.add_node("n0")
+        c.add_service()
+        annotate(c, **annotation)
+        c.serve()
+        await until(lambda: c.api.told("SyncLoadBalancerFailed"), 60)
+        assert message in c.api.told("SyncLoadBalancerFailed")[0]
+        assert not cloud.made and cloud.count("ensure") == 0
+        c.api.delete_service("web")  # nothing was made, so nothing holds it
+        await asyncio.sleep(10)
+        assert "shop/web" not in c.api.objects["services"]
+
+
+@pytest.mark.parametrize(
+    "annotation", [{"keep": "address"}, {"keep": "yes"}, {"protect": "yes"}]
+)
+@in_virtual_time
+async def test_what_cannot_be_read_deletes_nothing_until_it_is_corrected(
+    annotation: dict[str, Any],
+) -> None:
+    c, cloud = cluster(Kept.LOAD_BALANCER)
+    async with c:
+        await c.begin()
+        annotate(c, **annotation)
+        c.api.delete_service("web")
+        await asyncio.sleep(1000)
+        assert (
+            cloud.count("delete") == 0 and len(c.api.told("LoadBalancerProtected")) == 1
+        )
+        annotate(c, **dict.fromkeys(annotation))
+        await until(lambda: is_gone(c), 60)
+        assert not cloud.made
+
+
+@pytest.mark.parametrize(
+    ("annotation", "stays"),
+    [({"protect": "true"}, True), ({"keep": "load-balancer"}, False)],
+)
+@in_virtual_time
+async def test_a_service_whose_finalizer_was_removed_by_hand_is_respected(
+    annotation: dict[str, Any], stays: bool
+) -> None:
+    c, cloud = cluster(*Kept)
+    async with c:
+        await c.begin()
+        annotate(c, **annotation)
+        await asyncio.sleep(10)
+        c.api.remove("services", "shop/web")
+        await asyncio.sleep(2000)
+        assert ("uid-of-web" in cloud.made) is stays
+        assert bool(c.api.told("LoadBalancerProtected")) is stays
+        assert cloud.kept == ({} if stays else {"uid-of-web": Kept.LOAD_BALANCER})
+
+
+@pytest.mark.parametrize(
+    ("annotation", "stays"),
+    [({"protect": "true"}, True), ({"keep": "load-balancer"}, False)],
+)
+@in_virtual_time
+async def test_the_audit_goes_by_the_mark(
+    annotation: dict[str, Any], stays: bool, caplog: Any
+) -> None:
+    c, cloud = cluster(*Kept)
+    async with c:
+        await c.begin()
+        annotate(c, **annotation)
+        await asyncio.sleep(10)
+        await c.stop()
+        c.api.remove("services", "shop/web")
+        c.add_service("other", port=2)
+        c.serve(delete_orphans=True)
+        await c.served("other")
+        await asyncio.sleep(2000)
+        assert ("uid-of-web" in cloud.made) is stays and cloud.count("delete") == (
+            0 if stays else 1
+        )
+        assert cloud.kept == ({} if stays else {"uid-of-web": Kept.LOAD_BALANCER})
+        assert ("protected it against deletion" in caplog.text) is stays
