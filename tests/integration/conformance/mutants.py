@@ -616,7 +616,12 @@ class NoLabelsRatherThanAnError(SimVolumes):
 # --- load balancers --------------------------------------------------------------------------------------------------
 
 
-@mutant("load_balancers.one_that_is_not_there_is_not_found", "load_balancers.it_lives_from_ensure_to_delete")
+@mutant(
+    "load_balancers.one_that_is_not_there_is_not_found",
+    "load_balancers.it_lives_from_ensure_to_delete",
+    "load_balancers.one_that_is_kept_outlives_its_service",
+    "load_balancers.one_that_is_kept_is_taken_back_by_its_namespace",
+)
 class NoneLooksLikeOneThatIsNotReady(SimLoadBalancers):
     async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:
         try:
@@ -625,7 +630,11 @@ class NoneLooksLikeOneThatIsNotReady(SimLoadBalancers):
             return cloud.LoadBalancer(spec.uid, spec.default_name, ready=False)
 
 
-@mutant("load_balancers.another_clusters_is_never_touched")
+@mutant(
+    "load_balancers.another_clusters_is_never_touched",
+    "load_balancers.one_that_is_kept_outlives_its_service",
+    "load_balancers.one_that_is_kept_is_taken_back_by_its_namespace",
+)
 class ListsAllClusters(SimLoadBalancers):
     async def list(self, cluster: str) -> Sequence[cloud.LoadBalancer]:
         rows = await self._api.list("/load-balancers", sim_api.LoadBalancer)
@@ -684,6 +693,7 @@ class FingerprintsWithoutPorts(SimLoadBalancers):
     "load_balancers.what_is_kept_with_backends_is_no_single_services",
     "load_balancers.a_setting_that_comes_too_late_is_refused_or_reported",
     *SETTINGS,
+    "load_balancers.what_a_service_asks_for_last_is_kept",
 )
 class KeepsAFingerprintByPortsAlone(SimLoadBalancers):
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[cloud.Backend]) -> str:
@@ -703,6 +713,9 @@ class AddressesThatAreNone(SimLoadBalancers):
     "load_balancers.an_address_of_another_service_is_refused",
     "load_balancers.a_requested_address_is_given_or_refused",
     "load_balancers.a_setting_that_comes_too_late_is_refused_or_reported",
+    "load_balancers.one_that_is_kept_outlives_its_service",
+    "load_balancers.one_that_is_kept_is_taken_back_by_its_namespace",
+    "load_balancers.what_a_service_asks_for_last_is_kept",
 )
 class MakesItAnewEachTime(SimLoadBalancers):
     addresses = itertools.cycle(range(50, 100))
@@ -725,6 +738,7 @@ class MakesItAnewEachTime(SimLoadBalancers):
     "load_balancers.a_warning_is_in_the_answer_of_the_write",
     "load_balancers.a_setting_that_comes_too_late_is_refused_or_reported",
     *SETTINGS,
+    "load_balancers.what_a_service_asks_for_last_is_kept",
 )
 class NeverWritesAChange(SimLoadBalancers):
     async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[cloud.Backend]) -> cloud.LoadBalancer:
@@ -826,6 +840,8 @@ class ForgetsAddressesAtARestart(GivesWhatIsAskedFor):
     "load_balancers.each_ip_family_is_served_or_reported",
     "load_balancers.a_range_of_ipv6_does_not_open_ipv4",
     "load_balancers.a_load_balancer_without_targets_is_reported",
+    "load_balancers.one_that_is_kept_outlives_its_service",
+    "load_balancers.one_that_is_kept_is_taken_back_by_its_namespace",
 )
 class NamesThatAreNeverTheSame(SimLoadBalancers):
     """Looks only for what it knows that it made."""
@@ -889,7 +905,12 @@ class LeavesWhatFailed(SimLoadBalancers):
         return await super().ensure(spec, backends)
 
 
-@mutant("load_balancers.a_half_made_one_is_completed", "load_balancers.a_half_made_one_is_deleted")
+@mutant(
+    "load_balancers.a_half_made_one_is_completed",
+    "load_balancers.a_half_made_one_is_deleted",
+    "load_balancers.one_that_is_kept_outlives_its_service",
+    "load_balancers.one_that_is_kept_is_taken_back_by_its_namespace",
+)
 class TagsItAfterwards(SimLoadBalancers):
     """What failed in between is nobody's."""
 

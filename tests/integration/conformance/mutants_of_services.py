@@ -142,10 +142,90 @@ class WritesSourceRangesWithChangesOnly(ClaimsToHaveWritten):
     "load_balancers.members_have_the_addresses_that_are_given",
     "load_balancers.every_port_is_served",
     "load_balancers.each_protocol_is_served_or_refused",
+    "load_balancers.one_that_is_kept_is_taken_back_by_its_namespace",
 )
 class SendsNoTargets(ClaimsToHaveWritten):
     def left_out(self, body: dict[str, Any], method: str) -> dict[str, Any]:
         return body | {"targets": []} if "targets" in body else body
+
+
+# --- what outlives a Service -----------------------------------------------------------------------------------------
+
+OUTLIVES = "load_balancers.one_that_is_kept_outlives_its_service"
+TAKEN_BACK = "load_balancers.one_that_is_kept_is_taken_back_by_its_namespace"
+LAST = "load_balancers.what_a_service_asks_for_last_is_kept"
+
+
+@mutant(OUTLIVES, TAKEN_BACK)
+class DeletesWhatIsToBeKept(SimLoadBalancers):
+    async def delete(self, spec: LoadBalancerSpec) -> None:
+        await self._remove(await self._find(spec))
+
+
+@mutant(OUTLIVES)
+class DeletesWhatOnlyTheMarkKeeps(SimLoadBalancers):
+    async def delete(self, spec: LoadBalancerSpec) -> None:
+        if spec.keep is None:
+            await self._remove(await self._find(spec))
+        else:
+            await super().delete(spec)
+
+
+@mutant(OUTLIVES, TAKEN_BACK, LAST)
+class IgnoresWhatIsToBeKept(Ignores):
+    def known(self, spec: LoadBalancerSpec) -> LoadBalancerSpec:
+        return replace(spec, keep=None)
+
+    async def delete(self, spec: LoadBalancerSpec) -> None:
+        await super().delete(self.known(spec))
+
+
+@mutant(LAST)
+class IgnoresProtection(Ignores):
+    def known(self, spec: LoadBalancerSpec) -> LoadBalancerSpec:
+        return replace(spec, protected=False)
+
+
+@mutant(TAKEN_BACK)
+class MakesAnotherInstead(Ignores):
+    def known(self, spec: LoadBalancerSpec) -> LoadBalancerSpec:
+        return replace(spec, take_back="")
+
+
+@mutant(TAKEN_BACK)
+class GivesItToAnyNamespace(SimLoadBalancers):
+    async def _take_back(self, spec: LoadBalancerSpec) -> sim_api.LoadBalancer:
+        rows = await self._api.list("/load-balancers", sim_api.LoadBalancer, [("tag", f"cluster:{spec.cluster}")])
+        namespaces = [row.tags.get("kept_for") for row in rows if row.name == spec.take_back]
+        return await super()._take_back(replace(spec, namespace=namespaces[0] if namespaces else spec.namespace))
+
+
+@mutant(OUTLIVES, TAKEN_BACK)
+class ListsWhatNoServiceHas(SimLoadBalancers):
+    async def list(self, cluster: str) -> Sequence[cloud.LoadBalancer]:
+        rows = await self._api.list("/load-balancers", sim_api.LoadBalancer, [("tag", f"cluster:{cluster}")])
+        return [load_balancer_rules.load_balancer(row) for row in rows if "service_uid" in row.tags]
+
+
+@mutant(OUTLIVES)
+class KeepsTheTargets(ClaimsToHaveWritten):
+    def __init__(self, api: Api) -> None:
+        super().__init__(api)
+        self._before: Any = ()
+
+    def left_out(self, body: dict[str, Any], method: str) -> dict[str, Any]:
+        if method == "PUT" and body["targets"] == ():
+            return body | {"targets": self._before}
+        self._before = body.get("targets", self._before)
+        return body
+
+
+@mutant(LAST)
+class NeverForgetsWhatIsToBeKept(ClaimsToHaveWritten):
+    def left_out(self, body: dict[str, Any], method: str) -> dict[str, Any]:
+        if not body.get("tags"):
+            return body
+        return body | {"tags": {key: value for key, value in body["tags"].items() if key != "keep" or value}}
 
 
 # --- fingerprints ----------------------------------------------------------------------------------------------------
@@ -195,7 +275,7 @@ class EndsItsListingAtAFailure(SimInstances):
 class ListsTheFirstPageOfLoadBalancers(SimLoadBalancers):
     async def list(self, cluster: str) -> Sequence[cloud.LoadBalancer]:
         page = await self._api.page("/load-balancers", sim_api.LoadBalancer, [("tag", f"cluster:{cluster}")], None)
-        return [load_balancer_rules.load_balancer(row) for row in page.items if "service_uid" in row.tags]
+        return [load_balancer_rules.load_balancer(row) for row in page.items if row.tags.get("service_uid")]
 
 
 @mutant("later_pages.a_failure_among_load_balancers_is_transient")
@@ -212,7 +292,7 @@ class EndsTheListingOfLoadBalancersAtAFailure(SimLoadBalancers):
             rows, token = [*rows, *page.items], page.next_page_token
             if token is None:
                 break
-        return [load_balancer_rules.load_balancer(row) for row in rows if "service_uid" in row.tags]
+        return [load_balancer_rules.load_balancer(row) for row in rows if row.tags.get("service_uid")]
 
 
 # --- what nobody would serve -----------------------------------------------------------------------------------------

@@ -10,12 +10,15 @@ from typing import Any
 import msgspec
 
 from ccm import cloud
-from ccm.cloud import Backend, Backends, Ingress, LoadBalancerSpec, NotImplementedByCloud
+from ccm.cloud import Backend, Backends, Ingress, Kept, LoadBalancerSpec, NotImplementedByCloud
 from ccm.cloud.toolkit.service_checks import ipv4_ranges, nobody_serves, require_node_ports
 
 from .api import PASS_THROUGH, LoadBalancer
 from .instance_rules import PROVIDER_ID
 
+#: Tags of a load balancer that outlives its Service, or would: what is to be kept and for which namespace, that it must
+#: not be deleted, and then, without a Service, the namespace that may take it back.
+KEEP, NAMESPACE, PROTECTED, KEPT_FOR = "keep", "namespace", "protected", "kept_for"
 #: Where kube-proxy answers /healthz by default, and no longer with 200 once its Node is being deleted.
 KUBE_PROXY_HEALTH = 10256
 
@@ -32,7 +35,33 @@ def load_balancer(row: LoadBalancer, warnings: tuple[str, ...] = ()) -> cloud.Lo
         fingerprint=row.tags.get("fingerprint", ""),
         ready=ready,
         warnings=warnings,
+        keep=keep_of(row),
+        protected=bool(row.tags.get(PROTECTED)),
     )
+
+
+def keep_of(row: LoadBalancer) -> Kept | None:
+    """Return what the mark says that is to be kept."""
+    text = row.tags.get(KEEP, "")
+    return Kept(text) if text in tuple(Kept) else None
+
+
+def wishes(spec: LoadBalancerSpec) -> dict[str, str]:
+    """Return the tags that say what outlives the Service. The namespace is written while its Service is known."""
+    keep = {KEEP: str(spec.keep), NAMESPACE: spec.namespace} if spec.keep is not None else {}
+    return keep | ({PROTECTED: "true"} if spec.protected else {})
+
+
+def wishes_over(spec: LoadBalancerSpec, row: LoadBalancer) -> dict[str, str]:
+    """Return the same for a load balancer that has tags already: they can be emptied, not removed."""
+    return {key: "" for key in (KEEP, NAMESPACE, PROTECTED) if row.tags.get(key)} | wishes(spec)
+
+
+def kept_tags(spec: LoadBalancerSpec, row: LoadBalancer) -> dict[str, str]:
+    """Return the tags of a load balancer that loses its Service and stays for the namespace."""
+    namespace = spec.namespace or row.tags.get(NAMESPACE, "")
+    emptied = {key: "" for key in (KEEP, NAMESPACE, PROTECTED) if row.tags.get(key)}
+    return {"service_uid": "", "fingerprint": "", KEPT_FOR: namespace} | emptied
 
 
 def check_supported(spec: LoadBalancerSpec, passes_through: bool = False) -> None:

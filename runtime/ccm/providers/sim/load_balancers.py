@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ccm import cloud
-from ccm.cloud import Backend, Conflict, LoadBalancerSpec, NotFound, RetryAfter
+from ccm.cloud import Backend, Conflict, Kept, LoadBalancerSpec, NotFound, RetryAfter
 from ccm.cloud.toolkit.service_checks import ipv4_only
 
 from . import load_balancer_rules as rules
@@ -22,14 +22,17 @@ STRETCH = 500
 class SimLoadBalancers:
     """A load balancer is found only by its ownership tags. A name that is already taken is a Conflict."""
 
+    keeps = frozenset({Kept.LOAD_BALANCER})
+
     def __init__(self, api: Api) -> None:
         self._api = api
+        self._taking_back = asyncio.Lock()
 
     async def list(self, cluster: str) -> Sequence[cloud.LoadBalancer]:
         rows = await self._api.list("/load-balancers", LoadBalancer, [("tag", f"cluster:{cluster}")])
         found = []
         for number, row in enumerate(rows, 1):
-            if "service_uid" in row.tags:
+            if row.tags.get("service_uid"):
                 found.append(rules.load_balancer(row))
             if number % STRETCH == 0:
                 await asyncio.sleep(0)
@@ -37,7 +40,8 @@ class SimLoadBalancers:
 
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
         """Return two halves, so that `update_backends` cannot claim to have written other changes of the spec."""
-        return f"{rules.digest(self._desired(spec) | {'ip': spec.load_balancer_ip})}-{rules.digest_of(backends)}"
+        desired = self._desired(spec) | {"ip": spec.load_balancer_ip} | rules.wishes(spec)
+        return f"{rules.digest(desired)}-{rules.digest_of(backends)}"
 
     async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:
         found = await self._find(spec)
@@ -53,13 +57,21 @@ class SimLoadBalancers:
         try:
             found = await self._find(spec)
             if found.state == "error":
-                await self.delete(spec)  # the only change that this cloud allows
+                await self._remove(found)  # the only change that this cloud allows
                 raise NotFound(f"load balancer {found.id} failed in the cloud and is being deleted")
         except NotFound:
-            tags = {"cluster": spec.cluster, "service_uid": spec.uid, "fingerprint": fingerprint}
-            body = desired | {"name": spec.default_name, "ip": spec.load_balancer_ip, "tags": tags}
-            row = await self._api.call("POST", "/load-balancers", LoadBalancer, body=body)
-            return rules.load_balancer(row, (*ipv4_only(spec), *rules.nobody(backends)))
+            if not spec.take_back:
+                tags = {"cluster": spec.cluster, "service_uid": spec.uid, "fingerprint": fingerprint}
+                tags |= rules.wishes(spec)
+                body = desired | {"name": spec.default_name, "ip": spec.load_balancer_ip, "tags": tags}
+                row = await self._api.call("POST", "/load-balancers", LoadBalancer, body=body)
+                return rules.load_balancer(row, (*ipv4_only(spec), *rules.nobody(backends)))
+            found = await self._take_back(spec)
+        if spec.take_back not in ("", found.name):
+            raise Conflict(
+                f"the Service has the load balancer {found.name}, and cannot take back {spec.take_back}: a new Service "
+                "can"
+            )
         if spec.load_balancer_ip not in ("", found.ip):
             raise Conflict(
                 f"load balancer {found.id} has the address {found.ip}, and this cloud cannot change it to "
@@ -69,7 +81,7 @@ class SimLoadBalancers:
             raise RetryAfter(f"load balancer {found.id} is being deleted", POLL)
         if found.tags.get("fingerprint") == fingerprint:
             return rules.load_balancer(found, (*ipv4_only(spec), *rules.nobody(backends)))
-        body = desired | {"tags": {"fingerprint": fingerprint}}
+        body = desired | {"tags": {"fingerprint": fingerprint} | rules.wishes_over(spec, found)}
         path = f"/load-balancers/{found.id}"
         row = await self._api.call("PATCH", path, LoadBalancer, body=body, missing=GONE)
         return rules.load_balancer(row, (*ipv4_only(spec), *rules.nobody(backends)))
@@ -87,6 +99,28 @@ class SimLoadBalancers:
 
     async def delete(self, spec: LoadBalancerSpec) -> None:
         found = await self._find(spec)
+        if Kept.LOAD_BALANCER in (spec.keep, rules.keep_of(found)) and found.state not in ("error", "deleting"):
+            path, body = f"/load-balancers/{found.id}/targets", {"targets": (), "tags": rules.kept_tags(spec, found)}
+            await self._api.call("PUT", path, LoadBalancer, body=body, missing=GONE)
+        else:
+            await self._remove(found)
+
+    async def _take_back(self, spec: LoadBalancerSpec) -> LoadBalancer:
+        """Give the Service a load balancer that is kept for its namespace. Raises Conflict if there is none."""
+        tags = [("tag", f"cluster:{spec.cluster}"), ("tag", f"{rules.KEPT_FOR}:{spec.namespace}")]
+        async with self._taking_back:  # two Services may name the same one
+            rows = await self._api.list("/load-balancers", LoadBalancer, tags)
+            found = next((row for row in rows if row.name == spec.take_back), None)
+            if found is None:
+                raise Conflict(
+                    f"no load balancer {spec.take_back} is kept for namespace {spec.namespace}, so none can be taken "
+                    "back: correct the name, or remove the annotation to get a new load balancer"
+                )
+            body = {"tags": {"service_uid": spec.uid, rules.KEPT_FOR: ""}}
+            path = f"/load-balancers/{found.id}"
+            return await self._api.call("PATCH", path, LoadBalancer, body=body, missing=GONE)
+
+    async def _remove(self, found: LoadBalancer) -> None:
         path = f"/load-balancers/{found.id}"
         if await self._api.call("DELETE", path, LoadBalancer | None, missing=GONE) is None:  # type: ignore[arg-type]
             return
