@@ -73,6 +73,7 @@ class Addresses:
             "p": bool(desired.proxy),
             "h": bool(desired.hostname or desired.suffix),
             "g": desired.security_groups,
+            "n": desired.protected,
         }
         return "".join(flag for flag, is_set in flags.items() if is_set)
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ccm.cloud import Ingress, Invalid, LoadBalancerSpec, Port
+from ccm.cloud import Ingress, Invalid, Kept, LoadBalancerSpec, Port
 from ccm.cloud.toolkit.annotation_reader import selector
 from ccm.cloud.toolkit.digests import NOT_COUNTED, desired_digest, digest
 from ccm.cloud.toolkit.kept_settings import Setting, differences
@@ -107,6 +107,7 @@ class DesiredLoadBalancer:
     ports: tuple[Port, ...]
     security_groups: bool
     given: frozenset[str] = field(metadata=NOT_COUNTED)
+    protected: bool = False
     made_by: str = field(default="", metadata=NOT_COUNTED)
     max_members: int = field(default=0, metadata=NOT_COUNTED)
     chooses_nodes: bool = field(default=True, metadata=NOT_COUNTED)
@@ -166,6 +167,10 @@ def desired_load_balancer(
     proxy, forwarded = said.get("proxy-protocol", ""), said.get("x-forwarded-for", False)
     if proxy and forwarded:
         problems.append(f"annotations {PREFIX}proxy-protocol and {PREFIX}x-forwarded-for exclude each other")
+    if spec.keep is Kept.ADDRESS and not said.get("keep-floatingip", True):
+        problems.append(f"the Service asks to keep its address, and annotation {PREFIX}keep-floatingip says false")
+    if spec.keep is Kept.ADDRESS and (internal or family == "IPv6"):
+        problems.append("the Service asks to keep its address, and only floating IPs can be kept: it has none")
     method = said.get("lb-method", section.lb_method)
     if (made_by or section.lb_provider) == "ovn" and not said.given("lb-method"):
         method = "SOURCE_IP_PORT"
@@ -211,7 +216,8 @@ def desired_load_balancer(
         or chosen.subnet_id,
         floating=None if internal or family == "IPv6" else _floating(spec, address, said, chosen, section),
         floating_description=_floating_description(spec),
-        keep_floating_ip=said.get("keep-floatingip", False),
+        keep_floating_ip=said.get("keep-floatingip", spec.keep is Kept.ADDRESS),
+        protected=spec.protected,
         hostname=said.get("hostname", ""),
         suffix=section.ingress_hostname_suffix if proxy and section.enable_ingress_hostname else "",
         proxy=proxy,

@@ -26,6 +26,7 @@ from ccm.cloud import (
     Conflict,
     Ingress,
     Invalid,
+    Kept,
     LoadBalancerSpec,
     NotFound,
     NotImplementedByCloud,
@@ -66,6 +67,9 @@ OLDEST = (2, 5)
 
 
 class OctaviaLoadBalancers:
+    #: A Service requests a kept floating IP with loadBalancerIP.
+    keeps = frozenset({Kept.ADDRESS})
+
     def __init__(self, api: Api, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._api = api
         self._section = api.settings.load_balancer
@@ -245,7 +249,8 @@ class OctaviaLoadBalancers:
         rows = await self._balancers.look()
         row, owner = await self._owned.choose_to_delete(rows, spec)
         mark = load_balancer_owners.own_mark(row, spec.cluster, spec.uid) if row is not None else None
-        memory.keep = memory.keep or said.get("keep-floatingip", False) or (mark is not None and "k" in mark.flags)
+        asked = spec.keep is Kept.ADDRESS or said.get("keep-floatingip", False)
+        memory.keep = memory.keep or asked or (mark is not None and "k" in mark.flags)
         if row is None:
             await self._owned.check_no_other(rows, spec)
             await self._gone(spec, memory)
@@ -424,7 +429,9 @@ class OctaviaLoadBalancers:
         if right and state == "ACTIVE":
             memory.row, memory.owner, memory.address = row, load_balancer_owners.is_owner(row, owner), address
         fingerprint = owner.fingerprint if right else ""
-        return cloud.LoadBalancer(owner.uid, row["name"], ingress, fingerprint, state == "ACTIVE", memory.warnings)
+        keep, protected = Kept.ADDRESS if "k" in owner.flags else None, "n" in owner.flags
+        name, ready = row["name"], state == "ACTIVE"
+        return cloud.LoadBalancer(owner.uid, name, ingress, fingerprint, ready, memory.warnings, keep, protected)
 
     def _backends_digest(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
         try:

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from ccm.cloud import LoadBalancerSpec
+from ccm.cloud import Invalid, Kept, LoadBalancerSpec
 from ccm.providers.openstack.settings_sections import EVERYWHERE, LoadBalancerSection
 
 from .octavia_in_memory import FakeOpenStack, the
@@ -79,3 +80,47 @@ async def test_local_traffic_without_a_monitor_is_told(monitor: bool, policy: st
     fake = cloud(create_monitor=monitor)
     found = await ensured(fake, service("u-1", "web", external_traffic_policy=policy))
     assert any("externalTrafficPolicy is Local" in each for each in found.warnings) is told
+
+
+# --- the neutral annotation of all providers --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("known", ["all", "the UID"])
+async def test_an_address_is_kept_for_the_annotation_of_all_providers(known: str) -> None:
+    fake = cloud()
+    former = service("u-1", "web", keep=Kept.ADDRESS)
+    address = (await ensured(fake, former)).ingress[0].ip
+    (listed,) = await provider(fake).list("prod")
+    assert listed.keep is Kept.ADDRESS
+    await deleted(provider(fake), former if known == "all" else LoadBalancerSpec("prod", "u-1", "", "", ports=()))
+    assert not fake.balancers and only(fake.floating)["port_id"] is None
+    assert not await provider(fake).list("prod"), "what is kept is no orphan"
+    other = service("u-2", "web", load_balancer_ip=address, namespace="another-tenant")
+    with pytest.raises(Invalid, match="loadBalancerIP"):
+        await ensured(fake, other)
+    again = service("u-3", "web", load_balancer_ip=address)
+    assert (await ensured(fake, again)).ingress[0].ip == address
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"said": {"keep-floatingip": "false"}}, "keep-floatingip says false"),
+        ({"ip_families": ("IPv6",)}, "only floating IPs can be kept"),
+    ],
+)
+async def test_an_address_that_cannot_be_kept_is_refused(more: dict[str, Any], message: str) -> None:
+    fake = cloud()
+    with pytest.raises(Invalid, match=message):
+        await ensured(fake, service("u-1", "web", keep=Kept.ADDRESS, **more))
+    assert not fake.balancers
+
+
+async def test_what_a_service_asks_for_last_is_in_its_mark() -> None:
+    fake, plain = cloud(), service("u-1", "web")
+    for asking in (plain, replace(plain, protected=True), replace(plain, keep=Kept.ADDRESS), plain):
+        await ensured(fake, asking)
+        (listed,) = await provider(fake).list("prod")
+        assert (listed.keep, listed.protected) == (asking.keep, asking.protected)
+    await deleted(provider(fake), plain)
+    assert not fake.floating
