@@ -207,6 +207,18 @@ class ComparesLoadBalancers(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class KeptLoadBalancer:
+    """One that outlived its Service, or the address of one.
+
+    `name`: "" if only the address is left. `namespace`: whose Services may take it back. `address`: "" if unknown.
+    """
+
+    name: str
+    namespace: str
+    address: str = ""
+
+
 @runtime_checkable
 class KeepsLoadBalancers(Protocol):
     """An optional addition to `LoadBalancers` for providers that can leave something in the cloud when a Service goes.
@@ -225,6 +237,10 @@ class KeepsLoadBalancers(Protocol):
     @property
     def keeps(self) -> Collection[Kept]:
         """What this cloud can keep."""
+        ...
+
+    async def kept(self, cluster: str) -> Sequence[KeptLoadBalancer]:
+        """List what this cluster keeps without a Service. Operators ask for it, because it costs money."""
         ...
 
 

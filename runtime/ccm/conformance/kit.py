@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from ccm.cloud import ImplementedElsewhere, NotImplementedByCloud, QuotaExceeded
+from ccm.cloud import Cloud, ImplementedElsewhere, KeepsLoadBalancers, Kept, NotImplementedByCloud, QuotaExceeded
 
 from .subject import Subject
 from .trial import Failed, Trial, described
@@ -17,6 +17,9 @@ from .watchdog import Watchdog
 from .world import NotRun
 
 log = logging.getLogger(__name__)
+
+#: The capability of load balancers that can outlive their Service (`ccm.cloud.KeepsLoadBalancers`).
+KEEPS = "kept_load_balancers"
 
 
 class Outcome(enum.Enum):
@@ -34,7 +37,8 @@ class Outcome(enum.Enum):
 
 @dataclass(frozen=True)
 class Case:
-    """One requirement for providers. `needs`: the capability that it concerns, "" for none."""
+    """One requirement for providers. `needs`: the capability that it concerns, "" for none; a field of `Cloud`, or
+    `KEEPS`."""
 
     name: str
     function: Callable[[Trial], Awaitable[None]]
@@ -72,7 +76,7 @@ async def check(case: Case, subject: Subject) -> Result:
     trial.introduce(cloud)
     watchdog, detail, outcome = Watchdog(), "", Outcome.PASSED
     try:
-        if case.needs and getattr(cloud, case.needs) is None:
+        if case.needs and not _offers(cloud, case.needs):
             return result(Outcome.NOT_APPLICABLE, f"the provider offers no {case.needs.replace('_', ' ')}")
         with watchdog:
             await trial.ask(cloud.start)
@@ -92,3 +96,10 @@ async def check(case: Case, subject: Subject) -> Result:
     if left:
         outcome, detail = Outcome.FAILED, "; ".join(filter(None, [detail, f"LEFT BEHIND: {', '.join(left)}"]))
     return result(outcome, detail)
+
+
+def _offers(cloud: Cloud, capability: str) -> bool:
+    if capability != KEEPS:
+        return getattr(cloud, capability) is not None
+    balancers = cloud.load_balancers
+    return isinstance(balancers, KeepsLoadBalancers) and Kept.LOAD_BALANCER in balancers.keeps

@@ -208,6 +208,18 @@ class ListsWhatNoServiceHas(SimLoadBalancers):
 
 
 @mutant(OUTLIVES)
+class ShowsNothingThatIsKept(SimLoadBalancers):
+    async def kept(self, cluster: str) -> Sequence[cloud.KeptLoadBalancer]:
+        return ()
+
+
+@mutant(OUTLIVES)
+class ShowsWhatAnotherClusterKeeps(SimLoadBalancers):
+    async def kept(self, cluster: str) -> Sequence[cloud.KeptLoadBalancer]:
+        return await super().kept(cluster.removesuffix("-2"))
+
+
+@mutant(OUTLIVES)
 class KeepsTheTargets(ClaimsToHaveWritten):
     def __init__(self, api: Api) -> None:
         super().__init__(api)

@@ -147,6 +147,9 @@ def owners(outlooks: Sequence[Outlook], *, asked: bool) -> list[Check]:
         Check(OWNERS, State.WARNING, f"{_noun(each)} {each.name}: {each.because}", each.to_do or each.when)
         for each in (*lost, *going)
     ]
+    if kept := [each for each in outlooks if each.reason == "Kept"]:
+        said = f"kept without a Service: {some(each.name for each in kept)}: {kept[0].notes[0]}"
+        found.append(Check(OWNERS, State.OK, said))
     if found or not asked:
         return found
     return [Check(OWNERS, State.OK, "every load balancer and route of this cluster has an owner")]

@@ -10,6 +10,7 @@ from ccm.cloud import CloudError, LoadBalancer
 from ccm.controllers.nodes.vouching_rules import Vouched
 from ccm.controllers.services import service_rules as rules
 from ccm.controllers.services.class_rules import ServedClasses
+from ccm.controllers.services.keep_rules import outlives_it
 from ccm.controllers.services.service import ServiceController
 from ccm.controllers.services.service_condition_rules import shown
 from ccm.engine.objects import Service
@@ -49,6 +50,8 @@ def state_of(service: Service, reports: Sequence[Told], now: datetime.datetime, 
         lines.append(f"{whose} is for another controller.")
     elif spec.load_balancer_class:
         lines.append(f"Its class {spec.load_balancer_class} is served by this controller (--load-balancer-class).")
+    if outlives := outlives_it(meta.annotations):
+        lines.append(outlives)
     if meta.deletion_timestamp:
         lines.append(f"It is being deleted and waits for its finalizers: {', '.join(meta.finalizers) or 'none'}.")
     return lines

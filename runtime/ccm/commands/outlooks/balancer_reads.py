@@ -5,11 +5,20 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 
-from ccm.cloud import Backends, CloudError, ComparesLoadBalancers, LoadBalancer, LoadBalancerSpec, NotImplementedByCloud
+from ccm.cloud import (
+    Backends,
+    CloudError,
+    ComparesLoadBalancers,
+    KeepsLoadBalancers,
+    KeptLoadBalancer,
+    LoadBalancer,
+    LoadBalancerSpec,
+    NotImplementedByCloud,
+)
 from ccm.controllers.services import service_rules as rules
 from ccm.controllers.services.allocations import ServiceAllocations
 from ccm.controllers.services.class_rules import ServedClasses
-from ccm.controllers.services.keep_rules import keepable
+from ccm.controllers.services.keep_rules import keepable, readable_keep, why_held
 from ccm.controllers.services.service_balancers import ServiceBalancers
 from ccm.controllers.services.service_rules import Step
 from ccm.controllers.services.service_state import ServiceState
@@ -42,13 +51,21 @@ class BalancerReads:
         else:
             self.listed = found if isinstance(found, CloudError) else {each.service_uid: each for each in found}
 
+    async def kept(self) -> Sequence[KeptLoadBalancer] | CloudError:
+        """What is kept without a Service. None is kept by a provider that cannot."""
+        balancers, cluster = self._balancers.cloud, self._context.cluster_name
+        if not isinstance(balancers, KeepsLoadBalancers):
+            return ()
+        return await answer_of(lambda: self._balancers.call("kept", lambda: balancers.kept(cluster)))
+
     async def about(self, service: Service, *, compare: bool = False) -> Seen | CloudError:
         """What the cloud has for a Service. `compare`: also if its fingerprint is right."""
         if isinstance(self.listed, CloudError):
             return self.listed
         listed = self.listed.get(service.metadata.uid)
         if not rules.wants_it_served(service, self._classes):
-            return Seen(listed=listed)
+            notes = service.metadata.annotations
+            return Seen(listed=listed, held=why_held(notes, keepable(self._balancers.cloud)), keep=readable_keep(notes))
         count = len(self._backends)
         try:
             spec = rules.load_balancer_spec(

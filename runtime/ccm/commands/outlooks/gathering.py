@@ -44,7 +44,7 @@ from .judging import Judging
 from .lifecycle_outlook import lifecycle_outlooks
 from .node_outlook import initialised, merged, node_outlook, shutdown_outlook, unknown
 from .route_outlook import route_outlooks
-from .service_outlook import orphan_outlooks, service_outlook
+from .service_outlook import kept_outlooks, orphan_outlooks, service_outlook
 from .volume_outlook import volume_outlook
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases/{}"
@@ -247,6 +247,9 @@ async def balancer_outlooks(survey: Gathered) -> list[Outlook]:
     ]
     if not survey.gateway.cloud.has_cluster_id:
         return outlooks
+    kept = await reads.kept()
+    survey.answers["list what is kept of load balancers"] = error_of(kept)
+    outlooks += kept_outlooks(() if isinstance(kept, CloudError) else kept)
     uids = {each.metadata.uid for each in survey.services}
     return outlooks + orphan_outlooks(listed, uids, options, survey.options.cluster_name)
 

@@ -3,15 +3,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from ccm.base.durations import spell
-from ccm.cloud import CloudError, Conflict, ImplementedElsewhere, Invalid, LoadBalancer, NotFound, RetryAfter
-from ccm.controllers.services import class_rules
+from ccm.cloud import (
+    CloudError,
+    Conflict,
+    ImplementedElsewhere,
+    Invalid,
+    Kept,
+    KeptLoadBalancer,
+    LoadBalancer,
+    NotFound,
+    RetryAfter,
+)
+from ccm.controllers.services import class_rules, keep_rules
 from ccm.controllers.services import service_rules as rules
 from ccm.controllers.services.class_rules import ServedClasses
 from ccm.controllers.services.service import ServiceOptions
@@ -34,7 +44,8 @@ class Seen:
     `step`: what `service_rules.next_step` says of it; None if the Service has a value that cannot be used. `problem`:
     that value, in words. `listed`: from the listing, None if it is not there. `read`: from a read of its own: the load
     balancer, or the error; None if there was no need to read it. `deviations`: what differs from what would be written;
-    None if nobody asked, or the provider cannot compare. `backends`: how many Nodes serve.
+    None if nobody asked, or the provider cannot compare. `backends`: how many Nodes serve. `held`: why a load balancer
+    that nobody wants must not be deleted. `keep`: what stays of it.
     """
 
     step: Step | None = None
@@ -43,6 +54,8 @@ class Seen:
     read: LoadBalancer | CloudError | None = None
     deviations: Sequence[str] | CloudError | None = None
     backends: int = 0
+    held: str = ""
+    keep: Kept | None = None
 
 
 def service_outlook(
@@ -180,12 +193,41 @@ def _unwanted(service: Service, seen: Seen | CloudError, classes: ServedClasses)
         return _outlook(service, Action.NOTHING, because=why, rule=rule)
     if isinstance(seen, CloudError):
         return _unknown(service, seen)
-    changes = [f"load balancer {listed.name} is deleted"] if listed else ["what is left of a load balancer is deleted"]
+    rule = "a Service that wants no load balancer loses it, and then the finalizer"
+    if seen.held:
+        to_do = "correct or remove the annotation that the reason names"
+        return _outlook(
+            service, Action.BLOCKED, reason="LoadBalancerProtected", because=seen.held, to_do=to_do, rule=rule
+        )
+    changes = [_end_of(listed.name if listed else "", seen.keep)]
     if rules.FINALIZER in service.metadata.finalizers:
         changes.append(f"finalizer {rules.FINALIZER} is removed")
     because = "it is being deleted" if service.metadata.deletion_timestamp else "it wants no load balancer any more"
-    rule = "a Service that wants no load balancer loses it, and then the finalizer"
     return _outlook(service, Action.DELETE, changes=changes, because=because, rule=rule, when="at once")
+
+
+def _end_of(name: str, keep: Kept | None) -> str:
+    """Return what becomes of a load balancer that nobody wants. `name`: "" if the cloud lists none."""
+    if keep is Kept.LOAD_BALANCER:
+        return f"load balancer {name} stays without backends" if name else "what is left of a load balancer stays"
+    deleted = f"load balancer {name} is deleted" if name else "what is left of a load balancer is deleted"
+    return f"{deleted}, and its address stays" if keep is Kept.ADDRESS else deleted
+
+
+def kept_outlooks(kept: Iterable[KeptLoadBalancer]) -> list[Outlook]:
+    """What outlived its Service, as the Service asked for."""
+    return [
+        Outlook(
+            kind="LoadBalancer",
+            name=each.name or each.address,
+            action=Action.NOTHING,
+            reason="Kept",
+            because=f"it is kept for namespace {each.namespace}, and no Service has it",
+            rule="what a Service asked to keep stays until a Service takes it back, or a person deletes it",
+            notes=[keep_rules.way_back(each)],
+        )
+        for each in kept
+    ]
 
 
 def orphan_outlooks(
@@ -196,26 +238,28 @@ def orphan_outlooks(
     found = orphan_rules.orphans(orphan_rules.look({}, listed, services, -GRACE), 0.0)
     held = options.delete_orphans and not orphan_rules.may_delete(len(found), len(listed))
     deletes = options.delete_orphans and not held and options.audit_period > 0
-    way_out = orphan_rules.way_out(cluster, delete=options.delete_orphans, held=held)
     flags = (
         f"--orphan-audit-period={spell(options.audit_period)} "
         f"--delete-orphaned-load-balancers={str(options.delete_orphans).lower()}"
     )
-    return [
-        Outlook(
+
+    def outlook(uid: str, orphan: LoadBalancer) -> Outlook:
+        goes = deletes and not orphan.protected
+        way_out = orphan_rules.way_out(cluster, delete=options.delete_orphans, held=held, protected=orphan.protected)
+        return Outlook(
             kind="LoadBalancer",
-            name=listed[uid].name,
-            action=Action.DELETE if deletes else Action.BLOCKED,
-            changes=[f"load balancer {listed[uid].name} is deleted"] if deletes else [],
+            name=orphan.name,
+            action=Action.DELETE if goes else Action.BLOCKED,
+            changes=[_end_of(orphan.name, orphan.keep)] if goes else [],
             reason="Orphan",
             because=f"it belongs to the Service with UID {uid}, which does not exist",
             rule=f"a load balancer without its Service for {GRACE:.0f} s is an orphan, and is reported",
             flag=flags,
-            when=f"{spell(GRACE)} after the first audit that sees it" if deletes else "",
-            to_do="" if deletes else way_out,
+            when=f"{spell(GRACE)} after the first audit that sees it" if goes else "",
+            to_do="" if goes else way_out,
         )
-        for uid in found
-    ]
+
+    return [outlook(uid, listed[uid]) for uid in found]
 
 
 def _status_changes(service: Service, balancer: LoadBalancer) -> list[str]:

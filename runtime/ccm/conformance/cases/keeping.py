@@ -8,11 +8,11 @@ import dataclasses
 from ccm.cloud import Conflict, KeepsLoadBalancers, Kept, LoadBalancer, LoadBalancerSpec, NotFound
 
 from ..another_process import fingerprint_or_refusal
+from ..kit import KEEPS
 from ..trial import Failed, Trial
-from ..world import NotRun
 from .collection import Collection
 
-COLLECTION = Collection("load_balancers", needs="load_balancers")
+COLLECTION = Collection("load_balancers", needs=KEEPS)
 case = COLLECTION.case
 
 
@@ -20,7 +20,6 @@ case = COLLECTION.case
 async def one_that_is_kept_outlives_its_service(trial: Trial) -> None:
     """A load balancer that is to be kept stays when its Service goes, without backends. Afterwards it is in no listing
     and belongs to no Service. This also holds if only cluster and UID of the Service are known by then."""
-    keeps_balancers(trial)
     parts = await trial.world.load_balancer_parts()
     for only_identity in (False, True):
         spec = dataclasses.replace(trial.spec(), keep=Kept.LOAD_BALANCER)
@@ -30,6 +29,7 @@ async def one_that_is_kept_outlives_its_service(trial: Trial) -> None:
             raise Failed(f"the listing says of {found.name}, which is to be kept: {mark}")
         await _leave(trial, LoadBalancerSpec(spec.cluster, spec.uid, "", "", ()) if only_identity else spec)
         await _belongs_to_nobody(trial, spec)
+        await _is_shown_as_kept(trial, spec, found)
         if not await trial.world.load_balancer_parts() - parts:
             raise Failed(f"{found.name} was to be kept, and is gone")
         if any(each.targets for each in await trial.world.load_balancer_listeners(found.name)):
@@ -41,7 +41,6 @@ async def one_that_is_kept_outlives_its_service(trial: Trial) -> None:
 async def one_that_is_kept_is_taken_back_by_its_namespace(trial: Trial) -> None:
     """A Service that names a kept load balancer gets it with its address. One of another namespace, of another cluster,
     or after somebody took it gets a Conflict, and no other load balancer instead."""
-    keeps_balancers(trial)
     spec, backends = dataclasses.replace(trial.spec(), keep=Kept.LOAD_BALANCER), await trial.backends()
     before = await trial.ensure(spec, backends)
     await _leave(trial, spec)
@@ -67,7 +66,6 @@ async def one_that_is_kept_is_taken_back_by_its_namespace(trial: Trial) -> None:
 async def what_a_service_asks_for_last_is_kept(trial: Trial) -> None:
     """`keep` and `protected` are in the fingerprint and in the listing, also of a load balancer that exists. Without
     them it is deleted with its Service."""
-    keeps_balancers(trial)
     parts, plain, backends = await trial.world.load_balancer_parts(), trial.spec(), await trial.backends()
     await trial.ensure(plain, backends)
     for asking in (
@@ -86,13 +84,6 @@ async def what_a_service_asks_for_last_is_kept(trial: Trial) -> None:
         raise Failed(f"{listed.name} was not to be kept any more, and stays")
 
 
-def keeps_balancers(trial: Trial) -> None:
-    """Raises NotRun unless the cloud can keep load balancers."""
-    balancers = trial.load_balancers
-    if not isinstance(balancers, KeepsLoadBalancers) or Kept.LOAD_BALANCER not in balancers.keeps:
-        raise NotRun("needs a provider that keeps load balancers")
-
-
 async def _leave(trial: Trial, spec: LoadBalancerSpec) -> None:
     await trial.patiently(trial.load_balancers.delete, spec)
 
@@ -107,6 +98,16 @@ async def _belongs_to_nobody(trial: Trial, spec: LoadBalancerSpec) -> None:
     await trial.expect((NotFound,), f"get of Service {spec.uid}", trial.load_balancers.get, spec)
     if any(each.service_uid == spec.uid or not each.service_uid for each in await trial.owned(spec.cluster)):
         raise Failed(f"the listing has a load balancer for Service {spec.uid}, which has none")
+
+
+async def _is_shown_as_kept(trial: Trial, spec: LoadBalancerSpec, former: LoadBalancer) -> None:
+    balancers = trial.load_balancers
+    assert isinstance(balancers, KeepsLoadBalancers)
+    shown = [each for each in await trial.ask(balancers.kept, spec.cluster) if each.name == former.name]
+    if [(each.namespace, each.address) for each in shown] != [(spec.namespace, former.ingress[0].ip)]:
+        raise Failed(f"{former.name} is kept for namespace {spec.namespace}, and the cloud shows {shown}")
+    if any(each.name == former.name for each in await trial.ask(balancers.kept, f"{spec.cluster}-2")):
+        raise Failed(f"{former.name} is kept for cluster {spec.cluster}, and shown for another one, too")
 
 
 async def _give_back(trial: Trial, spec: LoadBalancerSpec, kept: LoadBalancer) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from ccm.base.text import quoted
-from ccm.cloud import KeepsLoadBalancers, Kept, LoadBalancers
+from ccm.cloud import KeepsLoadBalancers, Kept, KeptLoadBalancer, LoadBalancers
 
 from ..shared.rule_error import ServiceRuleError
 
@@ -71,6 +71,24 @@ def farewell(keep: Kept | None, name: str, address: str) -> tuple[str, str]:
             f"with spec.loadBalancerIP: {address or 'the address'}"
         )
     return "DeletedLoadBalancer", "Deleted load balancer"
+
+
+def way_back(kept: KeptLoadBalancer) -> str:
+    """Return how a Service gets what was kept."""
+    if kept.name:
+        return f"a Service of namespace {kept.namespace} gets it with the annotation {TAKE_BACK}: {kept.name}"
+    return f"a Service of the same name in namespace {kept.namespace} gets it with spec.loadBalancerIP: {kept.address}"
+
+
+def outlives_it(annotations: Mapping[str, str]) -> str:
+    """Return, for people, what becomes of the load balancer when the Service goes; "" if it is deleted."""
+    try:
+        if _is_protected(annotations):
+            return "Its load balancer is protected: while it is, the Service cannot be deleted."
+    except ServiceRuleError:
+        return ""
+    keep = readable_keep(annotations)
+    return "" if keep is None else f"When it is deleted, its {keep.replace('-', ' ')} stays in the cloud."
 
 
 def _keep(annotations: Mapping[str, str], keeps: Collection[Kept]) -> Kept | None:

@@ -43,7 +43,7 @@ from .service_condition_rules import appears, is_left_behind
 from .service_conditions import ServiceConditions
 from .service_release import ServiceRelease
 from .service_state import ServiceState
-from .service_steps import ServiceSteps
+from .service_steps import BEHIND, ServiceSteps
 from .service_writes import ServiceWrites
 from .vanished_services import VanishedServices
 from .waiting_services import Waiting, WaitingServices
@@ -52,8 +52,6 @@ log = logging.getLogger(__name__)
 
 #: How often a Service that the cache shows may be missing in the API server before that is an error.
 LOST_RACES = 5
-#: The longest time until the next attempt while the backends are behind the Nodes, whatever a failed change asks for.
-BEHIND = 30.0
 #: Failures in a row after which the queue's own back-off is longer: it begins with 5, 10 and 20 s.
 SHORTER = 3
 
@@ -123,7 +121,7 @@ class ServiceController:
         self._conditions = ServiceConditions(self._writes, classes, context.now, context.monotonic)
         self._waits = WaitingServices(self._events, self._conditions, context.monotonic)
         self._release = ServiceRelease(
-            context, self._events, self._balancers, self._writes, self._conditions, self._waits, classes
+            context, self._events, self._balancers, self._writes, self._conditions, self._waits, classes, self._follow
         )
         self._cloud_replaced = asyncio.Event()
         self._may_write = False
@@ -334,7 +332,7 @@ class ServiceController:
             self._waits.begin(key, service, self._what_is_missing)
             return
         state.use(self._balancers.cloud)
-        state.deletion.started = False
+        state.deletion.started, state.deletion.held = False, ""
         spec = await self._desired(service, state)
         if state.polling.provisional and not self._may_be_late(state):
             state.polling.look_again()
@@ -395,18 +393,23 @@ class ServiceController:
     async def _desired(self, service: Service, state: ServiceState) -> LoadBalancerSpec:
         """Return the Service's desired load balancer. If it cannot be used, the backends of what exists are updated
         before ServiceRuleError is raised."""
-        cluster = self._context.cluster_name
         try:
             return rules.load_balancer_spec(
                 service,
-                cluster,
+                self._context.cluster_name,
                 needs_node_ports=self._context.gateway.cloud.needs_node_ports,
                 keeps=keep_rules.keepable(self._balancers.cloud),
             )
         except rules.ServiceRuleError:
-            state.following.exists = state.following.exists or service.metadata.uid in self._balancers.at_start
-            await self._steps.keep_up(service, rules.tolerant_spec(service, cluster), state)
+            await self._follow(service, state)
             raise
+
+    async def _follow(self, service: Service, state: ServiceState) -> None:
+        """Update the backends of what exists although the rest of the Service is not written."""
+        if not self._may_write:
+            return
+        state.following.exists = state.following.exists or service.metadata.uid in self._balancers.at_start
+        await self._steps.keep_up(service, rules.tolerant_spec(service, self._context.cluster_name), state)
 
     def _what_is_missing(self) -> str:
         error = self._context.gateway.last_error if self._context.gateway.failing_since is not None else ""

@@ -19,6 +19,7 @@ from ccm.cloud import (
     CloudError,
     Conflict,
     ImplementedElsewhere,
+    Kept,
     LoadBalancer,
     LoadBalancers,
     LoadBalancerSpec,
@@ -152,6 +153,19 @@ class ServiceBalancers:
         except (NotFound, Conflict):
             written.fingerprint = None  # it vanished or failed in the meantime: create it again
             raise
+
+    async def name_of_kept(self, spec: LoadBalancerSpec) -> str:
+        """Return the name of a load balancer that is to stay, "" if none is or the cloud does not say it.
+
+        Nothing of the Service refers to it afterwards.
+        """
+        if spec.keep is not Kept.LOAD_BALANCER:
+            return ""
+        try:
+            return (await self.call("get", lambda: self.cloud.get(spec))).name
+        except CloudError as error:
+            log.info("Service %s/%s: the name of its load balancer is unknown: %s", spec.namespace, spec.name, error)
+            return ""
 
     def fingerprint(self, spec: LoadBalancerSpec, backends: Backends) -> Hashable:
         """Return a comparable value of what would be written for this spec; an equal value means no write is needed.

@@ -8,8 +8,9 @@ one after the other. So a read of the Service comes first. Nobody can take back 
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
 
-from ccm.cloud import CloudError, Kept, LoadBalancerSpec
+from ccm.cloud import Kept
 from ccm.engine.client import NotFoundError
 from ccm.engine.events import EventRecorder
 from ccm.engine.objects import Service, object_path
@@ -22,6 +23,7 @@ from .class_rules import ServedClasses
 from .service_balancers import ServiceBalancers
 from .service_conditions import ServiceConditions
 from .service_state import ServiceState
+from .service_steps import BEHIND
 from .service_writes import ServiceWrites
 from .vanished_services import SERVICES
 from .waiting_services import Waiting, WaitingServices
@@ -35,6 +37,8 @@ HELD = 300.0
 
 
 class ServiceRelease:
+    """`follow`: updates the backends of a load balancer that stays although its Service is being deleted."""
+
     def __init__(
         self,
         context: Context,
@@ -44,9 +48,10 @@ class ServiceRelease:
         conditions: ServiceConditions,
         waits: WaitingServices,
         classes: ServedClasses,
+        follow: Callable[[Service, ServiceState], Awaitable[None]],
     ) -> None:
         self._context, self._events, self._balancers, self._writes = context, events, balancers, writes
-        self._conditions, self._waits, self._classes = conditions, waits, classes
+        self._conditions, self._waits, self._classes, self._follow = conditions, waits, classes, follow
 
     async def clean_up(self, service: Service, state: ServiceState) -> None:
         """Delete the load balancer, even a partially created one (W19), then release the Service.
@@ -67,7 +72,7 @@ class ServiceRelease:
         spec = rules.deletion_spec(service, self._context.cluster_name)
         if not state.deletion.started:
             await self._hold(service, state)
-            state.deletion.started, state.deletion.kept = True, await self._name(spec)
+            state.deletion.started, state.deletion.kept = True, await self._balancers.name_of_kept(spec)
             if spec.keep is not Kept.LOAD_BALANCER:
                 self._events.event(service, "Normal", "DeletingLoadBalancer", "Deleting load balancer")
         state.written.fingerprint = None  # a Service that wants it again before the deletion is done gets a new one
@@ -89,17 +94,9 @@ class ServiceRelease:
         if why != before:
             self._events.event(service, "Warning", "LoadBalancerProtected", why)
         await self._conditions.waits(service, "LoadBalancerProtected", why)
-        raise Requeue(HELD)
-
-    async def _name(self, spec: LoadBalancerSpec) -> str:
-        """Return the name of a load balancer that stays: nothing of the Service refers to it afterwards."""
-        if spec.keep is not Kept.LOAD_BALANCER:
-            return ""
-        try:
-            return (await self._balancers.call("get", lambda: self._balancers.cloud.get(spec))).name
-        except CloudError as error:
-            log.info("Service %s/%s: the name of its load balancer is unknown: %s", spec.namespace, spec.name, error)
-            return ""
+        if service.spec.type == "LoadBalancer":  # it has its node ports, so it serves until it is really deleted
+            await self._follow(service, state)
+        raise Requeue(BEHIND if state.following.behind else HELD)
 
     async def _is_confirmed(self, service: Service) -> bool:
         """Return whether the API server agrees that the Service wants no load balancer."""

@@ -44,6 +44,8 @@ log = logging.getLogger(__name__)
 
 #: Seconds until a Service is tried again that waits for the second list of Nodes.
 NODES_AGAIN = 0.5
+#: The longest time until the next attempt while the backends are behind the Nodes, whatever a failed change asks for.
+BEHIND = 30.0
 #: Seconds after which a change that the cloud still cannot accept keeps the backends from following no longer.
 BUSY = 10.0
 #: Seconds for which a cloud must not know a load balancer before its backends need not follow: one answer may be wrong.

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sized
 
 from prometheus_client import Gauge
 
-from ccm.cloud import CloudError, RetryAfter
+from ccm.cloud import CloudError, LoadBalancerSpec, RetryAfter
 from ccm.engine import absence_rules
 from ccm.engine.events import EventRecorder
 from ccm.engine.objects import Service
@@ -109,12 +109,11 @@ class VanishedServices:
             raise Requeue(absence_rules.GRACE)
         if not state.deletion.started:
             self._hold(key, state)
-            state.deletion.started = True
+            state.deletion.started, state.deletion.kept = True, await self._balancers.name_of_kept(self._spec(state))
             state.written.fingerprint = None  # if the Service reappears, the load balancer is created again
             self._events.event(service, "Normal", "DeletingLoadBalancer", "Deleting load balancer")
+        spec = self._spec(state)
         try:
-            spec = state.written.spec or rules.deletion_spec(service, self._context.cluster_name)
-            spec = dataclasses.replace(spec, keep=keep_rules.readable_keep(service.metadata.annotations))
             await self._balancers.delete(spec, state)
         except RetryAfter:
             raise
@@ -122,9 +121,15 @@ class VanishedServices:
             message = f"Error deleting load balancer: {error}"
             self._events.event(service, "Warning", "DeleteLoadBalancerFailed", message)
             raise
-        self._events.event(service, "Normal", "DeletedLoadBalancer", "Deleted load balancer")
+        address = state.ingress[0].ip if state.ingress else ""
+        self._events.event(service, "Normal", *keep_rules.farewell(spec.keep, state.deletion.kept, address))
         self._remove(key)
         return service
+
+    def _spec(self, state: ServiceState) -> LoadBalancerSpec:
+        """Return what to delete, and what to keep of it by the annotations that were seen last."""
+        spec = state.written.spec or rules.deletion_spec(state.service, self._context.cluster_name)
+        return dataclasses.replace(spec, keep=keep_rules.readable_keep(state.service.metadata.annotations))
 
     def _hold(self, key: str, state: ServiceState) -> None:
         """Raise Requeue if the Service, as it was last seen, forbids that its load balancer is deleted."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ccm import cloud
-from ccm.cloud import Backend, Conflict, Kept, LoadBalancerSpec, NotFound, RetryAfter
+from ccm.cloud import Backend, Conflict, Kept, KeptLoadBalancer, LoadBalancerSpec, NotFound, RetryAfter
 from ccm.cloud.toolkit.service_checks import ipv4_only
 
 from . import load_balancer_rules as rules
@@ -104,6 +104,11 @@ class SimLoadBalancers:
             await self._api.call("PUT", path, LoadBalancer, body=body, missing=GONE)
         else:
             await self._remove(found)
+
+    async def kept(self, cluster: str) -> Sequence[KeptLoadBalancer]:
+        rows = await self._api.list("/load-balancers", LoadBalancer, [("tag", f"cluster:{cluster}")])
+        kept = ((row, row.tags.get(rules.KEPT_FOR, "")) for row in rows)
+        return [KeptLoadBalancer(row.name, namespace, row.ip) for row, namespace in kept if namespace]
 
     async def _take_back(self, spec: LoadBalancerSpec) -> LoadBalancer:
         """Give the Service a load balancer that is kept for its namespace. Raises Conflict if there is none."""

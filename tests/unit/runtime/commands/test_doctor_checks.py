@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from ccm.cloud import Forbidden, Quota, QuotaExceeded, RateLimited, Transient, Unauthorized
+from ccm.cloud import Forbidden, KeptLoadBalancer, Quota, QuotaExceeded, RateLimited, Transient, Unauthorized
 from ccm.commands.asking.answers import Action, Outlook
 from ccm.commands.asking.cluster_objects import Container, NodeLease, Pod, SigningRequest, Workload, WrittenNode
 from ccm.commands.asking.explanation import Event
@@ -28,6 +28,7 @@ from ccm.commands.doctor import (
     doctor,
 )
 from ccm.commands.doctor.diagnosis import Diagnosis, State, render
+from ccm.commands.outlooks.service_outlook import kept_outlooks
 from ccm.controllers.controller_spec import Right
 from ccm.controllers.services.class_rules import UNDECLARED
 from ccm.controllers.shared.pod_network_rules import PodNetwork
@@ -388,6 +389,12 @@ def test_what_nobody_owns():
     assert [each.said for each in said] == ["load balancer lb: why", "route 10.0.0.0/24: why"]
     assert states(check_cloud.owners([outlook()], asked=True)) == [State.OK]
     assert check_cloud.owners([], asked=False) == []
+
+
+def test_what_is_kept_is_no_warning():
+    kept = kept_outlooks([KeptLoadBalancer("lb", "shop"), KeptLoadBalancer("other", "shop")])
+    (check,) = check_cloud.owners(kept, asked=True)
+    assert check.state is State.OK and "kept without a Service: lb, other" in check.said
 
 
 @pytest.mark.parametrize(

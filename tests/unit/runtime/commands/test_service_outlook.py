@@ -10,6 +10,8 @@ from ccm.cloud import (
     ImplementedElsewhere,
     Ingress,
     Invalid,
+    Kept,
+    KeptLoadBalancer,
     LoadBalancer,
     NotFound,
     NotImplementedByCloud,
@@ -17,9 +19,10 @@ from ccm.cloud import (
 )
 from ccm.commands.asking.answers import Action
 from ccm.commands.explain import explain_service
-from ccm.commands.outlooks.service_outlook import NO_COMPARISON, Seen, orphan_outlooks, service_outlook
+from ccm.commands.outlooks.service_outlook import NO_COMPARISON, Seen, kept_outlooks, orphan_outlooks, service_outlook
 from ccm.commands.outlooks.volume_outlook import volume_outlook
 from ccm.controllers.services.class_rules import UNDECLARED, ServedClasses
+from ccm.controllers.services.keep_rules import KEEP, PROTECT, outlives_it
 from ccm.controllers.services.service import ServiceOptions
 from ccm.controllers.services.service_rules import Step
 
@@ -153,6 +156,58 @@ def test_orphans(options, count, action, words):
     said = orphan_outlooks(listed, there, options, "kubernetes")
     assert [each.name for each in said] == [f"lb-{number}" for number in range(count)]
     assert all(each.action is action and words in each.to_do and each.reason == "Orphan" for each in said)
+
+
+def test_a_protected_orphan_is_never_deleted():
+    listed = {"uid-1": LoadBalancer("uid-1", "lb", protected=True)}
+    (said,) = orphan_outlooks(listed, (), ServiceOptions(delete_orphans=True), "kubernetes")
+    assert said.action is Action.BLOCKED and not said.changes and "protected it against deletion" in said.to_do
+
+
+@pytest.mark.parametrize(
+    ("keep", "change"),
+    [
+        (None, "load balancer lb is deleted"),
+        (Kept.LOAD_BALANCER, "load balancer lb stays without backends"),
+        (Kept.ADDRESS, "load balancer lb is deleted, and its address stays"),
+    ],
+)
+def test_what_stays_is_planned(keep, change):
+    listed = {"uid-1": LoadBalancer("uid-1", "lb", keep=keep)}
+    (orphan,) = orphan_outlooks(listed, (), ServiceOptions(delete_orphans=True), "kubernetes")
+    leaving = service_outlook(service(type="ClusterIP"), Seen(listed=listed["uid-1"], keep=keep), UNDECLARED)
+    assert orphan.changes == [change] and leaving.changes[0] == change
+
+
+def test_a_service_that_is_held_is_planned_as_blocked():
+    held = service_outlook(service(type="ClusterIP"), Seen(listed=READY, held="annotation x protects it"), UNDECLARED)
+    assert (held.action, held.reason) == (Action.BLOCKED, "LoadBalancerProtected")
+    assert held.because == "annotation x protects it" and not held.changes
+
+
+def test_what_is_kept_is_named_with_the_way_back():
+    kept = [KeptLoadBalancer("lb", "shop", "192.0.2.1"), KeptLoadBalancer("", "shop", "192.0.2.2")]
+    balancer, address = kept_outlooks(kept)
+    assert (balancer.name, address.name) == ("lb", "192.0.2.2")
+    assert balancer.action is Action.NOTHING and "namespace shop" in balancer.because
+    assert "take-back-load-balancer: lb" in balancer.notes[0] and "loadBalancerIP: 192.0.2.2" in address.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("annotations", "line"),
+    [
+        ({PROTECT: "true"}, "is protected"),
+        ({KEEP: "load-balancer"}, "its load balancer stays"),
+        ({KEEP: "address"}, "its address stays"),
+        ({PROTECT: "yes"}, ""),
+        ({KEEP: "yes"}, ""),
+        ({}, ""),
+    ],
+)
+def test_an_explanation_says_what_outlives_the_service(annotations, line):
+    assert line in outlives_it(annotations) and bool(line) is bool(outlives_it(annotations))
+    described, now = service(annotations=annotations), datetime.datetime(2026, 11, 2, tzinfo=datetime.UTC)
+    assert any(line in each for each in explain_service.state_of(described, [], now, UNDECLARED))
 
 
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"

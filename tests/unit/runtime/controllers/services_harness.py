@@ -55,7 +55,8 @@ CLUSTER_CIDR = "10.120.0.0/16,a00:100::/32"
 
 
 class Api:
-    """`patches`: (path, patch) of all that was asked for; `reads`: paths of single objects; `events`: bodies.
+    """`patches`: (path, patch) of all that was asked for; `reads`: paths of single objects; `events`: bodies,
+    `repeated`: patches of Events that came again.
     `fault(path, patch)` may give an error, also for a read, whose patch is {}. `expire` ends all watches; `wrong_lists`
     are what the next lists of a kind answer with.
     """
@@ -65,6 +66,7 @@ class Api:
         self.patches: list[tuple[str, dict[str, Any]]] = []
         self.reads: list[str] = []
         self.events: list[dict[str, Any]] = []
+        self.repeated: list[dict[str, Any]] = []
         self.fault: Callable[[str, dict[str, Any]], Exception | None] = lambda path, patch: None
         self.latency = 0.01
         self.list_latency = {"nodes": 0.01, "services": 0.01}
@@ -169,6 +171,7 @@ class Api:
 
     async def patch(self, path: str, patch: dict[str, Any], *, strategic: bool = False) -> ObjectMeta:
         if "/events/" in path:
+            self.repeated.append(patch)
             return ObjectMeta()
         self.patches.append((path, patch))
         self._under_way += 1

@@ -10,7 +10,14 @@ from typing import Any
 
 import pytest
 
-from ccm.cloud import Backend, Kept, LoadBalancer, LoadBalancerSpec
+from ccm.cloud import (
+    Backend,
+    Kept,
+    KeptLoadBalancer,
+    LoadBalancer,
+    LoadBalancerSpec,
+    Transient,
+)
 from ccm.controllers.services.keep_rules import KEEP, PROTECT, TAKE_BACK
 
 from ..gateway.virtual import in_virtual_time
@@ -18,17 +25,15 @@ from .services_harness import FINALIZER, Balancers, Cluster, until
 
 
 class Keeping(Balancers):
-    """`kept`: what stays, by the UID of the former Service. Marks say what a Service asked for last."""
+    """`left`: what stays, by the UID of the former Service. Marks say what a Service asked for last."""
 
     def __init__(self, *keeps: Kept) -> None:
         super().__init__()
         self.keeps = frozenset(keeps)
-        self.kept: dict[str, Kept] = {}
+        self.left: dict[str, Kept] = {}
 
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
-        return super().fingerprint(spec, backends) + repr(
-            (spec.keep, spec.protected, spec.take_back)
-        )
+        return super().fingerprint(spec, backends) + repr((spec.keep, spec.protected, spec.take_back))
 
     def _answer(self, uid: str) -> LoadBalancer:
         row = self.made[uid]
@@ -38,18 +43,24 @@ class Keeping(Balancers):
             protected=row.get("protected", False),
         )
 
-    def _write(
-        self, spec: LoadBalancerSpec, backends: Sequence[Backend]
-    ) -> LoadBalancer:
+    def _write(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> LoadBalancer:
         super()._write(spec, backends)
         self.made[spec.uid] |= {"keep": spec.keep, "protected": spec.protected}
         return self._answer(spec.uid)
+
+    async def kept(self, cluster: str) -> Sequence[KeptLoadBalancer]:
+        return [KeptLoadBalancer(uid, "shop") for uid in self.left]
+
+    async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> LoadBalancer:
+        row = self.made.get(spec.uid, {})
+        marks = {"keep": row.get("keep"), "protected": row.get("protected", False)}
+        return await super().update_backends(replace(spec, **marks), backends)
 
     async def delete(self, spec: LoadBalancerSpec) -> None:
         mark = self.made.get(spec.uid, {}).get("keep")
         await super().delete(spec)
         if (keep := spec.keep or mark) is not None:
-            self.kept[spec.uid] = keep
+            self.left[spec.uid] = keep
 
 
 def cluster(*keeps: Kept) -> tuple[Cluster, Keeping]:
@@ -69,11 +80,7 @@ def annotate(c: Cluster, **annotations: str | None) -> None:
 
 def waiting(c: Cluster) -> list[tuple[str, str]]:
     conditions = c.api.service().get("status", {}).get("conditions", [])
-    return [
-        (each["reason"], each["message"])
-        for each in conditions
-        if each["type"] == "LoadBalancerWaiting"
-    ]
+    return [(each["reason"], each["message"]) for each in conditions if each["type"] == "LoadBalancerWaiting"]
 
 
 def leave(c: Cluster, how: str) -> None:
@@ -85,9 +92,7 @@ def leave(c: Cluster, how: str) -> None:
 
 def is_gone(c: Cluster) -> bool:
     service = c.api.objects["services"].get("shop/web")
-    return service is None or FINALIZER not in (
-        service["metadata"].get("finalizers") or ()
-    )
+    return service is None or FINALIZER not in (service["metadata"].get("finalizers") or ())
 
 
 @pytest.mark.parametrize("how", ["deleted", "another type"])
@@ -101,10 +106,7 @@ async def test_a_protected_load_balancer_is_deleted_when_the_annotation_goes(
         annotate(c, protect="true")
         leave(c, how)
         await asyncio.sleep(1000)
-        assert (
-            cloud.count("delete") == 0
-            and FINALIZER in c.api.service()["metadata"]["finalizers"]
-        )
+        assert cloud.count("delete") == 0 and FINALIZER in c.api.service()["metadata"]["finalizers"]
         (message,) = c.api.told("LoadBalancerProtected")
         assert PROTECT in message
         ((reason, text),) = waiting(c)
@@ -112,6 +114,64 @@ async def test_a_protected_load_balancer_is_deleted_when_the_annotation_goes(
         annotate(c, protect=None)
         await until(lambda: is_gone(c), 60)
         assert not cloud.made and cloud.count("delete") == 1
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@in_virtual_time
+async def test_a_protected_load_balancer_follows_the_nodes_while_its_service_waits_for_its_end(
+    restarted: bool,
+) -> None:
+    c, cloud = cluster()
+    async with c:
+        await c.begin()
+        annotate(c, protect="true")
+        c.api.delete_service("web")
+        await asyncio.sleep(10)
+        if restarted:
+            await c.stop()
+            c.add_node("new")
+            c.serve()
+        else:
+            c.add_node("new")
+        await until(lambda: "new" in cloud.hosts(), 60)
+        cloud.fault = lambda verb, spec: Transient("later") if verb == "update" else None
+        c.add_node("late")
+        await asyncio.sleep(10)
+        cloud.fault = lambda verb, spec: None
+        await until(lambda: "late" in cloud.hosts(), 60)
+        assert cloud.count("delete") == 0
+
+
+@in_virtual_time
+async def test_a_service_that_is_protected_for_the_second_time_is_told_again() -> None:
+    c, cloud = cluster()
+    async with c:
+        await c.begin()
+        annotate(c, protect="true")
+        for times in (1, 2):
+            leave(c, "another type")
+            await until(lambda: waiting(c), 60)
+            await asyncio.sleep(10)
+            assert len(c.api.told("LoadBalancerProtected")) == 1
+            repeats = [each["count"] for each in c.api.repeated if PROTECT in each["message"]]
+            assert repeats == [2][: times - 1]
+            c.api.change("services", "shop/web", {"spec": {"type": "LoadBalancer"}})
+            await until(lambda: not waiting(c), 60)
+        assert cloud.count("delete") == 0
+
+
+@in_virtual_time
+async def test_a_new_service_of_the_same_name_gets_another_load_balancer() -> None:
+    c, cloud = cluster(Kept.LOAD_BALANCER)
+    async with c:
+        await c.begin()
+        annotate(c, keep="load-balancer", protect="true")
+        await until(lambda: cloud.made["uid-of-web"].get("protected"), 60)
+        c.api.remove("services", "shop/web")  # somebody removed the finalizer by hand
+        c.add_service("web", uid="uid-of-another")
+        await until(lambda: "uid-of-another" in cloud.made, 60)
+        await asyncio.sleep(2000)
+        assert set(cloud.made) == {"uid-of-web", "uid-of-another"} and cloud.count("delete") == 0
 
 
 @in_virtual_time
@@ -141,7 +201,7 @@ async def test_what_is_kept_is_told_with_the_way_back(how: str, keep: Kept) -> N
         leave(c, how)
         await until(lambda: is_gone(c), 60)
         await asyncio.sleep(10)
-        assert cloud.kept == {"uid-of-web": keep}
+        assert cloud.left == {"uid-of-web": keep}
         if keep is Kept.ADDRESS:
             assert address in c.api.told("DeletedLoadBalancer")[0]
         else:
@@ -160,7 +220,7 @@ async def test_an_annotation_that_went_again_keeps_nothing() -> None:
         await until(lambda: not cloud.made["uid-of-web"].get("keep"), 60)
         c.api.delete_service("web")
         await until(lambda: is_gone(c), 60)
-        assert not cloud.kept and not cloud.made
+        assert not cloud.left and not cloud.made
 
 
 @pytest.mark.parametrize(
@@ -198,9 +258,7 @@ async def test_what_the_cloud_cannot_do_is_refused_before_anything_is_made(
         assert "shop/web" not in c.api.objects["services"]
 
 
-@pytest.mark.parametrize(
-    "annotation", [{"keep": "address"}, {"keep": "yes"}, {"protect": "yes"}]
-)
+@pytest.mark.parametrize("annotation", [{"keep": "address"}, {"keep": "yes"}, {"protect": "yes"}])
 @in_virtual_time
 async def test_what_cannot_be_read_deletes_nothing_until_it_is_corrected(
     annotation: dict[str, Any],
@@ -211,9 +269,7 @@ async def test_what_cannot_be_read_deletes_nothing_until_it_is_corrected(
         annotate(c, **annotation)
         c.api.delete_service("web")
         await asyncio.sleep(1000)
-        assert (
-            cloud.count("delete") == 0 and len(c.api.told("LoadBalancerProtected")) == 1
-        )
+        assert cloud.count("delete") == 0 and len(c.api.told("LoadBalancerProtected")) == 1
         annotate(c, **dict.fromkeys(annotation))
         await until(lambda: is_gone(c), 60)
         assert not cloud.made
@@ -236,7 +292,8 @@ async def test_a_service_whose_finalizer_was_removed_by_hand_is_respected(
         await asyncio.sleep(2000)
         assert ("uid-of-web" in cloud.made) is stays
         assert bool(c.api.told("LoadBalancerProtected")) is stays
-        assert cloud.kept == ({} if stays else {"uid-of-web": Kept.LOAD_BALANCER})
+        assert bool(c.api.told("KeptLoadBalancer")) is not stays and not c.api.told("DeletedLoadBalancer")
+        assert cloud.left == ({} if stays else {"uid-of-web": Kept.LOAD_BALANCER})
 
 
 @pytest.mark.parametrize(
@@ -244,9 +301,7 @@ async def test_a_service_whose_finalizer_was_removed_by_hand_is_respected(
     [({"protect": "true"}, True), ({"keep": "load-balancer"}, False)],
 )
 @in_virtual_time
-async def test_the_audit_goes_by_the_mark(
-    annotation: dict[str, Any], stays: bool, caplog: Any
-) -> None:
+async def test_the_audit_goes_by_the_mark(annotation: dict[str, Any], stays: bool, caplog: Any) -> None:
     c, cloud = cluster(*Kept)
     async with c:
         await c.begin()
@@ -258,8 +313,6 @@ async def test_the_audit_goes_by_the_mark(
         c.serve(delete_orphans=True)
         await c.served("other")
         await asyncio.sleep(2000)
-        assert ("uid-of-web" in cloud.made) is stays and cloud.count("delete") == (
-            0 if stays else 1
-        )
-        assert cloud.kept == ({} if stays else {"uid-of-web": Kept.LOAD_BALANCER})
+        assert ("uid-of-web" in cloud.made) is stays and cloud.count("delete") == (0 if stays else 1)
+        assert cloud.left == ({} if stays else {"uid-of-web": Kept.LOAD_BALANCER})
         assert ("protected it against deletion" in caplog.text) is stays

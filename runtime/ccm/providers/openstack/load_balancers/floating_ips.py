@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ccm.cloud import CloudError, Conflict, Invalid, NotFound, QuotaExceeded
+from ccm.cloud import CloudError, Conflict, Invalid, KeptLoadBalancer, NotFound, QuotaExceeded
 from ccm.cloud.toolkit.digests import NOT_COUNTED
 
 from ..api import of_project, unless_changed
@@ -31,6 +31,8 @@ NETWORK = "network"
 NAMED = 20
 #: The description by which cloud-provider-openstack recognises floating IPs that a controller created.
 MADE = "Floating IP for Kubernetes external service"
+#: The namespace and the cluster in that description.
+_WHOSE = re.compile(rf"{MADE} (?P<namespace>[^/ ]+)/[^/ ]+ from cluster (?P<cluster>.*)")
 #: What this provider appends to that description: the UID of the Service.
 UID = re.compile(r" \([^() ]{1,64}\)$")
 
@@ -113,6 +115,17 @@ def made_for_namesake(row: Row, description: str) -> bool:
     found = str(row.get("description") or "")
     whole = len(found) < 255 and len(description) < 255
     return was_made(row) and whole and _without_uid(found) == _without_uid(description)
+
+
+def kept_addresses(rows: Iterable[Row], cluster: str) -> list[KeptLoadBalancer]:
+    """Return the floating IPs that were created for Services of a cluster and serve nobody."""
+    unused = (row for row in rows if not row.get("port_id") and was_made(row))
+    owned = ((row, _WHOSE.fullmatch(_without_uid(str(row["description"])))) for row in unused)
+    return [
+        KeptLoadBalancer("", whose["namespace"], str(row.get("floating_ip_address") or ""))
+        for row, whose in owned
+        if whose is not None and whose["cluster"] == cluster
+    ]
 
 
 def _without_uid(description: str) -> str:

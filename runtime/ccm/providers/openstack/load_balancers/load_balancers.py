@@ -42,7 +42,7 @@ from . import load_balancer_steps as diff
 from .addresses import Addresses
 from .convergence import Convergence
 from .desired_states import DesiredStates
-from .floating_ips import FloatingIps, is_used_again
+from .floating_ips import FloatingIps, is_used_again, kept_addresses
 from .job import Job
 from .listener_rules import members_of
 from .listing import LOAD_BALANCER, Balancers
@@ -103,6 +103,9 @@ class OctaviaLoadBalancers:
                 row["port_id"]: row["floating_ip_address"] for row in await self._floating.all() if row["port_id"]
             }
         return [self._listed(cluster, row, mark, floating) for row, mark in rows]
+
+    async def kept(self, cluster: str) -> Sequence[cloud.KeptLoadBalancer]:
+        return kept_addresses(await self._floating.all(), cluster)
 
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
         """Return two halves, so that `update_backends` cannot claim to have written other changes of the spec."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ccm.cloud import Invalid, Kept, LoadBalancerSpec
+from ccm.cloud import Invalid, Kept, KeptLoadBalancer, LoadBalancerSpec
 from ccm.providers.openstack.settings_sections import EVERYWHERE, LoadBalancerSection
 
 from .octavia_in_memory import FakeOpenStack, the
@@ -95,6 +95,8 @@ async def test_an_address_is_kept_for_the_annotation_of_all_providers(known: str
     await deleted(provider(fake), former if known == "all" else LoadBalancerSpec("prod", "u-1", "", "", ports=()))
     assert not fake.balancers and only(fake.floating)["port_id"] is None
     assert not await provider(fake).list("prod"), "what is kept is no orphan"
+    assert list(await provider(fake).kept("prod")) == [KeptLoadBalancer("", "shop", address)]
+    assert not await provider(fake).kept("pro") and not await provider(fake).kept("")
     other = service("u-2", "web", load_balancer_ip=address, namespace="another-tenant")
     with pytest.raises(Invalid, match="loadBalancerIP"):
         await ensured(fake, other)
