@@ -318,7 +318,7 @@ async def initialised(kube: KubeClient, node: Node) -> None:
     path = f"{NODES}/{node.metadata.name}"
     assert node.as_read is not None
     data = await kube.replace(f"{path}/status", Node, node.as_read.data, ADDRESSES)
-    await kube.replace(path, Node, data, REST)
+    assert await kube.replace(path, Node, data, REST, last=True) == b""
 
 
 def full() -> dict[str, Any]:

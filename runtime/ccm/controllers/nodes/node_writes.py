@@ -50,10 +50,10 @@ class NodeWrites:
         """
         path = f"/api/v1/nodes/{node.metadata.name}"
         if plan.status is not None:
-            data = await self._client.replace(f"{path}/status", Node, data, plan.status)
+            data = await self._client.replace(f"{path}/status", Node, data, plan.status, last=plan.node is None)
             PATCHES.labels("addresses").inc()
         if plan.node is not None:
-            await self._client.replace(path, Node, data, plan.node)
+            await self._client.replace(path, Node, data, plan.node, last=True)
             PATCHES.labels(kind).inc()
 
     async def _patch(self, node: Node, plan: rules.Plan, kind: str) -> None:

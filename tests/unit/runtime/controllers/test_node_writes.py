@@ -19,11 +19,11 @@ class Client:
     def __init__(self, *errors):
         self.sent, self.errors = [], list(errors)
 
-    async def replace(self, path, type, data, change):
+    async def replace(self, path, type, data, change, *, last):
         self.sent.append(("PUT", path, data))
         if self.errors:
             raise self.errors.pop(0)
-        return data + b"'"
+        return b"" if last else data + b"'"
 
     async def patch(self, path, patch, *, strategic):
         self.sent.append(("PATCH", path, patch["metadata"]["resourceVersion"]))
