@@ -56,7 +56,7 @@ options:
   services_timeout:
     description:
       - Seconds to wait until each Service of type LoadBalancer has an address. Those with a C(loadBalancerClass) belong to other
-        controllers. The module does not fail if some have none by then.
+        controllers, unless the controller's flags name it. The module does not fail if some have none by then.
     type: int
     default: 0
   node_selector:
@@ -179,11 +179,13 @@ taken:
   elements: str
   sample: [ServiceAccount kube-system/cloud-controller-manager]
 services:
-  description: The Services of type LoadBalancer, their addresses, and whether the cleanup finalizer holds them.
+  description:
+    - The Services of type LoadBalancer, their addresses, and whether the cleanup finalizer holds them. C(ours) is whether the controller's
+      flags say that it serves their class.
   returned: always
   type: list
   elements: dict
-  sample: [{namespace: default, name: web, class: "", ingress: [10.89.77.200], finalizer: true}]
+  sample: [{namespace: default, name: web, class: "", ours: true, ingress: [10.89.77.200], finalizer: true}]
 volumes:
   description:
     - Volumes of in-tree cloud plug-ins, empty without O(volumes). C(source) is the plug-in's field in a volume.
@@ -248,7 +250,7 @@ def read_serving(api):
     return {"approvers": found, "pending": serving.pending(requests)}
 
 
-def read_services(api):
+def read_services(api, served):
     services = []
     for service in api.items("/api/v1/services"):
         if (service.get("spec") or {}).get("type") != "LoadBalancer":
@@ -258,17 +260,18 @@ def read_services(api):
             "namespace": service["metadata"]["namespace"],
             "name": service["metadata"]["name"],
             "class": service["spec"].get("loadBalancerClass", ""),
+            "ours": health.serves(served, service["spec"].get("loadBalancerClass", "")),
             "ingress": [item.get("ip") or item.get("hostname") for item in ingress],
             "finalizer": FINALIZER in (service["metadata"].get("finalizers") or []),
         })
     return services
 
 
-def wait_for_services(api, seconds):
+def wait_for_services(api, seconds, served):
     """Return the Services as soon as each has its address, or when the time is over."""
     begun = time.monotonic()
     while True:
-        services = read_services(api)
+        services = read_services(api, served)
         if not health.without_address(services) or time.monotonic() - begun >= seconds:
             return services
         time.sleep(POLL)
@@ -295,7 +298,8 @@ def main():
     api = _api.connect(module)
     params = module.params
     try:
-        services = wait_for_services(api, params["services_timeout"])
+        served = health.served_classes(api.get(_api.daemonset_path(params["name"], params["namespace"])))
+        services = wait_for_services(api, params["services_timeout"], served)
         found = api.items("/api/v1/nodes")
         result = dict(
             version=api.call("GET", "/version")["gitVersion"],

@@ -150,7 +150,7 @@ class Check:
         self.evidence = {
             "limit": self.limit, "nodes": [], "pods": {}, "unheard": {}, "first": {}, "second": {}, "changed_nodes": [],
             "controller": {}, "removal": {"seconds": 0.0, "left": [], "after": None},
-            "service": {"refused": "", "created": False, "class": "", "finalizer": False, "address": "", "seconds": 0.0, "events": [],
+            "service": {"refused": "", "created": False, "class": "", "finalizer": False, "address": "", "seconds": 0.0, "waited": 0.0, "events": [],
                         "node_port": 0, "health_port": 0, "cluster_ip": ""},
         }
 
@@ -163,12 +163,16 @@ class Check:
         """Read what the check needs to know before its first change."""
         daemonset = self.api.get(_api.daemonset_path(self.params["name"]))
         self.runtime = traffic.runtime_image(daemonset)
-        lease = health.lease_state(self.api.get(_api.lease_path(self.params["lease"])), self.api.now)
+        self.served = health.served_classes(daemonset)
+        self.read_controller()
         items = self.api.items("/api/v1/nodes")
         self.before = traffic.identity(items)
         self.evidence["nodes"] = traffic.nodes(items)
-        self.evidence["controller"] = traffic.controller(lease, bool(self.runtime))
         self.image = self.params["image"] or self.runtime
+
+    def read_controller(self):
+        lease = health.lease_state(self.api.get(_api.lease_path(self.params["lease"])), self.api.now)
+        self.evidence["controller"] = traffic.controller(lease, bool(self.runtime))
 
     def refusal(self):
         """Return why the check cannot begin, '' if it can."""
@@ -196,11 +200,12 @@ class Check:
     def read_service(self, began):
         item = self.api.get(self.path("services", traffic.NAME)) or {"metadata": {}, "spec": {}}
         known, spec = self.evidence["service"], item["spec"]
+        name = spec.get("loadBalancerClass") or ""
         address = traffic.address_of(item)
         if address and not known["address"]:
             known["seconds"] = round(time.monotonic() - began, 1)
         known.update({
-            "class": spec.get("loadBalancerClass") or "", "finalizer": traffic.CLEANUP in (item["metadata"].get("finalizers") or []),
+            "class": "" if health.serves(self.served, name) else name, "finalizer": traffic.CLEANUP in (item["metadata"].get("finalizers") or []),
             "address": address or known["address"], "cluster_ip": spec.get("clusterIP") or "",
             "node_port": ((spec.get("ports") or [{}])[0]).get("nodePort") or 0, "health_port": spec.get("healthCheckNodePort") or 0})
         return item
@@ -219,7 +224,7 @@ class Check:
         self.api.call("POST", self.path("daemonsets", group="/apis/apps/v1"),
                       traffic.daemonset(self.image, self.params["python"], inspect.getsource(asker), self.token))
         try:
-            created = self.api.call("POST", self.path("services"), traffic.service(self.params["annotations"]))
+            created = self.api.call("POST", self.path("services"), traffic.service(self.params["annotations"], self.served))
             self.uid = created["metadata"]["uid"]
             self.evidence["service"]["created"] = True
         except _api.ApiError as exc:
@@ -236,11 +241,13 @@ class Check:
             time.sleep(POLL)
 
     def wait_for_address(self, began):
-        service, controller = self.evidence["service"], self.evidence["controller"]
+        service, patience = self.evidence["service"], traffic.Patience(self.limit, began)
         while service["created"]:
             self.read_service(began)
-            hopeless = controller["offers"] is False or service["class"]
-            if service["address"] or hopeless or time.monotonic() - began > self.limit:
+            self.read_controller()
+            self.read_events()
+            service["waited"] = time.monotonic() - began
+            if patience.is_over(time.monotonic(), service, self.evidence["controller"]):
                 return
             time.sleep(POLL)
 
@@ -306,11 +313,7 @@ class Check:
         if service["address"]:
             first["outside"], first["seconds"] = self.ask_outside(traffic.FIRST_PORT, time.monotonic(), [])
         first["inside"] = self.ask_inside(traffic.FIRST_PORT)
-        if not service["address"]:
-            lease = health.lease_state(self.api.get(_api.lease_path(self.params["lease"])), self.api.now)
-            self.evidence["controller"] = traffic.controller(lease, bool(self.runtime))
-            self.read_events()
-        elif first["outside"]["answered"]:
+        if service["address"] and first["outside"]["answered"]:
             self.change_port()
         if not (self.evidence["second"].get("outside") or {}).get("answered"):
             self.ask_controller()
@@ -339,8 +342,7 @@ class Check:
         """Ask the runtime what the cloud has. Other controllers have no such command."""
         params = {"name": self.params["name"], "namespace": _api.NAMESPACE}
         command = ["ccm", "explain", "service", "{0}/{1}".format(self.place, traffic.NAME), "--output=json"]
-        known = {"exists": bool(self.runtime), "managed": bool(self.runtime)}
-        answer, unused = controllers.run_in_runtime(self.api, params, known, command, (0, 1, 2))
+        answer, unused = controllers.run_in_runtime(self.api, params, dict.fromkeys(("exists", "managed"), bool(self.runtime)), command, (0, 1, 2))
         self.evidence["controller"].update(traffic.explained(answer))
 
     # -- cleaning up -----------------------------------------------------------------------------------------------------------------------

@@ -281,8 +281,16 @@ class KubeadmConfig(TypedDict):
     sha256: str
 
 
-#: A Service of type LoadBalancer.
-BalancedService = TypedDict("BalancedService", {"namespace": str, "name": str, "class": str, "ingress": List[str], "finalizer": bool})
+class ServedClasses(TypedDict):
+    """Which Services the controller serves: those of these classes, and those C(without) a class."""
+
+    names: List[str]
+    without: bool
+
+
+#: A Service of type LoadBalancer. C(ours): whether the controller serves its class.
+BalancedService = TypedDict(
+    "BalancedService", {"namespace": str, "name": str, "class": str, "ours": bool, "ingress": List[str], "finalizer": bool})
 
 
 class _ClusterFacts(TypedDict):

@@ -12,7 +12,10 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import List, Optional
 
-from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes import ApiObject, BalancedService, DaemonSetState, Health, LeaseState, PodState
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts import others
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes import (
+    ApiObject, BalancedService, DaemonSetState, Health, LeaseState, PodState, ServedClasses,
+)
 
 ANNOTATION_PREFIX = "ccm.outoftree.dev/"
 
@@ -151,8 +154,24 @@ def judge(daemonset: DaemonSetState, pods: List[PodState], lease: LeaseState, no
 
 
 def without_address(services: List[BalancedService]) -> List[BalancedService]:
-    """Return the Services that wait for a load balancer. One with a loadBalancerClass belongs to another controller."""
-    return [service for service in services if not service["ingress"] and not service["class"]]
+    """Return the Services of the controller that wait for a load balancer."""
+    return [service for service in services if service["ours"] and not service["ingress"]]
+
+
+def served_classes(daemonset: Optional[ApiObject]) -> ServedClasses:
+    """Return which Services the controller serves, by its flags: upstream's serves those without a loadBalancerClass alone.
+
+    The note on its Lease does not say it: it also has the classes of former leaders, which the runtime hands over.
+    """
+    words = others.words_of(others.controller_container(daemonset)) if daemonset else []
+    names = {text.partition("=")[0].strip() for value in others.flag_values(words, "load-balancer-class") for text in value.split(",")}
+    default = others.flag_values(words, "default-load-balancer-provider")
+    return {"names": sorted(names - {""}), "without": default[-1:] != ["none"]}
+
+
+def serves(served: ServedClasses, name: str) -> bool:
+    """Whether a Service of this class is the controller's. C(name): '' without a class."""
+    return name in served["names"] if name else served["without"]
 
 
 def _holds(pod: PodState, holder: str) -> bool:

@@ -55,7 +55,7 @@ def _names(workload: ApiObject) -> List[str]:
     return names
 
 
-def _container(workload: ApiObject) -> ApiObject:
+def controller_container(workload: ApiObject) -> ApiObject:
     """Return the container of the controller by its name, or the first container."""
     containers = workload["spec"]["template"]["spec"]["containers"]
     for container in containers:
@@ -65,7 +65,7 @@ def _container(workload: ApiObject) -> ApiObject:
     return containers[0]
 
 
-def _words(container: ApiObject) -> List[str]:
+def words_of(container: ApiObject) -> List[str]:
     """Return a container's command line, with the values of variables that its env has."""
     known = {item["name"]: item["value"] for item in container.get("env") or [] if item.get("value")}
 
@@ -75,15 +75,20 @@ def _words(container: ApiObject) -> List[str]:
     return [word for text in (container.get("command") or []) + (container.get("args") or []) for word in put(text).split()]
 
 
-def _flag(words: List[str], name: str, default: str = "") -> str:
-    """Return a flag's last value, in the form C(--name=value) or C(--name value)."""
-    value = default
+def flag_values(words: List[str], name: str) -> List[str]:
+    """Return each value of a flag, in the form C(--name=value) or C(--name value)."""
+    values = []
     for index, word in enumerate(words):
         if word.startswith("--{0}=".format(name)):
-            value = word.split("=", 1)[1]
+            values.append(word.split("=", 1)[1])
         elif word == "--" + name:
-            value = words[index + 1] if index + 1 < len(words) and not words[index + 1].startswith("-") else "true"
-    return value
+            values.append(words[index + 1] if index + 1 < len(words) and not words[index + 1].startswith("-") else "true")
+    return values
+
+
+def _flag(words: List[str], name: str, default: str = "") -> str:
+    """Return a flag's last value."""
+    return (flag_values(words, name) or [default])[-1]
 
 
 def summary(kind: str, workload: ApiObject) -> Optional[OtherController]:
@@ -94,8 +99,8 @@ def summary(kind: str, workload: ApiObject) -> Optional[OtherController]:
     if not any(_NAMES.search(name) for name in _names(workload)):
         return None
     meta = workload["metadata"]
-    container = _container(workload)
-    words = _words(container)
+    container = controller_container(workload)
+    words = words_of(container)
     paused = PAUSED in (meta.get("annotations") or {})
     wanted = workload["spec"].get("replicas", 1) if kind == "Deployment" else \
         (workload.get("status") or {}).get("desiredNumberScheduled", 0)
@@ -135,7 +140,7 @@ def static_pod(pod: Any) -> Optional[StaticController]:
     names = [name for name in _names(workload) if _NAMES.search(name)]
     if not names:
         return None
-    return {"name": "{0}/{1}".format(meta.get("namespace") or "default", workload["metadata"]["name"]), "image": _container(workload)["image"],
+    return {"name": "{0}/{1}".format(meta.get("namespace") or "default", workload["metadata"]["name"]), "image": controller_container(workload)["image"],
             "certain": any(_CERTAIN.search(name) for name in names)}
 
 

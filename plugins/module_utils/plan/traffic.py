@@ -13,6 +13,8 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, List, Sequence
 
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes import ServedClasses
+
 Row = Dict[str, Any]
 
 NAMESPACE = "outoftree-ccm-check"
@@ -39,6 +41,12 @@ REQUESTS = 12
 FEWEST_REQUESTS, MOST_REQUESTS = 20, 400
 #: Number of connections at a time.
 SIDE_BY_SIDE = 4
+
+#: For this many seconds without a break, the cluster must say that no address will come before the check believes it: longer than a change
+#: of leaders, and than a cloud needs to free what was just deleted.
+CERTAIN = 30
+#: Words of clouds and of Kubernetes for a quota that is used up.
+QUOTA = re.compile(r"quota|limit ?exceeded|exceeded (?:the )?(?:\w+ )?limit|too many load ?balancers|limit (?:of|on) .{0,40}reached", re.I)
 
 
 def namespace(name: str) -> Row:
@@ -73,10 +81,12 @@ def daemonset(image: str, python: str, source: str, token: str) -> Row:
             "spec": {"selector": {"matchLabels": LABEL}, "template": template}}
 
 
-def service(annotations: Dict[str, str]) -> Row:
+def service(annotations: Dict[str, str], served: ServedClasses) -> Row:
+    """Return the Service: without a class, or of the first one that the controller serves if it leaves the others alone."""
+    of_class = {} if served["without"] else {"loadBalancerClass": name for name in served["names"][:1]}
     port = {"name": "http", "port": FIRST_PORT, "targetPort": SERVER_PORT, "protocol": "TCP"}
     return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": NAME, "labels": LABEL, "annotations": annotations},
-            "spec": {"type": "LoadBalancer", "externalTrafficPolicy": "Cluster", "selector": LABEL, "ports": [port]}}
+            "spec": dict(of_class, type="LoadBalancer", externalTrafficPolicy="Cluster", selector=LABEL, ports=[port])}
 
 
 def changed_service(current: Row) -> Row:
@@ -191,6 +201,26 @@ def merged(results: Sequence[Row]) -> Row:
                 total[key][name] = total[key].get(name, 0) + count
         total["ms"] += result["ms"]
     return total
+
+
+class Patience:
+    """How long to wait for an address."""
+
+    def __init__(self, limit: float, now: float) -> None:
+        self.limit, self.began, self.hope = limit, now, now
+
+    def is_over(self, now: float, service: Row, controller: Row) -> bool:
+        """Whether the address is there, will not come, or did not come in time. Ask again and again: a leader may just change."""
+        if service["address"] or service["class"] or controller["offers"] is False:
+            return True
+        if controller["leads"] and not QUOTA.search(last_warning(service["events"])):
+            self.hope = now
+        return now - self.began > self.limit or now - self.hope > CERTAIN
+
+
+def last_warning(events: Sequence[Row]) -> str:
+    """Return what the newest warning of these Events says, '' without one."""
+    return next(("{reason}: {message}".format(**event) for event in reversed(events) if event["type"] == "Warning"), "")
 
 
 def address_of(item: Row) -> str:

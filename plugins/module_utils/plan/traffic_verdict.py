@@ -23,8 +23,6 @@ OK, FAILED, UNASKED = "ok", "failed", "not asked"
 #: Columns of a terminal.
 WIDTH = 80
 
-#: Words of clouds and of Kubernetes for a quota that is used up.
-_QUOTA = re.compile(r"quota|limit ?exceeded|exceeded (?:the )?(?:\w+ )?limit|too many load ?balancers|limit (?:of|on) .{0,40}reached", re.I)
 #: Reasons of a kubelet for an image that it does not have.
 _IMAGE = re.compile(r"ErrImage|ImagePull|ImageInspect|InvalidImageName|ErrImageNeverPull|RegistryUnavailable")
 
@@ -166,32 +164,32 @@ def _most(result: Row) -> str:
 
 
 def _address(evidence: Row) -> Check:
-    service, controller, limit = evidence["service"], evidence["controller"], evidence["limit"]
+    service, controller, waited = evidence["service"], evidence["controller"], evidence["service"]["waited"]
     if service["refused"]:
         return Check("address", FAILED, "the API server refused the Service: {0}".format(service["refused"]),
-                     "quota" if _QUOTA.search(service["refused"]) else "refused")
+                     "quota" if traffic.QUOTA.search(service["refused"]) else "refused")
     if service["address"]:
-        late = service["seconds"] > limit / 2
+        late = service["seconds"] > evidence["limit"] / 2
         return Check("address", OK, "{0} after {1:.1f} s{2}".format(service["address"], service["seconds"], ": the cloud is slow" if late else ""))
     if not service["created"]:
         return Check("address", UNASKED, "no Service was created")
     if service["class"]:
-        return Check("address", FAILED, "something gave the Service the class {0}, so another controller must serve it, and none did within {1} s".format(
-            service["class"], limit), "foreign-class")
+        return Check("address", FAILED, "something gave the Service the class {0}, so another controller must serve it. This one does "
+                     "not".format(service["class"]), "foreign-class")
     if not controller["leads"]:
         return Check("address", FAILED, "no cloud-controller-manager is at work: {0}".format(_lease(controller)), "dead-controller")
     if controller["offers"] is False:
         return Check("address", UNASKED, "the controller does not run the service controller ({0}), so nobody can create a load balancer".format(
             controller["why"]), "no-support")
-    warnings = [event for event in service["events"] if event["type"] == "Warning"]
-    if warnings:
-        text = "{reason}: {message}".format(**warnings[-1])
-        return Check("address", FAILED, "there is no address after {0} s. The controller says: {1}".format(limit, text),
-                     "quota" if _QUOTA.search(text) else "refused")
+    warning = traffic.last_warning(service["events"])
+    if warning:
+        return Check("address", FAILED, "there is no address after {0:.0f} s. The controller says: {1}".format(waited, warning),
+                     "quota" if traffic.QUOTA.search(warning) else "refused")
     if service["finalizer"]:
         return Check("address", FAILED, "the cloud is slow: the controller works on the Service and reports no error, but there is no address "
-                     "after {0} s".format(limit), "slow-cloud")
-    return Check("address", FAILED, "no controller took the Service within {0} s, although {1} leads".format(limit, controller["holder"]), "not-taken")
+                     "after {0:.0f} s".format(waited), "slow-cloud")
+    return Check("address", FAILED, "no controller took the Service within {0:.0f} s, although {1} leads".format(waited, controller["holder"]),
+                 "not-taken")
 
 
 def _lease(controller: Row) -> str:

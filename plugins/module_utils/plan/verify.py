@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Dict, List, Optional, TypedDict
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import health as health_facts, host_facts
-from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes import ClusterFacts, HealthFacts, NodeFacts
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes import BalancedService, ClusterFacts, HealthFacts, NodeFacts
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostAnswer, HostFacts
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import grouping, old_config, serving
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.plan import make_plan
@@ -77,7 +77,7 @@ def verify(detected: Dict[str, HostAnswer], cluster: ClusterFacts, health: Healt
               "{0} kubelet(s) serve a certificate from the cluster with every address of their Node".format(len(served)))
     check("services", ["{namespace}/{name} has no external address".format(**service)
                        for service in health_facts.without_address(cluster["services"])],
-          "{0} Service(s) of type LoadBalancer have addresses".format(len(cluster["services"])))
+          _good_services(cluster["services"]))
     width = max(len(item["name"]) for item in checks)
     lines = ["{0}  {1}  {2}".format("ok  " if item["ok"] else "FAIL", item["name"].ljust(width), item["detail"])
              for item in checks]
@@ -85,6 +85,12 @@ def verify(detected: Dict[str, HostAnswer], cluster: ClusterFacts, health: Healt
     lines += ["note  " + text for text in notes]
     failures = ["{name}: {detail}".format(**item) for item in checks if not item["ok"]]
     return {"ok": not failures, "checks": checks, "failures": failures, "message": grouping.cut(message), "notes": notes, "lines": lines}
+
+
+def _good_services(services: List[BalancedService]) -> str:
+    ours = sum(service["ours"] for service in services)
+    others = ", {0} belong(s) to other controllers by their class".format(len(services) - ours) if ours < len(services) else ""
+    return "{0} Service(s) of type LoadBalancer have addresses{1}".format(ours, others)
 
 
 def _cloud_flags(facts: HostFacts) -> List[str]:

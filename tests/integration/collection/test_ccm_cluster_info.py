@@ -66,6 +66,23 @@ async def test_one_that_never_gets_an_address_is_reported(kubeconfig: str, servi
     assert not found.get("failed") and {"name": "web", "ingress": []}.items() <= found["services"][-1].items()
 
 
+@pytest.mark.parametrize(
+    ("flags", "ours"), [([], ["web"]), (["--load-balancer-class=example.com/lb"], ["other", "web"])]
+)
+async def test_services_of_a_class_that_the_controllers_flags_name_are_its_own(
+    kube: KubeClient, kubeconfig: str, services: None, flags: list[str], ours: list[str]
+) -> None:
+    spec = {"containers": [{"name": NAME, "image": "localhost/outoftree-ccm:1", "args": flags}]}
+    daemonset = {"selector": {"matchLabels": LABELS}, "template": {"metadata": {"labels": LABELS}, "spec": spec}}
+    meta = {"name": NAME, "labels": LABELS}
+    await kube.create(APPS, {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": meta, "spec": daemonset})
+    try:
+        (found,) = await call(kubeconfig, task("ccm_cluster_info", name=NAME))
+    finally:
+        await kube.delete(f"{APPS}/{NAME}")
+    assert sorted(each["name"] for each in found["services"] if each["ours"]) == ours
+
+
 @pytest.fixture
 async def foreign(kube: KubeClient) -> AsyncIterator[None]:
     """The DaemonSet of a vendor's controller as the role rolls it out, with a Pod that runs: no command, as for AWS."""

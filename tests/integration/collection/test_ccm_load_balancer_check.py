@@ -5,6 +5,7 @@ and leaves nothing."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -117,8 +118,8 @@ async def test_a_slow_cloud_is_named(world: World, start_ccm: StartCcm):
     leaves_nothing(world)
 
 
-async def test_a_dead_controller_is_named(world: World):
-    result = await check(world, SHORT)
+async def test_a_dead_controller_is_named_although_the_limit_would_allow_a_wait_of_an_hour(world: World):
+    result = await check(world, 3600)
     assert result["cause"] == "dead-controller", result["lines"]
     leaves_nothing(world)
 
@@ -165,6 +166,44 @@ async def test_a_class_of_somebody_else_is_named(world: World, start_ccm: StartC
         for plural in ("mutatingadmissionpolicybindings", "mutatingadmissionpolicies"):
             await world.call("DELETE", f"{path}/{plural}/class")
     assert result["cause"] == "foreign-class" and "example.com/other" in result["message"][0], result["lines"]
+    leaves_nothing(world)
+
+
+@contextlib.asynccontextmanager
+async def rolled_out(world: World, *flags: str) -> AsyncIterator[None]:
+    """The DaemonSet of the runtime as the role creates it, with these flags. Nobody starts its Pods here."""
+    path = "/apis/apps/v1/namespaces/kube-system/daemonsets"
+    labels = {"app.kubernetes.io/name": "cloud-controller-manager", "app.kubernetes.io/managed-by": "outoftree.ccm"}
+    container = {"name": "cloud-controller-manager", "image": "localhost/check:1", "args": list(flags)}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+    meta = {"name": "cloud-controller-manager", "labels": labels}
+    spec = {"selector": {"matchLabels": labels}, "template": template}
+    assert await world.call(
+        "POST", path, {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": meta, "spec": spec}
+    )
+    try:
+        yield
+    finally:
+        await world.call("DELETE", f"{path}/cloud-controller-manager")
+
+
+async def test_a_controller_that_serves_only_its_own_class_is_asked_with_that_class(world: World, start_ccm: StartCcm):
+    flags = {"load-balancer-class": "example.com/own", "default-load-balancer-provider": "none"}
+    await start_ccm(**flags).leading()
+    async with rolled_out(world, *(f"--{name}={value}" for name, value in flags.items())):
+        result = await check(world, PATIENT, request_timeout=10.0)
+    assert result.get("ok") and {item["state"] for item in result["checks"]} == {"ok"}, "\n".join(result["lines"])
+    leaves_nothing(world)
+
+
+async def test_a_controller_without_load_balancers_is_reported_and_the_rest_is_asked(world: World, start_ccm: StartCcm):
+    await start_ccm(controllers="cloud-node").leading()
+    async with rolled_out(world, "--controllers=cloud-node"):
+        result = await check(world, 3600)
+    states = {item["name"]: item["state"] for item in result["checks"]}
+    assert result["ok"] and states["address"] == states["outside"] == "not asked", result["lines"]
+    assert states["pod-network"] == states["inside"] == states["removal"] == "ok", result["lines"]
+    assert "it runs cloud-node-controller" in " ".join(item["detail"] for item in result["checks"])
     leaves_nothing(world)
 
 

@@ -156,3 +156,29 @@ def test_each_missing_count_is_a_reason() -> None:
     assert len(health.judge(short, PODS, lease("cp-1_0123"), NOW)["reasons"]) == 3
     assert len(health.judge({**DAEMONSET, "desired": 0}, [], lease("cp-1_0123"), NOW)["reasons"]) == 1
     assert health.judge({**DAEMONSET, "desired": 1}, PODS, lease("cp-1_0123"), NOW)["healthy"]
+
+
+def controller(*args: str, env: Any = None, sidecar: bool = False) -> dict[str, Any]:
+    own = {"name": "cloud-controller-manager", "image": "localhost/outoftree-ccm:1", "args": list(args), "env": env or []}
+    others = [{"name": "proxy", "image": "proxy:1", "args": ["--load-balancer-class=proxy/its-own"]}] if sidecar else []
+    return {"metadata": {"name": "cloud-controller-manager"}, "spec": {"template": {"spec": {"containers": [*others, own]}}}}
+
+
+@pytest.mark.parametrize(("daemonset", "served", "left"), [
+    (None, ["", ], ["example.com/fast"]),
+    (controller("--cloud-provider=sim"), [""], ["example.com/fast"]),
+    (controller("--load-balancer-class=example.com/fast,internal=sim"), ["", "example.com/fast", "internal"], ["slow", "sim"]),
+    (controller("--load-balancer-class", "example.com/fast", "--load-balancer-class=internal"), ["", "example.com/fast", "internal"], ["slow"]),
+    (controller("--load-balancer-class=fast", "--default-load-balancer-provider=none"), ["fast"], ["", "slow"]),
+    (controller("--load-balancer-class=fast", "--default-load-balancer-provider=sim"), ["", "fast"], ["slow"]),
+    (controller("--load-balancer-class=$(FAST)", env=[{"name": "FAST", "value": "example.com/fast"}]), ["example.com/fast"], ["$(FAST)"]),
+    (controller("--load-balancer-class=fast", sidecar=True), ["", "fast"], ["proxy/its-own"]),
+])
+def test_the_flags_say_which_services_are_the_controllers(daemonset: Any, served: list[str], left: list[str]) -> None:
+    found = health.served_classes(daemonset)
+    assert [health.serves(found, name) for name in served + left] == [True] * len(served) + [False] * len(left)
+
+
+def test_only_services_of_the_controller_wait_for_it() -> None:
+    rows: Any = [{"name": "a", "ours": True, "ingress": []}, {"name": "b", "ours": True, "ingress": ["x"]}, {"name": "c", "ours": False, "ingress": []}]
+    assert [row["name"] for row in health.without_address(rows)] == ["a"]

@@ -34,7 +34,7 @@ def healthy() -> Evidence:
         "pods": {name: {"ready": True, "reason": "", "ip": "10.244.0.1", "pod": "check-" + name} for name in NODES},
         "unheard": {},
         "controller": {"leads": True, "holder": "cp-1_6f1a", "age": 1.0, "offers": True, "why": "", "address": "", "differences": ""},
-        "service": {"refused": "", "created": True, "class": "", "finalizer": True, "address": "203.0.113.7", "seconds": 2.0, "events": [],
+        "service": {"refused": "", "created": True, "class": "", "finalizer": True, "address": "203.0.113.7", "seconds": 2.0, "waited": 2.0, "events": [],
                     "node_port": 30080, "health_port": 32000, "cluster_ip": "10.96.0.9"},
         "first": {"outside": result("", 48, nodes=NODES), "seconds": 0.3,
                   "inside": {name: both[name] + ring("pod", name) + ring("node", name) for name in NODES}},
@@ -52,7 +52,7 @@ def inside(evidence: Evidence, phase: str, name: str, error: str, askers: Any = 
 
 
 def no_address(evidence: Evidence, **service: Any) -> None:
-    evidence["service"].update({"address": "", "seconds": 0.0}, **service)
+    evidence["service"].update({"address": "", "seconds": 0.0, "waited": 60.2}, **service)
     evidence["first"].pop("outside")
     evidence["second"] = {}
     evidence["removal"]["after"] = None

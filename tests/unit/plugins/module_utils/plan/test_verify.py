@@ -121,16 +121,22 @@ def test_what_was_not_checked_names_the_vendors_controller(cluster_facts: Any, c
     assert any(f"; not checked, because {name} does not report it: whether it is odd" in line for line in found["lines"])
 
 
-def service(name: str, ingress: bool, cls: str = "") -> dict[str, Any]:
-    return {"namespace": "shop", "name": name, "ingress": [{"ip": "192.0.2.1"}] if ingress else [], "class": cls}
+def service(name: str, ingress: bool, ours: bool = True) -> dict[str, Any]:
+    return {"namespace": "shop", "name": name, "ingress": ["192.0.2.1"] if ingress else [], "class": "any/class", "ours": ours}
 
 
 @pytest.mark.parametrize(("services", "ok"), [
-    ([], True), ([service("a", True)], True), ([service("a", False, "other/class")], True), ([service("a", True), service("b", False)], False),
+    ([], True), ([service("a", True)], True), ([service("a", False, ours=False)], True), ([service("a", True), service("b", False)], False),
 ])
 def test_every_service_of_ours_has_an_address(cluster_facts: Any, services: list[dict[str, Any]], ok: bool) -> None:
     found = checks({}, dict(cluster_facts(("w-1", "initialized"), kubeadm=""), services=services))["services"]
     assert found[0] is ok and (ok or ("shop/b" in found[1] and "shop/a" not in found[1]))
+
+
+def test_services_of_other_controllers_are_not_counted_as_served(cluster_facts: Any) -> None:
+    cluster = dict(cluster_facts(("w-1", "initialized"), kubeadm=""), services=[service("a", True), service("b", False, ours=False)])
+    text = "1 Service(s) of type LoadBalancer have addresses, 1 belong(s) to other controllers by their class"
+    assert checks({}, cluster)["services"] == (True, text)
 
 
 def test_the_table_of_nodes(cluster_facts: Any) -> None:

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a check of the traffic creates, and how long it waits for an address."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List
+
+import pytest
+
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan import traffic
+
+WAITS = {"address": "", "class": "", "events": []}
+LEADS = {"leads": True, "offers": None}
+QUOTA = {"type": "Warning", "reason": "SyncLoadBalancerFailed", "message": "QuotaExceeded: the limit is 0"}
+OTHER = {"type": "Warning", "reason": "SyncLoadBalancerFailed", "message": "the cloud answered 500"}
+FREED = {"type": "Normal", "reason": "EnsuringLoadBalancer", "message": "again"}
+
+
+@pytest.mark.parametrize(
+    ("served", "name"),
+    [
+        ({"names": [], "without": True}, None),
+        ({"names": ["fast"], "without": True}, None),
+        ({"names": ["fast", "slow"], "without": False}, "fast"),
+    ],
+)
+def test_the_service_is_one_that_the_controller_serves(served: Any, name: Any):
+    created = traffic.service({"key": "value"}, served)
+    assert created["spec"].get("loadBalancerClass") == name
+    assert created["spec"]["type"] == "LoadBalancer" and created["metadata"]["annotations"] == {"key": "value"}
+
+
+def waited(limit: float, service: Dict[str, Any], controller: Dict[str, Any], step: float = 0.5) -> float:
+    """Return the seconds until the wait is over, if nothing changes."""
+    patience, now = traffic.Patience(limit, 1000.0), 1000.0
+    while not patience.is_over(now, service, controller):
+        now += step
+    return now - 1000.0
+
+
+@pytest.mark.parametrize(
+    ("service", "controller", "seconds"),
+    [
+        ({}, {}, 180.5),
+        ({"address": "192.0.2.1"}, {}, 0),
+        ({"class": "example.com/other"}, {}, 0),
+        ({}, {"offers": False}, 0),
+        ({}, {"offers": True}, 180.5),
+        ({"events": [OTHER]}, {}, 180.5),
+        ({"events": [QUOTA]}, {}, traffic.CERTAIN + 0.5),
+        ({"events": [OTHER, QUOTA, FREED]}, {}, traffic.CERTAIN + 0.5),
+        ({"events": [QUOTA, OTHER]}, {}, 180.5),
+        ({}, {"leads": False}, traffic.CERTAIN + 0.5),
+    ],
+)
+def test_it_waits_while_an_address_may_come(service: Dict[str, Any], controller: Dict[str, Any], seconds: float):
+    assert waited(180, {**WAITS, **service}, {**LEADS, **controller}) == seconds
+
+
+def test_a_limit_below_half_a_minute_is_kept():
+    assert waited(6, WAITS, {**LEADS, "leads": False}) == 6.5
+
+
+@pytest.mark.parametrize("good", [{}, {"events": [QUOTA, OTHER]}])
+def test_a_change_of_leaders_and_a_quota_that_is_free_again_end_no_wait(good: Dict[str, Any]):
+    patience = traffic.Patience(600, 0.0)
+    bad = {**LEADS, "leads": False}
+    answers: List[bool] = []
+    for now in range(0, 600, 10):
+        lapses = now % 40 != 0  # three looks in a row, and then one that is good
+        answers.append(patience.is_over(now, {**WAITS, **good}, bad if lapses else LEADS))
+    assert not any(answers)
+
+
+def test_the_newest_warning_counts():
+    assert traffic.last_warning([OTHER, QUOTA, FREED]) == "SyncLoadBalancerFailed: QuotaExceeded: the limit is 0"
+    assert traffic.last_warning([FREED]) == traffic.last_warning([]) == ""
