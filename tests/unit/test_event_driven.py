@@ -41,6 +41,28 @@ def test_every_alert_exists_and_is_on_the_page(name: str):
     assert all(f"`{alert}`" in PAGE for alert in named)
 
 
+#: What a rule says of itself when it starts a playbook, and the alerts that start it.
+TITLES = {
+    ("alerts", "worker"): ("A worker joined without the flag", {"CcmNodeUnmanaged"}),
+    ("alerts", "cluster"): ("Controllers run, and none leads", {"CcmNoLeader"}),
+    ("drift", "worker"): ("A worker joined without the flag", {"CcmNodeUnmanaged"}),
+    ("drift", "cluster"): (
+        "No controller works, or a control plane was reverted",
+        {"CcmNotRunning", "CcmControlPlaneReverted"},
+    ),
+    ("drift", "report"): ("The controller was removed", {"CcmControllerRemoved"}),
+}
+
+
+@each_book
+def test_a_rule_names_what_its_own_alerts_see(name: str):
+    titles = {rule["condition"].split('"')[1]: rule["name"] for rule in BOOKS[name]["rules"]}
+    assert set(titles) == set(answers(name))
+    for answer, alerts in answers(name).items():
+        expected = TITLES.get((name, answer), ("A person decides what is done", set(alerts)))
+        assert (titles[answer], set(alerts)) == expected
+
+
 def test_everything_that_the_source_reports_is_answered():
     assert {alert for alerts in answers("drift").values() for alert in alerts} == OF_THE_SOURCE
 
@@ -69,7 +91,8 @@ def test_every_variable_is_described(name: str):
 
 
 def test_both_rulebooks_have_the_same_rules_and_each_waits_before_it_acts_again():
-    assert BOOKS["alerts"]["rules"] == BOOKS["drift"]["rules"]
+    alerts, drift = ([{**rule, "name": ""} for rule in BOOKS[name]["rules"]] for name in ("alerts", "drift"))
+    assert alerts == drift
     for wait in (rule["throttle"] for rule in BOOKS["alerts"]["rules"]):
         assert wait["once_within"] == "30 minutes" and "event.alert" in wait["group_by_attributes"]
     assert {rule["condition"] for rule in BOOKS["alerts"]["rules"]} == {
