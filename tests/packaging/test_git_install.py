@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The README's one line, `ansible-galaxy collection install git+...`, from a checkout and from a bare repository."""
+"""The README's two lines that install from git, each from a checkout and from a bare repository."""
 
 from __future__ import annotations
 
 import json
 import subprocess
+import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -15,14 +17,17 @@ from tools.packaging.environments import REPOSITORY, variables
 from .conftest import User
 
 pytestmark = pytest.mark.timeout(600)
-LINE = "`ansible-galaxy collection install git+https://github.com/outoftree/ccm`"
+PLACE = "git+https://github.com/outoftree/ccm"
+LINES = [f"`ansible-galaxy collection install {PLACE}`", f"`pip install '{PLACE}#subdirectory=runtime'`"]
+each_kind = pytest.mark.parametrize("kind", [[], ["--bare"]], ids=["checkout", "bare"])
 
 
-def test_the_readme_shows_the_line():
-    assert LINE in (REPOSITORY / "README.md").read_text()
+@pytest.mark.parametrize("line", LINES)
+def test_the_readme_shows_the_line(line: str):
+    assert line in (REPOSITORY / "README.md").read_text()
 
 
-@pytest.mark.parametrize("kind", [[], ["--bare"]], ids=["checkout", "bare"])
+@each_kind
 def test_one_line_installs_what_the_tarball_has(user: User, tmp_path: Path, kind: list[str]):
     """Dependencies come from Galaxy, which no test asks: the one that is needed lies beside it."""
     source = tmp_path / "ccm"
@@ -45,3 +50,23 @@ def test_one_line_installs_what_the_tarball_has(user: User, tmp_path: Path, kind
     assert {path for path in committed.stdout.split() if path.startswith(parts)} <= installed
     assert {Path(path).parts[0] for path in installed}.isdisjoint({"tests", "runtime", "docs", "molecule", ".git"})
     assert json.loads((root / "MANIFEST.json").read_text())["collection_info"]["name"] == "ccm"
+
+
+@each_kind
+def test_one_line_installs_the_runtime(tmp_path: Path, kind: list[str]):
+    """By pip itself. What the runtime depends on is that of build/venv: pip would get the newest from an index."""
+    source, folder = tmp_path / "ccm", tmp_path / "environment"
+    subprocess.run(["git", "clone", "--quiet", *kind, str(REPOSITORY), str(source)], check=True)
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    (site,) = folder.glob("lib/python3*/site-packages")
+    words = ["pip", "install", "--quiet", "--no-deps", f"git+file://{source}#subdirectory=runtime"]
+    done = subprocess.run(
+        [folder / "bin/python", "-m", *words], env=variables(folder), cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (site / "ccm" / "cli.py").is_file() and not (site / "ccm_simcloud").exists()
+    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    version = subprocess.run(
+        [folder / "bin/ccm", "--version"], env=variables(folder), cwd=tmp_path, capture_output=True, text=True
+    )
+    assert version.returncode == 0 and "0.1.0" in version.stdout, version.stdout + version.stderr

@@ -56,3 +56,11 @@ def test_the_image_that_exports_traces() -> None:
 def test_an_unknown_extra_ends_the_build() -> None:
     with pytest.raises(subprocess.CalledProcessError):
         requirements("no-such-extra")
+
+
+def test_docker_builds_the_image_by_the_name_of_its_file() -> None:
+    """It looks for a Dockerfile by itself, and reads .dockerignore alone. podman reads Containerfile, and either."""
+    page = (RUNTIME.parent / "docs/how-to/migrate.md").read_text()
+    (file,) = re.findall(r"`docker build --file (\S+?)`", page)
+    assert (RUNTIME.parent / file).parent == RUNTIME and (RUNTIME.parent / file).is_file()
+    assert "\n*\n" in (RUNTIME / ".dockerignore").read_text() and not (RUNTIME / ".containerignore").exists()
