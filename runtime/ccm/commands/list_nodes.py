@@ -130,7 +130,7 @@ def _judge(node: Node, judging: Judging) -> Match:
     if isinstance(instance, CloudError):
         return Match(name, "unknown" if isinstance(instance, Transient) else "mismatched", reason=str(instance))
     if wrong := judging.contradiction(node, instance):
-        return Match(name, "mismatched", instance.provider_id, wrong.message)
+        return Match(name, "mismatched", instance.provider_id, reason=wrong.message)
     return _described(node, instance)
 
 
@@ -145,9 +145,10 @@ def _described(node: Node, instance: Instance) -> Match:
     except node_rules.NodeRuleError as error:
         return Match(name, "mismatched", reason=str(error))
     if instance.incomplete:
-        return Match(name, "unknown", instance.provider_id, instance.incomplete)
+        return Match(name, "unknown", instance.provider_id, reason=instance.incomplete)
     now = node_rules.primary_addresses(node.status.addresses)
-    return Match(name, "ok", instance.provider_id, "", now, node_rules.primary_addresses(addresses) or now)
+    after = node_rules.primary_addresses(addresses) or now
+    return Match(name, "ok", instance.provider_id, primary=now, primary_after=after)
 
 
 def table(matches: Sequence[Match]) -> list[str]:

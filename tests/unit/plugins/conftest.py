@@ -46,7 +46,7 @@ def _importable() -> None:
 _importable()
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit import unit as _unit  # noqa: E402
-from ansible_collections.outoftree.ccm.plugins.module_utils.facts import flags as _flags  # noqa: E402
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts import flags as _flags, nodes as _nodes  # noqa: E402
 from ansible_collections.outoftree.ccm.plugins.module_utils.host import detect  # noqa: E402
 from ansible_collections.outoftree.ccm.plugins.module_utils.host import journal as _journal
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import draft, rollback  # noqa: E402
@@ -128,6 +128,15 @@ def host_facts(fixture_text: Any) -> Any:
     return build
 
 
+def node_facts(name: str, kind: str) -> dict[str, Any]:
+    """A Node as ccm_cluster_info reports it: every fact of a Ready Node that has just been read, and a few of an instance."""
+    node = {"metadata": {"name": name}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+    return {**_nodes.summary(node, "sim://"), "class": kind, "reason": f"it is {kind}",
+            "provider_id": "sim://north/1" if kind == "initialized" else "",
+            "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}], "zone": "north-a", "region": "north",
+            "instance_type": "sim.small", "control_plane": name.startswith("cp-")}
+
+
 @pytest.fixture
 def cluster_facts(fixture_text: Any) -> Any:
     """Build what ccm_cluster_info returns."""
@@ -138,9 +147,7 @@ def cluster_facts(fixture_text: Any) -> Any:
         content = fixture_text("kubeadm-1.36/cluster-configuration.yaml") if kubeadm is None else kubeadm
         return {
             "version": version,
-            "nodes": [{"name": name, "class": kind, "reason": f"it is {kind}", "provider_id": "sim://north/1" if kind == "initialized" else "",
-                       "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}], "zone": "north-a", "region": "north",
-                       "instance_type": "sim.small", "control_plane": name.startswith("cp-"), "etcd_voter": None, "managed_by": ""} for name, kind in nodes],
+            "nodes": [node_facts(name, kind) for name, kind in nodes],
             "kubeadm_config": {"exists": bool(content), "content": content, "sha256": "sha-of-config"},
             "runtime": {"exists": False, "managed": False, "wide": False, "name": "cloud-controller-manager", "image": "", "created": "",
                         **(runtime or {})},

@@ -159,7 +159,7 @@ def test_verification_needs_effects_not_files(leftovers: Any, cluster_facts: Any
     facts["w-1"]["files"][DEFAULT]["changed"] = 0.5
     assert [c["name"] for c in verify(facts, cluster, health, ["cp-1"])["checks"] if not c["ok"]] == ["flags", "kubelets"]
     facts["w-1"]["kubelet"]["flags"] = ["--cloud-provider=external"]
-    cluster["services"] = [{"namespace": "d", "name": "web", "class": "", "ingress": [], "finalizer": True}]
+    cluster["services"] = [{"namespace": "d", "name": "web", "class": "", "ingress": [], "finalizer": True, "ours": True}]
     assert fails("services")
     cluster["services"] = []
     health["reasons"] = ["nobody holds the Lease"]

@@ -18,10 +18,12 @@ http-cookie-name http-managed-certificate-acme-staging http-managed-certificate-
 http-redirect-http http-status-codes http-sticky-sessions http-timeout-idle id ipv4 ipv4-rdns ipv6 ipv6-disabled
 ipv6-rdns location name network-zone node-selector private-ipv4 private-subnet-ip-range protocol type use-private-ip
 uses-proxyprotocol"""
+#: Those that this provider has besides.
+OWN_KEYS = ""
 
 
-def test_all_keys_of_the_original_are_known() -> None:
-    assert sorted(TABLE.by_name) == KEYS.split()
+def test_all_keys_of_the_original_are_known_and_all_others_are_listed() -> None:
+    assert sorted(TABLE.by_name) == sorted([*KEYS.split(), *OWN_KEYS.split()])
 
 
 @pytest.mark.parametrize(
