@@ -28,3 +28,18 @@ def test_no_parameter_has_a_name_that_says_nothing():
 def test_parameters_are_counted():
     text = "def a(found, *given, want=1, **told):\n    def b(found): ...\n    c = lambda said: found\n"
     assert parameters(text) == {"found": 2, "given": 1, "want": 1, "told": 1}
+
+
+def test_all_options_together_reach_few_files():
+    """Every other room gets settings of its own, so one flag is followed through a few files."""
+    takes = {
+        str(path.relative_to(ROOT / "runtime" / "ccm"))
+        for path in (ROOT / "runtime" / "ccm").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.arg) and node.annotation and ast.unparse(node.annotation) in ("Options", "Flags")
+    }
+    assert {name for name in takes if not name.startswith(("commands/", "options/"))} == {
+        "manager/process.py",
+        "manager/room_settings.py",
+        "manager/running_controllers.py",
+    }

@@ -125,11 +125,11 @@ class SimLoadBalancers:
             path = f"/load-balancers/{found.id}"
             return await self._api.call("PATCH", path, LoadBalancer, body=body, missing=GONE)
 
-    async def _remove(self, found: LoadBalancer) -> None:
-        path = f"/load-balancers/{found.id}"
+    async def _remove(self, balancer: LoadBalancer) -> None:
+        path = f"/load-balancers/{balancer.id}"
         if await self._api.call("DELETE", path, LoadBalancer | None, missing=GONE) is None:  # type: ignore[arg-type]
             return
-        raise RetryAfter(f"load balancer {found.id} is being deleted", POLL)
+        raise RetryAfter(f"load balancer {balancer.id} is being deleted", POLL)
 
     def _desired(self, spec: LoadBalancerSpec) -> dict[str, Any]:
         return rules.desired(spec, self._api.passes_through)
