@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Asks several clouds whose a Node is; `ownership_rules` decides.
+
+Each cloud has its own set of controllers, which does what it does beside no other cloud. All sets share one `Owners`:
+it decides once for each Node, so that two sets never act on different answers. A cloud that hangs delays nobody for
+longer than `PATIENCE`, and no Node that the answers of the others, its SMBIOS UUID or a declaration assigns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ccm.cloud import CloudError, Instance, Transient
+from ccm.engine.objects import Node
+from ccm.gateway.instance_directory import InstanceDirectory
+
+from . import node_rules
+from . import ownership_rules as rules
+from .ownership_rules import CloudAnswer, Declarations, Owned, Ownership, Unowned
+
+#: Seconds to wait for the clouds that have not answered, once another one has claimed the Node.
+PATIENCE = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Decision:
+    """A decision in progress, or made, about one Node as it is. `not_before`: the age of the answers that it needs."""
+
+    uid: str
+    provider_id: str
+    not_before: float
+    task: asyncio.Task[Ownership]
+
+
+class Owners:
+    """`directories`: by the name of the cloud, in the order of `--cloud-provider`."""
+
+    def __init__(
+        self,
+        directories: Mapping[str, InstanceDirectory],
+        declarations: Declarations,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._directories, self._declarations, self._monotonic = directories, declarations, monotonic
+        self._decisions: dict[str, _Decision] = {}
+
+    def owning(self, provider_id: str) -> list[str]:
+        """Return the clouds that own the form of a providerID. No I/O."""
+        return [cloud for cloud, directory in self._directories.items() if directory.owns(provider_id)]
+
+    def may_delete(self, node: Node, cloud: str) -> bool:
+        return rules.may_delete(node, cloud, self.owning(node.spec.provider_id))
+
+    async def of(self, node: Node, *, not_before: float) -> Ownership:
+        """Return whose the Node is, by answers from reads that began at or after `not_before` (monotonic seconds).
+
+        An owner that was found stays the owner of this Node until `forget`. Raises nothing.
+        """
+        meta, provider_id = node.metadata, node.spec.provider_id
+        found = self._decisions.get(meta.name)
+        if found is None or (found.uid, found.provider_id) != (meta.uid, provider_id) or _is_stale(found, not_before):
+            task = asyncio.create_task(self._decide(node, not_before), name=f"whose is {meta.name}")
+            found = self._decisions[meta.name] = _Decision(meta.uid, provider_id, not_before, task)
+        return await asyncio.shield(found.task)
+
+    def forget(self, name: str) -> None:
+        """The Node is gone, or its owner does not have its machine any more."""
+        if (found := self._decisions.pop(name, None)) is not None and not found.task.done():
+            found.task.cancel()
+
+    async def _decide(self, node: Node, not_before: float) -> Ownership:
+        asked = rules.candidates(node, self.owning(node.spec.provider_id), self._declarations)
+        if isinstance(asked, Unowned):
+            return asked
+        if node.spec.provider_id and len(asked) == 1:
+            return Owned(asked[0])
+        tasks = {cloud: asyncio.create_task(self._ask(cloud, node, not_before)) for cloud in asked}
+        try:
+            return await self._weigh(node, tasks)
+        finally:
+            for task in tasks.values():
+                task.cancel()
+
+    async def _weigh(self, node: Node, tasks: Mapping[str, asyncio.Task[Instance | CloudError]]) -> Ownership:
+        """Decide as soon as further answers can change nothing, or patience ends."""
+        until = self._monotonic() + PATIENCE
+        while True:
+            pending = {task for task in tasks.values() if not task.done()}
+            is_over = not pending or self._monotonic() >= until
+            decided = rules.owner(node, self._answers(node, tasks, patient=not is_over), self._declarations)
+            if is_over or isinstance(decided, Owned):
+                return decided
+            await asyncio.wait(
+                pending, timeout=max(0.0, until - self._monotonic()), return_when=asyncio.FIRST_COMPLETED
+            )
+
+    def _answers(
+        self, node: Node, tasks: Mapping[str, asyncio.Task[Instance | CloudError]], *, patient: bool
+    ) -> dict[str, CloudAnswer]:
+        """`patient`: what an older listing shows does not count yet for those that may still answer."""
+        found = {}
+        for cloud, task in tasks.items():
+            answer = task.result() if task.done() else Transient(f"{cloud} has not answered yet")
+            counts = task.done() or not patient
+            found[cloud] = CloudAnswer(answer, counts and self._was_listed_without(cloud, node))
+        return found
+
+    async def _ask(self, cloud: str, node: Node, not_before: float) -> Instance | CloudError:
+        try:
+            return await self._directories[cloud].lookup(node_rules.instance_ref(node), not_before=not_before)
+        except CloudError as error:
+            return error
+
+    def _was_listed_without(self, cloud: str, node: Node) -> bool:
+        listing = self._directories[cloud].latest
+        if listing is None or not listing.proves_absence:
+            return False
+        try:
+            listing.find(node_rules.instance_ref(node))
+        except CloudError as error:
+            return CloudAnswer(error).denies
+        return False
+
+
+def _is_stale(decision: _Decision, not_before: float) -> bool:
+    """Whether a decision must be made again: it found no owner, and newer answers are wanted."""
+    if not decision.task.done():
+        return False
+    failed = decision.task.cancelled() or decision.task.exception() is not None
+    return failed or (decision.not_before < not_before and not isinstance(decision.task.result(), Owned))

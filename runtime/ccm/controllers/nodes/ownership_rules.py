@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decide which of several clouds a Node belongs to. No I/O.
+
+The evidence, in this order:
+
+1. The providerID, if the Node has one: only a cloud that owns its form may have the machine.
+2. The clouds' answers: one machine is in exactly one cloud.
+3. The administrator's declaration, where the answers leave a choice: a label that kubelets cannot set, or a pattern of
+   names. It chooses among the clouds that may have the machine, and gives no cloud a machine that it does not have.
+
+A Node that no cloud knows, or that several claim, belongs to nobody. Silence is no answer: of a cloud that does not
+answer, only what its last complete listing shows is known. So a cloud that is down delays a Node of another one only if
+nothing else tells them apart: no listing since the process started, no SMBIOS UUID, no declaration.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ccm.base.text import quoted
+from ccm.cloud import CloudError, Conflict, Instance, NotFound
+from ccm.engine.objects import Node
+
+#: The label with which an administrator says whose a Node is. The NodeRestriction plugin keeps kubelets from labels of
+#: this prefix, so no Node chooses its own cloud.
+LABEL = "node-restriction.kubernetes.io/ccm-cloud"
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """The Node belongs to `cloud`."""
+
+    cloud: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unowned:
+    """The Node belongs to no cloud of this process, or to one of several: nobody touches it. `reason`: of an Event."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Undecided:
+    """Whose the Node is shows only when the clouds `silent` answer: ask again."""
+
+    silent: tuple[str, ...]
+    message: str
+
+
+Ownership = Owned | Unowned | Undecided
+
+
+@dataclass(frozen=True, slots=True)
+class CloudAnswer:
+    """What one cloud says about the machine of a Node.
+
+    `answer`: the instance, or the error instead of one. `was_listed_without`: the cloud's last complete listing has no
+    instance of the Node's name; it counts while the cloud does not answer.
+    """
+
+    answer: Instance | CloudError
+    was_listed_without: bool = False
+
+    @property
+    def claims(self) -> bool:
+        """Whether the cloud has the machine. A Conflict is several machines of the name, all of this cloud."""
+        return isinstance(self.answer, (Instance, Conflict))
+
+    @property
+    def denies(self) -> bool:
+        return isinstance(self.answer, NotFound) or (self.is_silent and self.was_listed_without)
+
+    @property
+    def is_silent(self) -> bool:
+        return not isinstance(self.answer, (Instance, Conflict, NotFound))
+
+    def proves(self, system_uuid: str) -> bool:
+        """Whether the instance is this very machine: it has the UUID that the firmware tells the kubelet."""
+        return isinstance(self.answer, Instance) and bool(system_uuid) and system_uuid in self.answer.system_uuids
+
+
+@dataclass(frozen=True)
+class Declarations:
+    """`clouds`: the clouds of this process, by name. `patterns`: name of a cloud -> shell patterns of Node names."""
+
+    clouds: tuple[str, ...]
+    patterns: Mapping[str, Sequence[str]]
+
+    def problems(self) -> list[str]:
+        """Return one sentence for each declaration that cannot be meant."""
+        found = [
+            f"Nodes {', '.join(patterns)} are declared for {cloud!r}, which is no cloud of this process: "
+            f"--cloud-provider names {', '.join(self.clouds)}"
+            for cloud, patterns in self.patterns.items()
+            if cloud not in self.clouds
+        ]
+        found += [
+            f"cloud {cloud!r} is named more than once in --cloud-provider"
+            for cloud in sorted(set(self.clouds))
+            if self.clouds.count(cloud) > 1
+        ]
+        found += [
+            f"pattern {first!r} of Node names is declared for both {one!r} and {other!r}"
+            for one, other in _pairs(self.patterns)
+            for first in self.patterns[one]
+            if first in self.patterns[other]
+        ]
+        return found
+
+    def of(self, node: Node) -> tuple[str, ...]:
+        """Return the clouds for which the Node is declared. The label wins; () without any declaration."""
+        if label := node.metadata.labels.get(LABEL):
+            return (label,)
+        name = node.metadata.name
+        return tuple(
+            cloud
+            for cloud, patterns in self.patterns.items()
+            if any(fnmatch.fnmatchcase(name, each) for each in patterns)
+        )
+
+
+def _pairs(names: Iterable[str]) -> list[tuple[str, str]]:
+    every = sorted(names)
+    return [(one, other) for index, one in enumerate(every) for other in every[index + 1 :]]
+
+
+def candidates(node: Node, owners: Collection[str], declarations: Declarations) -> tuple[str, ...] | Unowned:
+    """Return the clouds that may have the Node's machine, and must be asked; or why none may.
+
+    `owners`: the clouds that own the form of the Node's providerID; of no meaning without one.
+    """
+    provider_id, clouds = node.spec.provider_id, declarations.clouds
+    label = node.metadata.labels.get(LABEL, "")
+    if label and label not in clouds:
+        return Unowned(
+            "OtherController",
+            f"label {LABEL} says that the Node belongs to {quoted(label)}, and this controller serves "
+            f"{_names(clouds)}: it is left alone",
+        )
+    if not provider_id:
+        return clouds
+    chosen = tuple(each for each in clouds if each in owners)
+    if not chosen:
+        return Unowned(
+            "ForeignProviderID",
+            f"providerID {quoted(provider_id)} is of no cloud of this controller, which serves {_names(clouds)}: the "
+            "Node is left alone",
+        )
+    if label and label not in chosen:
+        return Unowned(
+            "OwnersContradict",
+            f"label {LABEL} says {label}, and providerID {quoted(provider_id)} is of {_names(chosen)}: nobody takes "
+            "the Node until the label is corrected",
+        )
+    return chosen
+
+
+def owner(node: Node, answers: Mapping[str, CloudAnswer], declarations: Declarations) -> Ownership:
+    """Return whose the Node is. `answers`: those of all `candidates`, in the order of the clouds."""
+    uuid = "" if node.spec.provider_id else node.status.node_info.system_uuid.lower()
+    claiming = [cloud for cloud, each in answers.items() if each.claims]
+    silent = [cloud for cloud, each in answers.items() if not each.claims and not each.denies]
+    proved = [cloud for cloud in claiming if answers[cloud].proves(uuid)]
+    if len(proved) == 1:  # the same name elsewhere is another machine
+        claiming, silent = proved, []
+    declared = [cloud for cloud in declarations.of(node) if cloud in answers]
+    if len(declared) == 1:
+        return _as_declared(declared[0], claiming, silent, answers)
+    if len(claiming) > 1:
+        return Unowned(
+            "SeveralOwners",
+            f"{_names(claiming)} each have a machine of this Node's name, and a machine is in one cloud: nobody takes "
+            f"the Node. Rename one of them, or set the label {LABEL} to the right one",
+        )
+    if silent:
+        waits = f"{_names(silent)} must answer before it is known whose the Node is"
+        return Undecided(tuple(silent), f"{claiming[0]} has a machine of this name, and {waits}" if claiming else waits)
+    if not claiming:
+        return Unowned(
+            "InstanceNotFound",
+            f"no cloud of this controller has a machine for this Node; asked: {_names(answers)}. The Node is left "
+            "alone",
+        )
+    return Owned(claiming[0])
+
+
+def _as_declared(
+    cloud: str, claiming: Sequence[str], silent: Sequence[str], answers: Mapping[str, CloudAnswer]
+) -> Ownership:
+    """Return whose a Node is that an administrator declared for one cloud."""
+    if cloud in claiming:
+        return Owned(cloud)
+    if cloud in silent:
+        return Undecided((cloud,), f"the Node is declared for {cloud}, which does not answer")
+    if claiming:
+        return Unowned(
+            "OwnersContradict",
+            f"the Node is declared for {cloud}, which has no machine for it, and {_names(claiming)} has one: nobody "
+            "takes it until the declaration or the name is corrected",
+        )
+    return Unowned(
+        "InstanceNotFound",
+        f"the Node is declared for {cloud}, which has no machine for it; asked: {_names(answers)}",
+    )
+
+
+def may_delete(node: Node, cloud: str, owners: Collection[str]) -> bool:
+    """Return whether an answer of `cloud` may count for the deletion of the Node: it alone owns the providerID's form.
+
+    If two clouds own it, the one that lacks the machine proves nothing. `owners`: as for `candidates`.
+    """
+    return bool(node.spec.provider_id) and set(owners) == {cloud}
+
+
+def _names(clouds: Iterable[str]) -> str:
+    return " and ".join(clouds)
