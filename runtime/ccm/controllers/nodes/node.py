@@ -35,6 +35,7 @@ from . import node_rules as rules
 from .instance_warnings import InstanceWarnings
 from .node_label_rules import Refresh
 from .node_writes import PATCHES, NodeWrites
+from .owners import OwnershipUnclear, Share
 from .vouching import Vouching
 from .vouching_rules import Refused, judge
 
@@ -125,10 +126,11 @@ class NodeOptions:
 class NodeController:
     name: ClassVar[str] = "cloud-node-controller"
 
-    def __init__(self, context: Context, options: NodeOptions, vouching: Vouching) -> None:
+    def __init__(self, context: Context, options: NodeOptions, vouching: Vouching, share: Share | None = None) -> None:
+        """`share`: the Nodes of this cloud, if the process has several clouds."""
         if context.gateway.instances is None:
             raise ValueError(f"{self.name} needs a provider with instances")
-        self._vouching = vouching
+        self._vouching, self._share = vouching, share
         self._directory: InstanceDirectory = context.gateway.instances
         self._context = context
         self._options = options
@@ -174,6 +176,8 @@ class NodeController:
             self._queue.add(new.metadata.name)
 
     def _forget(self, name: str) -> None:
+        if self._share is not None:
+            self._share.owners.forget(name)
         for known in (self._seen, self._found, self._repairs):
             known.pop(name, None)
         self._instance_warnings.forget(name)
@@ -208,6 +212,8 @@ class NodeController:
 
     async def _initialise(self, node: Node) -> None:
         name = node.metadata.name
+        if self._share is not None and not await self._is_ours(node, self._share):
+            return
         if node.spec.provider_id and not self._directory.owns(node.spec.provider_id):
             message = rules.foreign_provider_id(node, self._context.gateway.cloud.name)
             self._not_initialised(node, "ForeignProviderID", message)
@@ -225,6 +231,8 @@ class NodeController:
         except CloudError as error:
             self._discard_facts(name)
             if isinstance(error, NotFound):
+                if self._share is not None:
+                    self._share.owners.forget(name)
                 latest = self._directory.latest if node.spec.provider_id else None
                 namesakes = latest.by_name.get(name, ()) if latest is not None else ()
                 self._not_initialised(node, "InstanceNotFound", rules.not_found(error, namesakes))
@@ -239,6 +247,19 @@ class NodeController:
             raise
         if written is not None:
             self._report_initialised(written, instance)
+
+    async def _is_ours(self, node: Node, share: Share) -> bool:
+        """Return whether the Node is this cloud's. Raises Blocked or OwnershipUnclear if it is nobody's, or not yet."""
+        name = node.metadata.name
+        try:
+            return await share.includes(node, not_before=self._seen.get(name, self._context.monotonic()))
+        except OwnershipUnclear as unclear:
+            self._discard_facts(name)
+            if share.reports:
+                self._not_initialised(node, unclear.reason, str(unclear), topic=unclear.reason)
+            if unclear.is_final:
+                raise Blocked(str(unclear)) from None
+            raise
 
     def _initialisation(self, instance: Instance) -> Callable[[Node], rules.Plan]:
         def plan(node: Node) -> rules.Plan:
@@ -342,7 +363,8 @@ class NodeController:
         VANISHED.set(vanished)
 
     def _is_comparable(self, node: Node) -> bool:
-        return not rules.is_uninitialized(node) and self._directory.owns(node.spec.provider_id)
+        owns = self._directory.owns if self._share is None else self._share.owns
+        return not rules.is_uninitialized(node) and owns(node.spec.provider_id)
 
     def _compare(self, node: Node, snapshot: Snapshot) -> bool:
         """Compare one Node with its instance. Return False if it is Ready and the cloud does not list the instance."""

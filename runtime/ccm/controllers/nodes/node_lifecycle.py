@@ -32,6 +32,7 @@ from .node_lifecycle_rules import Decision, Missing, Safety, Verdict, Window, ce
 from .node_witness import Witnesses
 from .node_witness_rules import Evidence, doubt
 from .node_writes import PATCHES
+from .owners import Share
 from .window_note import WindowNote
 
 log = logging.getLogger(__name__)
@@ -74,11 +75,12 @@ _Fact = TypeVar("_Fact", Missing, _Patience)
 class NodeLifecycleController:
     name: ClassVar[str] = "cloud-node-lifecycle-controller"
 
-    def __init__(self, context: Context, options: LifecycleOptions) -> None:
+    def __init__(self, context: Context, options: LifecycleOptions, share: Share | None = None) -> None:
+        """`share`: the Nodes of this cloud, if the process has several clouds."""
         if context.gateway.instances is None:
             raise ValueError(f"{self.name} needs a provider with instances")
         self._directory: InstanceDirectory = context.gateway.instances
-        self._context = context
+        self._context, self._share = context, share
         self._options = options
         self._events = context.recorder("cloud-node-lifecycle-controller")
         self._warnings = EventBudget(self._events, context.monotonic)
@@ -185,7 +187,9 @@ class NodeLifecycleController:
         self._context.holds.keep("Node", lambda name: name in nodes and _is_candidate(nodes[name]))
 
     def _is_ours(self, node: Node) -> bool:
-        return concerns_us(node, self._directory.owns)
+        if (share := self._share) is None:
+            return concerns_us(node, self._directory.owns)
+        return concerns_us(node, share.owns) and (bool(node.spec.provider_id) or share.reports)
 
     def _is_due(self, node: Node, now: float) -> bool:
         patience = self._patience.get(node.metadata.name)

@@ -17,12 +17,15 @@ from ccm.cloud import CloudError, Instance, Transient
 from ccm.engine.objects import Node
 from ccm.gateway.instance_directory import InstanceDirectory
 
+from ..shared.rule_error import RuleError
 from . import node_rules
 from . import ownership_rules as rules
-from .ownership_rules import CloudAnswer, Declarations, Owned, Ownership, Unowned
+from .ownership_rules import CloudAnswer, Declarations, Owned, Ownership, Undecided, Unowned
 
 #: Seconds to wait for the clouds that have not answered, once another one has claimed the Node.
 PATIENCE = 5.0
+#: Reasons that no answer of a cloud changes.
+FINAL = frozenset({"ForeignProviderID", "OtherController"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +127,38 @@ class Owners:
         except CloudError as error:
             return CloudAnswer(error).denies
         return False
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The Nodes of one cloud of several: what its set of controllers may look at.
+
+    `reports`: whether this set reports about Nodes that are nobody's. One set does, so that each is reported once.
+    """
+
+    owners: Owners
+    cloud: str
+    reports: bool = False
+
+    def owns(self, provider_id: str) -> bool:
+        """Whether this cloud alone may have the machine of that providerID. No I/O."""
+        return self.owners.owning(provider_id) == [self.cloud]
+
+    async def includes(self, node: Node, *, not_before: float) -> bool:
+        """Whether the Node belongs to this cloud. Raises OwnershipUnclear if it belongs to nobody, or not yet."""
+        found = await self.owners.of(node, not_before=not_before)
+        if isinstance(found, Owned):
+            return found.cloud == self.cloud
+        raise OwnershipUnclear(found)
+
+
+class OwnershipUnclear(RuleError):
+    """`reason`: of an Event. `is_final`: only a change of the Node, or of a declaration, can make it clear."""
+
+    def __init__(self, ownership: Unowned | Undecided) -> None:
+        super().__init__(ownership.message)
+        self.reason = "CloudNotAvailable" if isinstance(ownership, Undecided) else ownership.reason
+        self.is_final = self.reason in FINAL
 
 
 def _is_stale(decision: _Decision, not_before: float) -> bool:
