@@ -43,7 +43,7 @@ def served_classes(declared: Sequence[str], default: str, provider: str) -> Serv
 def _named(text: str, provider: str) -> str:
     """Return the class that one value names. Raises ValueError."""
     name, separator, server = text.partition("=")
-    if not _is_class(name):
+    if not is_class(name):
         raise ValueError(
             f"--load-balancer-class: {quoted(name)} is no class that a Service can have, such as internal or "
             "example.com/internal"
@@ -57,7 +57,8 @@ def _named(text: str, provider: str) -> str:
     return name
 
 
-def _is_class(text: str) -> bool:
+def is_class(text: str) -> bool:
+    """Return whether a Service can have this class."""
     domain, separator, name = text.rpartition("/")
     if separator and not (len(domain) <= _LONGEST_DOMAIN and _DOMAIN.fullmatch(domain)):
         return False

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several clouds in one process, as the flags name them. No I/O.
+
+    --cloud-provider=openstack,static --cloud-config=openstack=/etc/ccm/os.conf,static=/etc/ccm/static.yaml
+    --cloud-nodes=static=bm-*  --load-balancer-class=metal=static  --default-load-balancer-provider=openstack
+
+With one provider, `--cloud-config` is a path, as upstream, whatever characters it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from ccm.base.text import quoted
+from ccm.controllers.nodes.ownership_rules import Declarations
+from ccm.controllers.services.class_rules import ServedClasses
+
+from .load_balancer_classes import NOBODY, is_class
+
+
+@dataclass(frozen=True, slots=True)
+class CloudFlags:
+    """One cloud: its provider, the file of its configuration ("" for none), and the patterns of its Nodes' names."""
+
+    provider: str
+    config: str = ""
+    nodes: tuple[str, ...] = ()
+
+
+def clouds(providers: str, configs: str, nodes: Sequence[str]) -> tuple[list[CloudFlags], list[str]]:
+    """Return the clouds in the order in which they are named, and all problems, one sentence each."""
+    names = [name.strip() for name in providers.split(",") if name.strip()]
+    if len(names) < 2:
+        alone = names[0] if names else ""
+        problems = [f"--cloud-nodes={','.join(nodes)} needs several providers in --cloud-provider"] if nodes else []
+        return [CloudFlags(alone, configs)] if alone else [], problems
+    files, problems = _files(configs, names)
+    patterns, wrong = _patterns(nodes)
+    every = [CloudFlags(name, files.get(name, ""), tuple(patterns.get(name, ()))) for name in dict.fromkeys(names)]
+    return every, [*problems, *wrong, *Declarations(tuple(names), patterns).problems()]
+
+
+def _files(text: str, names: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    files: dict[str, str] = {}
+    problems = []
+    for part in filter(None, text.split(",")):
+        name, separator, path = part.partition("=")
+        if not separator or not path:
+            problems.append(
+                f"--cloud-config: {quoted(part)} does not say whose it is: with several providers, write PROVIDER=FILE"
+            )
+        elif name not in names:
+            problems.append(f"--cloud-config: {quoted(part)} is for {name!r}, which --cloud-provider does not name")
+        elif name in files:
+            problems.append(f"--cloud-config names two files for {name!r}: {files[name]} and {path}")
+        else:
+            files[name] = path
+    return files, problems
+
+
+def _patterns(parts: Sequence[str]) -> tuple[dict[str, list[str]], list[str]]:
+    patterns: dict[str, list[str]] = {}
+    problems = []
+    for part in parts:
+        name, separator, pattern = part.partition("=")
+        if not separator or not name or not pattern:
+            problems.append(f"--cloud-nodes: {quoted(part)} is not PROVIDER=PATTERN, such as static=bm-*")
+        else:
+            patterns.setdefault(name, []).append(pattern)
+    return patterns, problems
+
+
+def division(
+    declared: Sequence[str], default: str, with_balancers: Mapping[str, bool]
+) -> tuple[dict[str, ServedClasses], list[str]]:
+    """Return which Services each of several providers serves, and all problems.
+
+    `declared`: NAME=PROVIDER. `default`: the provider of Services without a class, `NOBODY` for none, "" for the only
+    one that has load balancers. `with_balancers`: provider -> whether it has load balancers, as configured.
+    """
+    able = [name for name, has in with_balancers.items() if has]
+    problems: list[str] = []
+    classes: dict[str, str] = {}
+    for text in declared:
+        name, _, provider = text.partition("=")
+        if not is_class(name):
+            problems.append(f"--load-balancer-class: {quoted(name)} is no class that a Service can have")
+        elif problem := _server_problem(provider, able, with_balancers):
+            problems.append(f"--load-balancer-class: {text} {problem}")
+        elif name in classes:
+            problems.append(f"--load-balancer-class names {name} more than once: a Service has one provider")
+        else:
+            classes[name] = provider
+    if default not in ("", NOBODY):
+        if problem := _server_problem(default, able, with_balancers):
+            problems.append(f"--default-load-balancer-provider={default} {problem}")
+    elif not default and len(able) > 1:
+        problems.append(
+            f"{' and '.join(able)} both have load balancers: say with --default-load-balancer-provider who serves "
+            f"Services without a class, or {NOBODY}"
+        )
+    serving = default or (able[0] if len(able) == 1 else NOBODY)
+    found = {}
+    for provider in able:
+        own = frozenset(name for name, server in classes.items() if server == provider)
+        if own or provider == serving:
+            found[provider] = ServedClasses(own, provider == serving)
+    return found, problems
+
+
+def _server_problem(provider: str, able: Collection[str], known: Collection[str]) -> str:
+    """Return why Services cannot be given to this provider, "" if they can."""
+    if not provider:
+        return f"names no provider: with several, write NAME=PROVIDER, one of {', '.join(able) or 'none'}"
+    if provider not in known:
+        return f"names {provider!r}, which --cloud-provider does not name"
+    return "" if provider in able else f"names {provider!r}, which has no load balancers as it is configured"
