@@ -105,7 +105,7 @@ class Informer(Generic[T]):
         self._store: dict[str, T] = {}
         self._unreadable: dict[str, str] = {}  # key and resourceVersion of objects that cannot be decoded
         self._doubtful, self._check = doubtful, check
-        self._confirm: Callable[[T], bool] = lambda obj: False
+        self._confirmers: list[Callable[[T], bool]] = []
         self._missing: set[str] = set()  # keys of objects that the last list omits and the cache keeps
         self._gone_at: list[float] = []
         self._list_again = LIST_AGAIN_FIRST
@@ -126,11 +126,12 @@ class Informer(Generic[T]):
             self._call(handler, None, obj)
 
     def confirm_by(self, confirm: Callable[[T], bool]) -> None:
-        """Ask `confirm` about an object that is missing from a list which proves nothing.
+        """Ask `confirm`, too, about an object that is missing from a list which proves nothing. True of one of them
+        means that another source says that it is gone, so a read of the object decides. It must not block."""
+        self._confirmers.append(confirm)
 
-        True means that another source says that it is gone, so a read of the object decides. It must not block.
-        """
-        self._confirm = confirm
+    def _is_confirmed(self, key: str) -> bool:
+        return any(confirm(self._store[key]) for confirm in self._confirmers)
 
     def get(self, key: str) -> T | None:
         return self._store.get(key)
@@ -279,7 +280,7 @@ class Informer(Generic[T]):
         known, now = len(self._store), self._clock.monotonic()
         self._gone_at = [moment for moment in self._gone_at if now - moment < rules.GRACE]
         belief, gone = rules.belief(known, len(missing)), []
-        asked = missing if belief is rules.Belief.ASK else [key for key in missing if self._confirm(self._store[key])]
+        asked = missing if belief is rules.Belief.ASK else list(filter(self._is_confirmed, missing))
         for key in asked[: rules.room(known, self._gone_at, now)]:
             if not await self._client.exists(self._path, self._store[key].metadata):
                 gone.append(key)

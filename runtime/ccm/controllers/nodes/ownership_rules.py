@@ -10,7 +10,7 @@ The evidence, in this order:
 
 A Node that no cloud knows, or that several claim, belongs to nobody. Silence is no answer: of a cloud that does not
 answer, only what its last complete listing shows is known. So a cloud that is down delays a Node of another one only if
-nothing else tells them apart: no listing since the process started, no SMBIOS UUID, no declaration.
+nothing else distinguishes them: no listing since the process started, no SMBIOS UUID, no declaration.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class CloudAnswer:
         return not isinstance(self.answer, (Instance, Conflict, NotFound))
 
     def proves(self, system_uuid: str) -> bool:
-        """Whether the instance is this very machine: it has the UUID that the firmware tells the kubelet."""
+        """Whether the instance is this very machine: it has the UUID that the firmware gives the kubelet."""
         return isinstance(self.answer, Instance) and bool(system_uuid) and system_uuid in self.answer.system_uuids
 
 

@@ -33,6 +33,12 @@ class Holds:
 
     monotonic: Callable[[], float] = time.monotonic
     _held: dict[str, dict[str, Hold]] = field(default_factory=dict)
+    _parts: list[Holds] = field(default_factory=list)
+
+    def part(self) -> Holds:
+        """Return a part for the controllers of one cloud of several: what one replaces or drops is its own."""
+        self._parts.append(Holds(self.monotonic))
+        return self._parts[-1]
 
     def put(self, kind: str, name: str, rule: str, message: str) -> None:
         """Report that an object is kept. Its time is counted from the first report of the same rule.
@@ -64,11 +70,14 @@ class Holds:
     def clear(self) -> None:
         """Forget everything: this process does not lead any more."""
         self._held.clear()
+        for part in self._parts:
+            part.clear()
 
     @property
     def count(self) -> int:
-        return sum(map(len, self._held.values()))
+        return sum(map(len, self._held.values())) + sum(part.count for part in self._parts)
 
     def all(self) -> Iterable[Hold]:
         """Return what is held, the oldest first."""
-        return sorted((hold for held in self._held.values() for hold in held.values()), key=lambda hold: hold.since)
+        own = (hold for held in self._held.values() for hold in held.values())
+        return sorted((*own, *(hold for part in self._parts for hold in part.all())), key=lambda hold: hold.since)

@@ -59,3 +59,18 @@ def test_it_is_bounded_whatever_strangers_write():
     assert all(len(hold.message) < LONGEST + 50 for hold in holds.all())
     holds.put("Node", "n0", "RateLimited", "still updated")
     assert "RateLimited" in {hold.rule for hold in holds.all()}
+
+
+def test_a_part_replaces_and_drops_its_own_alone():
+    holds = Holds()
+    north, metal = holds.part(), holds.part()
+    north.put("Orphan", "a", "ReportOnly", "")
+    metal.put("Orphan", "a", "ReportOnly", "of the other cloud")
+    holds.put("Node", "n", "TooYoung", "")
+    north.replace("Orphan", {})
+    assert holds.count == 2 and {(hold.kind, hold.message) for hold in holds.all()} == {
+        ("Orphan", "of the other cloud"),
+        ("Node", ""),
+    }
+    holds.clear()
+    assert holds.count == 0 and not list(metal.all())
