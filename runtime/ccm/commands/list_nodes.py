@@ -23,6 +23,7 @@ from ccm.engine.client import ApiError, KubeClient, KubeConfigError
 from ccm.engine.objects import Node
 from ccm.gateway.instance_directory import InstanceDirectory
 from ccm.gateway.instance_snapshot import Snapshot
+from ccm.options.clouds import provider_names
 
 from .asking import answers
 from .asking.question_flags import default_kubeconfig
@@ -60,6 +61,8 @@ class Match(Struct, frozen=True):
 def main(argv: Sequence[str]) -> int:
     """Exit status: 0 done, 1 no answer from the cloud or the API server, 2 invalid command line or configuration."""
     args = arguments().parse_args(argv)
+    if len(named := provider_names(args.cloud_provider)) > 1:
+        arguments().error(f"this command asks one cloud, and --cloud-provider names {' and '.join(named)}: name one")
     try:
         client = ReadingClient.from_config(kubeconfig=args.kubeconfig or default_kubeconfig())
         matches = asyncio.run(_ask(client, args.cloud_provider, args.cloud_config))

@@ -48,6 +48,7 @@ BUILT_IN: tuple[ControllerSpec[Any], ...] = (
         summary="Initialises Nodes: writes addresses, providerID, and zone, region and type labels; removes the taint.",
         on_by_default=True,
         needs=_instances,
+        runs_beside_others=True,
         rights=(Right("nodes", "patch"), Right("nodes/status", "patch")),
         flags=lambda given: NodeOptions(
             given.concurrent_node_syncs,
@@ -55,7 +56,7 @@ BUILT_IN: tuple[ControllerSpec[Any], ...] = (
             given.legacy_node_labels,
             Refresh(given.refresh_node_labels),
         ),
-        make=lambda context, options: NodeController(context, options, context.vouched()),
+        make=lambda context, options: NodeController(context, options, context.vouched(), context.share),
     ),
     ControllerSpec(
         name=NodeLifecycleController.name,
@@ -64,9 +65,10 @@ BUILT_IN: tuple[ControllerSpec[Any], ...] = (
         on_by_default=True,
         migrated=True,
         needs=_instances,
+        runs_beside_others=True,
         rights=(Right("nodes", "patch"), Right("nodes", "delete")),
         flags=lambda given: LifecycleOptions(given.node_monitor_period, given.safety(), given.fence_dead_nodes),
-        make=NodeLifecycleController,
+        make=lambda context, options: NodeLifecycleController(context, options, context.share),
     ),
     ControllerSpec(
         name=ServiceController.name,
@@ -76,6 +78,7 @@ BUILT_IN: tuple[ControllerSpec[Any], ...] = (
         on_by_default=True,
         migrated=True,
         needs=_load_balancers,
+        runs_beside_others=True,
         vouching=True,
         rights=(Right("services/status", "patch"),),
         flags=lambda given: ServiceOptions(
@@ -95,6 +98,7 @@ BUILT_IN: tuple[ControllerSpec[Any], ...] = (
         on_by_default=True,
         migrated=True,
         needs=_routes,
+        runs_beside_others=True,
         vouching=True,
         rights=(Right("nodes/status", "patch"),),
         off=_without_routes,

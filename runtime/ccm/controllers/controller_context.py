@@ -9,6 +9,7 @@ from typing import Any
 
 from ccm.engine.informer import Informer
 
+from .nodes.owners import Share
 from .nodes.vouching import Vouching
 from .shared.context import Context
 from .shared.watched_kinds import T, Watched
@@ -18,11 +19,12 @@ from .shared.watched_kinds import T, Watched
 class ControllerContext(Context):
     """`vouching`: what the cloud says about the machines of Nodes; None if the provider has no instances.
 
-    `caches`: one cache for each kind that controllers watch.
+    `caches`: one cache for each kind that controllers watch. `share`: the Nodes of this cloud, if there are several.
     """
 
     vouching: Vouching | None = None
     caches: Mapping[Watched[Any], Informer[Any]] = field(default_factory=dict)
+    share: Share | None = None
 
     def cache(self, kind: Watched[T]) -> Informer[T]:
         """Return the cache of a kind that the controller's `ControllerSpec` watches."""

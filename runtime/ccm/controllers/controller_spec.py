@@ -74,6 +74,8 @@ class ControllerSpec(Generic[S]):
     rights: tuple[Right, ...] = ()
     #: Kinds that it reads from a cache, in addition to Nodes and Services: `ControllerContext.cache`.
     watches: tuple[Watched[Any], ...] = ()
+    #: Whether each of several clouds of a process may have one; built-in controllers only.
+    runs_beside_others: bool = False
     #: Whether it writes information from Nodes to the cloud, so that the cloud must vouch for the Nodes.
     vouching: bool = False
     #: Whether the default leader migration moves it from kube-controller-manager; built-in controllers only.

@@ -28,9 +28,14 @@ class CloudFlags:
     nodes: tuple[str, ...] = ()
 
 
+def provider_names(text: str) -> list[str]:
+    """Return the providers that `--cloud-provider` names."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
 def clouds(providers: str, configs: str, nodes: Sequence[str]) -> tuple[list[CloudFlags], list[str]]:
     """Return the clouds in the order in which they are named, and all problems, one sentence each."""
-    names = [name.strip() for name in providers.split(",") if name.strip()]
+    names = provider_names(providers)
     if len(names) < 2:
         alone = names[0] if names else ""
         problems = [f"--cloud-nodes={','.join(nodes)} needs several providers in --cloud-provider"] if nodes else []
@@ -105,7 +110,7 @@ def division(
     for provider in able:
         own = frozenset(name for name, server in classes.items() if server == provider)
         if own or provider == serving:
-            found[provider] = ServedClasses(own, provider == serving)
+            found[provider] = ServedClasses(own, provider == serving, are_shared=True)
     return found, problems
 
 

@@ -16,16 +16,17 @@ from typing import Any, ClassVar, NoReturn, TypeVar
 
 from ccm import __version__
 from ccm.cloud import registry
+from ccm.controllers.controller_registry import BUILT_IN
 from ccm.controllers.nodes.node_lifecycle_rules import Safety
 from ccm.controllers.services.class_rules import ServedClasses
 from ccm.controllers.shared import pod_network_rules
 
-from . import config_file, feature_gates, leader_migration
+from . import clouds, config_file, feature_gates, leader_migration
 from .declaration import Flag, flags_of
 from .flags import FLAGS, Flags
 from .ignored_flags import IGNORED, Ignored
 from .leader_migration import Migration
-from .load_balancer_classes import served_classes
+from .load_balancer_classes import NOBODY, served_classes
 from .restrictions import parse_cap
 from .tls_options import TlsOptions
 from .values import GATES
@@ -45,11 +46,24 @@ class Options(Flags):
 
     #: Whether `--cloud-provider` must be set.
     requires_provider: ClassVar[bool] = True
+    #: Whether `--cloud-provider` may name several.
+    serves_several: ClassVar[bool] = True
 
     #: From `--leader-migration-config`, or from `--config`.
     leader_migration: Migration = field(default_factory=Migration)
     #: The sections of `--config` for controllers of other packages: name -> an instance of `ControllerSpec.section`.
     sections: Mapping[str, Any] = field(default_factory=dict)
+    #: The Services of the only cloud of these options, if it is one of several of the process.
+    division: ServedClasses | None = None
+
+    @property
+    def are_of_several(self) -> bool:
+        """Whether the process has several clouds."""
+        return len(clouds.provider_names(self.cloud_provider)) > 1
+
+    def clouds(self) -> list[clouds.CloudFlags]:
+        """The clouds of the process, in the order in which they are named."""
+        return clouds.clouds(self.cloud_provider, self.cloud_config, self.cloud_nodes)[0]
 
     def safety(self) -> Safety:
         """The rules for deleting Nodes that the flags set."""
@@ -65,6 +79,8 @@ class Options(Flags):
 
     def served_classes(self) -> ServedClasses:
         """The Services that the service controller serves. Raises ValueError."""
+        if self.division is not None:
+            return self.division
         return served_classes(self.load_balancer_class, self.default_load_balancer_provider, self.cloud_provider)
 
     def pod_network(self) -> pod_network_rules.PodNetwork:
@@ -270,14 +286,46 @@ def _problems(o: Options, flags: Iterable[Flag]) -> list[str]:
             o.pod_network()
         except ValueError as error:
             found.append(str(error))
+    return found + _class_problems(o) + _serving_problems(o) + _election_problems(o)
+
+
+def _class_problems(o: Options) -> list[str]:
+    """Whether the provider of a class has load balancers shows only when its configuration is read."""
+    if o.are_of_several:
+        able = dict.fromkeys(clouds.provider_names(o.cloud_provider), True)
+        return clouds.division(o.load_balancer_class, o.default_load_balancer_provider or NOBODY, able)[1]
     try:
         o.served_classes()
     except ValueError as error:
-        found.append(str(error))
-    return found + _serving_problems(o) + _election_problems(o)
+        return [str(error)]
+    return []
+
+
+def _several_problems(o: Options) -> list[str]:
+    """What is wrong with several providers, and what they do not support yet."""
+    names = clouds.provider_names(o.cloud_provider)
+    if not o.serves_several:
+        return [
+            f"this command asks one cloud, and --cloud-provider names {' and '.join(names)}: name one of them, and its "
+            "own file with --cloud-config"
+        ]
+    installed = registry.names()
+    found = [registry.unknown(name) for name in dict.fromkeys(names) if name not in installed]
+    found += clouds.clouds(o.cloud_provider, o.cloud_config, o.cloud_nodes)[1]
+    found += [
+        f"--controllers: {name} does not support several providers yet. Leave it out, or run it in a process of its "
+        "own with one provider and another Lease (--leader-elect-resource-name)"
+        for name in o.controllers
+        if name not in BUILT_IN or not BUILT_IN[name].runs_beside_others
+    ]
+    if o.webhooks:
+        found.append(f"--webhooks={','.join(o.webhooks)} does not support several providers yet: leave it out")
+    return found
 
 
 def _provider_problems(o: Options) -> list[str]:
+    if o.are_of_several:
+        return _several_problems(o)
     installed = registry.names()
     if not o.cloud_provider and not o.requires_provider:
         return []
@@ -285,7 +333,9 @@ def _provider_problems(o: Options) -> list[str]:
         return [f"--cloud-provider is required: installed providers are {', '.join(installed) or 'none'}"]
     if o.cloud_provider == "external":
         return ["--cloud-provider=external is only for the kubelet; set an installed provider: " + ", ".join(installed)]
-    return [] if o.cloud_provider in installed else [registry.unknown(o.cloud_provider)]
+    if o.cloud_provider not in installed:
+        return [registry.unknown(o.cloud_provider)]
+    return clouds.clouds(o.cloud_provider, o.cloud_config, o.cloud_nodes)[1]
 
 
 def _serving_problems(o: Options) -> list[str]:

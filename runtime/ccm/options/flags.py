@@ -40,6 +40,13 @@ class Flags:
     cloud_provider: str = option(
         _CLOUD, TEXT, "", "use this installed provider (required)", f"{_SHARED}.CloudProvider.Name"
     )
+    cloud_nodes: tuple[str, ...] = option(
+        _CLOUD,
+        NAMES,
+        (),
+        "with several providers, as PROVIDER=PATTERN,...: a Node whose name matches belongs to that provider if it "
+        "and another one may have its machine",
+    )
     cloud_config: str = option(
         _CLOUD,
         TEXT,

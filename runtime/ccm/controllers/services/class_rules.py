@@ -16,14 +16,16 @@ from ccm.engine.objects import Service
 
 @dataclass(frozen=True)
 class ServedClasses:
-    """`names`: the classes that are ours. `without_class`: whether Services without a class are ours."""
+    """`names`: the classes that are ours. `without_class`: whether Services without a class are ours. `are_shared`:
+    whether another cloud of this process may serve those that are not ours."""
 
     names: frozenset[str] = frozenset()
     without_class: bool = True
+    are_shared: bool = False
 
     @property
     def are_declared(self) -> bool:
-        return bool(self.names) or not self.without_class
+        return bool(self.names) or not self.without_class or self.are_shared
 
     def include(self, service: Service) -> bool:
         """Return whether the Service is of type LoadBalancer, and ours by its class."""

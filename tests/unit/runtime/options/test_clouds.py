@@ -3,10 +3,14 @@
 
 import pytest
 
+from ccm.commands.plan import PlanFlags
 from ccm.controllers.services.class_rules import ServedClasses
 from ccm.options.clouds import CloudFlags, clouds, division
+from ccm.options.command_line import OptionsError, parse, parse_as
 
 BOTH = "openstack,static"
+#: Those without a class, and the others are another cloud's.
+SHARED = ServedClasses(are_shared=True)
 
 
 def test_one_provider_is_as_before():
@@ -43,13 +47,13 @@ def test_what_is_refused(flags, problem):
 @pytest.mark.parametrize(
     ("declared", "default", "able", "expected"),
     [
-        ([], "", "openstack", {"openstack": ServedClasses()}),
+        ([], "", "openstack", {"openstack": SHARED}),
         (["metal=static"], "openstack", "openstack static",
-         {"openstack": ServedClasses(), "static": ServedClasses(frozenset({"metal"}), False)}),
+         {"openstack": SHARED, "static": ServedClasses(frozenset({"metal"}), False, True)}),
         (["metal=static", "fast=openstack"], "none", "openstack static",
-         {"openstack": ServedClasses(frozenset({"fast"}), False),
-          "static": ServedClasses(frozenset({"metal"}), False)}),
-        ([], "static", "openstack static", {"static": ServedClasses()}),
+         {"openstack": ServedClasses(frozenset({"fast"}), False, True),
+          "static": ServedClasses(frozenset({"metal"}), False, True)}),
+        ([], "static", "openstack static", {"static": SHARED}),
         ([], "", "", {}),
     ],
 )  # fmt: skip
@@ -75,3 +79,37 @@ def test_what_no_division_is(declared, default, able, problem):
     known = {name: name in able.split() for name in BOTH.split(",")}
     (only,) = division(declared, default, known)[1]
     assert problem in only
+
+
+def test_the_command_line_names_several_clouds():
+    options = parse([f"--cloud-provider={BOTH}", "--cloud-config=static=/b", "--cloud-nodes=static=bm-*"])
+    assert options.are_of_several
+    assert options.clouds() == [CloudFlags("openstack"), CloudFlags("static", "/b", ("bm-*",))]
+    alone = parse(["--cloud-provider=static", "--cloud-config=/a=b,c"])
+    assert not alone.are_of_several and alone.clouds() == [CloudFlags("static", "/a=b,c")]
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        (["--cloud-provider=openstack,sttic"], "sttic"),
+        (["--cloud-provider=static,static"], "'static' is named more than once"),
+        (["--cloud-config=/etc/cloud.conf"], "does not say whose it is"),
+        (["--load-balancer-class=metal"], "names no provider: with several, write NAME=PROVIDER"),
+        (["--default-load-balancer-provider=aws"], "names 'aws', which --cloud-provider does not name"),
+        (["--controllers=*,node-ipam-controller"], "node-ipam-controller does not support several providers yet"),
+        (["--controllers=*,instance-tags-controller"], "instance-tags-controller does not support several"),
+        (["--feature-gates=CloudControllerManagerWebhook=true", "--webhooks=persistentvolume-label"],
+         "--webhooks=persistentvolume-label does not support several providers yet"),
+        (["--cloud-provider=static", "--cloud-nodes=static=n*"], "needs several providers"),
+    ],
+)  # fmt: skip
+def test_the_command_line_refuses_what_several_clouds_cannot_mean(flags, problem):
+    with pytest.raises(OptionsError) as refused:
+        parse([f"--cloud-provider={BOTH}", *flags])
+    assert any(problem in each for each in refused.value.problems), refused.value.problems
+
+
+def test_a_command_that_asks_one_cloud_refuses_several():
+    with pytest.raises(OptionsError, match=r"this command asks one cloud.*openstack and static"):
+        parse_as(PlanFlags, [f"--cloud-provider={BOTH}"])
