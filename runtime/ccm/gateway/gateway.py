@@ -122,14 +122,14 @@ class _Connection:
 
 
 class Gateway:
-    """All calls to one cloud. Create it inside the running event loop.
+    """All calls to one cloud. Create it inside the running event loop. `name`: if the process has several clouds.
 
     `last_success`: when the cloud last answered. `failing_since`: monotonic seconds of the first failure after that,
     None while it answers. `last_error`: the text of that failure. `under_way`: operations of calls in progress.
     """
 
-    def __init__(self, cloud: Cloud, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self, cloud: Cloud, *, clock: Callable[[], float] = time.monotonic, name: str = "") -> None:
+        self._clock, self.name = clock, name
         self._current = _Connection.to(cloud, clock)
         self._retiring: set[asyncio.Task[None]] = set()
         self.last_success: datetime.datetime | None = None

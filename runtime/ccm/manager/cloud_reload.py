@@ -46,19 +46,33 @@ Notice = Callable[[str, str, str], None]
 
 @dataclass(frozen=True)
 class CloudSettings:
-    """`file`: its configuration, "" for none. `allow_untagged`: it need not know its clusters by an ID."""
+    """`file`: its configuration, "" for none. `allow_untagged`: it need not know its clusters by an ID. `name`: if the
+    process has several clouds."""
 
     provider: str
     file: str = ""
     allow_untagged: bool = False
+    name: str = ""
+
+    @property
+    def subject(self) -> str:
+        """The cloud in a sentence."""
+        return f"cloud {self.name}" if self.name else "the cloud"
 
 
 class CloudReloader:
     """Keeps the cloud of one gateway running and up to date. `notice` receives the results of file changes."""
 
-    def __init__(self, settings: CloudSettings, *, notice: Notice = lambda *_: None, every: float = EVERY) -> None:
+    def __init__(
+        self,
+        settings: CloudSettings,
+        *,
+        notice: Notice = lambda *_: None,
+        every: float = EVERY,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """Reads the file and creates the cloud; no other I/O. Raises StartError."""
-        self._settings, self._every = settings, every
+        self._settings, self._every, self._clock = settings, every, clock
         self.notice = notice
         try:
             text = read(settings)
@@ -68,19 +82,21 @@ class CloudReloader:
             cloud = build(settings, text)
         except ConfigError as error:
             raise StartError(_problems(settings, error)) from None
-        self.gateway = Gateway(cloud)
+        self.gateway = Gateway(cloud, clock=clock, name=settings.name)
+        #: Set when the cloud has accepted the credentials for the first time.
+        self.started = asyncio.Event()
         #: Digests of the content that needs no more attempts, and of the last attempt; the time of the next attempt.
         self._done, self._tried, self._again_at, self._delay = self._digest(text), "", 0.0, every
-        self._waiting = "the cloud has not answered yet"
+        self._waiting = f"{settings.subject} has not answered yet"
 
     def not_ready(self) -> str | None:
         """Why this process cannot take over: the cloud has not accepted credentials yet, or has failed for too long."""
         if self._waiting:
             return self._waiting
         since = self.gateway.failing_since
-        if since is None or (silence := time.monotonic() - since) < SILENT_AFTER:
+        if since is None or (silence := self._clock() - since) < SILENT_AFTER:
             return None
-        return f"the cloud has not answered for {silence:.0f} s: {self.gateway.last_error}"
+        return f"{self._settings.subject} has not answered for {silence:.0f} s: {self.gateway.last_error}"
 
     async def start(self) -> None:
         """Verify the credentials. Waits if the cloud does not answer, and fails if it rejects them.
@@ -94,19 +110,38 @@ class CloudReloader:
                 break
             except Unauthorized as error:
                 source = self._settings.file or "the provider"
-                raise StartError(f"the cloud rejects the credentials of {source}: {error}") from None
+                raise StartError(f"{self._settings.subject} rejects the credentials of {source}: {error}") from None
             except ConfigError as error:
                 raise StartError(_problems(self._settings, error)) from None
             except CloudError as error:
                 self._waiting = str(error)
                 wait = max(delay, error.retry_after or 0.0)
-                log.warning("the cloud does not answer, trying again in %.0f s: %s", wait, error)
+                log.warning("%s does not answer, trying again in %.0f s: %s", self._settings.subject, wait, error)
                 # A wrong address in the file may be the cause.
                 if await self._reloaded_within(wait):
                     break
                 delay = min(PATIENCE, delay * 2)
         self._waiting = ""
-        log.info("the cloud accepts the credentials")
+        self.started.set()
+        log.info("%s accepts the credentials", self._settings.subject)
+
+    async def start_beside_others(self) -> None:
+        """Like `start`, for one of several clouds: whatever it rejects costs the others nothing, so it is tried again.
+
+        Only this cloud's part of the process waits.
+        """
+        while True:
+            try:
+                return await self.start()
+            except StartError as error:
+                if self._waiting != str(error):
+                    log.error("%s", error)
+                    self.notice("Warning", "CloudConfigRefused", str(error))
+                self._waiting = str(error)
+            if await self._reloaded_within(PATIENCE):
+                self._waiting = ""
+                self.started.set()
+                return
 
     async def watch(self) -> None:
         """Follow the file, and the files that the cloud watches (`Cloud.watched_files`), until cancelled."""
@@ -117,8 +152,8 @@ class CloudReloader:
 
     async def _reloaded_within(self, seconds: float) -> bool:
         """Whether the file changed within that time and is now in use."""
-        until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0:
+        until = self._clock() + seconds
+        while (left := until - self._clock()) > 0:
             await asyncio.sleep(min(left, self._every))
             if (text := self._due()) is not None and await self._reload(text):
                 return True
@@ -134,7 +169,7 @@ class CloudReloader:
                 self._refused("unreadable", error)
             return None
         digest = self._digest(text)
-        if digest == self._done or (digest == self._tried and time.monotonic() < self._again_at):
+        if digest == self._done or (digest == self._tried and self._clock() < self._again_at):
             return None
         return text
 
@@ -157,12 +192,12 @@ class CloudReloader:
         except Unauthorized as error:
             if first:
                 self._refused("refused", error)
-            self._again_at = time.monotonic() + self._delay
+            self._again_at = self._clock() + self._delay
             return False
         except CloudError as error:
             RELOADS.labels("unavailable").inc()
             log.warning("%s changed, but the cloud does not answer with it; trying again: %s", source, error)
-            self._again_at = time.monotonic() + self._delay
+            self._again_at = self._clock() + self._delay
             return False
         self._done, self._tried = in_force, ""
         RELOADS.labels("success").inc()

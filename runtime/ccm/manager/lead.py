@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 
 from ccm.controllers.controller_context import ControllerContext
@@ -16,32 +16,39 @@ from ccm.controllers.shared.watched_kinds import NODES, SERVICES
 from ccm.engine.client import KubeClient
 from ccm.engine.election import LeadershipLost
 from ccm.engine.identity import ClusterChanged, ClusterIdentity
-from ccm.gateway.gateway import Gateway
 
+from .cloud_sets import CloudSet, divide, run_all
 from .leadership import Leadership, Work
 from .observe import View
-from .running_controllers import ConfiguredController, RunningControllers
 
 
-def context_of(
-    client: KubeClient, gateway: Gateway, view: View, cluster_name: str, notes: Notes, holds: Holds
-) -> ControllerContext:
-    """Return what controllers get. `notes`: for the next leader."""
-    caches = view.caches
-    context = ControllerContext(
+def contexts_of(
+    client: KubeClient,
+    sets: Sequence[CloudSet],
+    view: View,
+    cluster_name: str,
+    notes: Notes,
+    holds: Holds,
+    patterns: Mapping[str, Sequence[str]],
+) -> list[ControllerContext]:
+    """Return what the controllers of each cloud get. `notes`: for the next leader. `patterns`: of `--cloud-nodes`."""
+    caches, gateway = view.caches, sets[0].gateway
+    shared = ControllerContext(
         client, gateway, caches[NODES], caches[SERVICES], view.recorders.of, cluster_name, notes, holds, caches=caches
     )
-    return context if gateway.instances is None else dataclasses.replace(context, vouching=Vouching(context))
+    contexts = [shared] if len(sets) == 1 else divide(sets, shared, patterns)
+    return [
+        each if each.gateway.instances is None else dataclasses.replace(each, vouching=Vouching(each))
+        for each in contexts
+    ]
 
 
-def work_of(
-    controllers: Mapping[str, ConfiguredController], context: ControllerContext, identity: ClusterIdentity
-) -> Work:
+def work_of(sets: Sequence[CloudSet], contexts: Sequence[ControllerContext], identity: ClusterIdentity) -> Work:
     """Return what runs the controllers with the names that it gets."""
 
     async def work(names: tuple[str, ...]) -> None:
         await identity.settled()  # it may have changed while another process led
-        await RunningControllers((controllers[name] for name in names), context).run()
+        await run_all(sets, contexts, names)
 
     return work
 

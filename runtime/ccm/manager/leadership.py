@@ -13,7 +13,7 @@ import logging
 import os
 import socket
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from ccm.controllers.shared.context import NoNotes, Notes
@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 LEASE_GRACE = 20.0
 ANNOTATION = "ccm.outoftree.dev/"
 COMPONENT = "cloud-controller-manager"
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 #: Runs the controllers with these names until cancelled.
 Work = Callable[[tuple[str, ...]], Awaitable[None]]
@@ -73,9 +74,14 @@ class Leadership:
     """The Leases of one process. Use it once."""
 
     def __init__(
-        self, settings: ElectionSettings, split: Split, client: KubeClient, gateway: Gateway, recorders: Recorders
+        self,
+        settings: ElectionSettings,
+        split: Split,
+        client: KubeClient,
+        gateways: Sequence[Gateway],
+        recorders: Recorders,
     ) -> None:
-        self._settings, self._client, self._gateway, self._recorders = settings, client, gateway, recorders
+        self._settings, self._client, self._gateways, self._recorders = settings, client, gateways, recorders
         self._split = split
         self._identity = f"{socket.gethostname()}_{uuid.uuid4()}"
         self.main: LeaderElector | None = None
@@ -99,7 +105,7 @@ class Leadership:
             recorder=self._recorders.of(COMPONENT),
             expired=_end_at_once,
             alarm=set_alarm,
-            may_release=lambda: not self._gateway.has_unfinished_writes,
+            may_release=lambda: not any(gateway.has_unfinished_writes for gateway in self._gateways),
         )
 
     @property
@@ -162,14 +168,23 @@ class Leadership:
             raise _first(lost) from None
 
     def _annotations(self, controllers: tuple[str, ...]) -> dict[str, str]:
-        """Annotations in which the leader describes itself."""
+        """Annotations in which the leader describes itself; of several clouds, also each one.
+
+        For all clouds together: what none of them offers, and the last success of the one that is silent for longest.
+        """
+        refused = {each.name: not_offered(self._settings.requested, each.cloud) for each in self._gateways}
+        nowhere = [name for name in self._settings.requested if all(name in found for found in refused.values())]
         values = {
             f"{ANNOTATION}cloud-provider": self._settings.provider,
             f"{ANNOTATION}controllers": ",".join(controllers),
-            f"{ANNOTATION}not-offered": ",".join(not_offered(self._settings.requested, self._gateway.cloud)),
+            f"{ANNOTATION}not-offered": ",".join(nowhere),
         }
-        if self._gateway.last_success is not None:
-            values[f"{ANNOTATION}last-cloud-success"] = self._gateway.last_success.strftime("%Y-%m-%dT%H:%M:%SZ")
+        answered = {each.name: each.last_success for each in self._gateways if each.last_success is not None}
+        if len(answered) == len(self._gateways):
+            values[f"{ANNOTATION}last-cloud-success"] = min(answered.values()).strftime(_TIME)
+        if len(self._gateways) > 1:
+            values |= {f"{ANNOTATION}not-offered.{name}": ",".join(found) for name, found in refused.items()}
+            values |= {f"{ANNOTATION}last-cloud-success.{name}": at.strftime(_TIME) for name, at in answered.items()}
         return values
 
 

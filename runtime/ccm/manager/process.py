@@ -27,10 +27,10 @@ from ccm.options import feature_gates
 from ccm.options.command_line import Options
 from ccm.options.leader_migration import split
 
-from . import loop_lag, room_settings, traces
-from .cloud_reload import CloudReloader
+from . import cloud_sets, loop_lag, room_settings, traces
+from .cloud_sets import CloudSet
 from .connect import connect, create_client
-from .lead import context_of, lead, work_of
+from .lead import contexts_of, lead, work_of
 from .leadership import COMPONENT, Leadership
 from .observe import observe
 from .running_controllers import usable_controllers
@@ -82,46 +82,53 @@ async def _live(options: Options) -> None:
     Raises StartError, LeadershipLost and ClusterChanged.
     """
     _log_version(options)
-    cloud = CloudReloader(room_settings.cloud(options))
-    gateway = cloud.gateway
-    controllers = usable_controllers(options, gateway.cloud)
-    parts = split(controllers, options.migration())
+    clouds = cloud_sets.create(room_settings.clouds(options))
+    gateways = [each.gateway for each in clouds]
+    own = room_settings.for_each(options, [each.cloud for each in gateways])
+    sets = [
+        CloudSet(each, usable_controllers(flags, each.gateway.cloud)) for each, flags in zip(clouds, own, strict=True)
+    ]
+    specs = {spec.name: spec for spec in cloud_sets.specs_of(sets, options.controllers)}
+    parts = split(specs, options.migration())
     if parts.elsewhere:
         log.info("not run here because of the leader migration: %s", ", ".join(parts.elsewhere))
-    specs = [controllers[name].spec for name in (*parts.own, *parts.migrated)]
+    here = [specs[name] for name in (*parts.own, *parts.migrated)]
     api_server = room_settings.api_server(options)
     async with contextlib.AsyncExitStack() as cleanup:
         cleanup.callback(traces.start())  # the last traces are sent last: the Lease is released then
-        cleanup.push_async_callback(gateway.close)
-        client = await connect(api_server, room_settings.rights(options, specs), cleanup)
+        for gateway in gateways:
+            cleanup.push_async_callback(gateway.close)
+        client = await connect(api_server, room_settings.rights(options, here), cleanup)
         from .serve import Shown, serve  # after the first requests: a server and certificates take 0.1 s to import
 
-        view = observe(client, specs, cleanup)
-        leadership = Leadership(room_settings.election(options), parts, client, gateway, view.recorders)
+        view = observe(client, here, cleanup)
+        leadership = Leadership(room_settings.election(options), parts, client, gateways, view.recorders)
         if leadership.lease is not None:
-            cloud.notice = functools.partial(view.recorders.of(COMPONENT).event, leadership.lease)
+            for cloud in clouds:
+                cloud.notice = functools.partial(view.recorders.of(COMPONENT).event, leadership.lease)
         holds = Holds()
         sampler = Sampler(holds)
-        classes = options.served_classes()
-        shown = Shown(options.cloud_provider, options.cluster_name, cloud, view, leadership, holds, sampler, classes)
+        classes = own[0].served_classes()
+        shown = Shown(options.cloud_provider, options.cluster_name, clouds, view, leadership, holds, sampler, classes)
         servers = await serve(
             room_settings.serving(options),
             lambda kubeconfig: create_client(api_server, kubeconfig=kubeconfig),
             shown,
             cleanup,
         )
-        await cloud.start()
+        following = await cloud_sets.start(sets, cleanup)
         gc.freeze()  # what was imported meanwhile, too
-        context = context_of(client, gateway, view, options.cluster_name, leadership.notes, holds)
+        patterns = room_settings.declarations(options)
+        contexts = contexts_of(client, sets, view, options.cluster_name, leadership.notes, holds, patterns)
         # Standbys keep their caches warm, too: a new leader starts from them at once.
         lasting = (
             *(informer.run() for informer in view.informers),
-            cloud.watch(),
+            *following,
             servers.follow(),
-            loop_lag.watch(lambda: gateway.under_way),
+            loop_lag.watch(lambda: [call for gateway in gateways for call in gateway.under_way]),
             sampler.run(),
         )
-        await lead(leadership, work_of(controllers, context, view.identity), lasting)
+        await lead(leadership, work_of(sets, contexts, view.identity), lasting)
 
 
 def _log_version(options: Options) -> None:

@@ -21,12 +21,14 @@ STALE_AFTER = 180.0
 STUCK_AFTER = 600.0
 
 
-def checks(leadership: Leadership, informers: Sequence[Informer[Any]], cloud: CloudReloader) -> Health:
-    """The checks of `/healthz`, `/livez` and `/readyz`."""
+def checks(leadership: Leadership, informers: Sequence[Informer[Any]], *clouds: CloudReloader) -> Health:
+    """The checks of `/healthz`, `/livez` and `/readyz`. Each of several clouds has a check of its own."""
     live: dict[str, Check] = {"ping": lambda: None}
     if leadership.main is not None:
         live["leaderElection"] = leadership.unhealthy
-    ready = {**live, "informers": lambda: stale(informers), "queues": stuck, "cloud": cloud.not_ready}
+    ready = {**live, "informers": lambda: stale(informers), "queues": stuck}
+    for cloud in clouds:
+        ready["cloud" if len(clouds) == 1 else f"cloud-{cloud.gateway.name}"] = cloud.not_ready
     return Health(healthz=live, livez=live, readyz=ready)
 
 

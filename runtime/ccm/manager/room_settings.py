@@ -6,12 +6,19 @@ No option goes further than this file, and the controllers' own options, which `
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
+from ccm.base.start_error import StartError
+from ccm.cloud import Cloud
+from ccm.controllers.controller_registry import BUILT_IN
 from ccm.controllers.controller_spec import ControllerSpec, Right
+from ccm.controllers.services.class_rules import ServedClasses
+from ccm.controllers.services.service import ServiceController
 from ccm.engine.encodings import PROTOBUF
 from ccm.options import feature_gates
+from ccm.options.clouds import CloudFlags, division
 from ccm.options.command_line import Options
 from ccm.serving.authorization import Lifetimes
 from ccm.serving.serving_settings import ClientSettings, PortSettings, ServingSettings
@@ -24,6 +31,53 @@ from .leadership import ElectionSettings
 
 def cloud(options: Options) -> CloudSettings:
     return CloudSettings(options.cloud_provider, options.cloud_config, options.allow_untagged_cloud)
+
+
+def clouds(options: Options) -> list[CloudSettings]:
+    """One for each provider."""
+    if not options.are_of_several:
+        return [cloud(options)]
+    return [
+        CloudSettings(each.provider, each.config, options.allow_untagged_cloud, name=each.provider)
+        for each in options.clouds()
+    ]
+
+
+def for_each(options: Options, clouds: Sequence[Cloud]) -> list[Options]:
+    """The options of each cloud's controllers: as if it were alone, and with its own part of the Services.
+
+    `clouds`: in the order of `--cloud-provider`. Raises StartError if the Services cannot be divided among them.
+    """
+    if not options.are_of_several:
+        return [options]
+    named = options.clouds()
+    service = BUILT_IN[ServiceController.name]
+    able = {each.provider: service.needs(cloud) is None for each, cloud in zip(named, clouds, strict=True)}
+    parts, problems = division(options.load_balancer_class, options.default_load_balancer_provider, able)
+    if problems and service.name in options.controllers:
+        raise StartError("\n  - ".join(["the Services cannot be divided among the providers:", *problems]))
+    return [_of(options, each, parts.get(each.provider)) for each in named]
+
+
+def _of(options: Options, cloud: CloudFlags, services: ServedClasses | None) -> Options:
+    """`services`: None if the cloud serves none."""
+    return replace(
+        options,
+        cloud_provider=cloud.provider,
+        cloud_config=cloud.config,
+        cloud_nodes=(),
+        load_balancer_class=(),
+        default_load_balancer_provider="",
+        division=services,
+        controllers=tuple(
+            name for name in options.controllers if services is not None or name != ServiceController.name
+        ),
+    )
+
+
+def declarations(options: Options) -> dict[str, tuple[str, ...]]:
+    """Cloud -> the patterns of its Nodes' names."""
+    return {each.provider: each.nodes for each in options.clouds()}
 
 
 def api_server(options: Options) -> ApiServerSettings:

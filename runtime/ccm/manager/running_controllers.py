@@ -92,11 +92,16 @@ def _options_of(spec: ControllerSpec[Any], options: Options) -> Any:
 
 
 class RunningControllers:
-    """Created when the process becomes the leader."""
+    """The controllers of one cloud. Created when the process becomes the leader, and its cloud has started.
 
-    def __init__(self, controllers: Iterable[ConfiguredController], context: ControllerContext) -> None:
+    `catches_up`: whether the caches must catch up first; not if somebody else made them.
+    """
+
+    def __init__(
+        self, controllers: Iterable[ConfiguredController], context: ControllerContext, *, catches_up: bool = True
+    ) -> None:
         self._made = [(each.spec, each.spec.make(context, each.options)) for each in controllers]
-        self._caches = context.caches.values()
+        self._caches = list(context.caches.values()) if catches_up else []
         self._vouching = context.vouching if any(spec.vouching for spec, _ in self._made) else None
 
     async def run(self) -> None:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from aiohttp import web
@@ -23,15 +23,18 @@ from .leadership import Leadership
 from .observe import View
 from .status_history import Sampler
 
+#: The answer of the status page of a process with several clouds.
+NOT_YET = "the status page does not know several providers yet: see /readyz?verbose and /metrics\n"
+
 
 @dataclass(frozen=True)
 class Shown:
     """What a process shows of itself. `provider`, `cluster`: the names that it was started with.
-    `classes`: of the Services that it serves."""
+    `classes`: of the Services that it serves, by its only cloud."""
 
     provider: str
     cluster: str
-    cloud: CloudReloader
+    clouds: Sequence[CloudReloader]
     view: View
     leadership: Leadership
     holds: Holds
@@ -46,9 +49,12 @@ async def serve(
     cleanup: contextlib.AsyncExitStack,
 ) -> ports.Serving:
     """Start the servers. `client`: see `ports.Serving`. Raises StartError."""
-    health = readiness.checks(shown.leadership, shown.view.informers, shown.cloud)
+    health = readiness.checks(shown.leadership, shown.view.informers, *shown.clouds)
+    gateway = shown.clouds[0].gateway
 
     async def show_status(request: web.Request) -> web.StreamResponse:
+        if len(shown.clouds) > 1:
+            return web.Response(status=501, text=NOT_YET)
         from ccm.serving import statusz
 
         from . import status_collection  # only if somebody asks
@@ -57,7 +63,7 @@ async def serve(
             shown.provider,
             shown.cluster,
             shown.leadership,
-            shown.cloud.gateway,
+            gateway,
             shown.view.caches[NODES],
             shown.view.caches[SERVICES],
             shown.holds,
@@ -68,6 +74,6 @@ async def serve(
         )
         return statusz.response(request, status_collection.report(sources))
 
-    servers = ports.Serving(settings, client, Webhooks(shown.cloud.gateway).offered, cleanup, show_status)
+    servers = ports.Serving(settings, client, Webhooks(gateway).offered, cleanup, show_status)
     await servers.start(health)
     return servers

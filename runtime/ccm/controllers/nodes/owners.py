@@ -39,17 +39,25 @@ class _Decision:
 
 
 class Owners:
-    """`directories`: by the name of the cloud, in the order of `--cloud-provider`."""
+    """`directories`: by the name of the cloud, in the order of `--cloud-provider`. `has_started`: whether a cloud has
+    accepted its credentials; before that, it is not asked."""
 
     def __init__(
         self,
         directories: Mapping[str, InstanceDirectory],
         declarations: Declarations,
         *,
+        has_started: Callable[[str], bool] = lambda cloud: True,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._directories, self._declarations, self._monotonic = directories, declarations, monotonic
+        self._has_started = has_started
         self._decisions: dict[str, _Decision] = {}
+
+    @property
+    def reporter(self) -> str:
+        """The cloud whose controllers report about Nodes that are nobody's: one, so that each is reported once."""
+        return next(filter(self._has_started, self._directories), "")
 
     def owning(self, provider_id: str) -> list[str]:
         """Return the clouds that own the form of a providerID. No I/O."""
@@ -113,6 +121,8 @@ class Owners:
         return found
 
     async def _ask(self, cloud: str, node: Node, not_before: float) -> Instance | CloudError:
+        if not self._has_started(cloud):
+            return Transient(f"{cloud} has not accepted the credentials yet")
         try:
             return await self._directories[cloud].lookup(node_rules.instance_ref(node), not_before=not_before)
         except CloudError as error:
@@ -131,14 +141,15 @@ class Owners:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The Nodes of one cloud of several: what its set of controllers may look at.
-
-    `reports`: whether this set reports about Nodes that are nobody's. One set does, so that each is reported once.
-    """
+    """The Nodes of one cloud of several: what its set of controllers may look at."""
 
     owners: Owners
     cloud: str
-    reports: bool = False
+
+    @property
+    def reports(self) -> bool:
+        """Whether this set reports about Nodes that are nobody's."""
+        return self.owners.reporter == self.cloud
 
     def owns(self, provider_id: str) -> bool:
         """Whether this cloud alone may have the machine of that providerID. No I/O."""

@@ -43,9 +43,9 @@ class TwoClouds(Cluster):
         gateways = {"fake": self.gateway, "metal": self.other}
         directories = {name: gateway.instances for name, gateway in gateways.items()}
         self.owners = Owners(directories, Declarations(tuple(gateways), self.patterns), monotonic=now)
-        for number, (name, gateway) in enumerate(gateways.items()):
+        for name, gateway in gateways.items():
             context = dataclasses.replace(self.context, gateway=gateway)
-            share = Share(self.owners, name, reports=number == 0)
+            share = Share(self.owners, name)
             vouching = Vouching(context)
             self.run(NodeController(context, NodeOptions(), vouching, share))
             self.run(NodeLifecycleController(context, LifecycleOptions(5.0, Safety()), share))

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The clouds of a process, and the controllers of each.
+
+The only cloud must accept its credentials before this process may lead, because a standby may reach a cloud that this
+process cannot reach. Of several clouds, one must. The controllers of each other one begin when their cloud has
+started, however late that is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ccm.base.start_error import StartError
+from ccm.controllers.controller_context import ControllerContext
+from ccm.controllers.controller_spec import ControllerSpec
+from ccm.controllers.nodes.owners import Owners, Share
+from ccm.controllers.nodes.ownership_rules import Declarations
+from ccm.controllers.shared.notes_of_cloud import NotesOfCloud
+from ccm.gateway.gateway import Gateway
+
+from .cloud_reload import CloudReloader, CloudSettings
+from .running_controllers import ConfiguredController, RunningControllers
+
+
+@dataclass(frozen=True)
+class CloudSet:
+    """One cloud, and its controllers by name."""
+
+    cloud: CloudReloader
+    controllers: Mapping[str, ConfiguredController]
+
+    @property
+    def gateway(self) -> Gateway:
+        return self.cloud.gateway
+
+    @property
+    def name(self) -> str:
+        """The name of the cloud, "" if it is the only one."""
+        return self.gateway.name
+
+
+def create(settings: Iterable[CloudSettings]) -> list[CloudReloader]:
+    """Create all clouds. Raises StartError with the problems of all."""
+    made, problems = [], []
+    for each in settings:
+        try:
+            made.append(CloudReloader(each))
+        except StartError as error:
+            problems.append(str(error))
+    if problems:
+        raise StartError("\n".join(problems))
+    return made
+
+
+def specs_of(sets: Sequence[CloudSet], names: Iterable[str]) -> list[ControllerSpec[Any]]:
+    """The controllers that run for any cloud, in the order of `names`."""
+    return [
+        next(each.controllers[name].spec for each in sets if name in each.controllers)
+        for name in names
+        if any(name in each.controllers for each in sets)
+    ]
+
+
+async def start(sets: Sequence[CloudSet], cleanup: contextlib.AsyncExitStack) -> list[Coroutine[Any, Any, None]]:
+    """Return, once this process may lead, what goes on meanwhile. Raises StartError if the only cloud is unusable."""
+    if len(sets) == 1:
+        await sets[0].cloud.start()
+        return [sets[0].cloud.watch()]
+    tasks = [asyncio.create_task(each.cloud.start_beside_others(), name=f"start {each.name}") for each in sets]
+    for task in tasks:
+        cleanup.callback(task.cancel)
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    return [_follow(each.cloud, task) for each, task in zip(sets, tasks, strict=True)]
+
+
+async def _follow(cloud: CloudReloader, start: asyncio.Task[None]) -> None:
+    await start
+    await cloud.watch()
+
+
+def divide(
+    sets: Sequence[CloudSet], context: ControllerContext, patterns: Mapping[str, Sequence[str]]
+) -> list[ControllerContext]:
+    """Return the context of each of several clouds. `context`: what they share. `patterns`: of `--cloud-nodes`."""
+    with_nodes = {each.name: each for each in sets if each.gateway.instances is not None}
+    directories = {name: each.gateway.instances for name, each in with_nodes.items() if each.gateway.instances}
+    owners = Owners(
+        directories,
+        Declarations(tuple(directories), patterns),
+        has_started=lambda name: with_nodes[name].cloud.started.is_set(),
+        monotonic=context.monotonic,
+    )
+    return [
+        replace(
+            context,
+            gateway=each.gateway,
+            notes=NotesOfCloud(context.notes, each.name),
+            holds=context.holds.part(),
+            share=Share(owners, each.name) if each.name in directories else None,
+        )
+        for each in sets
+    ]
+
+
+async def run_all(sets: Sequence[CloudSet], contexts: Sequence[ControllerContext], names: Sequence[str]) -> None:
+    """Run the controllers with these names for all clouds. If one fails, all stop (`RunningControllers.run`)."""
+    if len(sets) == 1:
+        await RunningControllers((sets[0].controllers[name] for name in names), contexts[0]).run()
+        return
+    for cache in contexts[0].caches.values():
+        cache.catch_up()
+    async with asyncio.TaskGroup() as tasks:
+        for each, context in zip(sets, contexts, strict=True):
+            tasks.create_task(_run(each, context, names), name=f"controllers of {each.name}")
+
+
+async def _run(part: CloudSet, context: ControllerContext, names: Sequence[str]) -> None:
+    await part.cloud.started.wait()
+    own = (part.controllers[name] for name in names if name in part.controllers)
+    await RunningControllers(own, context, catches_up=False).run()

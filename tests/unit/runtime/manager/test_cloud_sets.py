@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two clouds in one process, each with all its controllers, from the flags to what is written, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+from typing import Any
+
+import pytest
+
+from ccm.base.start_error import StartError
+from ccm.cloud import Cloud, ConfigError, Limits, ProviderConfig, Transient, Unauthorized, registry
+from ccm.controllers.controller_context import ControllerContext
+from ccm.controllers.nodes.vouching import Vouching
+from ccm.controllers.shared.holds import Holds
+from ccm.engine.objects import ObjectMeta
+from ccm.manager import cloud_sets, room_settings
+from ccm.manager.cloud_reload import CloudReloader
+from ccm.manager.cloud_sets import CloudSet
+from ccm.manager.running_controllers import usable_controllers
+from ccm.options.command_line import parse
+from tests.merge_patch import merge, strategic_merge
+
+from ..controllers import services_harness
+from ..controllers.nodes_harness import TAINT, until
+from ..controllers.services_harness import Balancers, Machines
+from ..gateway.virtual import in_virtual_time, now
+
+NODES = "--controllers=cloud-node-controller,cloud-node-lifecycle-controller,service-lb-controller"
+BOTH = ("--cloud-provider=fake,metal", "--default-load-balancer-provider=fake", "--load-balancer-class=m=metal", NODES)
+
+
+class Api(services_harness.Api):
+    """Nodes may be written as well as their status, and deleted."""
+
+    def _patch(self, path: str, patch: dict[str, Any], strategic: bool) -> ObjectMeta:
+        if path.endswith("/status"):
+            return super()._patch(path, patch, strategic)
+        kind, key = self._key(path)
+        self.put(kind, (strategic_merge if strategic else merge)(self.objects[kind][key], patch))
+        return ObjectMeta()
+
+    async def delete(self, path: str, **_: Any) -> None:
+        self.remove(*self._key(path))
+
+    def is_tainted(self, name: str) -> bool:
+        return any(each["key"] == TAINT["key"] for each in self.objects["nodes"][name]["spec"].get("taints", []))
+
+
+class MetalMachines(Machines):
+    def owns(self, provider_id: str) -> bool:
+        return provider_id.startswith("metal://")
+
+
+class Place:
+    """What one cloud has. `error` is raised when it starts, and by every call."""
+
+    def __init__(self, machines: Machines) -> None:
+        self.machines, self.balancers = machines, Balancers()
+        self._error: BaseException | None = None
+
+    @property
+    def error(self) -> BaseException | None:
+        return self._error
+
+    @error.setter
+    def error(self, error: BaseException | None) -> None:
+        self._error = self.machines.error = error
+        self.balancers.fault = lambda verb, spec: error
+
+
+class PlacedCloud(Cloud):
+    has_cluster_id = True
+
+    def __init__(self, name: str, place: Place) -> None:
+        super().__init__(ProviderConfig())
+        self.name, self._place = name, place
+        self.instances, self.load_balancers = place.machines, place.balancers
+        self.limits = Limits(calls_per_second=1e6, burst=10**6, concurrency=1000)
+
+    async def start(self) -> None:
+        await asyncio.sleep(0.01)
+        if self._place.error is not None:
+            raise self._place.error
+
+
+class Process(services_harness.Cluster):
+    """The clouds of a process, as its flags say, and an API server."""
+
+    def __init__(self, *flags: str) -> None:
+        super().__init__()
+        self.api = Api()
+        self.fake, self.metal = Place(Machines(self.api)), Place(MetalMachines(self.api))
+        self.places = {"fake": self.fake, "metal": self.metal}
+        self.options = parse(flags)
+        self._cleanup = contextlib.AsyncExitStack()
+
+    async def lead(self) -> None:
+        """Start as `process` does, and lead."""
+        clouds = [CloudReloader(each, clock=now) for each in room_settings.clouds(self.options)]
+        own = room_settings.for_each(self.options, [each.gateway.cloud for each in clouds])
+        self.sets = [
+            CloudSet(each, usable_controllers(flags, each.gateway.cloud))
+            for each, flags in zip(clouds, own, strict=True)
+        ]
+        following = await cloud_sets.start(self.sets, self._cleanup)
+        context = self._context()
+        holds = self.holds = Holds(now)
+        fields = {each.name: getattr(context, each.name) for each in dataclasses.fields(context)}
+        shared = ControllerContext(**fields | {"holds": holds, "gateway": self.sets[0].gateway})
+        contexts = [shared]
+        if len(self.sets) > 1:
+            contexts = cloud_sets.divide(self.sets, shared, room_settings.declarations(self.options))
+        contexts = [dataclasses.replace(each, vouching=Vouching(each)) for each in contexts]
+        running = cloud_sets.run_all(self.sets, contexts, self.options.controllers)
+        self._tasks += [asyncio.create_task(each) for each in (*following, running)]
+
+    async def __aexit__(self, *errors: object) -> None:
+        ended = [task for task in self._tasks if task.done() and not task.cancelled() and task.exception()]
+        await super().__aexit__(*errors)
+        await self._cleanup.aclose()
+        for each in self.sets:
+            await each.gateway.close()
+        assert not ended, ended
+
+    def add_new(self, name: str, place: Place | None = None) -> None:
+        """A kubelet registers a Node without a providerID. `place`: the cloud that has its machine."""
+        self.add_node(name, provider_id="", taints=[TAINT])
+        if place is not None:
+            where = "metal" if place is self.metal else "fake"
+            place.machines.put(name, "192.0.2.9", provider_id=f"{where}://{name}")
+
+    def provider_id(self, name: str) -> str:
+        return self.api.objects["nodes"][name]["spec"].get("providerID", "")
+
+    def names(self, cloud: str) -> set[str]:
+        """Of the Services that a cloud was asked about."""
+        return {name for _, _, name in self.places[cloud].balancers.calls if name}
+
+
+@pytest.fixture(autouse=True)
+def world(monkeypatch):
+    """`world(*flags)` returns a process whose providers are `fake` and `metal`."""
+    places: dict[str, Place] = {}
+    monkeypatch.setattr(registry, "names", lambda: ["fake", "metal"])
+    monkeypatch.setattr(registry, "create", lambda provider, config: PlacedCloud(provider, places[provider]))
+
+    def make(*flags: str) -> Process:
+        process = Process(*flags)
+        places.update(process.places)
+        return process
+
+    return make
+
+
+def test_each_cloud_serves_its_nodes_and_its_services(world):
+    @in_virtual_time
+    async def run():
+        async with world(*BOTH) as p:
+            p.add_new("a", p.fake)
+            p.add_new("b", p.metal)
+            p.add_service("web")
+            p.add_service("bare", port=81, loadBalancerClass="m")
+            p.add_service("other", port=82, loadBalancerClass="else", finalizer=True)
+            await p.lead()
+            await p.served("web", "bare")
+            await until(lambda: not p.api.is_tainted("a") and not p.api.is_tainted("b"))
+            await asyncio.sleep(3600)
+            assert (p.provider_id("a"), p.provider_id("b")) == ("fake://a", "metal://b")
+            assert (p.fake.balancers.hosts("web"), p.metal.balancers.hosts("bare")) == (["a"], ["b"])
+            assert (p.names("fake"), p.names("metal")) == ({"web"}, {"bare"})
+            assert [len(p.places[each].balancers.made) for each in ("fake", "metal")] == [1, 1]
+            assert all(p.api.service(each)["metadata"].get("finalizers") for each in ("web", "bare", "other"))
+            assert not p.api.told("ClassNotServed") and not p.holds.count
+            p.api.delete_service("bare")
+            await until(lambda: "shop/bare" not in p.api.objects["services"], 120)
+            assert p.fake.balancers.made and not p.metal.balancers.made and p.names("fake") == {"web"}
+
+    run()
+
+
+@pytest.mark.parametrize("error", [Transient("503"), Unauthorized("401"), ConfigError(["no such region"])])
+@pytest.mark.parametrize("down", ["fake", "metal"])
+def test_a_cloud_that_does_not_start_holds_nobody_up(world, down, error):
+    @in_virtual_time
+    async def run():
+        up = {"fake": "metal", "metal": "fake"}[down]
+        async with world(*BOTH, "--cloud-nodes=fake=fake-*,metal=metal-*") as p:
+            p.places[down].error = error
+            for name in ("fake", "metal"):
+                p.add_new(f"{name}-node", p.places[name])
+            p.add_service("fake-service")
+            p.add_service("metal-service", port=81, loadBalancerClass="m")
+            began = now()
+            await p.lead()
+            await p.served(f"{up}-service")
+            await until(lambda: not p.api.is_tainted(f"{up}-node"))
+            assert now() - began < 10
+            await asyncio.sleep(1800)
+            assert p.api.is_tainted(f"{down}-node") and not p.api.ingress(f"{down}-service")
+            ready = {each.name: each.cloud.not_ready() for each in p.sets}
+            assert ready[up] is None and str(error) in ready[down]
+            p.places[down].error = None
+            await p.served(f"{down}-service")
+            await until(lambda: not p.api.is_tainted(f"{down}-node"), 120)
+            assert [each.cloud.not_ready() for each in p.sets] == [None, None]
+            assert (p.names("fake"), p.names("metal")) == ({"fake-service"}, {"metal-service"})
+
+    run()
+
+
+def test_the_only_cloud_must_start_before_its_process_leads(world):
+    @in_virtual_time
+    async def run():
+        async with world("--cloud-provider=fake") as p:
+            p.fake.error = Unauthorized("401")
+            with pytest.raises(StartError, match="the cloud rejects the credentials of the provider: 401"):
+                await p.lead()
+            assert [each.name for each in p.sets] == [""]
+
+    run()
+
+
+def test_no_cloud_of_several_means_no_leader(world):
+    @in_virtual_time
+    async def run():
+        async with world(*BOTH) as p:
+            p.fake.error = p.metal.error = Unauthorized("401")
+            leading = asyncio.create_task(p.lead())
+            await asyncio.sleep(600)
+            assert not leading.done()
+            p.metal.error = None
+            await until(leading.done, 60)
+
+    run()
+
+
+def test_the_problems_of_all_clouds_are_reported(monkeypatch):
+    def refuse(provider, config):
+        raise ConfigError([f"{provider} lacks a region"])
+
+    monkeypatch.setattr(registry, "create", refuse)
+    with pytest.raises(StartError, match=r"(?s)fake lacks a region.*metal lacks a region"):
+        cloud_sets.create(room_settings.clouds(parse(BOTH)))
+
+
+def test_services_that_cannot_be_divided_are_refused(world):
+    @in_virtual_time
+    async def run():
+        process = world("--cloud-provider=fake,metal")
+        clouds = [PlacedCloud(name, place) for name, place in process.places.items()]
+        with pytest.raises(StartError, match="fake and metal both have load balancers: say with"):
+            room_settings.for_each(process.options, clouds)
+        clouds[1].load_balancers = None
+        own = room_settings.for_each(process.options, clouds)
+        assert ["service-lb-controller" in each.controllers for each in own] == [True, False]
+
+    run()
