@@ -24,9 +24,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
-from prometheus_client import Counter, Gauge, Histogram
-
 from ccm.base import log_context, tracing
+from ccm.base.cloud_metrics import CloudCounter, CloudGauge, CloudHistogram
 from ccm.base.log_context import about
 from ccm.base.rounds import namespace_of
 from ccm.cloud import Cloud, LoadBalancer, Quota, Route
@@ -42,25 +41,27 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-REQUESTS = Counter("ccm_cloud_requests", "Calls to the cloud by operation and outcome.", ["operation", "result"])
-DURATION = Histogram(
+REQUESTS = CloudCounter("ccm_cloud_requests", "Calls to the cloud by operation and outcome.", ["operation", "result"])
+DURATION = CloudHistogram(
     "ccm_cloud_request_duration_seconds",
     "How long the cloud took to answer, without the wait in our own queue.",
     ["operation"],
     buckets=(0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
 )
-WAITING = Histogram(
+WAITING = CloudHistogram(
     "ccm_cloud_rate_limiter_duration_seconds",
     "How long calls waited for our own rate limit, concurrency limit, or a pause that the cloud requested.",
     buckets=(0.001, 0.01, 0.1, 0.5, 1, 5, 15, 60),
 )
-BREAKER_OPEN = Gauge(
+BREAKER_OPEN = CloudGauge(
     "ccm_cloud_breaker_open", "1 while calls of this group are rejected because the cloud fails.", ["group"]
 )
-ABANDONED = Counter(
+ABANDONED = CloudCounter(
     "ccm_cloud_calls_abandoned", "Calls that did not end after their cancellation and were abandoned.", ["operation"]
 )
-LAST_SUCCESS = Gauge("ccm_cloud_last_success_timestamp_seconds", "Unix time of the last call that the cloud answered.")
+LAST_SUCCESS = CloudGauge(
+    "ccm_cloud_last_success_timestamp_seconds", "Unix time of the last call that the cloud answered."
+)
 
 #: The pause after a 429 without a time, and the longest accepted one, in seconds.
 MAX_PAUSE = 300.0
@@ -137,7 +138,8 @@ class Gateway:
         self.last_error: str = ""
         self.under_way: list[str] = []
         self._unanswered_write = -math.inf  # when the last one was given up
-        self.instances = InstanceDirectory(cloud.instances, self.call, clock=clock) if cloud.instances else None
+        instances = cloud.instances
+        self.instances = InstanceDirectory(instances, self.call, clock=clock, name=name) if instances else None
         self._replaced: list[Callable[[], None]] = []
         self._recovered: dict[str, list[Callable[[str], None]]] = {}
 
@@ -172,7 +174,7 @@ class Gateway:
                     if connection is not self._current:
                         continue
                     now = self._clock()
-                    WAITING.observe(now - asked)
+                    WAITING.of(self.name).observe(now - asked)
                     kind = breaker.check(subject, now) if kind is Pass.FREE else kind
                     judge = partial(self._conclude, connection, breaker, subject, kind)
                     return await self._judged(operation, function, connection, judge)
@@ -230,7 +232,7 @@ class Gateway:
             raise
         old, self._current = self._current, connection
         for group in old.breakers:
-            BREAKER_OPEN.labels(group).set(0)
+            BREAKER_OPEN.of(self.name).labels(group).set(0)
         if self.instances is not None and cloud.instances is not None:
             self.instances.replace(cloud.instances)
         for handler in self._replaced:
@@ -295,7 +297,7 @@ class Gateway:
                 handler(key)
         if breaker.is_open_for_all is not breaker.shown_open:
             breaker.shown_open = breaker.is_open_for_all
-            BREAKER_OPEN.labels(breaker.group).set(breaker.shown_open)
+            BREAKER_OPEN.of(self.name).labels(breaker.group).set(breaker.shown_open)
 
     async def _timed(self, operation: str, function: Callable[[], Awaitable[T]], connection: _Connection) -> T:
         """Make the call under a number of its own, by which logs and traces name it."""
@@ -333,9 +335,9 @@ class Gateway:
         finally:
             if outcome in ("cancelled", "timeout") and _writes(operation):
                 self._unanswered_write = self._clock()
-            REQUESTS.labels(operation, outcome).inc()
+            REQUESTS.of(self.name).labels(operation, outcome).inc()
             seconds = self._clock() - started
-            DURATION.labels(operation).observe(seconds)
+            DURATION.of(self.name).labels(operation).observe(seconds)
             log.debug("the call to the cloud ended after %.3f s: %s", seconds, outcome)
             span.note({"result": outcome})
             self.under_way.remove(operation)
@@ -355,10 +357,10 @@ class Gateway:
         try:
             await asyncio.wait({task}, timeout=deadline)
         except asyncio.CancelledError:
-            await _end(task, operation)
+            await _end(task, operation, self.name)
             raise
         if not task.done():
-            await _end(task, operation)
+            await _end(task, operation, self.name)
             raise TimeoutError
         if task.cancelled():  # not by us: some inner task was cancelled, which would silently end the caller
             raise _Cancelled
@@ -368,7 +370,7 @@ class Gateway:
         breaker.succeeded(subject)
         self.failing_since = None
         self.last_success = datetime.datetime.now(datetime.UTC)
-        LAST_SUCCESS.set(self.last_success.timestamp())
+        LAST_SUCCESS.of(self.name).set(self.last_success.timestamp())
 
 
 class ProviderBug(Transient):
@@ -383,14 +385,14 @@ class _Cancelled(Exception):
     """The provider cancelled its own call."""
 
 
-async def _end(task: asyncio.Task[Any], operation: str) -> None:
+async def _end(task: asyncio.Task[Any], operation: str, cloud: str) -> None:
     """Cancel; a call that ignores this is abandoned, because it would block its caller forever."""
     task.cancel()
     await asyncio.wait({task}, timeout=GRACE)
     if task.done():
         _ = task.cancelled() or task.exception()
         return
-    ABANDONED.labels(operation).inc()
+    ABANDONED.of(cloud).labels(operation).inc()
     log.error("%s ignored its cancellation and is abandoned: this is a bug of the provider", operation)
     task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
 

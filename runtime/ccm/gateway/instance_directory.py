@@ -23,8 +23,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
-from prometheus_client import Counter, Gauge
-
+from ccm.base.cloud_metrics import CloudCounter, CloudGauge
 from ccm.base.log_context import about
 from ccm.base.text import printable
 from ccm.cloud import CanonicalIds, Instance, InstanceRef, Instances, Page
@@ -34,8 +33,8 @@ from .instance_snapshot import ListingEnd, Snapshot, as_asked, canonical_ref, in
 
 log = logging.getLogger(__name__)
 
-ANSWERS = Counter("ccm_instance_questions", "Queries for instances, by the source of the answer.", ["answered_by"])
-PARTIAL = Gauge(
+ANSWERS = CloudCounter("ccm_instance_questions", "Queries for instances, by the source of the answer.", ["answered_by"])
+PARTIAL = CloudGauge(
     "ccm_instances_listing_partial",
     "1 while the last listing of instances omits a part of the cloud that could not be queried: the instances there "
     "are unknown, and none of their Nodes is deleted.",
@@ -72,7 +71,11 @@ class _Batch:
 class InstanceDirectory:
     """The instances of one cloud, as fresh as each query needs."""
 
-    def __init__(self, instances: Instances, call: Call, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, instances: Instances, call: Call, *, clock: Callable[[], float] = time.monotonic, name: str = ""
+    ) -> None:
+        """`name`: of the cloud, if the process has several."""
+        self._name = name
         self._instances = instances
         self._call = call
         self._clock = clock
@@ -191,7 +194,7 @@ class InstanceDirectory:
         Raises NotFound only if such a read was complete and did not contain it; any other CloudError means unknown.
         """
         if self._snapshot is not None and self._snapshot.began >= not_before:
-            ANSWERS.labels("snapshot").inc()
+            ANSWERS.of(self._name).labels("snapshot").inc()
             return self._snapshot.find(ref)
         now = self._clock()
         if self._batch is None:
@@ -211,7 +214,7 @@ class InstanceDirectory:
 
         Raises CloudError; NotFound only if the cloud says so about this instance.
         """
-        ANSWERS.labels("get").inc()
+        ANSWERS.of(self._name).labels("get").inc()
         found: Instance = await self._call("instances.get", lambda: self._read(ref))
         return found
 
@@ -250,7 +253,7 @@ class InstanceDirectory:
             if snapshot is None or not fresh:
                 snapshot = await self._list_since(batch.not_before)
             for ref, future in questions.items():
-                ANSWERS.labels("snapshot" if fresh else "listing").inc()
+                ANSWERS.of(self._name).labels("snapshot" if fresh else "listing").inc()
                 _settle(future, lambda ref=ref: snapshot.find(ref))  # type: ignore[misc]
         except Exception as error:
             # Anything other than a CloudError is a bug, which must not stop the callers.
@@ -389,7 +392,7 @@ class InstanceDirectory:
 
     def _report(self, unreachable: str) -> None:
         """Log a part of the cloud that cannot be queried, once for each cause, and set a metric. Its Nodes wait."""
-        PARTIAL.set(1 if unreachable else 0)
+        PARTIAL.of(self._name).set(1 if unreachable else 0)
         if unreachable and unreachable != self._unreachable:
             log.warning("cannot query a part of the cloud, so its instances are unknown: %s", printable(unreachable))
         elif self._unreachable and not unreachable:

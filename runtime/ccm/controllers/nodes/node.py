@@ -19,8 +19,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import Counter, Histogram
 
+from ccm.base.cloud_metrics import CloudGauge
 from ccm.cloud import CloudError, Instance, NotFound
 from ccm.engine.client import ApiError, ConflictError, NotFoundError
 from ccm.engine.objects import Node, parse_time
@@ -73,7 +74,7 @@ REFRESH = Histogram(
     ["result"],
     buckets=(0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120),
 )
-VANISHED = Gauge(
+VANISHED = CloudGauge(
     "ccm_nodes_ready_without_instance",
     "Ready Nodes whose instance was missing from the cloud's last listing. They are kept while they are Ready.",
 )
@@ -140,7 +141,7 @@ class NodeController:
         #: A separate budget, so that successes never displace a warning.
         self._successes = EventBudget(events, context.monotonic)
         self._writes = NodeWrites(context.client)
-        self._queue: WorkQueue[str] = WorkQueue("Nodes", base_delay=0.5, max_delay=60.0)
+        self._queue: WorkQueue[str] = WorkQueue(context.of_cloud("Nodes"), base_delay=0.5, max_delay=60.0)
         #: Monotonic seconds when a tainted Node was first seen: its instance must be read no earlier than that.
         self._seen: dict[str, float] = {}
         #: The instance of a tainted Node, with the Node's UID, until it is written: a conflict must not cause another
@@ -172,7 +173,8 @@ class NodeController:
         self._found.pop(new.metadata.name, None)
         if old is not None and rules.is_uninitialized(old):  # by us or by somebody else: no attempt fails any more
             self._queue.forget(new.metadata.name)
-        if rules.reconciled_labels(new.metadata.labels, legacy=self._options.legacy_labels):
+        is_concerned = self._share is None or self._share.concerns(new)
+        if is_concerned and rules.reconciled_labels(new.metadata.labels, legacy=self._options.legacy_labels):
             self._queue.add(new.metadata.name)
 
     def _forget(self, name: str) -> None:
@@ -348,7 +350,7 @@ class NodeController:
         """Compare all initialised Nodes with one listing and queue those that differ. Raises CloudError."""
         names = [node.metadata.name for node in self._context.nodes.items() if self._is_comparable(node)]
         if not names:
-            VANISHED.set(0)
+            VANISHED.of(self._context.gateway.name).set(0)
             return
         snapshot = await self._directory.list(not_before=self._context.monotonic())
         self._repairs = {}
@@ -360,11 +362,11 @@ class NodeController:
                 vanished += not self._compare(node, snapshot)
             if number % STRETCH == 0:
                 await asyncio.sleep(0)
-        VANISHED.set(vanished)
+        VANISHED.of(self._context.gateway.name).set(vanished)
 
     def _is_comparable(self, node: Node) -> bool:
-        owns = self._directory.owns if self._share is None else self._share.owns
-        return not rules.is_uninitialized(node) and owns(node.spec.provider_id)
+        is_ours = self._share is None or self._share.has(node)
+        return is_ours and not rules.is_uninitialized(node) and self._directory.owns(node.spec.provider_id)
 
     def _compare(self, node: Node, snapshot: Snapshot) -> bool:
         """Compare one Node with its instance. Return False if it is Ready and the cloud does not list the instance."""

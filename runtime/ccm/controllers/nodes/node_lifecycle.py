@@ -134,7 +134,7 @@ class NodeLifecycleController:
         # Usually the listing of the node controller's refresh.
         self._witnesses.overhear(nodes.values(), self._directory.latest)
         asked, well, back = [], [], []
-        for node in nodes.values():
+        for node in filter(self._may_touch, nodes.values()):
             if node_fencing_rules.is_to_lift(node):
                 back.append(node)
             elif node_rules.is_ready(node):
@@ -170,7 +170,7 @@ class NodeLifecycleController:
             for node in await self._fencing.settle(asked, nodes.values(), now):
                 self._patience.pop(node.metadata.name, None)
             await self._settle(gone, told)
-        MISSING.set(len(self._missing))
+        MISSING.of(self._context.gateway.name).set(len(self._missing))
 
     async def _recall(self) -> None:
         """Load what former leaders did, which counts, too. No pass runs before this succeeds."""
@@ -187,9 +187,11 @@ class NodeLifecycleController:
         self._context.holds.keep("Node", lambda name: name in nodes and _is_candidate(nodes[name]))
 
     def _is_ours(self, node: Node) -> bool:
-        if (share := self._share) is None:
-            return concerns_us(node, self._directory.owns)
-        return concerns_us(node, share.owns) and (bool(node.spec.provider_id) or share.reports)
+        return self._may_touch(node) and concerns_us(node, self._directory.owns)
+
+    def _may_touch(self, node: Node) -> bool:
+        """Return whether the Node is not that of another cloud's controllers."""
+        return self._share is None or self._share.concerns(node)
 
     def _is_due(self, node: Node, now: float) -> bool:
         patience = self._patience.get(node.metadata.name)

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import Counter, Histogram
 
+from ccm.base.cloud_metrics import CloudGauge
 from ccm.cloud import CloudError, Instance, NotFound, NotImplementedByCloud
 
 DELETED = Counter("ccm_node_deletions", "Nodes deleted because their instance is gone.")
@@ -46,7 +47,7 @@ for _reason in (
     "MassEvent",
 ):
     FENCES_HELD.labels(_reason)
-MISSING = Gauge("ccm_nodes_missing", "Existing NotReady Nodes whose instance the cloud reports gone.")
+MISSING = CloudGauge("ccm_nodes_missing", "Existing NotReady Nodes whose instance the cloud reports gone.")
 PASS_SECONDS = Histogram(
     "cloud_node_lifecycle_controller_monitor_nodes_duration_seconds",
     "Seconds that one check of all Nodes took.",

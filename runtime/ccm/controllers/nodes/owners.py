@@ -63,8 +63,9 @@ class Owners:
         """Return the clouds that own the form of a providerID. No I/O."""
         return [cloud for cloud, directory in self._directories.items() if directory.owns(provider_id)]
 
-    def may_delete(self, node: Node, cloud: str) -> bool:
-        return rules.may_delete(node, cloud, self.owning(node.spec.provider_id))
+    def have(self, node: Node) -> str | None:
+        """Return the cloud that may update and delete an initialised Node. No I/O."""
+        return rules.keeper(node, self.owning(node.spec.provider_id), self._declarations)
 
     async def of(self, node: Node, *, not_before: float) -> Ownership:
         """Return whose the Node is, by answers from reads that began at or after `not_before` (monotonic seconds).
@@ -79,9 +80,9 @@ class Owners:
         return await asyncio.shield(found.task)
 
     def forget(self, name: str) -> None:
-        """The Node is gone, or its owner does not have its machine any more."""
-        if (found := self._decisions.pop(name, None)) is not None and not found.task.done():
-            found.task.cancel()
+        """The Node is gone, or its owner does not have its machine any more. A decision in progress ends by itself: a
+        set may wait for it, and would be cancelled with it."""
+        self._decisions.pop(name, None)
 
     async def _decide(self, node: Node, not_before: float) -> Ownership:
         asked = rules.candidates(node, self.owning(node.spec.provider_id), self._declarations)
@@ -151,9 +152,13 @@ class Share:
         """Whether this set reports about Nodes that are nobody's."""
         return self.owners.reporter == self.cloud
 
-    def owns(self, provider_id: str) -> bool:
-        """Whether this cloud alone may have the machine of that providerID. No I/O."""
-        return self.owners.owning(provider_id) == [self.cloud]
+    def has(self, node: Node) -> bool:
+        """Whether the Node is this cloud's by its providerID: nobody else updates or deletes it. No I/O."""
+        return self.owners.have(node) == self.cloud
+
+    def concerns(self, node: Node) -> bool:
+        """Whether this set looks at the Node: it is its own, or it has no providerID and somebody must report it."""
+        return self.has(node) if node.spec.provider_id else self.reports
 
     async def includes(self, node: Node, *, not_before: float) -> bool:
         """Whether the Node belongs to this cloud. Raises OwnershipUnclear if it belongs to nobody, or not yet."""

@@ -208,12 +208,14 @@ def _as_declared(
     )
 
 
-def may_delete(node: Node, cloud: str, owners: Collection[str]) -> bool:
-    """Return whether an answer of `cloud` may count for the deletion of the Node: it alone owns the providerID's form.
+def keeper(node: Node, owners: Collection[str], declarations: Declarations) -> str | None:
+    """Return the only cloud that may update and delete an initialised Node, None if there is none.
 
-    If two clouds own it, the one that lacks the machine proves nothing. `owners`: as for `candidates`.
+    If two clouds own the form of the providerID, the one that lacks the machine proves nothing. `owners`: as for
+    `candidates`.
     """
-    return bool(node.spec.provider_id) and set(owners) == {cloud}
+    found = candidates(node, owners, declarations) if node.spec.provider_id else ()
+    return found[0] if isinstance(found, tuple) and len(found) == 1 else None
 
 
 def _names(clouds: Iterable[str]) -> str:

@@ -20,8 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from prometheus_client import Gauge
-
+from ccm.base.cloud_metrics import CloudGauge
 from ccm.cloud import CloudError, Conflict, Instance, InstanceRef, NotFound, Transient
 from ccm.engine.objects import Node
 from ccm.gateway.instance_directory import InstanceDirectory
@@ -37,7 +36,7 @@ from .vouching_rules import Reason, Refused, Verdict, Vouched
 
 log = logging.getLogger(__name__)
 
-NOT_VOUCHED = Gauge(
+NOT_VOUCHED = CloudGauge(
     "ccm_nodes_not_vouched",
     "Nodes that get no new route and are no backend, by reason: CloudUnknown, InstanceNotFound, SameProviderID, "
     "OtherMachine, ListingNotBelieved (nothing is written until a listing contains half of the Ready Nodes). "
@@ -325,7 +324,7 @@ class Vouching:
             for each, change in ((before, -1), (reason, 1)):
                 if each is not None:
                     self._counts[each] += change
-                    NOT_VOUCHED.labels(each.value).set(self._counts[each])
+                    NOT_VOUCHED.of(self._context.gateway.name).labels(each.value).set(self._counts[each])
 
     def _notify(self) -> None:
         for listener in self._listeners:
@@ -360,7 +359,7 @@ class Vouching:
         await self._context.nodes.wait_synced()
         missing = await missing_from_first_listing(self._context, self._directory, self._report_implausible)
         await asyncio.gather(*(self._ask_directly(node, doubt) for node, doubt in missing))
-        NOT_VOUCHED.labels(Reason.LISTING_NOT_BELIEVED.value).set(0)
+        NOT_VOUCHED.of(self._context.gateway.name).labels(Reason.LISTING_NOT_BELIEVED.value).set(0)
         await self._review_all()
         self._ready.set()
         async with asyncio.TaskGroup() as tasks:
@@ -424,7 +423,7 @@ class Vouching:
 
     def _report_implausible(self, nodes: Sequence[Node], missing: Sequence[Node], message: str) -> None:
         log.error("%s", message)
-        NOT_VOUCHED.labels(Reason.LISTING_NOT_BELIEVED.value).set(len(nodes))
+        NOT_VOUCHED.of(self._context.gateway.name).labels(Reason.LISTING_NOT_BELIEVED.value).set(len(nodes))
         assert self._events is not None
         for node in missing:
             self._events.event(node, "Warning", "NodeNotVouched", message, topic=Reason.LISTING_NOT_BELIEVED)

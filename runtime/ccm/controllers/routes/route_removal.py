@@ -11,8 +11,7 @@ import logging
 from collections.abc import Sequence
 from urllib.parse import quote
 
-from prometheus_client import Gauge
-
+from ccm.base.cloud_metrics import CloudGauge
 from ccm.cloud import CloudError, InstanceRef, NotFound, Route
 from ccm.engine import absence_rules
 from ccm.engine.client import ApiError, NotFoundError
@@ -25,7 +24,7 @@ from . import route_rules as rules
 
 log = logging.getLogger(__name__)
 
-KEPT = Gauge(
+KEPT = CloudGauge(
     "ccm_routes_unclaimed",
     "Routes that no Node claims and that are kept for now, because their Nodes may still exist or other routes are "
     "deleted first.",
@@ -152,7 +151,7 @@ class RouteRemoval:
         return [route for route in unknown if nodes and not any(rules.wants(node, route) for node in nodes)]
 
     def _report(self, kept: set[str]) -> None:
-        KEPT.set(len(kept))
+        KEPT.of(self._context.gateway.name).set(len(kept))
         self._context.holds.replace("Route", {destination: (KEPT_RULE, KEPT_WHY) for destination in kept})
         if new := kept - self._kept:
             log.warning(

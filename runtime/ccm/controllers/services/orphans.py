@@ -11,8 +11,9 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
-from prometheus_client import Counter, Gauge
+from prometheus_client import Counter
 
+from ccm.base.cloud_metrics import CloudGauge
 from ccm.cloud import (
     CloudError,
     Kept,
@@ -33,7 +34,7 @@ log = logging.getLogger(__name__)
 
 #: The kind of what is held.
 KIND = "OrphanedLoadBalancer"
-ORPHANS = Gauge("ccm_orphaned_load_balancers", "Load balancers of this cluster whose Service does not exist.")
+ORPHANS = CloudGauge("ccm_orphaned_load_balancers", "Load balancers of this cluster whose Service does not exist.")
 DELETED = Counter("ccm_orphaned_load_balancers_deleted", "Orphaned load balancers that were deleted.")
 
 
@@ -106,7 +107,7 @@ class OrphanAudit:
         now = context.monotonic()
         self._sightings = rules.look(self._sightings, listed, services, now)
         orphans = rules.orphans(self._sightings, now)
-        ORPHANS.set(len(orphans))
+        ORPHANS.of(context.gateway.name).set(len(orphans))
         deletable = self._delete and rules.may_delete(len(orphans), len(listed))
         self._report([listed[uid] for uid in orphans], held=self._delete and not deletable)
         if deletable:

@@ -92,7 +92,7 @@ class ServiceController:
         self._context = context
         self._options = options
         self._events = context.recorder("service-controller")
-        self._queue: WorkQueue[str] = WorkQueue("service", base_delay=5.0, max_delay=300.0)
+        self._queue: WorkQueue[str] = WorkQueue(context.of_cloud("service"), base_delay=5.0, max_delay=300.0)
         self._known: dict[str, ServiceState] = {}
         self._waiting: set[str] = set()
         self._allocations = ServiceAllocations()
@@ -324,7 +324,7 @@ class ServiceController:
 
     def _wait_for(self, key: str, waiting: bool) -> None:
         (self._waiting.add if waiting else self._waiting.discard)(key)
-        metrics.WAITING.set(len(self._waiting))
+        metrics.WAITING.of(self._context.gateway.name).set(len(self._waiting))
 
     async def _ensure(self, key: str, service: Service, state: ServiceState) -> None:
         """Take the next step for a Service that wants a load balancer, and report to the Service what came of it."""

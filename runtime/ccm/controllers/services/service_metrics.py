@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import Counter, Histogram
+
+from ccm.base.cloud_metrics import CloudGauge
 
 _BUCKETS = tuple(2.0**n for n in range(15))
 SYNCS = Counter("service_controller_loadbalancer_sync", "Load balancers written to the cloud, for any reason.")
@@ -24,4 +26,4 @@ ENSURE_LATENCY = Histogram(
     buckets=(0.1, 0.5, 1, 2, 5, 10, 20, 40, 80, 160, 320, 640),
 )
 FAILURES = Counter("ccm_service_sync_failures", "Failed attempts to serve or release a Service, by error.", ["error"])
-WAITING = Gauge("ccm_load_balancers_pending", "Load balancers that are written but not yet ready in the cloud.")
+WAITING = CloudGauge("ccm_load_balancers_pending", "Load balancers that are written but not yet ready in the cloud.")

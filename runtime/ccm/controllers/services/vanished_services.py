@@ -12,8 +12,7 @@ import dataclasses
 import logging
 from collections.abc import Callable, Sized
 
-from prometheus_client import Gauge
-
+from ccm.base.cloud_metrics import CloudGauge
 from ccm.cloud import CloudError, LoadBalancerSpec, RetryAfter
 from ccm.engine import absence_rules
 from ccm.engine.events import EventRecorder
@@ -29,7 +28,7 @@ from .service_state import ServiceState
 
 log = logging.getLogger(__name__)
 
-VANISHED = Gauge(
+VANISHED = CloudGauge(
     "ccm_services_vanished",
     "Services that are gone although this process never released them. Their load balancers are kept for five minutes, "
     "and for as long as there are many such Services.",
@@ -65,7 +64,7 @@ class VanishedServices:
         state.deletion.vanished_at = self._context.monotonic()
         vanished = f"{key}/{state.service.metadata.uid}"
         self.states[vanished] = state
-        VANISHED.set(len(self.states))
+        VANISHED.of(self._context.gateway.name).set(len(self.states))
         log.warning("Service %s is gone but was not released: keeping its load balancer for %.0f s", key, grace(state))
         if wait := grace(state):
             self._context.holds.put(KIND, vanished, "NotReleased", f"kept for {wait:g} s, then a read decides")
@@ -147,7 +146,7 @@ class VanishedServices:
     def _remove(self, key: str) -> None:
         del self.states[key]
         self._context.holds.drop(KIND, key)
-        VANISHED.set(len(self.states))
+        VANISHED.of(self._context.gateway.name).set(len(self.states))
 
 
 def grace(state: ServiceState) -> float:

@@ -63,6 +63,10 @@ class Context:
     monotonic: Callable[[], float] = time.monotonic
     now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC)
 
+    def of_cloud(self, name: str) -> str:
+        """Return a name of this cloud's own, if the process has several clouds."""
+        return f"{name}-{self.gateway.name}" if self.gateway.name else name
+
 
 def log_failure(log: logging.Logger) -> Callable[[object, Exception], None]:
     """Return a failure reporter for work queues.

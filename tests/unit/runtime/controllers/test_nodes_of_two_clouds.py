@@ -19,6 +19,9 @@ from ..gateway.virtual import in_virtual_time, now
 from .nodes_harness import Cluster, FakeCloud, Machines, machine, until
 
 
+SHUTDOWN = {"key": "node.cloudprovider.kubernetes.io/shutdown", "effect": "NoSchedule"}
+
+
 class Metal(Machines):
     """Another cloud, with providerIDs of another form."""
 
@@ -57,6 +60,9 @@ class TwoClouds(Cluster):
 
     def initialised(self, *names):
         return all(not self.api.tainted(name) for name in names)
+
+    def labels(self, name):
+        return self.api.nodes[name]["metadata"].get("labels", {})
 
     def provider_id(self, name):
         return self.api.nodes[name]["spec"].get("providerID", "")
@@ -163,5 +169,46 @@ def test_an_initialised_node_without_a_provider_id_is_reported_once():
             await asyncio.sleep(1200)
             assert "old" in c.api.nodes
             assert len(set(c.api.told("DeletionHeld", "old"))) == 1
+
+    run()
+
+
+def test_no_cloud_writes_to_nodes_of_another_one():
+    """Not even what needs no question: the taint of a machine that runs again, and the old spelling of labels."""
+
+    @in_virtual_time
+    async def run():
+        labels = {"failure-domain.beta.kubernetes.io/zone": "z"}
+        async with TwoClouds([machine("a")], [metal("b")]) as c:
+            for name, provider_id in (("a", "fake://a"), ("b", "metal://b"), ("vendors", "aws://i-1")):
+                c.api.add(name, providerID=provider_id, tainted=False, ready="True")
+                c.api.change(name, {"metadata": {"labels": labels}, "spec": {"taints": [SHUTDOWN]}})
+            await until(lambda: all(not c.api.nodes[name]["spec"].get("taints") for name in "ab"))
+            await until(lambda: all("topology.kubernetes.io/zone" in c.labels(name) for name in "ab"))
+            await asyncio.sleep(900)
+            assert c.labels("vendors") == labels and c.api.nodes["vendors"]["spec"]["taints"] == [SHUTDOWN]
+            written = [path[14:] for verb, path in c.api.requests if verb in ("PATCH", "PUT") and "/nodes/" in path]
+            # The taint, the labels and the addresses of each, once.
+            assert sorted(written) == ["a", "a", "a/status", "b", "b", "b/status"]
+
+    run()
+
+
+@pytest.mark.parametrize("label", ["vendor", "metal"])
+def test_a_node_that_is_declared_for_somebody_else_is_not_deleted(label):
+    @in_virtual_time
+    async def run():
+        first = [machine(f"a{number}", f"10.0.0.{number + 1}") for number in range(4)]
+        async with TwoClouds(first, [metal("b")]) as c:
+            for each in first:
+                c.api.add(each.name, providerID=f"fake://{each.name}", tainted=False, ready="True")
+            c.api.change("a0", {"metadata": {"labels": {LABEL: label}}})
+            await asyncio.sleep(400)
+            for name in ("a0", "a1"):
+                c.cloud.remove(name)
+                c.api.set_ready(name, "Unknown")
+            await until(lambda: "a1" not in c.api.nodes, 900)
+            await asyncio.sleep(1800)
+            assert set(c.api.nodes) == {"a0", "a2", "a3"}
 
     run()

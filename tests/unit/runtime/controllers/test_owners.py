@@ -100,8 +100,8 @@ def test_a_provider_id_is_enough():
         assert await world.of("a", provider_id="m://a") == Owned("metal")
         assert (await world.of("a", provider_id="aws://a")).reason == "ForeignProviderID"
         assert [each.calls for each in world.clouds.values()] == [0, 0]
-        assert world.owners.may_delete(node(provider_id="m://a"), "metal")
-        assert not world.owners.may_delete(node(provider_id="m://a"), "north")
+        assert world.owners.have(node(provider_id="m://a")) == "metal"
+        assert world.owners.have(node(provider_id="aws://a")) is world.owners.have(node("a")) is None
 
     run()
 
@@ -170,5 +170,19 @@ def test_all_who_ask_about_a_node_get_one_decision_and_a_found_owner_stays():
         world.owners.forget("a")
         assert (await world.of("a")).reason == "SeveralOwners"
         assert (await world.of("a", uid="successor")).reason == "SeveralOwners"
+
+    run()
+
+
+def test_a_node_that_is_forgotten_meanwhile_cancels_nobody_who_waits_for_its_owner():
+    """A worker of a queue that is cancelled from within would be gone for ever."""
+
+    @in_virtual_time
+    async def run():
+        world = World(north=Machines("n", "a"), metal=Machines("m", "b"))
+        waiting = asyncio.create_task(world.of("a"))
+        await asyncio.sleep(0)
+        world.owners.forget("a")
+        assert await waiting == Owned("north")
 
     run()

@@ -136,13 +136,20 @@ def test_who_is_asked(asked, owners, expected):
     assert (found.reason if isinstance(found, Unowned) else found) == expected
 
 
-def test_only_the_answer_of_the_one_owner_counts_for_a_deletion():
-    ours = node(provider_id="x://1")
-    assert rules.may_delete(ours, "north", ["north"])
-    assert not rules.may_delete(ours, "north", ["north", "south"])
-    assert not rules.may_delete(ours, "north", ["south"])
-    assert not rules.may_delete(ours, "north", [])
-    assert not rules.may_delete(node(), "north", ["north"])
+@pytest.mark.parametrize(
+    ("kept", "owners", "expected"),
+    [
+        (node(provider_id="x://1"), ["north"], "north"),
+        (node(provider_id="x://1"), ["north", "south"], None),
+        (node(provider_id="x://1"), [], None),
+        (node(), ["north"], None),
+        (node(provider_id="x://1", cloud="north"), ["north"], "north"),
+        (node(provider_id="x://1", cloud="south"), ["north"], None),
+        (node(provider_id="x://1", cloud="vendor"), ["north"], None),
+    ],
+)
+def test_only_the_one_owner_of_a_provider_id_may_update_and_delete_its_node(kept, owners, expected):
+    assert rules.keeper(kept, owners, CLOUDS) == expected
 
 
 def test_declarations_that_cannot_be_meant():

@@ -7,9 +7,12 @@ import asyncio
 import contextlib
 import dataclasses
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import pytest
+from prometheus_client import REGISTRY
 
+from ccm.base import cloud_metrics
 from ccm.base.start_error import StartError
 from ccm.cloud import Cloud, ConfigError, Limits, ProviderConfig, Transient, Unauthorized, registry
 from ccm.controllers.controller_context import ControllerContext
@@ -144,6 +147,7 @@ class Process(services_harness.Cluster):
 def world(monkeypatch):
     """`world(*flags)` returns a process whose providers are `fake` and `metal`."""
     places: dict[str, Place] = {}
+    monkeypatch.setattr(cloud_metrics, "_of_clouds", WeakKeyDictionary())
     monkeypatch.setattr(registry, "names", lambda: ["fake", "metal"])
     monkeypatch.setattr(registry, "create", lambda provider, config: PlacedCloud(provider, places[provider]))
 
@@ -256,5 +260,71 @@ def test_services_that_cannot_be_divided_are_refused(world):
         clouds[1].load_balancers = None
         own = room_settings.for_each(process.options, clouds)
         assert ["service-lb-controller" in each.controllers for each in own] == [True, False]
+
+    run()
+
+
+def samples(name: str, label: str) -> dict[str, float]:
+    """The values of a metric, by one of its labels."""
+    return {
+        each.labels[label]: each.value
+        for metric in REGISTRY.collect()
+        for each in metric.samples
+        if each.name == name and label in each.labels
+    }
+
+
+def test_each_cloud_has_a_breaker_a_budget_and_metrics_of_its_own(world):
+    @in_virtual_time
+    async def run():
+        async with world(*BOTH) as p:
+            p.add_new("a", p.fake)
+            p.add_new("b", p.metal)
+            await p.lead()
+            await until(lambda: not p.api.is_tainted("a") and not p.api.is_tainted("b"))
+            p.metal.error = Transient("503")
+            for number in range(8):
+                p.add_service(f"fake-{number}", port=1000 + number)
+                p.add_service(f"metal-{number}", port=2000 + number, loadBalancerClass="m")
+            await p.served(*(f"fake-{number}" for number in range(8)))
+            await asyncio.sleep(1800)
+            opened = {
+                (each.labels["cloud"], each.labels["group"]): each.value
+                for metric in REGISTRY.collect()
+                for each in metric.samples
+                if each.name == "ccm_cloud_breaker_open"
+            }
+            assert opened.get(("metal", "instances")) == 1 and not any(
+                value for (cloud, _), value in opened.items() if cloud == "fake"
+            )
+            last = samples("ccm_cloud_last_success_timestamp_seconds", "cloud")
+            assert last["metal"] < last["fake"]
+            fake, metal = (each.gateway.state for each in p.sets)
+            assert fake.breakers == [] and metal.breakers and fake.budgets is not metal.budgets
+            assert {"Nodes-fake", "Nodes-metal", "service-fake", "service-metal"} <= set(
+                samples("workqueue_depth", "name")
+            )
+
+    run()
+
+
+def test_the_only_cloud_has_the_names_that_it_always_had(world):
+    @in_virtual_time
+    async def run():
+        async with world("--cloud-provider=fake", NODES) as p:
+            p.add_new("a", p.fake)
+            p.add_service("web")
+            await p.lead()
+            await p.served("web")
+            labels = {
+                key
+                for metric in REGISTRY.collect()
+                if metric.name.startswith("ccm_")
+                for each in metric.samples
+                for key in each.labels
+            }
+            assert "cloud" not in labels
+            (only,) = p.sets
+            assert only.name == "" and {"Nodes", "service"} <= set(samples("workqueue_depth", "name"))
 
     run()

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Metrics that each of several clouds counts for itself.
+
+The only cloud of a process uses a metric as it is, so the metrics are those of any process with one cloud. Each of
+several has samples of its own, with the label `cloud`; those without it, which nobody counts, are not shown then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Self
+from weakref import WeakKeyDictionary
+
+from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client.metrics import MetricWrapperBase
+from prometheus_client.metrics_core import Metric
+
+#: Metric -> name of a cloud -> the metric of that cloud, which no registry knows.
+_of_clouds: WeakKeyDictionary[MetricWrapperBase, dict[str, MetricWrapperBase]] = WeakKeyDictionary()
+
+
+class _OfClouds(MetricWrapperBase):
+    def __init__(self, name: str, documentation: str, labelnames: Iterable[str] = (), **options: Any) -> None:
+        self._made_of = (name, documentation, tuple(labelnames), {**options, "registry": None})
+        super().__init__(name, documentation, labelnames, **options)
+
+    def of(self, cloud: str) -> Self:
+        """Return the metric that one cloud counts with. `cloud`: its name, "" if it is the only one."""
+        if not cloud:
+            return self
+        own = _of_clouds.setdefault(self, {})
+        if cloud not in own:
+            name, documentation, labelnames, options = self._made_of
+            own[cloud] = type(self)(name, documentation, labelnames, **options)
+        return own[cloud]  # type: ignore[return-value]  # of the same type
+
+    def collect(self) -> Iterable[Metric]:
+        shown = list(super().collect())
+        if self not in _of_clouds:
+            return shown
+        shown[0].samples.clear()
+        for cloud, own in _of_clouds[self].items():
+            for sample in (sample for metric in own.collect() for sample in metric.samples):
+                shown[0].samples.append(sample._replace(labels={**sample.labels, "cloud": cloud}))
+        return shown
+
+
+class CloudCounter(_OfClouds, Counter):
+    """A counter of each cloud."""
+
+
+class CloudGauge(_OfClouds, Gauge):
+    """A gauge of each cloud."""
+
+
+class CloudHistogram(_OfClouds, Histogram):
+    """A histogram of each cloud."""

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two clouds in one process, the simulated one and machines in a file, with a real API server."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ccm.engine.client import KubeClient
+from ccm_simcloud.testing import Simulator
+
+from .conftest import StartCcm
+from .support import (
+    NODES,
+    SERVICES,
+    Ccm,
+    event_messages,
+    eventually,
+    get_lease,
+    get_node,
+    get_service,
+    initialised,
+    is_tainted,
+    node_body,
+    set_ready,
+)
+from .test_lifecycle import delete_instance
+from .test_static_addresses import service
+
+#: Safety rules at a pace at which a test can wait for them.
+FAST = {"node_monitor_period": "200ms", "node_deletion_min_age": "0s"}
+
+
+class TwoClouds:
+    """The clouds and what starts a process that serves both."""
+
+    def __init__(self, cloud: Simulator, start_ccm: StartCcm, folder: Path) -> None:
+        self.cloud, self._start, self._folder = cloud, start_ccm, folder
+        self.machines = folder / "machines.yaml"
+
+    def write(self, *names: str) -> None:
+        self.machines.write_text(
+            "".join(f"- {{name: {name}, addresses: [10.9.1.{n}]}}\n" for n, name in enumerate(names))
+        )
+
+    def start(self, **flags: Any) -> Ccm:
+        sim, static = self._folder / "sim.conf", self._folder / "static.yaml"
+        sim.write_text(self.cloud.conf(request_timeout=0.5))
+        static.write_text(
+            f"cluster: cellar\nmachines_file: {self.machines}\nload_balancer_addresses: [192.0.2.10-192.0.2.19]\n"
+        )
+        values = {
+            "cloud_provider": "sim,static",
+            "cloud_config": f"sim={sim},static={static}",
+            "load_balancer_class": "example.com/metal=static",
+            "default_load_balancer_provider": "sim",
+        }
+        return self._start(**values | FAST | flags)
+
+
+@pytest.fixture
+def both(cloud: Simulator, start_ccm: StartCcm, tmp_path: Path) -> TwoClouds:
+    return TwoClouds(cloud, start_ccm, tmp_path)
+
+
+async def nodes(kube: KubeClient, *names: str) -> None:
+    for name in names:
+        await kube.create(NODES, node_body(name))
+
+
+async def lasting(kube: KubeClient, *names: str) -> list[str]:
+    return [name for name in names if await get_node(kube, name) is not None]
+
+
+async def provider_id(kube: KubeClient, name: str) -> str:
+    node = await get_node(kube, name)
+    assert node is not None
+    return node.spec.provider_id
+
+
+async def test_each_cloud_takes_its_own_nodes_and_only_those_of_deleted_machines_go(
+    kube: KubeClient, both: TwoClouds
+) -> None:
+    both.cloud.add_instances(3, prefix="virtual-")
+    virtual, metal = [f"virtual-{n}" for n in range(3)], [f"metal-{n}" for n in range(3)]
+    both.write(*metal)
+    ccm = both.start()
+    await ccm.leading()
+    await nodes(kube, *virtual, *metal, "nobodys")
+    await eventually(lambda: initialised(kube, *virtual, *metal))
+    assert (await provider_id(kube, "metal-0"), (await provider_id(kube, "virtual-0"))[:6]) == (
+        "static://cellar/metal-0",
+        "sim://",
+    )
+    messages = await eventually(lambda: event_messages(kube, "InstanceNotFound", "nobodys"))
+    assert "asked: sim and static" in messages[0]
+
+    before = {name: await get_node(kube, name) for name in metal}
+    delete_instance(both.cloud, "virtual-0")
+
+    async def is_gone() -> bool:
+        return await get_node(kube, "virtual-0") is None
+
+    await eventually(is_gone)
+    await asyncio.sleep(3)  # fifteen passes
+    assert await lasting(kube, *virtual, *metal) == [*virtual[1:], *metal]
+    for name, node in before.items():
+        now = await get_node(kube, name)
+        assert now is not None and node is not None
+        assert now.metadata.resource_version == node.metadata.resource_version, "nothing was written to it"
+    nobodys = await get_node(kube, "nobodys")
+    assert nobodys is not None and is_tainted(nobodys) and not nobodys.spec.provider_id
+
+    both.write(*metal[1:])
+
+    async def is_gone_too() -> bool:
+        return await get_node(kube, "metal-0") is None
+
+    await eventually(is_gone_too)
+    assert await lasting(kube, *virtual, *metal) == [*virtual[1:], *metal[1:]]
+
+
+async def test_a_node_that_both_claim_belongs_to_nobody_until_it_is_declared(kube: KubeClient, both: TwoClouds) -> None:
+    both.cloud.add_instances(1, prefix="twin-")
+    both.write("twin-0")
+    ccm = both.start()
+    await ccm.leading()
+    await nodes(kube, "twin-0")
+    messages = await eventually(lambda: event_messages(kube, "SeveralOwners", "twin-0"))
+    assert "sim and static each have a machine" in messages[0]
+    assert not await initialised(kube, "twin-0") and not await provider_id(kube, "twin-0")
+    label = {"node-restriction.kubernetes.io/ccm-cloud": "static"}
+    await kube.patch(f"{NODES}/twin-0", {"metadata": {"labels": label}})
+    await eventually(lambda: initialised(kube, "twin-0"))
+    assert await provider_id(kube, "twin-0") == "static://cellar/twin-0"
+
+
+async def test_services_go_to_the_cloud_of_their_class(kube: KubeClient, both: TwoClouds) -> None:
+    both.cloud.add_instances(1, prefix="virtual-")
+    both.write("metal-0")
+    ccm = both.start()
+    await ccm.leading()
+    await nodes(kube, "virtual-0", "metal-0")
+    for name in ("virtual-0", "metal-0"):
+        await set_ready(kube, name, "True")
+    await eventually(lambda: initialised(kube, "virtual-0", "metal-0"))
+    await kube.create(SERVICES, service("plain"))
+    await kube.create(SERVICES, service("bare", loadBalancerClass="example.com/metal"))
+    await kube.create(SERVICES, service("other", loadBalancerClass="example.com/else"))
+
+    async def addresses(name: str) -> list[str]:
+        return [entry.ip for entry in (await get_service(kube, name)).status.load_balancer.ingress]
+
+    assert (await eventually(lambda: addresses("plain")))[0].startswith("203.0.113.")
+    assert (await eventually(lambda: addresses("bare")))[0].startswith("192.0.2.")
+    await asyncio.sleep(1)
+    assert await addresses("other") == [] and not (await get_service(kube, "other")).metadata.finalizers
+    balancers = both.cloud.project().load_balancers
+    assert len(balancers.ids) == 1, "the class of the machines is not the simulated cloud's"
+
+
+@pytest.mark.parametrize("action", ["timeout", "hang_up"])
+async def test_a_cloud_that_is_down_costs_the_other_one_nothing(
+    kube: KubeClient, both: TwoClouds, action: str, admin_token: str
+) -> None:
+    both.cloud.add_instances(1, prefix=f"down-{action.replace('_', '-')}-")
+    virtual = f"down-{action.replace('_', '-')}-0"
+    both.cloud.fault(action=action)
+    both.write("metal-0")
+    ccm = both.start(cloud_nodes="static=metal-*")
+    await ccm.leading()
+    await nodes(kube, virtual, "metal-0")
+    await eventually(lambda: initialised(kube, "metal-0"))
+    assert not await initialised(kube, virtual)
+    status, ready = await ccm.get("/readyz?verbose", admin_token)
+    assert status == 500 and "[-]cloud-sim" in ready and "[+]cloud-static" in ready
+    _, metrics = await ccm.get("/metrics", admin_token)
+    assert 'ccm_cloud_last_success_timestamp_seconds{cloud="static"}' in metrics
+    assert "ccm.outoftree.dev/last-cloud-success.sim" not in (await get_lease(kube)).metadata.annotations
+    both.cloud.clear_faults()
+    await eventually(lambda: initialised(kube, virtual))
