@@ -124,9 +124,9 @@ def cloud_durations() -> list[tuple[str, float, float]]:
     counts: dict[str, float] = {}
     for name, labels, value in _samples(DURATION):
         if name.endswith("_sum"):
-            sums[labels["operation"]] = value
+            sums[labels["operation"]] = sums.get(labels["operation"], 0.0) + value
         elif name.endswith("_count"):
-            counts[labels["operation"]] = value
+            counts[labels["operation"]] = counts.get(labels["operation"], 0.0) + value
     return [(operation, sums.get(operation, 0.0), number) for operation, number in counts.items()]
 
 

@@ -13,6 +13,8 @@ from ccm.controllers.nodes import (
     node_lifecycle,
     node_lifecycle_metrics,
     node_lifecycle_rules,
+    owners,
+    ownership_rules,
     vouching,
     vouching_rules,
 )
@@ -27,6 +29,8 @@ MODULES = (
     node_fencing,
     node_lifecycle,
     node_lifecycle_rules,
+    owners,
+    ownership_rules,
     vouching,
     vouching_rules,
 )

@@ -18,7 +18,6 @@ from ccm.gateway.gateway import Gateway
 from ..gateway.virtual import in_virtual_time, now
 from .nodes_harness import Cluster, FakeCloud, Machines, machine, until
 
-
 SHUTDOWN = {"key": "node.cloudprovider.kubernetes.io/shutdown", "effect": "NoSchedule"}
 
 
