@@ -29,7 +29,6 @@ from ccm.engine.client import KubeClient
 from ccm.engine.election import LeadershipLost
 from ccm.engine.identity import ClusterChanged
 from ccm.engine.queue import QUEUES
-from ccm.gateway.gateway import Gateway
 from ccm.manager import cloud_reload, leadership, room_settings
 from ccm.manager.cloud_reload import CloudReloader, CloudSettings
 from ccm.manager.lead import lead
@@ -182,15 +181,16 @@ class Process:
         simulation, given = self.simulation, options(self.simulation.arguments)
         client = KubeClient(Access(server="http://api"))
         use(client, simulation.api, self)
-        keeper = CloudReloader(room_settings.cloud(given))
-        gateway, clock = keeper.gateway, simulation.loop.time
+        clock = simulation.loop.time
+        keeper = CloudReloader(room_settings.cloud(given), clock=clock)
+        gateway = keeper.gateway
         usable = usable_controllers(given, gateway.cloud)
         parts = split(usable, given.migration())
         specs = [usable[name].spec for name in (*parts.own, *parts.migrated)]
         async with contextlib.AsyncExitStack() as cleanup:
             cleanup.push_async_callback(gateway.close)
             view = observe(client, specs, cleanup)
-            leader = Leadership(room_settings.election(given), parts, client, gateway, view.recorders)
+            leader = Leadership(room_settings.election(given), parts, client, [gateway], view.recorders)
             self.elector = leader.main
             await keeper.start()
             context = ControllerContext(
@@ -271,8 +271,6 @@ def in_process() -> Iterator[None]:
         (Settings, "parse", _settings),
         (cloud_reload, "read", _read),
         (cloud_reload, "build", _build),
-        (cloud_reload, "time", _Time),
-        (cloud_reload, "Gateway", lambda cloud: Gateway(cloud, clock=_Time.monotonic)),
         *((owner, name, _itself) for owner, name in _METRICS),
     ]
     before = [vars(owner)[name] for owner, name, _ in places]
@@ -283,14 +281,6 @@ def in_process() -> Iterator[None]:
     finally:
         for (owner, name, _), original in zip(places, before, strict=True):
             setattr(owner, name, original)
-
-
-class _Time:
-    """In the place of the module `time`."""
-
-    @staticmethod
-    def monotonic() -> float:
-        return asyncio.get_running_loop().time()
 
 
 def _read(_: CloudSettings) -> str:
