@@ -188,7 +188,7 @@ NodeController: 5
 OutOfTree:
   node-deletion-capp: 10%
   feature-gates: {{Nope: true}}
-  cloud-provider: sim
+  colour: sim
 """
     assert problems(text) == [
         "c.yaml, line 2: kind: expected CloudControllerManagerConfiguration",
@@ -206,7 +206,7 @@ OutOfTree:
         "c.yaml, line 17: OutOfTree.feature-gates: unknown gate 'Nope': known gates are "
         "CloudControllerManagerWatchBasedRoutesReconciliation, CloudControllerManagerWebhook, "
         "ControllerManagerReleaseLeaderElectionLockOnExit",
-        "c.yaml, line 18: OutOfTree.cloud-provider: unknown key; known keys: " + ", ".join(
+        "c.yaml, line 18: OutOfTree.colour: unknown key; known keys: " + ", ".join(
             [*(flag.name for flag in FLAGS if not flag.place), "controllers"]
         ),
     ]  # fmt: skip
