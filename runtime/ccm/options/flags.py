@@ -44,8 +44,8 @@ class Flags:
         _CLOUD,
         NAMES,
         (),
-        "with several providers, as PROVIDER=PATTERN,...: a Node whose name matches belongs to that provider if it "
-        "and another one may have its machine",
+        "serve Nodes whose names match from that provider, as PROVIDER=PATTERN,..., where it and another one of "
+        "several providers may have their machines",
     )
     cloud_config: str = option(
         _CLOUD,
