@@ -23,7 +23,7 @@ from ccm.cloud import Cloud, ProviderConfig
 from ccm.controllers.controller_context import ControllerContext
 from ccm.controllers.nodes.vouching import Vouching
 from ccm.controllers.shared.watched_kinds import NODES, SERVICES
-from ccm.engine import connection_pool
+from ccm.engine import connection_pool, metrics
 from ccm.engine.api_credentials import Access
 from ccm.engine.client import KubeClient
 from ccm.engine.election import LeadershipLost
@@ -281,6 +281,7 @@ def in_process() -> Iterator[None]:
     finally:
         for (owner, name, _), original in zip(places, before, strict=True):
             setattr(owner, name, original)
+        metrics.labelled.cache_clear()  # it remembers what `labels` returned meanwhile
 
 
 def _read(_: CloudSettings) -> str:
