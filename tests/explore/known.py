@@ -46,7 +46,7 @@ KNOWN = (
     Known(
         "a restored etcd names a former leader on the Lease, so the present one goes on until it renews. Nobody else "
         "leads: a process that lost its Lease has ended, and its name is never used again",
-        "leaders@3; steps=1; api PATCH services/shop/web/status#1=snapshot",
+        "leaders@4; steps=1; api PATCH services/shop/web/status#1=snapshot",
         ("write-without-lease",),
         ("snapshot",),
         "while a process that has ended leads",
@@ -71,14 +71,6 @@ KNOWN = (
         ("empty", "shrunken"),
         points=("api LIST nodes",),
         least=2,
-    ),
-    Known(
-        "a process that starts in the moment in which an empty etcd, or another cluster, takes the place of this one "
-        "has its Services from one and both its lists of Nodes, and whose cluster this is, from the other: these are "
-        "two wrong lists as well",
-        "blind@351; steps=1; api PATCH services/shop/api/status#2=lost-silently; api WATCH leases#2=empty-cluster",
-        ("backend-removed-at-start",),
-        ("empty-cluster", "other-cluster"),
     ),
 )
 

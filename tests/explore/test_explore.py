@@ -173,7 +173,7 @@ def test_dead_connections_that_cost_the_lease_are_caught(monkeypatch):
 
 #: A candidate's watch of Nodes fell silent twice within 90 s; n3 joined meanwhile, and then the candidate leads.
 STALE_CANDIDATE = (
-    "dead-connections@129; steps=0,2,3,4,6; api LIST services#1=shrunken; api PATCH services/shop/new/status#2=stop-40"
+    "dead-connections@101; steps=0,2,3,4,6; api LIST services#1=shrunken; api PATCH services/shop/new/status#2=stop-40"
 )
 
 

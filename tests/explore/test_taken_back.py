@@ -166,7 +166,7 @@ FIXES = (
         Fix(a_load_balancer_is_gone_if_one_answer_says_so, sequence, "backends-behind")
         for sequence in (
             "refused-leaders@447; steps=0,5; api PATCH nodes/n3#1=cloud-stale",
-            "mistakes-525@525; steps=0,1,3,6; cloud load_balancers.list#12=empty",
+            "mistakes-525@525; steps=0,1,3,6; cloud load_balancers.list#11=empty",
         )
     ),
     Fix(

@@ -66,16 +66,14 @@ class Informer(Generic[T]):
     An object that cannot be decoded keeps its last known state, so that it never looks deleted. It is logged and
     counted (`ccm_objects_not_understood`), and does not affect other objects.
 
-    `keep` returns the part of an object that the cache stores and that handlers receive; it must keep name, namespace,
-    UID and resourceVersion.
+    `keep` returns what the cache stores and handlers receive; it must keep name, namespace, UID and resourceVersion.
 
     `params` restrict the list and watch, e.g. {"fieldSelector": "metadata.name=x"}. `last_error` says why the informer
     has no connection to the API server, "" if it has one.
 
     `doubtful`: an object that is missing from a list stays in the cache until a read of it confirms that it is gone
-    (see `absence_rules` and `confirm_by`); meanwhile the informer repeats the list. `check` is awaited after each list
-    and at the start of each watch, before their content is used. If it raises ApiError, the list counts as failed;
-    anything else ends `run`.
+    (see `absence_rules` and `confirm_by`); meanwhile the informer repeats the list. `check` is awaited before the first
+    list, after each list, and as a watch begins. If it raises ApiError, a list failed; anything else ends `run`.
     """
 
     def __init__(
@@ -214,6 +212,8 @@ class Informer(Generic[T]):
     async def _relist(self) -> None:
         unreadable: list[bytes] = []
         catch_ups = self._catch_ups
+        if not self._lists:  # the next list may come from another cluster
+            await self._check()
         items, version = await self._client.list(
             self._path,
             self._type,
