@@ -47,8 +47,8 @@ def start() -> Callable[[], None]:
     library = logging.getLogger("opentelemetry")
     library.propagate, library.handlers = False, [_Seldom()]
     library.setLevel(logging.WARNING)
-    # Each export is a line there at -v=4. The SDK names its thread so; others use the library, too.
-    logging.getLogger("urllib3.connectionpool").addFilter(lambda record: "OtelBatch" not in (record.threadName or ""))
+    # Each export is a line there at -v=4. The SDK names its thread so; records have no thread (see logs.configure).
+    logging.getLogger("urllib3.connectionpool").addFilter(lambda _: "OtelBatch" not in threading.current_thread().name)
     try:
         resource = Resource.create({"service.name": SERVICE_NAME, "service.version": __version__})
         provider = TracerProvider(resource=resource.merge(OTELResourceDetector().detect()), shutdown_on_exit=False)

@@ -72,7 +72,8 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Callable[[]
     library.setLevel(before[2])
 
 
-def test_one_line_says_that_a_collector_is_away(start: Callable[..., Callable[[], None]], caplog):
+def test_one_line_says_that_a_collector_is_away(start: Callable[..., Callable[[], None]], caplog, monkeypatch):
+    monkeypatch.setattr(logging, "logThreads", False)  # as logs.configure does
     caplog.set_level(logging.DEBUG)
     stop = start(OTEL_BSP_SCHEDULE_DELAY="50", OTEL_EXPORTER_OTLP_TIMEOUT="0.2")
     for _ in range(3):
