@@ -80,9 +80,9 @@ _MANY: dict[str, type] = {"load_balancers.list": LoadBalancer, "routes.list": Ro
 
 
 #: Operations that are about no object, whoever asked first.
-_ABOUT_ALL = (".list", ".start")
+_ABOUT_ALL = (".list", ".kept", ".start")
 #: Verbs of calls that change nothing in the cloud.
-_READS = frozenset({"list", "get", "labels", "deviations", "start"})
+_READS = frozenset({"list", "kept", "get", "labels", "deviations", "start"})
 
 #: Numbers of calls, from a random start, so that those of two processes differ in a common log.
 _requests = itertools.count(random.getrandbits(31))

@@ -46,6 +46,7 @@ CLOUD_READS = frozenset(
         "load_balancers.list",
         "load_balancers.get",
         "load_balancers.deviations",
+        "load_balancers.kept",
         "routes.list",
         "volumes.labels",
         "quotas.list",

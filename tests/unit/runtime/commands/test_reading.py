@@ -7,8 +7,9 @@ from ccm import cli
 from ccm.cloud import Cloud, ProviderConfig, RateLimited
 from ccm.commands import completion
 from ccm.commands.asking.question_flags import own_arguments
-from ccm.commands.asking.reading import ReadingClient, ReadingGateway, WriteRefused
+from ccm.commands.asking.reading import CLOUD_READS, ReadingClient, ReadingGateway, WriteRefused
 from ccm.engine.api_credentials import Access
+from ccm.gateway import gateway
 
 NODE = "/api/v1/nodes/w1"
 
@@ -42,12 +43,23 @@ async def test_the_gateway_refuses_to_write(operation):
     assert called == []
 
 
+@pytest.mark.parametrize("operation", sorted(CLOUD_READS))
+def test_what_commands_may_ask_is_no_write_to_the_gateway(operation):
+    """One that is given up would keep the Lease from being released."""
+    assert not gateway._writes(operation)
+
+
+def test_what_is_kept_may_be_asked_and_is_about_no_service():
+    assert "load_balancers.kept" in CLOUD_READS
+    assert "load_balancers.kept".endswith(gateway._ABOUT_ALL)
+
+
 @pytest.mark.parametrize(("scope", "others"), [("all", 0), ("group", 1)])
 async def test_after_the_cloud_throttled_nobody_waits_for_the_end_of_the_pause(scope, others):
     class Throttled(Cloud):
         name = "throttled"
 
-    gateway, made = ReadingGateway(Throttled(ProviderConfig())), []
+    asking, made = ReadingGateway(Throttled(ProviderConfig())), []
 
     async def throttled():
         raise RateLimited("429", retry_after=3600.0, scope=scope)
@@ -58,12 +70,12 @@ async def test_after_the_cloud_throttled_nobody_waits_for_the_end_of_the_pause(s
 
     for _ in range(2):
         with pytest.raises(RateLimited):
-            await gateway.call("instances.list", throttled)
+            await asking.call("instances.list", throttled)
     if others:
-        await gateway.call("routes.list", other)
+        await asking.call("routes.list", other)
     else:
         with pytest.raises(RateLimited):
-            await gateway.call("routes.list", other)
+            await asking.call("routes.list", other)
     assert len(made) == others
 
 
