@@ -37,11 +37,13 @@ FLAGS = (
 
 @dataclass(frozen=True)
 class Controller:
-    """`title`: in the table. `command`: as the suite takes it; it may have to build something first."""
+    """`title`: in the table. `command`: as the suite takes it; it may have to build something first. `patience`: for a
+    stand-in of a cloud that is slower than the cloud."""
 
     title: str
     cloud: str
     command: Callable[[], str]
+    patience: float = 1.0
 
 
 def _upstream() -> str:
@@ -73,9 +75,10 @@ CONTROLLERS = {
         "outoftree.ccm, `aws`, on moto, with `--node-deletion-min-age=20s`",
         "tests.clouds.aws.suite_cloud:AwsAccount",
         lambda: f"{sys.executable} -m ccm.cli {AWS_FLAGS} --node-deletion-min-age=20s",
+        patience=3,
     ),
     "cloud-provider-aws": Controller(
-        "cloud-provider-aws, on moto", "tests.clouds.aws.suite_cloud:AwsAccount", _cloud_provider_aws
+        "cloud-provider-aws, on moto", "tests.clouds.aws.suite_cloud:AwsAccount", _cloud_provider_aws, patience=3
     ),
 }
 
@@ -116,6 +119,7 @@ def run(name: str, *, again: bool) -> None:
     results = RAW / f"{name}.json"
     command = [sys.executable, "-m", "ccm_suite", "run", f"--name={name}", f"--controller={controller.command()}"]
     command += [f"--cloud={controller.cloud}", f"--binaries={binaries()}", f"--results={results}"]
+    command += [f"--patience={controller.patience:g}"]
     environment = {**os.environ, "CCM_SIM": f"{sys.executable} -m ccm.cli sim"}
     done = subprocess.run([*command, *(["--again"] if again else [])], env=environment, check=False)
     if done.returncode > 1:

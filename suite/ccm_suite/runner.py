@@ -110,7 +110,7 @@ class Run:
                             self.world.wait(max(0.0, began + LASTS - time.monotonic()))
                 except Unsupported as error:
                     for attempt in waiting:
-                        attempt.end("skipped", f"the run has no {error}")
+                        attempt.end("skipped", f"not possible here: {error}")
                 list(pool.map(_Attempt.advance, [attempt for attempt in waiting if not attempt.has_ended]))
             list(pool.map(_Attempt.clean_up, attempts))
 
@@ -181,7 +181,7 @@ class _Attempt:
         except Failed as error:
             return "failed", str(error)
         except Unsupported as error:
-            return "skipped", f"the adapter has no {error}"
+            return "skipped", f"not possible here: {error}"
         except SuiteError as error:
             if self._trial.world.stopped.is_set():
                 raise

@@ -74,7 +74,7 @@ def test_outcomes_name_their_reason() -> None:
     for function, outcome, reason in (
         (lambda trial: None, "passed", ""),
         (fails, "failed", "the Node n1 is gone"),
-        (is_unsupported, "skipped", "the adapter has no routes"),
+        (is_unsupported, "skipped", "not possible here: routes"),
         (breaks, "failed", "the suite failed"),
     ):
         tried, results = attempt(function)
@@ -160,11 +160,11 @@ def test_results_of_something_else_are_not_gone_on_from(tmp_path: Path, text: st
 def test_reports_say_why(tmp_path: Path) -> None:
     results = Results(tmp_path / "r.json", "mine")
     results.add(Result("node.taint", "failed", "not <within> 60 s"))
-    results.add(Result("route.made", "skipped", "the adapter has no routes"))
+    results.add(Result("route.made", "skipped", "not possible here: routes"))
     cases = {case.get("classname"): case for case in ElementTree.fromstring(report.junit(results, catalogue()))}
     failure, skipped = cases["node.taint"].find("failure"), cases["route.made"].find("skipped")
     assert failure is not None and failure.get("message") == "not <within> 60 s"
-    assert skipped is not None and skipped.get("message") == "the adapter has no routes"
+    assert skipped is not None and skipped.get("message") == "not possible here: routes"
     assert "not &lt;within&gt; 60 s" in report.page(results, catalogue())
     row = next(line for line in report.table([results], catalogue()).splitlines() if "`node.taint`" in line)
     assert row.endswith("| **no** |")

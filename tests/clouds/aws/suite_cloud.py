@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import botocore.exceptions
+import botocore.parsers
 from ccm_suite.cloud import Cloud, Fault, LoadBalancer, Machine, Route, Settings
 from ccm_suite.errors import Unsupported
 
@@ -27,15 +29,19 @@ _REFUSALS = {
     Fault.UNAVAILABLE: {"status": 503, "code": "ServiceUnavailable"},
     Fault.GATEWAY_PAGE: {"status": 502, "body": "<html><body>502 Bad Gateway</body></html>"},
 }
+TRIES = 4
 _KINDS = {Fault.TIMEOUT: "hang", Fault.HANG_UP: "drop"}
 
 
 def alone(function: Any) -> Any:
-    """moto and botocore's clients are asked by one thread at a time."""
+    """moto is asked by one thread of ours at a time, and again when it stumbles over a change by the controller."""
 
     @functools.wraps(function)
     def locked(self: AwsAccount, *arguments: Any) -> Any:
         with self.lock:
+            for _ in range(TRIES):
+                with contextlib.suppress(botocore.parsers.ResponseParserError):  # a page of HTML
+                    return function(self, *arguments)
             return function(self, *arguments)
 
     return locked
@@ -103,21 +109,29 @@ class AwsAccount(Cloud):
             for group in page["Reservations"]
             for row in group["Instances"]
         }
+        groups = {row["TargetGroupArn"]: row for row in self._account.elb.describe_target_groups()["TargetGroups"]}
         balancers = []
         for row in self._account.balancers():
-            with contextlib.suppress(self._account.elb.exceptions.LoadBalancerNotFoundException):  # it has just gone
-                balancers.append(self._balancer(row, addresses))
+            with contextlib.suppress(botocore.exceptions.ClientError, KeyError):  # it, or a part of it, has just gone
+                balancers.append(self._balancer(row, groups, addresses))
         return balancers
 
-    def _balancer(self, row: Row, addresses: Mapping[str, str]) -> LoadBalancer:
-        listeners = self._account.balancer(row["LoadBalancerName"])["listeners"]
-        checks = {each["group"]["HealthCheckPort"] for each in listeners} - {"traffic-port"}
+    def _balancer(self, row: Row, groups: Mapping[str, Row], addresses: Mapping[str, str]) -> LoadBalancer:
+        elb = self._account.elb
+        listeners = elb.describe_listeners(LoadBalancerArn=row["LoadBalancerArn"])["Listeners"]
+        pairs = [(each, groups[each["DefaultActions"][0]["TargetGroupArn"]]) for each in listeners]
+        targets = [
+            each["Target"]["Id"]
+            for _, group in pairs
+            for each in elb.describe_target_health(TargetGroupArn=group["TargetGroupArn"])["TargetHealthDescriptions"]
+        ]
+        checks = {group["HealthCheckPort"] for _, group in pairs} - {"traffic-port"}
         described = f"client={row['LoadBalancerName']}"
         return LoadBalancer(
             id=row["LoadBalancerArn"],
             address=row["DNSName"],
-            ports=frozenset((each["protocol"], each["port"], each["group"]["Port"]) for each in listeners),
-            members=frozenset(addresses.get(id, "") for each in listeners for id, _ in each["targets"]),
+            ports=frozenset((each["Protocol"], each["Port"], group["Port"]) for each, group in pairs),
+            members=frozenset(addresses.get(id, "") for id in targets),
             source_ranges=frozenset(rule[3] for _, rule in self._account.rules() if described in rule[4]),
             health_check_port=int(checks.pop()) if len(checks) == 1 else 0,
         )
