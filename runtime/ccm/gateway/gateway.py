@@ -188,7 +188,7 @@ class Gateway:
         """Whether a write is in progress, or one was given up so recently that it may still happen in the cloud: a
         thread cannot be stopped, and a request that was sent cannot be taken back."""
         recent = self._clock() - self._unanswered_write < self.cloud.limits.deadline
-        return recent or any(_writes(each) for each in self.under_way)
+        return recent or any(writes(each) for each in self.under_way)
 
     @property
     def state(self) -> GatewayState:
@@ -333,7 +333,7 @@ class Gateway:
             kind = Transient if isinstance(error, OSError) else ProviderBug
             raise kind(f"{operation}: provider {connection.cloud.name!r} {what}") from error
         finally:
-            if outcome in ("cancelled", "timeout") and _writes(operation):
+            if outcome in ("cancelled", "timeout") and writes(operation):
                 self._unanswered_write = self._clock()
             REQUESTS.of(self.name).labels(operation, outcome).inc()
             seconds = self._clock() - started
@@ -405,7 +405,8 @@ async def _close(cloud: Cloud) -> None:
         log.exception("provider %r failed to close", cloud.name)
 
 
-def _writes(operation: str) -> bool:
+def writes(operation: str) -> bool:
+    """Whether a call may change something in the cloud. Commands, which only read, are refused those."""
     return operation.rpartition(".")[2] not in _READS
 
 

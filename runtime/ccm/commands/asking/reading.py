@@ -26,7 +26,7 @@ from ccm.engine.client import (
     UnavailableError,
 )
 from ccm.engine.objects import UNREADABLE, KubeObject, PartialObject, identity, object_key
-from ccm.gateway.gateway import Gateway
+from ccm.gateway.gateway import Gateway, writes
 from ccm.manager import cloud_reload, room_settings
 from ccm.options.command_line import Options
 
@@ -37,21 +37,6 @@ K = TypeVar("K", bound=KubeObject)
 
 #: Reviews are POSTs that change nothing.
 REVIEWS = "/apis/authorization.k8s.io/v1/"
-#: The calls of the contract that read.
-CLOUD_READS = frozenset(
-    {
-        "cloud.start",
-        "instances.list",
-        "instances.get",
-        "load_balancers.list",
-        "load_balancers.get",
-        "load_balancers.deviations",
-        "load_balancers.kept",
-        "routes.list",
-        "volumes.labels",
-        "quotas.list",
-    }
-)
 #: Stands for all groups of calls.
 ALL = "*"
 #: Seconds to wait for the first answer of the API server.
@@ -91,7 +76,7 @@ class ReadingGateway(Gateway):
         self._throttled: dict[str, RateLimited] = {}
 
     async def call(self, operation: str, function: Callable[[], Awaitable[T]]) -> T:
-        if operation not in CLOUD_READS:
+        if writes(operation):
             raise WriteRefused(f"{operation}: commands only read")
         group = operation.partition(".")[0]
         for paused in (group, ALL):

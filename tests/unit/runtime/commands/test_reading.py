@@ -4,10 +4,10 @@
 import pytest
 
 from ccm import cli
-from ccm.cloud import Cloud, ProviderConfig, RateLimited
+from ccm.cloud import Cloud, NotFound, ProviderConfig, RateLimited
 from ccm.commands import completion
 from ccm.commands.asking.question_flags import own_arguments
-from ccm.commands.asking.reading import CLOUD_READS, ReadingClient, ReadingGateway, WriteRefused
+from ccm.commands.asking.reading import ReadingClient, ReadingGateway, WriteRefused
 from ccm.engine.api_credentials import Access
 from ccm.gateway import gateway
 
@@ -43,14 +43,34 @@ async def test_the_gateway_refuses_to_write(operation):
     assert called == []
 
 
-@pytest.mark.parametrize("operation", sorted(CLOUD_READS))
-def test_what_commands_may_ask_is_no_write_to_the_gateway(operation):
-    """One that is given up would keep the Lease from being released."""
-    assert not gateway._writes(operation)
+#: The calls of the contract that commands make.
+CLOUD_READS = (
+    "cloud.start",
+    "instances.list",
+    "instances.get",
+    "load_balancers.list",
+    "load_balancers.get",
+    "load_balancers.deviations",
+    "load_balancers.kept",
+    "routes.list",
+    "volumes.labels",
+    "quotas.list",
+)
 
 
-def test_what_is_kept_may_be_asked_and_is_about_no_service():
-    assert "load_balancers.kept" in CLOUD_READS
+@pytest.mark.parametrize("operation", CLOUD_READS)
+async def test_the_gateway_lets_commands_read(operation):
+    """Such a call is no write either: one that is given up would keep the Lease from being released."""
+
+    async def read():
+        raise NotFound("this is the cloud's answer")
+
+    assert not gateway.writes(operation)
+    with pytest.raises(NotFound):
+        await ReadingGateway(Cloud(ProviderConfig())).call(operation, read)
+
+
+def test_what_is_kept_is_about_no_service():
     assert "load_balancers.kept".endswith(gateway._ABOUT_ALL)
 
 
