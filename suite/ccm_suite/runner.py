@@ -21,8 +21,9 @@ from .trial import Trial, World
 
 #: Behaviours that wait at the same time. Each of them looks twice a second.
 AT_ONCE = 12
-#: Machines that are always there, so that one that goes is no mass event.
-FLEET = 30
+#: Machines that are always there. Those that go at the same time in all behaviours are less than a tenth of them, so
+#: that no caution of a controller about mass events decides, whichever behaviours run beside one another.
+FLEET = 100
 #: Ends of a process before it has ever led, after which it is not waited for any longer.
 ENDS = 3
 #: Seconds for which a disturbance lasts at least. Upstream looks at each Node every 5 s (--node-monitor-period).

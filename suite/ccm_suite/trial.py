@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 import time
@@ -133,22 +134,31 @@ class Trial:
         self.until("the taint uninitialized is lifted", lambda: UNINITIALIZED not in self.taints(machine.name), seconds)
         return self.node(machine.name)
 
-    def gone(self, name: str, seconds: float) -> None:
-        self.until(f"the Node {name} is deleted", lambda: self.kube.get(f"{NODES}/{name}") is None, seconds)
+    def exists(self, name: str) -> bool:
+        """Whether there is a Node of this name."""
+        return self.kube.get(f"{NODES}/{name}") is not None
+
+    def gone(self, name: str, seconds: float) -> float:
+        """Wait until the Node is deleted; the seconds that it took."""
+        return self.until(f"the Node {name} is deleted", lambda: not self.exists(name), seconds)
+
+    def stays(self, name: str, seconds: float) -> None:
+        """Raises Failed if the Node is deleted within the next seconds."""
+        self.always("the Node is there", lambda: self.exists(name), seconds)
 
     # Services
 
     @property
     def services(self) -> str:
         """The path of this behaviour's Services."""
-        if not self._has_namespace:
-            body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}}
-            self.kube.create("/api/v1/namespaces", body)
-            self._has_namespace = True
         return f"/api/v1/namespaces/{self.namespace}/services"
 
     def service(self, name: str = "web", ports: Sequence[Object] = (), **spec: Any) -> Object:
         """A Service of type LoadBalancer with port 80, unless `ports` or `spec` say otherwise."""
+        if not self._has_namespace:
+            namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}}
+            self.kube.create("/api/v1/namespaces", namespace)
+            self._has_namespace = True
         body = {
             "apiVersion": "v1",
             "kind": "Service",
@@ -167,6 +177,25 @@ class Trial:
         if service is None:
             raise Failed(f"the Service {name} is gone")
         return service
+
+    def change(self, **spec: Any) -> None:
+        """Change fields of the spec of the Service `web`. A list takes the place of the former one."""
+        self.kube.patch(f"{self.services}/web", {"spec": spec})
+
+    def change_port(self, number: int) -> None:
+        """Change the first port of the Service `web`; it keeps its node port."""
+        operation = {"op": "replace", "path": "/spec/ports/0/port", "value": number}
+        self.kube.patch(f"{self.services}/web", [operation], "json-patch")
+
+    def add_port(self, number: int) -> None:
+        self.change(ports=[*self.read_service()["spec"]["ports"], {"name": "more", "port": number, "protocol": "TCP"}])
+
+    def has_finalizer(self) -> bool:
+        return FINALIZER in self.read_service()["metadata"].get("finalizers", [])
+
+    def released(self, seconds: float) -> None:
+        """Wait until the Service `web`, which is being deleted, is gone."""
+        self.until("the Service is gone", lambda: self.kube.get(f"{self.services}/web") is None, seconds)
 
     def addresses(self, name: str = "web") -> list[str]:
         """What the Service's status publishes: IP addresses and host names."""
@@ -192,9 +221,21 @@ class Trial:
         balancer = self.balancer(address)
         return balancer is not None and bool(balancer.members & {one for _, one in machine.addresses})
 
-    def events(self, name: str) -> list[Object]:
-        """Of one of this behaviour's objects, in whatever namespace."""
-        return [event for event in self.kube.list("/api/v1/events") if event["involvedObject"]["name"] == name]
+    def service_events(self) -> list[Object]:
+        """Events about the Service `web` of this behaviour."""
+        return self._events(self.namespace, "web")
+
+    def node_events(self, name: str) -> list[Object]:
+        """Events about a Node, which has no namespace: they are in `default`."""
+        return self._events("default", name)
+
+    def _events(self, namespace: str, name: str) -> list[Object]:
+        events = self.kube.list(f"/api/v1/namespaces/{namespace}/events")
+        return [event for event in events if event["involvedObject"]["name"] == name]
+
+    def warned(self, events: Callable[[], list[Object]]) -> None:
+        """Wait for a Warning among these Events."""
+        self.until("a Warning about it", lambda: any(event["type"] == "Warning" for event in events()), 60)
 
     # Patience
 
@@ -230,14 +271,11 @@ class Trial:
         """Remove what this behaviour made. Services go first, while there is a controller that releases them."""
         if self._has_namespace:
             for service in self.kube.list(self.services):
-                path = f"{self.services}/{service['metadata']['name']}"
-                self.kube.delete(path)
+                self.kube.delete(f"{self.services}/{service['metadata']['name']}")
+            with contextlib.suppress(Failed):  # it is the controller's then, and the namespace shows it
+                self.until("the Services are gone", lambda: not self.kube.list(self.services), 30)
+            self.kube.delete(f"/api/v1/namespaces/{self.namespace}")
         for name in self._nodes:
             self.kube.delete(f"{NODES}/{name}")
         for machine in self._machines:
             self.cloud.delete_machine(machine)
-
-    def forget(self) -> None:
-        """Remove the namespace, at the end of the run: whatever waits for a finalizer in it is the controller's."""
-        if self._has_namespace:
-            self.kube.delete(f"/api/v1/namespaces/{self.namespace}")

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from ..behaviour import Function, Level, Steps, behaviour
 from ..cloud import Fault
-from ..kube import NODES
-from ..trial import FINALIZER, SHUTDOWN, UNINITIALIZED, Trial
+from ..trial import SHUTDOWN, UNINITIALIZED, Trial
 
 #: Threads of people who lost Nodes or load balancers to such an answer.
 SOURCES = {
@@ -31,7 +30,7 @@ def keeps_nodes(trial: Trial) -> Steps:
     machine = trial.member()
     yield
     trial.set_ready(machine.name, ready=False)
-    trial.always("the Node is there", lambda: trial.kube.get(f"{NODES}/{machine.name}"), WATCHED)
+    trial.stays(machine.name, WATCHED)
     yield
     trial.node(machine.name)
 
@@ -74,7 +73,6 @@ def keeps_load_balancers(trial: Trial) -> Steps:
 
 
 def serves_afterwards(trial: Trial) -> Steps:
-    trial.services  # noqa: B018 (the namespace is created before)
     yield
     trial.service()
     yield
@@ -89,12 +87,12 @@ def releases_nothing(trial: Trial) -> Steps:
     trial.kube.delete(f"{trial.services}/web")
     trial.always(
         "the Service has its finalizer as long as the load balancer is there",
-        lambda: trial.balancer(address) is None or FINALIZER in trial.read_service()["metadata"].get("finalizers", []),
+        lambda: trial.balancer(address) is None or trial.has_finalizer(),
         WATCHED,
     )
     yield
     trial.until("the load balancer is gone", lambda: trial.balancer(address) is None, HEALED)
-    trial.until("the Service is gone", lambda: trial.kube.get(f"{trial.services}/web") is None, HEALED)
+    trial.released(HEALED)
 
 
 FOR_EACH: tuple[tuple[str, Level, str, Function], ...] = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from ..behaviour import Disturbance, Level, Steps, behaviour
 from ..kube import NODES, Object
-from ..trial import FINALIZER, Trial
+from ..trial import Trial
 
 DOCS = "https://kubernetes.io/docs/concepts/services-networking/service/#loadbalancer"
 FINALIZERS = "https://github.com/kubernetes/enhancements/tree/master/keps/sig-network/980-load-balancer-finalizers"
@@ -33,11 +33,11 @@ def has_address(trial: Trial) -> None:
     trial.equal("the cloud has a load balancer with it", trial.balancer(address) is not None, True)
 
 
-@behaviour("balancer.finalizer", MUST, "A Service has the finalizer before it has an address.", FINALIZERS)
+@behaviour("balancer.finalizer", MUST, "A Service that has an address has the finalizer.", FINALIZERS)
 def finalizer(trial: Trial) -> None:
     trial.service()
     trial.served()
-    trial.equal("the finalizer is there", FINALIZER in trial.read_service()["metadata"].get("finalizers", []), True)
+    trial.equal("the finalizer is there", trial.has_finalizer(), True)
 
 
 @behaviour("balancer.ports", MUST, "The load balancer has the Service's ports and node ports.", DOCS)
@@ -58,8 +58,7 @@ def udp(trial: Trial) -> None:
 def port_added(trial: Trial) -> None:
     trial.service()
     address = trial.served()
-    more = [*trial.read_service()["spec"]["ports"], {"name": "more", "port": 81, "protocol": "TCP"}]
-    trial.kube.patch(f"{trial.services}/web", {"spec": {"ports": more}})
+    trial.add_port(81)
     trial.until("the ports follow", lambda: len(_ports(trial.read_service())) == 2 and _fits(trial, address), 60)
 
 
@@ -69,7 +68,7 @@ def port_added(trial: Trial) -> None:
 def port_removed(trial: Trial) -> None:
     trial.service(ports=[{"name": "a", "port": 80}, {"name": "b", "port": 81}])
     address = trial.served()
-    trial.kube.patch(f"{trial.services}/web", {"spec": {"ports": trial.read_service()["spec"]["ports"][:1]}})
+    trial.change(ports=trial.read_service()["spec"]["ports"][:1])
     trial.until("the ports follow", lambda: _fits(trial, address), 60)
 
 
@@ -77,9 +76,7 @@ def port_removed(trial: Trial) -> None:
 def address_kept(trial: Trial) -> None:
     trial.service()
     address = trial.served()
-    trial.kube.patch(
-        f"{trial.services}/web", [{"op": "replace", "path": "/spec/ports/0/port", "value": 8080}], "json-patch"
-    )
+    trial.change_port(8080)
     trial.until("the port follows", lambda: _fits(trial, address), 60)
     trial.equal("the address in the status", trial.addresses(), [address])
 
@@ -180,7 +177,7 @@ def deleted(trial: Trial) -> None:
     trial.service()
     address = trial.served()
     trial.kube.delete(f"{trial.services}/web")
-    trial.until("the Service is gone", lambda: trial.kube.get(f"{trial.services}/web") is None, 90)
+    trial.released(90)
     trial.equal("the load balancer is gone", trial.balancer(address) is None, True)
 
 
@@ -193,22 +190,20 @@ def deleted(trial: Trial) -> None:
 def cluster_ip(trial: Trial) -> None:
     trial.service()
     address = trial.served()
-    trial.kube.patch(f"{trial.services}/web", {"spec": {"type": "ClusterIP"}})
+    trial.change(type="ClusterIP")
     trial.until("the load balancer is gone", lambda: trial.balancer(address) is None, 90)
     trial.until("the status is empty", lambda: not trial.addresses(), 60)
-    trial.until(
-        "the finalizer is gone", lambda: FINALIZER not in trial.read_service()["metadata"].get("finalizers", []), 60
-    )
+    trial.until("the finalizer is gone", lambda: not trial.has_finalizer(), 60)
 
 
 @behaviour("balancer.back-again", MUST, "A Service that becomes LoadBalancer again is served again.", DOCS)
 def back_again(trial: Trial) -> None:
     trial.service()
     address = trial.served()
-    trial.kube.patch(f"{trial.services}/web", {"spec": {"type": "ClusterIP"}})
+    trial.change(type="ClusterIP")
     trial.until("the load balancer is gone", lambda: trial.balancer(address) is None, 90)
     trial.until("the status is empty", lambda: not trial.addresses(), 60)
-    trial.kube.patch(f"{trial.services}/web", {"spec": {"type": "LoadBalancer"}})
+    trial.change(type="LoadBalancer")
     trial.served()
 
 
@@ -229,7 +224,7 @@ def told(trial: Trial) -> None:
     wanted = {"EnsuringLoadBalancer", "EnsuredLoadBalancer"}
     trial.until(
         "both Events",
-        lambda: wanted <= {e["reason"] for e in trial.events("web") if e["metadata"]["namespace"] == trial.namespace},
+        lambda: wanted <= {event["reason"] for event in trial.service_events()},
         60,
     )
 
@@ -245,9 +240,7 @@ def deleted_behind(trial: Trial) -> None:
     balancer = trial.balancer(trial.served())
     assert balancer is not None
     trial.cloud.delete_load_balancer(balancer)
-    trial.kube.patch(
-        f"{trial.services}/web", [{"op": "replace", "path": "/spec/ports/0/port", "value": 81}], "json-patch"
-    )
+    trial.change_port(81)
 
     def is_made_again() -> bool:
         published = trial.addresses()
@@ -278,10 +271,8 @@ def members_after_refusal(trial: Trial) -> Steps:
     trial.service()
     address = trial.served()
     yield
-    trial.kube.patch(
-        f"{trial.services}/web", [{"op": "replace", "path": "/spec/ports/0/port", "value": 81}], "json-patch"
-    )
-    trial.until("a Warning about it", lambda: [e for e in trial.events("web") if e["type"] == "Warning"], 60)
+    trial.change_port(81)
+    trial.warned(trial.service_events)
     machine = trial.member()
     trial.until("the new Node is a member", lambda: trial.has_member(address, machine), 150)
     yield
@@ -298,9 +289,7 @@ def refusal_over(trial: Trial) -> Steps:
     trial.service()
     address = trial.served()
     yield
-    trial.kube.patch(
-        f"{trial.services}/web", [{"op": "replace", "path": "/spec/ports/0/port", "value": 82}], "json-patch"
-    )
-    trial.until("a Warning about it", lambda: [e for e in trial.events("web") if e["type"] == "Warning"], 60)
+    trial.change_port(82)
+    trial.warned(trial.service_events)
     yield
     trial.until("the port follows", lambda: _fits(trial, address), 330)  # upstream's longest back-off is five minutes

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from ..behaviour import Level, behaviour
-from ..kube import NODES
 from ..trial import SHUTDOWN, Trial
 
 LIFECYCLE = "https://kubernetes.io/docs/concepts/architecture/cloud-controller/#node-controller"
@@ -17,9 +16,7 @@ def deleted(trial: Trial) -> None:
     machine = trial.member()
     trial.cloud.delete_machine(machine)
     trial.set_ready(machine.name, ready=False)
-    trial.figures["seconds"] = round(
-        trial.until("the Node is deleted", lambda: trial.kube.get(f"{NODES}/{machine.name}") is None, DELETED), 1
-    )
+    trial.figures["seconds"] = round(trial.gone(machine.name, DELETED), 1)
 
 
 @behaviour(
@@ -31,7 +28,7 @@ def deleted_told(trial: Trial) -> None:
     trial.set_ready(machine.name, ready=False)
     trial.gone(machine.name, DELETED)
     trial.until(
-        "an Event about the deletion", lambda: any("elet" in e["reason"] for e in trial.events(machine.name)), 30
+        "an Event about the deletion", lambda: any("elet" in e["reason"] for e in trial.node_events(machine.name)), 30
     )
 
 
@@ -41,14 +38,14 @@ def deleted_told(trial: Trial) -> None:
 def ready(trial: Trial) -> None:
     machine = trial.member()
     trial.cloud.delete_machine(machine)
-    trial.always("the Node is there", lambda: trial.kube.get(f"{NODES}/{machine.name}"), 40)
+    trial.stays(machine.name, 40)
 
 
 @behaviour("machine.silent", Level.MUST, "The silent Node of a running machine is not deleted.", LIFECYCLE)
 def silent(trial: Trial) -> None:
     machine = trial.member()
     trial.set_ready(machine.name, ready=False)
-    trial.always("the Node is there", lambda: trial.kube.get(f"{NODES}/{machine.name}"), 40)
+    trial.stays(machine.name, 40)
 
 
 @behaviour("machine.stopped", Level.MUST, "The silent Node of a stopped machine gets the taint shutdown.", LIFECYCLE)
@@ -64,7 +61,7 @@ def stopped_kept(trial: Trial) -> None:
     machine = trial.member()
     trial.cloud.stop_machine(machine)
     trial.set_ready(machine.name, ready=False)
-    trial.always("the Node is there", lambda: trial.kube.get(f"{NODES}/{machine.name}"), 40)
+    trial.stays(machine.name, 40)
 
 
 @behaviour("machine.started", Level.MUST, "A stopped machine that runs again loses the taint shutdown.", LIFECYCLE)
@@ -110,7 +107,7 @@ def five(trial: Trial) -> None:
         trial.set_ready(machine.name, ready=False)
     seconds = trial.until(
         "all five are deleted",
-        lambda: not any(trial.kube.get(f"{NODES}/{machine.name}") for machine in machines),
+        lambda: not any(trial.exists(machine.name) for machine in machines),
         DELETED,
     )
     trial.figures["seconds"] = round(seconds, 1)

@@ -158,7 +158,7 @@ def unknown(trial: Trial) -> None:
     machine = trial.machine()
     trial.cloud.delete_machine(machine)
     name = trial.join(machine)
-    trial.always("the Node is there", lambda: trial.kube.get(f"{NODES}/{name}"), 30)
+    trial.stays(name, 30)
 
 
 @behaviour(
@@ -171,7 +171,7 @@ def unknown_silent(trial: Trial) -> None:
     machine = trial.machine()
     trial.cloud.delete_machine(machine)
     name = trial.join(machine, ready=False)
-    trial.always("the Node is there", lambda: trial.kube.get(f"{NODES}/{name}"), 40)
+    trial.stays(name, 40)
 
 
 @behaviour(
@@ -185,13 +185,13 @@ def foreign(trial: Trial) -> None:
     trial.cloud.delete_machine(machine)
     name = trial.join(machine, ready=False)
     trial.kube.patch(f"{NODES}/{name}", {"spec": {"providerID": "another-cloud:///zone/machine-1"}})
-    trial.always("the Node is there", lambda: trial.kube.get(f"{NODES}/{name}"), 40)
+    trial.stays(name, 40)
 
 
 @behaviour("node.told", SHOULD, "An Event says that a Node was initialised.", DOCS)
 def told(trial: Trial) -> None:
     machine, _ = _new(trial)
-    trial.until("an Event about the Node", lambda: trial.events(machine.name), 60)
+    trial.until("an Event about the Node", lambda: trial.node_events(machine.name), 60)
 
 
 @behaviour(
@@ -204,7 +204,7 @@ def unknown_told(trial: Trial) -> None:
     machine = trial.machine()
     trial.cloud.delete_machine(machine)
     name = trial.join(machine)
-    trial.until("a Warning about the Node", lambda: [e for e in trial.events(name) if e["type"] == "Warning"], 60)
+    trial.warned(lambda: trial.node_events(name))
 
 
 @behaviour("node.fifty", SPEED, "Fifty Nodes that join at the same time are initialised within a minute.", RUNNING)

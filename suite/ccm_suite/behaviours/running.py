@@ -6,8 +6,8 @@ from __future__ import annotations
 import time
 
 from ..behaviour import Disturbance, Level, Steps, behaviour
-from ..kube import LEASES, NODES
-from ..trial import FINALIZER, Trial
+from ..kube import LEASES
+from ..trial import Trial
 
 LEASE = "https://kubernetes.io/docs/concepts/architecture/leases/#leader-election"
 HA = "https://kubernetes.io/docs/tasks/administer-cluster/running-cloud-controller/#running-cloud-controller-manager"
@@ -109,7 +109,7 @@ def service_deleted(trial: Trial) -> Steps:
     yield
     trial.kube.delete(f"{trial.services}/web")
     yield
-    trial.until("the Service is gone", lambda: trial.kube.get(f"{trial.services}/web") is None, 90)
+    trial.released(90)
     trial.equal("the load balancer is gone", trial.balancer(address) is None, True)
 
 
@@ -124,12 +124,10 @@ def type_changed(trial: Trial) -> Steps:
     trial.service()
     address = trial.served()
     yield
-    trial.kube.patch(f"{trial.services}/web", {"spec": {"type": "ClusterIP"}})
+    trial.change(type="ClusterIP")
     yield
     trial.until("the load balancer is gone", lambda: trial.balancer(address) is None, 90)
-    trial.until(
-        "the finalizer is gone", lambda: FINALIZER not in trial.read_service()["metadata"].get("finalizers", []), 60
-    )
+    trial.until("the finalizer is gone", lambda: not trial.has_finalizer(), 60)
 
 
 @behaviour(
@@ -143,8 +141,7 @@ def port_added(trial: Trial) -> Steps:
     trial.service()
     address = trial.served()
     yield
-    more = [*trial.read_service()["spec"]["ports"], {"name": "more", "port": 81, "protocol": "TCP"}]
-    trial.kube.patch(f"{trial.services}/web", {"spec": {"ports": more}})
+    trial.add_port(81)
     yield
 
     def has_both() -> bool:
@@ -216,7 +213,7 @@ def nodes_kept(trial: Trial) -> Steps:
     yield
     trial.set_ready(machine.name, ready=False)
     yield
-    trial.always("the Node is there", lambda: trial.kube.get(f"{NODES}/{machine.name}"), 40)
+    trial.stays(machine.name, 40)
 
 
 @behaviour(
