@@ -108,12 +108,12 @@ class OrphanAudit:
         self._sightings = rules.look(self._sightings, listed, services, now)
         orphans = rules.orphans(self._sightings, now)
         ORPHANS.of(context.gateway.name).set(len(orphans))
-        deletable = self._delete and rules.may_delete(len(orphans), len(listed))
+        unprotected = [listed[uid] for uid in orphans if not listed[uid].protected]
+        protected = len(orphans) - len(unprotected)  # they stay for good
+        deletable = self._delete and rules.may_delete(len(unprotected), len(listed) - protected)
         self._report([listed[uid] for uid in orphans], held=self._delete and not deletable)
-        if deletable:
-            for uid in orphans:
-                if not listed[uid].protected:
-                    await self._remove(listed[uid])
+        for balancer in unprotected if deletable else ():
+            await self._remove(balancer)
 
     def _report(self, orphans: list[LoadBalancer], *, held: bool) -> None:
         """Log one line for each orphan that is new."""

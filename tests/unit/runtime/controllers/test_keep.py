@@ -316,3 +316,23 @@ async def test_the_audit_goes_by_the_mark(annotation: dict[str, Any], stays: boo
         assert ("uid-of-web" in cloud.made) is stays and cloud.count("delete") == (0 if stays else 1)
         assert cloud.left == ({} if stays else {"uid-of-web": Kept.LOAD_BALANCER})
         assert ("protected it against deletion" in caplog.text) is stays
+
+
+@in_virtual_time
+async def test_protected_orphans_keep_no_other_one_in_the_cloud() -> None:
+    """They stay for good. So they say nothing about what the audit may believe of the others."""
+    c, cloud = cluster(*Kept)
+    async with c:
+        row = {"ip": "192.0.2.250", "fingerprint": "", "ready_at": 0.0}
+        for number in range(5):
+            cloud.made[f"uid-of-old-{number}"] = {"name": f"old-{number}", **row, "protected": number > 1}
+        c.add_service()
+        c.serve(delete_orphans=True)
+        await c.served()
+        await asyncio.sleep(2000)
+        assert set(cloud.made) == {"uid-of-web", "uid-of-old-2", "uid-of-old-3", "uid-of-old-4"}
+        cloud.made |= {f"uid-of-new-{number}": {"name": f"new-{number}", **row} for number in range(3)}
+        await asyncio.sleep(2000)
+        assert len(cloud.made) == 7, "three of four that are not protected are as implausible as before"
+        cloud.made = {"uid-of-web": cloud.made["uid-of-web"]}
+        await asyncio.sleep(700)  # the metric outlives the test
