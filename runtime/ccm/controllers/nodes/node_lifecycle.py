@@ -412,6 +412,7 @@ class NodeLifecycleController:
 
     async def _in_parallel(self, nodes: Iterable[Node], work: Callable[[Node], Awaitable[None]]) -> None:
         """Run `work` for all Nodes, WRITERS at a time. A bug that one Node triggers does not stop the others."""
+        nodes = list(nodes)
         todo = iter(nodes)
 
         async def worker() -> None:
@@ -422,7 +423,7 @@ class NodeLifecycleController:
                     log.exception("node %s: unexpected failure, the other Nodes continue", node.metadata.name)
 
         async with asyncio.TaskGroup() as group:
-            for _ in range(WRITERS):
+            for _ in range(min(WRITERS, len(nodes))):
                 group.create_task(worker())
 
 
