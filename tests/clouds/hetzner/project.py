@@ -324,6 +324,9 @@ class Project:
     def _change_type(self, row: Row, body: Row) -> None:
         row["load_balancer_type"] = self.balancer_type(body["load_balancer_type"])
 
+    def _change_protection(self, row: Row, body: Row) -> None:
+        row["protection"]["delete"] = body["delete"]
+
     def _change_dns_ptr(self, row: Row, body: Row) -> None:
         kind = "ipv6" if ":" in body["ip"] else "ipv4"
         row["public_net"][kind]["dns_ptr"] = body["dns_ptr"]

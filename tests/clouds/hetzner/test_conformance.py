@@ -6,12 +6,13 @@ from __future__ import annotations
 import pytest
 
 from ccm.conformance import CASES, Case, Outcome
+from ccm.conformance.kit import KEEPS
 from tests.kit import check
 
 from .world import subject
 
 #: Its capabilities, and "" for cases that need none.
-HAS = ("", "instances", "load_balancers", "routes")
+HAS = ("", "instances", "load_balancers", KEEPS, "routes")
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

@@ -11,7 +11,7 @@ import dataclasses
 import hcloud
 import pytest
 
-from ccm.cloud import Backends, CloudError, InstanceRef, Route
+from ccm.cloud import Backends, CloudError, InstanceRef, Kept, Route
 
 from .face import TOKEN, Exchange
 from .services import changed, nodes, patiently, service, settled
@@ -57,6 +57,9 @@ async def journey() -> tuple[list[Exchange], list[str]]:
         gone = service(443, **HTTPS)
         await settled(cloud, gone, backends)
         await patiently(cloud.load_balancers.delete, gone)
+        kept = dataclasses.replace(service(8443), keep=Kept.LOAD_BALANCER, protected=True)
+        await settled(cloud, kept, backends)
+        await patiently(cloud.load_balancers.delete, kept)
         with contextlib.suppress(CloudError):
             await cloud.instances.get(InstanceRef("nobody", "hcloud://1"))
         return face.exchanges, said
@@ -100,6 +103,7 @@ async def test_every_call_and_answer_has_the_published_form() -> None:
         "change_algorithm",
         "change_type",
         "change_dns_ptr",
+        "change_protection",
         "enable_public_interface",
         "disable_public_interface",
     }

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ccm.cloud import Conflict, LoadBalancerSpec
-from ccm.cloud.toolkit.ownership_marks import Mark, choose, is_known, label_text
+from ccm.cloud import Conflict, KeptLoadBalancer, LoadBalancerSpec
+from ccm.cloud.toolkit import kept_load_balancers
+from ccm.cloud.toolkit.ownership_marks import Mark, choose, cluster_tag, is_known, label_text
 
 from . import load_balancer_rules as rules
 from .load_balancer_rules import Row, Wanted
@@ -21,6 +22,8 @@ UID = "hcloud-ccm/service-uid"
 PREFIX = "ccm-outoftree/"
 #: The digest of targets that were asked for, if the cloud cannot have them all.
 TARGETS = f"{PREFIX}targets"
+#: Of a load balancer without a Service: the namespace whose Services may take it back, and the cluster.
+KEPT_FOR, CLUSTER = f"{PREFIX}kept-for", f"{PREFIX}cluster"
 
 
 def mark_of(row: Row) -> Mark | None:
@@ -67,6 +70,8 @@ def adoptable(rows: Iterable[Row], spec: LoadBalancerSpec, desired: Wanted, by_n
         return None
     what = f"load balancer {named['name']!r} ({named['id']})"
     mark = mark_of(named)
+    if namespace := named["labels"].get(KEPT_FOR):
+        raise kept_load_balancers.kept_for_another(what, namespace)
     if mark is not None or named["labels"].get(UID):
         whose = f"cluster {mark.cluster}" if mark is not None else "another Service"
         raise Conflict(f"{what} belongs to {whose}, and names are unique in a project: choose another name")
@@ -92,6 +97,39 @@ def labels(
     mark = Mark.made_for(spec, desired.name, desired.digest if whole else "", desired.flags)
     found = without_marks(row) | {UID: spec.uid} | mark.labels(PREFIX)
     return found | ({TARGETS: too_many} if too_many else {})
+
+
+def flags(row: Row) -> str:
+    """The letters of the mark, "" without one."""
+    mark = mark_of(row)
+    return mark.flags if mark is not None else ""
+
+
+def kept_labels(row: Row, spec: LoadBalancerSpec) -> dict[str, str]:
+    """The labels of a load balancer that loses its Service and stays for the namespace: without a UID, it has no mark.
+    The mark knows the namespace of a Service of which only the UID is known."""
+    mark = mark_of(row)
+    namespace = spec.namespace or (mark.namespace if mark is not None else "")
+    return without_marks(row) | {CLUSTER: label_text(cluster_tag(spec.cluster)), KEPT_FOR: namespace}
+
+
+def kept(rows: Iterable[Row], cluster: str) -> list[KeptLoadBalancer]:
+    found = []
+    for row in rows:
+        labels = row["labels"]
+        if labels.get(KEPT_FOR) and labels.get(CLUSTER) == label_text(cluster_tag(cluster)):
+            shown = rules.ingress(row, "", "")
+            found.append(KeptLoadBalancer(str(row["name"]), labels[KEPT_FOR], shown[0].ip if shown else ""))
+    return found
+
+
+def to_take_back(rows: Iterable[Row], spec: LoadBalancerSpec) -> Row:
+    """The kept load balancer that the Service names. Raises Conflict if none of that name is kept for it."""
+    marks = {CLUSTER: label_text(cluster_tag(spec.cluster)), KEPT_FOR: spec.namespace}
+    for row in rows:
+        if row["name"] == spec.take_back and marks.items() <= row["labels"].items():
+            return row
+    raise kept_load_balancers.nothing_kept(spec)
 
 
 def without_marks(row: Row | None) -> dict[str, str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ccm.cloud import Backend, Backends, Ingress, Invalid, LoadBalancerSpec, Port
+from ccm.cloud.toolkit import kept_load_balancers
 from ccm.cloud.toolkit.annotation_reader import ServiceAnnotations
 from ccm.cloud.toolkit.digests import NOT_COUNTED, counted, desired_digest, subjects
 from ccm.cloud.toolkit.kept_settings import Setting, differences, only_for_new
@@ -39,7 +40,8 @@ class Certificate:
 class Wanted:
     """The desired state. None: leave it as it is. `services`: in the form of the API, only with what somebody asks
     for. `network`: as configured, "" without one. `certificates`: names or IDs, not yet looked up.
-    `address`: what the Service requests, "" for any."""
+    `address`: what the Service requests, "" for any. `keep`: what the mark says about the end of the Service.
+    `take_back`: the name of a kept load balancer, "" for none."""
 
     name: str
     named: bool
@@ -65,6 +67,8 @@ class Wanted:
     address: str = ""
     warnings: tuple[str, ...] = field(default=(), metadata=counted("warnings", subjects))
     certificate_ids: tuple[int, ...] | None = field(default=None, metadata=NOT_COUNTED)
+    keep: str = ""
+    take_back: str = ""
 
     @property
     def all_services(self) -> tuple[dict[str, Any], ...]:
@@ -88,7 +92,12 @@ class Wanted:
             ("h", bool(self.hostname)),
             ("m", self.managed is not None),
         )
-        return "".join(letter for letter, set_ in on if set_)
+        return "".join(letter for letter, set_ in on if set_) + self.keep
+
+    @property
+    def protected(self) -> bool:
+        """Whether the cloud must not delete the load balancer, whoever asks for it."""
+        return kept_load_balancers.PROTECTED in self.keep
 
     @property
     def digest(self) -> str:
@@ -136,6 +145,8 @@ def wanted(spec: LoadBalancerSpec, settings: Variables, *, nodes_only: bool = Fa
         ),
         address=spec.load_balancer_ip,
         warnings=tuple(_warnings(spec)),
+        keep=kept_load_balancers.flags(spec),
+        take_back=spec.take_back,
     )
 
 
@@ -151,6 +162,16 @@ def _check(spec: LoadBalancerSpec, annotations: ServiceAnnotations, tcp: Sequenc
         raise Invalid(
             f"spec.loadBalancerSourceRanges: load balancers of this cloud are open to all clients, and {missing} is "
             "not in the list"
+        )
+    if spec.take_back and annotations.get("name", spec.take_back) != spec.take_back:
+        raise Invalid(
+            f"annotation {notes.PREFIX}name: the Service takes back the load balancer {spec.take_back}, which cannot "
+            "get another name by that"
+        )
+    if spec.keep is not None and annotations.get("certificate-type") == "managed":
+        raise Invalid(
+            f"annotation {notes.PREFIX}certificate-type: a managed certificate is deleted with its Service, so the "
+            "load balancer cannot be kept: use uploaded certificates, or do not keep it"
         )
     if not settings.hcloud_network:
         for name in ("private-ipv4", "private-subnet-ip-range"):

@@ -7,6 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ccm.cloud.toolkit.kept_load_balancers import PROTECTED
+
+from .load_balancer_owners import flags
 from .load_balancer_rules import DEFAULT_TYPE, INTERVAL, RETRIES, TIMEOUT, Row, Wanted, present_targets
 
 #: How many targets the smallest type has room for.
@@ -38,13 +41,24 @@ def changes(row: Row, desired: Wanted, servers: Sequence[int], network: int) -> 
         *_networks(row, desired, network),
         *_services(row, desired),
         *_targets(row, desired, servers),
+        *protection(row, desired.protected),
+    ]
+
+
+def to_leave(row: Row) -> list[Change]:
+    """All calls for a load balancer that loses its Service and stays: no targets, and no protection of the Service."""
+    servers, selectors = present_targets(row)
+    return [
+        *(_removed(_selector(each), f"selector {each!r}") for each in sorted(selectors)),
+        *(_removed(_server(each), f"server {each}") for each in sorted(servers)),
+        *protection(row, False),
     ]
 
 
 def in_one_call(desired: Wanted) -> bool:
-    """Whether a creation can contain everything. An address or a subnet of the private network, and reverse names, can
-    be chosen only afterwards."""
-    return not (desired.private_ipv4 or desired.subnet) and desired.reverse == (None, None)
+    """Whether a creation can contain everything. An address or a subnet of the private network, reverse names, and
+    protection can be chosen only afterwards."""
+    return not (desired.private_ipv4 or desired.subnet or desired.protected) and desired.reverse == (None, None)
 
 
 def create_body(desired: Wanted, servers: Sequence[int], network: int, labels: Mapping[str, str]) -> dict[str, Any]:
@@ -97,6 +111,15 @@ def _settings(row: Row, desired: Wanted) -> Iterator[Change]:
         yield Change("change_algorithm", {"type": desired.algorithm}, f"the algorithm is not {desired.algorithm}")
     if desired.type and row["load_balancer_type"]["name"] != desired.type:
         yield Change("change_type", {"load_balancer_type": desired.type}, f"the type is not {desired.type}")
+
+
+def protection(row: Row, protected: bool) -> Iterator[Change]:
+    """The protection of a person, which the mark does not have, stays."""
+    is_on = bool(row["protection"]["delete"])
+    if protected and not is_on:
+        yield Change("change_protection", {"delete": True}, "it is not protected against deletion")
+    elif is_on and not protected and PROTECTED in flags(row):
+        yield Change("change_protection", {"delete": False}, "it is protected against deletion")
 
 
 def _networks(row: Row, desired: Wanted, network: int) -> Iterator[Change]:

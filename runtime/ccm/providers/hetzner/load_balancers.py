@@ -7,13 +7,25 @@ refuses further changes; then RetryAfter ends the call, and the next one looks a
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ccm import cloud
-from ccm.cloud import Backend, Conflict, Invalid, LoadBalancerSpec, NotFound, RetryAfter, Transient
+from ccm.cloud import (
+    Backend,
+    Conflict,
+    Invalid,
+    Kept,
+    KeptLoadBalancer,
+    LoadBalancerSpec,
+    NotFound,
+    RetryAfter,
+    Transient,
+)
+from ccm.cloud.toolkit import kept_load_balancers
 from ccm.cloud.toolkit.service_checks import nobody_serves
 from ccm.cloud.toolkit.shared_reads import Shared
 
@@ -33,6 +45,8 @@ IN_VAIN = 3
 
 
 class HetznerLoadBalancers:
+    keeps = frozenset({Kept.LOAD_BALANCER})
+
     def __init__(self, api: Api) -> None:
         self._api = api
         self._variables = api.settings.variables
@@ -43,6 +57,7 @@ class HetznerLoadBalancers:
         self._settled: dict[int, int] = {}
         #: Load balancer -> the change that was done last, and how often in a row.
         self._done: dict[int, tuple[steps.Change, int]] = {}
+        self._taking_back = asyncio.Lock()
 
     async def list(self, cluster: str) -> Sequence[cloud.LoadBalancer]:
         found = []
@@ -52,8 +67,13 @@ class HetznerLoadBalancers:
                 # Only the Service has the host name of its status, so such a load balancer has no fingerprint here.
                 print_ = "" if "h" in mark.flags else owners.fingerprint(row)
                 shown = () if "h" in mark.flags else rules.ingress(row, "", mark.flags)
-                found.append(cloud.LoadBalancer(mark.uid, str(row["name"]), shown, print_))
+                keep, protected = kept_load_balancers.keep_of(mark.flags), kept_load_balancers.PROTECTED in mark.flags
+                name = str(row["name"])
+                found.append(cloud.LoadBalancer(mark.uid, name, shown, print_, keep=keep, protected=protected))
         return found
+
+    async def kept(self, cluster: str) -> Sequence[KeptLoadBalancer]:
+        return owners.kept(map(checked, await self._rows.get()), cluster)
 
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
         """Two halves: the label that was written last, and the targets, which are read off the load balancer."""
@@ -79,6 +99,10 @@ class HetznerLoadBalancers:
             want = dataclasses.replace(want, certificate_ids=tuple(ids))
         rows = await self._rows.get()
         row = next(iter(_rows_of(rows, spec)), None)
+        if row is None and spec.take_back:
+            row = await self._take_back(spec)
+        elif row is not None:
+            kept_load_balancers.check_same(spec, row["name"])
         if row is None:
             by_name = self._variables.hcloud_load_balancers_adopt_by_name
             row = owners.adoptable(map(checked, rows), spec, want, by_name)
@@ -118,8 +142,15 @@ class HetznerLoadBalancers:
 
     async def delete(self, spec: LoadBalancerSpec) -> None:
         own = _rows_of(await self._rows.get(), spec)
-        for row in own:
-            if row["protection"]["delete"]:
+        for number, row in enumerate(own):
+            flags = owners.flags(row)
+            if not number and kept_load_balancers.is_to_be_kept(spec, flags):
+                await self._do(row, steps.to_leave(row), last=False)
+                await self._put(row, {"labels": owners.kept_labels(row, spec)})
+                continue
+            if row["protection"]["delete"] and kept_load_balancers.PROTECTED in flags:
+                await self._do(row, list(steps.protection(row, False)), last=False)
+            elif row["protection"]["delete"]:
                 log.warning("load balancer %s is protected against deletion: it stays, without our labels", row["id"])
                 await self._put(row, {"labels": owners.without_marks(row)})
                 continue
@@ -137,6 +168,12 @@ class HetznerLoadBalancers:
             raise NotFound(f"the project has no load balancer for Service {spec.uid} of cluster {spec.cluster}")
 
     # Calls
+
+    async def _take_back(self, spec: LoadBalancerSpec) -> Row:
+        """Give the Service a load balancer that is kept for its namespace. Raises Conflict if there is none."""
+        async with self._taking_back:  # two Services may name the same one
+            row = owners.to_take_back(map(checked, await self._read()), spec)
+            return await self._put(row, {"labels": owners.without_marks(row) | {owners.UID: spec.uid}})
 
     async def _create(self, spec: LoadBalancerSpec, desired: Wanted, backends: Sequence[Backend]) -> cloud.LoadBalancer:
         if not desired.location and not desired.zone:

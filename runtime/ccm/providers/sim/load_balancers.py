@@ -9,6 +9,7 @@ from typing import Any
 
 from ccm import cloud
 from ccm.cloud import Backend, Conflict, Kept, KeptLoadBalancer, LoadBalancerSpec, NotFound, RetryAfter
+from ccm.cloud.toolkit import kept_load_balancers
 from ccm.cloud.toolkit.service_checks import ipv4_only
 
 from . import load_balancer_rules as rules
@@ -67,11 +68,7 @@ class SimLoadBalancers:
                 row = await self._api.call("POST", "/load-balancers", LoadBalancer, body=body)
                 return rules.load_balancer(row, (*ipv4_only(spec), *rules.nobody(backends)))
             found = await self._take_back(spec)
-        if spec.take_back not in ("", found.name):
-            raise Conflict(
-                f"the Service has the load balancer {found.name}, and cannot take back {spec.take_back}: a new Service "
-                "can"
-            )
+        kept_load_balancers.check_same(spec, found.name)
         if spec.load_balancer_ip not in ("", found.ip):
             raise Conflict(
                 f"load balancer {found.id} has the address {found.ip}, and this cloud cannot change it to "
@@ -117,10 +114,7 @@ class SimLoadBalancers:
             rows = await self._api.list("/load-balancers", LoadBalancer, tags)
             found = next((row for row in rows if row.name == spec.take_back), None)
             if found is None:
-                raise Conflict(
-                    f"no load balancer {spec.take_back} is kept for namespace {spec.namespace}, so none can be taken "
-                    "back: correct the name, or remove the annotation to get a new load balancer"
-                )
+                raise kept_load_balancers.nothing_kept(spec)
             body = {"tags": {"service_uid": spec.uid, rules.KEPT_FOR: ""}}
             path = f"/load-balancers/{found.id}"
             return await self._api.call("PATCH", path, LoadBalancer, body=body, missing=GONE)

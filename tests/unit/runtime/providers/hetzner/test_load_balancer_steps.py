@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -187,3 +188,21 @@ def test_a_chosen_address_follows_and_targets_that_need_it() -> None:
         body = steps.create_body(want(**given), [1], 5, {})
         assert "network" not in body and body["targets"] == [target(1)]
         assert steps.create_body(want(use_private_ip="true", **given), [1], 5, {})["targets"] == []
+
+
+@pytest.mark.parametrize(
+    ("is_on", "mark", "protected", "expected"),
+    [
+        pytest.param(False, "", True, [("change_protection", {"delete": True})], id="the-service-asks-for-it"),
+        pytest.param(True, "n", True, [], id="it-has-it"),
+        pytest.param(True, "n", False, [("change_protection", {"delete": False})], id="the-service-no-longer-asks"),
+        pytest.param(True, "", False, [], id="a-person-did-it"),
+        pytest.param(False, "n", False, [], id="a-person-undid-it"),
+    ],
+)
+def test_protection_follows_the_service_and_leaves_that_of_a_person(
+    is_on: bool, mark: str, protected: bool, expected: list[Any]
+) -> None:
+    labels = {f"ccm-outoftree/{key}": text for key, text in (("cluster", "c"), ("uid", "u"), ("flags", mark)) if text}
+    present = row(labels=labels, protection={"delete": is_on})
+    assert calls(present, dataclasses.replace(want(), keep="n" if protected else ""), [1, 2]) == expected

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What providers say about load balancers that outlive their Service (`ccm.cloud.KeepsLoadBalancers`). Pure."""
+
+from __future__ import annotations
+
+from ccm.cloud import Conflict, Kept, LoadBalancerSpec
+
+#: Letters in the flags of a mark: what the load balancer becomes when its Service goes.
+KEEP, PROTECTED = "k", "n"
+
+
+def flags(spec: LoadBalancerSpec) -> str:
+    """The letters of a Service in a cloud that keeps load balancers, not addresses."""
+    return (KEEP if spec.keep is Kept.LOAD_BALANCER else "") + (PROTECTED if spec.protected else "")
+
+
+def keep_of(flags: str) -> Kept | None:
+    return Kept.LOAD_BALANCER if KEEP in flags else None
+
+
+def is_to_be_kept(spec: LoadBalancerSpec, flags: str) -> bool:
+    """Whether a load balancer stays when its Service goes: what the Service asks for, or its mark if nobody knows."""
+    return spec.keep is Kept.LOAD_BALANCER or KEEP in flags
+
+
+def check_same(spec: LoadBalancerSpec, name: str) -> None:
+    """Raises Conflict if a Service with the load balancer `name` asks for another one."""
+    if spec.take_back not in ("", name):
+        raise Conflict(
+            f"the Service has the load balancer {name}, and cannot take back {spec.take_back}: a new Service can"
+        )
+
+
+def nothing_kept(spec: LoadBalancerSpec) -> Conflict:
+    return Conflict(
+        f"no load balancer {spec.take_back} is kept for namespace {spec.namespace}, so none can be taken back: "
+        "correct the name, or remove the annotation to get a new load balancer"
+    )
+
+
+def kept_for_another(what: str, namespace: str) -> Conflict:
+    """`what`: a load balancer that has the name of a Service's, and is kept."""
+    return Conflict(
+        f"{what} is kept for namespace {namespace}: a Service of it gets the load balancer with the annotation "
+        "ccm.outoftree.dev/take-back-load-balancer; otherwise choose another name"
+    )
