@@ -262,7 +262,7 @@ CONTROLLERS ?=
 AGAIN ?=
 .PHONY: ccm-suite
 ccm-suite: setup binaries ## hold controllers to the suite for any of them, and write docs/reference/suite.md: CONTROLLERS="ours upstream"
-	@PYTHONPATH=tools/bed:. python -m tools.suite $(CONTROLLERS) $(if $(AGAIN),--again)
+	@PYTHONPATH=tools/bed:tools/clouds/openstack:. python -m tools.suite $(CONTROLLERS) $(if $(AGAIN),--again)
 
 .PHONY: parity
 parity: setup ## docs/reference/parity.md from the tests; lists what nothing shows yet

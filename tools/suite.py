@@ -63,6 +63,38 @@ def _cloud_provider_aws() -> str:
     return f"{program} {AWS_FLAGS} --authentication-skip-lookup --webhook-secure-port=0"
 
 
+OPENSTACK_FLAGS = (
+    "--cloud-provider=openstack --cloud-config={cloud_config} --kubeconfig={kubeconfig} --bind-address=127.0.0.1 "
+    "--secure-port={port} --cluster-cidr={cluster_cidr} --allocate-node-cidrs --configure-cloud-routes "
+    "--cluster-name={cluster}"
+)
+VSPHERE_FLAGS = (
+    "--cloud-provider=vsphere --cloud-config={cloud_config} --kubeconfig={kubeconfig} --bind-address=127.0.0.1 "
+    "--secure-port={port}"
+)
+
+
+def _on_openstack(command: Callable[[], str]) -> Callable[[], str]:
+    """Raise the services first; they stay until `make openstack-down`."""
+
+    def prepared() -> str:
+        if subprocess.run([sys.executable, "-m", "rig", "up"], check=False).returncode:
+            raise SuiteError("the OpenStack services do not start")
+        return command()
+
+    return prepared
+
+
+def _cloud_provider_openstack() -> str:
+    program = go_programs.ensure("openstack-cloud-controller-manager", Progress())
+    return f"{program} {OPENSTACK_FLAGS} --authentication-skip-lookup --webhook-secure-port=0"
+
+
+def _cloud_provider_vsphere() -> str:
+    program = go_programs.ensure("vsphere-cloud-controller-manager", Progress())
+    return f"{program} {VSPHERE_FLAGS} --authentication-skip-lookup --webhook-secure-port=0"
+
+
 CONTROLLERS = {
     # Ours keeps Nodes that are younger than five minutes, which all Nodes of the suite are.
     "ours": Controller(
@@ -79,6 +111,30 @@ CONTROLLERS = {
     ),
     "cloud-provider-aws": Controller(
         "cloud-provider-aws, on moto", "tests.clouds.aws.suite_cloud:AwsAccount", _cloud_provider_aws, patience=3
+    ),
+    "ours-openstack": Controller(
+        "outoftree.ccm, `openstack`, on OpenStack's services, with `--node-deletion-min-age=20s`",
+        "tests.clouds.openstack.suite_cloud:OpenStack",
+        _on_openstack(lambda: f"{sys.executable} -m ccm.cli {OPENSTACK_FLAGS} --node-deletion-min-age=20s"),
+        patience=3,
+    ),
+    "cloud-provider-openstack": Controller(
+        "cloud-provider-openstack, on OpenStack's services",
+        "tests.clouds.openstack.suite_cloud:OpenStack",
+        _on_openstack(_cloud_provider_openstack),
+        patience=3,
+    ),
+    "ours-vsphere": Controller(
+        "outoftree.ccm, `vsphere`, on vcsim, with `--node-deletion-min-age=20s`",
+        "tests.clouds.vsphere.suite_cloud:VSphere",
+        lambda: f"{sys.executable} -m ccm.cli {VSPHERE_FLAGS} --node-deletion-min-age=20s",
+        patience=2,
+    ),
+    "cloud-provider-vsphere": Controller(
+        "cloud-provider-vsphere, on vcsim",
+        "tests.clouds.vsphere.suite_cloud:VSphere",
+        _cloud_provider_vsphere,
+        patience=2,
     ),
 }
 

@@ -22,6 +22,7 @@ class Machine:
 
     `addresses`: (type, address) as in a Node's status, without the host name. `provider_id`: what the controller writes
     into the Node, "" if the adapter does not know it. `zone`, `region` and `type`: "" where the cloud has none.
+    `system_uuid`: what its kubelet reports as the system's UUID, for clouds that know machines by it.
     """
 
     id: str
@@ -31,6 +32,7 @@ class Machine:
     zone: str = ""
     region: str = ""
     type: str = ""
+    system_uuid: str = ""
 
 
 @dataclass(frozen=True)

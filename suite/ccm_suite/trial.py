@@ -23,6 +23,11 @@ FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 HOSTNAME = "kubernetes.io/hostname"
 #: On all that the suite creates.
 MARK = "ccm-suite.outoftree.dev/run"
+#: Fields that a kubelet always sends.
+NODE_INFO = (
+    *("architecture", "bootID", "containerRuntimeVersion", "kernelVersion", "kubeProxyVersion", "kubeletVersion"),
+    *("machineID", "operatingSystem", "osImage", "systemUUID"),
+)
 #: Seconds between two looks.
 LOOK = 0.5
 
@@ -89,6 +94,7 @@ class Trial:
                 "kind": "Node",
                 "metadata": {"name": machine.name, "labels": labels, **metadata},
                 "spec": {"taints": [taint]},
+                "status": {"nodeInfo": dict.fromkeys(NODE_INFO, "") | {"systemUUID": machine.system_uuid}},
             },
         )
         self._nodes.append(machine.name)
@@ -154,8 +160,10 @@ class Trial:
         return f"/api/v1/namespaces/{self.namespace}/services"
 
     def service(self, name: str = "web", ports: Sequence[Object] = (), **spec: Any) -> Object:
-        """A Service of type LoadBalancer with port 80, unless `ports` or `spec` say otherwise."""
+        """A Service of type LoadBalancer with port 80, unless `ports` or `spec` say otherwise. Raises Unsupported where
+        the cloud has no load balancers."""
         if not self._has_namespace:
+            self.cloud.load_balancers()  # may be unsupported
             namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}}
             self.kube.create("/api/v1/namespaces", namespace)
             self._has_namespace = True

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import re
 import ssl
+from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +15,13 @@ from aiohttp import web
 from tests.breaking_proxy import BreakingProxy, Fault
 from tests.integration.cluster import Authority
 
-__all__ = ["Fault", "Proxy"]
+__all__ = ["Fault", "Hidden", "Proxy"]
 
 _METHOD = re.compile(rb"Body[^>]*>\s*<(?:\w+:)?(\w+)")
 _ID = re.compile(r"id:[^/?]+")
 _OBJECTS = re.compile(rb"<objects>.*?</objects>", re.DOTALL)
 _MACHINE = re.compile(rb'<obj [^>]*type="VirtualMachine"')
+_REFERENCE = re.compile(rb'<(\w+)(?: [^>]*)? type="VirtualMachine"[^>]*>([^<]+)</\1>')
 _FAULT = """<?xml version="1.0" encoding="UTF-8"?>
 <soapenv:Envelope xmlns:soapenv="http://schemas.xmlsoap.org/soap/envelope/"
  xmlns:xsd="http://www.w3.org/2001/XMLSchema" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"><soapenv:Body>
@@ -26,6 +29,14 @@ _FAULT = """<?xml version="1.0" encoding="UTF-8"?>
 <{name}Fault xmlns="urn:vim25" xsi:type="{name}">{what}</{name}Fault></detail></soapenv:Fault></soapenv:Body>
 </soapenv:Envelope>"""
 _DENIED = '<object type="Folder">group-d1</object><privilegeId>System.View</privilegeId>'
+
+
+@dataclass
+class Hidden(Fault):
+    """Answers lack these machines, by reference, as if the vCenter did not have them."""
+
+    kind: str = "hidden"
+    machines: Collection[str] = ()
 
 
 class Proxy(BreakingProxy):
@@ -56,6 +67,9 @@ class Proxy(BreakingProxy):
             case "half":
                 answer = await self.carry_out(request, body)
                 return _with_half_of_the_machines(answer) if b"ContainerView" in body else answer
+            case "hidden":
+                answer = await self.carry_out(request, body)
+                return _without(answer, {each.encode() for each in fault.machines}) if is_soap else answer
             case "ended" | "refused" | "denied" if not is_soap:
                 return web.Response(status=403 if fault.kind == "denied" else 401, text="{}")
             case "denied":
@@ -74,4 +88,17 @@ def _with_half_of_the_machines(answer: web.Response) -> web.Response:
     machines = [each for each in _OBJECTS.findall(content) if _MACHINE.search(each)]
     for each in machines[len(machines) // 2 :]:
         content = content.replace(each, b"", 1)
+    return web.Response(status=answer.status, headers=answer.headers, body=content)
+
+
+def _without(answer: web.Response, machines: Collection[bytes]) -> web.Response:
+    """Neither objects that are these machines, nor references to them."""
+    content = answer.body if isinstance(answer.body, bytes) else b""
+
+    def kept(found: re.Match[bytes]) -> bytes:
+        is_one = (about := _REFERENCE.search(found[0])) and about[1] == b"obj" and about[2] in machines
+        return b"" if is_one else found[0]
+
+    content = _OBJECTS.sub(kept, content)
+    content = _REFERENCE.sub(lambda found: b"" if found[2] in machines else found[0], content)
     return web.Response(status=answer.status, headers=answer.headers, body=content)

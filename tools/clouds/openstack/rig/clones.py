@@ -2,7 +2,8 @@
 """A thousand servers, or a hundred load balancers, in a second: copies of one that the services made.
 
 A copy has ports, addresses and names of its own. It is rows in nova's, neutron's and octavia's databases, as those of
-the original are; the real APIs list and show it. No fake hypervisor and no driver knows it, so it is for reading.
+the original are; the real APIs list and show it. No driver knows a load balancer that is a copy, so it is for reading.
+Servers can be renamed, stopped, started and deleted.
 """
 
 from __future__ import annotations
@@ -190,6 +191,14 @@ def remove(database: Database, prefix: str) -> None:
         mine = f"from {table} where left(name, {len(prefix)}) = {_quoted(prefix)}"
         if table == "rig.balancers":
             statements.append(f"delete from octavia.tags where resource_id in (select balancer {mine});")
+        else:  # what nova wrote about servers that were stopped or deleted
+            which = f"where instance_uuid in (select server {mine})"
+            actions = f"nova_cell1.instance_actions {which}"
+            statements += [
+                f"delete from nova_cell1.instance_actions_events where action_id in (select id from {actions});",
+                f"delete from {actions};",
+                f"delete from nova_cell1.instance_faults {which};",
+            ]
         for each in reversed(copied):
             column, of = next((name, value) for name, value in each.changed.items() if value.startswith("c."))
             statements.append(f"delete from {each.table} where {column} in (select {of.removeprefix('c.')} {mine});")

@@ -10,7 +10,7 @@ import uuid
 import nova.conf
 import os_vif
 from nova import context, objects, service
-from nova.compute import manager
+from nova.compute import manager, power_state
 from nova.compute import rpcapi as compute_rpcapi
 from nova.conductor import rpcapi as conductor_rpcapi
 from nova.objects import host_mapping
@@ -26,7 +26,10 @@ def _identity(host: str) -> str:
 
 
 class RigDriver(fake.FakeDriver):
-    """nova's fake hypervisor, with room for many servers and a stable identity for each of several hosts."""
+    """nova's fake hypervisor, with room for many servers and a stable identity for each of several hosts.
+
+    A copy that `rig.clones` made is a guest that it never started. It runs all the same.
+    """
 
     vcpus = 100_000
     memory_mb = 100_000_000
@@ -37,6 +40,18 @@ class RigDriver(fake.FakeDriver):
 
     def get_nodenames_by_uuid(self, refresh=False):
         return {_identity(self._host): self._host}
+
+    def power_off(self, instance, *arguments, **options):
+        self._adopt(instance)
+        super().power_off(instance, *arguments, **options)
+
+    def power_on(self, context, instance, *arguments, **options):
+        self._adopt(instance)
+        super().power_on(context, instance, *arguments, **options)
+
+    def _adopt(self, instance):
+        if instance.uuid not in self.instances:
+            self.instances[instance.uuid] = fake.FakeInstance(instance.name, power_state.RUNNING, instance.uuid)
 
 
 def _start(binary: str, topic: str, host: str, **more) -> service.Service:

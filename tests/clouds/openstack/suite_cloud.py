@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rig as `ccm-suite` sees it: a project whose controller's calls the rig's proxy breaks and counts."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import itertools
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ccm_suite.cloud import Cloud, Fault, LoadBalancer, Machine, Route, Settings
+from ccm_suite.errors import SuiteError
+from openstack.exceptions import ConflictException
+from rig import stack
+
+from .customer import DATA, Site
+
+ZONE = "zone-a"
+#: Servers that are copied at once, and the first one's address, in the site's subnet.
+BATCH, FIRST = 100, ipaddress.IPv4Address("10.30.128.0")
+EVERYWHERE = ("0.0.0.0/0", "::/0")
+_LISTINGS = tuple({"service": "compute", "method": "GET", "path": path} for path in ("/servers", "/servers/detail"))
+_RULES: Mapping[Fault, Sequence[Mapping[str, Any]]] = {
+    Fault.TIMEOUT: [{"kind": "hang"}],
+    Fault.HANG_UP: [{"kind": "drop"}],
+    Fault.UNAUTHORIZED: [{"status": 401}],
+    Fault.FORBIDDEN: [{"status": 403}],
+    Fault.THROTTLED: [{"status": 429, "headers": {"Retry-After": "1"}}],
+    Fault.INTERNAL: [{"status": 500}],
+    Fault.UNAVAILABLE: [{"status": 503}],
+    Fault.GATEWAY_PAGE: [
+        {"status": 502, "headers": {"Content-Type": "text/html"}, "body": "<html><body>502 Bad Gateway</body></html>"}
+    ],
+    Fault.EMPTY_LISTING: [{**calls, "status": 200, "body": '{"servers": []}'} for calls in _LISTINGS],
+    Fault.HALF_LISTING: [{**calls, "kind": "half"} for calls in _LISTINGS],
+}
+_GOING = "('PENDING_DELETE', 'DELETED')"
+#: A load balancer, and each of its members on a line of its own. Read in the database, so that looking every half
+#: second does not keep Octavia from answering the controller.
+_BALANCERS = f"""
+select b.id, coalesce(f.floating_ip_address, v.ip_address), coalesce(l.protocol, ''), coalesce(l.protocol_port, 0),
+ coalesce(m.ip_address, ''), coalesce(m.protocol_port, 0), coalesce(m.monitor_port, 0), coalesce(c.cidr, '')
+ from octavia.load_balancer b join octavia.vip v on v.load_balancer_id = b.id
+ left join neutron.floatingips f on f.fixed_port_id = v.port_id
+ left join octavia.listener l on l.load_balancer_id = b.id and l.provisioning_status not in {_GOING}
+ left join octavia.listener_cidr c on c.listener_id = l.id
+ left join octavia.member m on m.pool_id = l.default_pool_id
+  and m.provisioning_status not in {_GOING}
+ where b.project_id = '{{project}}' and b.provisioning_status not in {_GOING}
+"""
+
+
+class OpenStack(Cloud):
+    """Variables for the command: {cloud_config}, {cluster}. `make openstack` raises the services.
+
+    Machines are copies of one server, as rows in the databases: nova takes seconds for a server, and the suite needs
+    hundreds. Nova renames, stops, starts and deletes them as all others.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._site: Site | None = None
+        self._free: list[tuple[str, str]] = []
+        self._batches = itertools.count()
+        self._listed_at, self._listed = 0.0, list[LoadBalancer]()
+
+    def start(self, folder: Path) -> Settings:
+        if not (DATA / "world.json").exists():
+            raise SuiteError("the OpenStack services do not run: `make openstack`")
+        site = self._site = Site()
+        site.rig.reset()
+        site.rig.load_balancers(0.1)
+        self._database = stack.running_database()
+        self._region = str(site.world["region"])
+        self._model = site.boot("suite-model", ZONE)
+        self._type = str(site.cloud.compute.get_server(self._model).flavor["original_name"])
+        self._copy()
+        config = folder / "cloud.conf"
+        # A health monitor is what the vendor's page recommends for externalTrafficPolicy Local.
+        balancers = {"create-monitor": "true"}
+        config.write_text(site.conf(LoadBalancer=balancers, Metadata={"request-timeout": "60s"}))
+        return Settings({"cloud_config": str(config), "cluster": site.name})
+
+    def stop(self) -> None:
+        if self._site is not None:
+            self._site.rig.reset()
+            for number in range(next(self._batches)):
+                self._site.forget_clones(self._prefix(number))
+            self._site.close()
+
+    @property
+    def _customer(self) -> Site:
+        assert self._site is not None
+        return self._site
+
+    def _prefix(self, batch: int) -> str:
+        return f"{self._customer.name}-{batch}-"
+
+    def _copy(self) -> None:
+        number = next(self._batches)
+        prefix = self._prefix(number)
+        first = FIRST + number * BATCH
+        self._customer.clone(self._model, BATCH, prefix, str(first))
+        made = {each.name: each.id for each in self._customer.cloud.compute.servers(name=f"^{prefix}")}
+        self._free = [(made[f"{prefix}{each:04}"], str(first + each)) for each in range(BATCH)]
+
+    def create_machine(self, name: str) -> Machine:
+        with self._lock:
+            if not self._free:
+                self._copy()
+            id, address = self._free.pop(0)
+        self._customer.cloud.compute.update_server(id, name=name)
+        return Machine(
+            id=id,
+            name=name,
+            addresses=(("InternalIP", address),),
+            provider_id=f"openstack:///{id}",
+            zone=ZONE,
+            region=self._region,
+            type=self._type,
+        )
+
+    def delete_machine(self, machine: Machine) -> None:
+        self._customer.delete(machine.id)
+
+    def stop_machine(self, machine: Machine) -> None:
+        self._customer.stop(machine.id)
+
+    def start_machine(self, machine: Machine) -> None:
+        self._customer.cloud.compute.start_server(machine.id)
+
+    def load_balancers(self) -> Sequence[LoadBalancer]:
+        asked = time.monotonic()
+        with self._lock:  # those that wait for one look share the next one
+            if self._listed_at < asked:
+                self._listed_at = time.monotonic()
+                self._listed = self._balancers()
+            return self._listed
+
+    def _balancers(self) -> list[LoadBalancer]:
+        rows: dict[tuple[str, str], list[list[str]]] = defaultdict(list)
+        for line in self._database.sql(_BALANCERS.format(project=self._customer.project)).splitlines():
+            id, address, *more = line.split("\t")
+            rows[id, address].append(more)
+        return [self._balancer(id, address, parts) for (id, address), parts in rows.items()]
+
+    @staticmethod
+    def _balancer(id: str, address: str, parts: Sequence[Sequence[str]]) -> LoadBalancer:
+        checks = {int(check) for *_, check, _ in parts} - {0}
+        return LoadBalancer(
+            id=id,
+            address=address,
+            ports=frozenset((protocol, int(port), int(to)) for protocol, port, _, to, *_ in parts if protocol),
+            members=frozenset(member for _, _, member, *_ in parts if member),
+            source_ranges=frozenset(cidr for *_, cidr in parts if cidr and cidr not in EVERYWHERE),
+            health_check_port=checks.pop() if len(checks) == 1 else 0,
+        )
+
+    def delete_load_balancer(self, balancer: LoadBalancer) -> None:
+        site = self._customer
+        while True:
+            site.wait_for_balancer(balancer.id)
+            with contextlib.suppress(ConflictException):  # the controller was faster
+                site.cloud.load_balancer.delete_load_balancer(balancer.id, cascade=True)
+                return
+
+    def routes(self) -> Sequence[Route]:
+        site = self._customer
+        router = site.cloud.network.get_router(site.router)
+        return [Route(each["destination"], self._machine_of(each["nexthop"])) for each in router.routes]
+
+    def _machine_of(self, address: str) -> str:
+        ports = self._customer.cloud.network.ports(fixed_ips=f"ip_address={address}")
+        return next((str(port.device_id) for port in ports), "")
+
+    @contextlib.contextmanager
+    def broken(self, fault: Fault) -> Iterator[None]:
+        with self._faults(*_RULES[fault]):
+            yield
+
+    @contextlib.contextmanager
+    def refusing_changes(self) -> Iterator[None]:
+        refused = {"service": "load-balancer", "status": 400, "body": '{"faultstring": "the ports are refused"}'}
+        changes = (("POST", "/listeners"), ("PUT", "/listeners/{id}"))
+        with self._faults(*({**refused, "method": method, "path": path} for method, path in changes)):
+            yield
+
+    @contextlib.contextmanager
+    def _faults(self, *rules: Mapping[str, Any]) -> Iterator[None]:
+        for rule in rules:
+            self._customer.rig.fault(**rule)
+        try:
+            yield
+        finally:
+            self._customer.rig.end_faults()
+
+    def calls(self) -> Mapping[str, int]:
+        counted = self._customer.rig.calls()
+        reads = sum(count for call, count in counted.items() if " GET " in call)
+        return {"read": reads, "write": sum(counted.values()) - reads}
