@@ -42,6 +42,7 @@ PARTS: dict[str, tuple[Any, ...]] = {
         cloud.AllocatesAddresses,
         cloud.Allocations,
         cloud.ComparesLoadBalancers,
+        cloud.DrainsBackends,
         cloud.KeepsLoadBalancers,
         cloud.Kept,
         cloud.KeptLoadBalancer,

@@ -42,8 +42,8 @@ class Backends(tuple[Backend, ...]):
 
     @property
     def digest(self) -> str:
-        """A stable digest (64 characters) of names, providerIDs and addresses, independent of the order of the nodes.
-        It does not cover labels, because comparisons of backends ignore them."""
+        """A stable digest (64 characters) of names, providerIDs, addresses, and which nodes drain, independent of the
+        order of the nodes. It does not cover labels, because comparisons of backends ignore them."""
         return self.once("digest", _digest)
 
     def once(self, key: Hashable, make: Callable[[Backends], T]) -> T:
@@ -69,6 +69,7 @@ class Backends(tuple[Backend, ...]):
 def _digest(backends: Backends) -> str:
     rows = [
         [each.node_name, each.provider_id, [[address.type.value, address.address] for address in each.addresses]]
+        + (["draining"] if each.draining else [])
         for each in backends
     ]
     return hashlib.sha256(json.dumps(sorted(rows)).encode()).hexdigest()

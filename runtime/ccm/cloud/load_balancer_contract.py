@@ -31,12 +31,14 @@ class Backend:
     `labels`: the Node's labels, with the values of `Instances` for all labels that it sets. They serve clouds where a
     Service selects nodes by label. As upstream, a change of labels alone causes no write. It takes effect with the next
     change of nodes or of the Service, or with the next comparison of the load balancer.
+    `draining`: the node goes soon: see `DrainsBackends`. Always False for other providers.
     """
 
     node_name: str
     provider_id: str
     addresses: tuple[Address, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    draining: bool = False
 
     @property
     def internal_ip(self) -> str | None:
@@ -204,6 +206,20 @@ class ComparesLoadBalancers(Protocol):
         """The differences between the load balancer and what `ensure` would write, one sentence each. () if there are
         none, or if the cloud is still applying a change. Read-only. After a non-empty answer, the next `ensure`
         compares and repairs everything, whatever the fingerprint is."""
+        ...
+
+
+@runtime_checkable
+class DrainsBackends(Protocol):
+    """An optional addition to `LoadBalancers` for providers whose cloud can leave a backend the connections that it has
+    while it gets no new ones.
+
+    Backends with `draining` then stay among `backends` until their node is gone, and the fingerprint covers the field.
+    If the cloud itself lets connections end when it removes a target, leave these backends out of the targets.
+    """
+
+    def drains(self, spec: LoadBalancerSpec) -> bool:
+        """Return whether the load balancer of this Service can do that. If not, it gets no such backends. No I/O."""
         ...
 
 

@@ -14,6 +14,7 @@ from .nodes.node_label_rules import Refresh
 from .nodes.node_lifecycle import LifecycleOptions, NodeLifecycleController
 from .optional_controllers import OPTIONAL
 from .routes.route import RouteController, RouteOptions
+from .services.drain_rules import Mode
 from .services.service import ServiceController, ServiceOptions
 from .shared.watched_kinds import Watched
 from .volumes.volume import VolumeController
@@ -84,6 +85,7 @@ BUILT_IN: tuple[ControllerSpec[Any], ...] = (
         flags=lambda given: ServiceOptions(
             workers=given.concurrent_service_syncs,
             ready_only=given.load_balancer_ready_nodes_only,
+            drains=Mode(given.load_balancer_drain_nodes),
             audit_period=given.orphan_audit_period,
             delete_orphans=given.delete_orphaned_load_balancers,
             classes=given.served_classes(),

@@ -26,7 +26,7 @@ from .restrictions import (
     positive,
     tls_version,
 )
-from .values import BOOLEAN, CONTROLLERS, DURATION, GATES, NAMES, NUMBER, REFRESH, SNI, TEXT, WHOLE, SniPair
+from .values import BOOLEAN, CONTROLLERS, DRAIN, DURATION, GATES, NAMES, NUMBER, REFRESH, SNI, TEXT, WHOLE, SniPair
 
 _SHARED, _ELECTION, _CLIENT = "KubeCloudShared", "Generic.LeaderElection", "Generic.ClientConnection"
 _CLOUD, _RUN, _SAFE, _KUBE = "cloud", "controllers", "safety of Nodes", "Kubernetes API"
@@ -191,6 +191,14 @@ class Flags:
         BOOLEAN,
         False,
         "use only Ready Nodes as backends of load balancers, unless none is Ready; false: health checks decide",
+    )
+    load_balancer_drain_nodes: str = option(
+        _RUN,
+        DRAIN,
+        "leaving",
+        "let Nodes keep the connections of load balancers and get no new ones, where the cloud can do that, if they "
+        "have a sign of their removal or shutdown (leaving), or also if they are cordoned (cordoned), or not (never)",
+        upstream="never: a Node is taken out at once, or when health checks fail",
     )
     load_balancer_class: tuple[str, ...] = option(
         _RUN,

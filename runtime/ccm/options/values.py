@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from ccm.base import durations
 from ccm.controllers.nodes.node_label_rules import Refresh
+from ccm.controllers.services.drain_rules import Mode
 
 from . import controller_names, feature_gates
 
@@ -70,6 +71,13 @@ def _refresh(text: str) -> str:
         return (Refresh.ALWAYS if _boolean(text) else Refresh.MISSING).value
     except ValueError:
         raise ValueError(f"{text!r} is neither never, missing nor always") from None
+
+
+def _drain(text: str) -> str:
+    try:
+        return Mode(text.lower()).value
+    except ValueError:
+        raise ValueError(f"{text!r} is neither never, leaving nor cordoned") from None
 
 
 def _whole(text: str) -> int:
@@ -138,6 +146,7 @@ def _dump_gates(value: Mapping[str, bool]) -> dict[str, bool]:
 REFRESH: Kind[str] = Kind(
     "never, missing or always", _refresh, lambda value: _refresh(str(value)), bare=Refresh.ALWAYS.value
 )
+DRAIN: Kind[str] = Kind("never, leaving or cordoned", _drain, lambda value: _drain(str(value)))
 TEXT: Kind[str] = Kind("text", str, _text)
 BOOLEAN: Kind[bool] = Kind("true or false", _boolean, _load_boolean, bare=True)
 WHOLE: Kind[int] = Kind("whole number", _whole, _load_whole)

@@ -58,6 +58,7 @@ def decide(project: Project) -> Wanted:
                 row.session_affinity == "ClientIP",
                 row.health_check.node_port if row.health_check else None,
                 row.mode == "pass-through",
+                frozenset(target.address for target in row.targets if target.draining),
             )
     passed = frozenset(row.ip for row in serving if row.mode == "pass-through")
     addresses = frozenset(row.ip for row in serving if not ipaddress.ip_address(row.ip).is_loopback)

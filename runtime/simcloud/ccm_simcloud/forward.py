@@ -27,13 +27,14 @@ CHUNK = 256 * 1024
 @dataclass(frozen=True)
 class Rules:
     """The behaviour of a port. `backends` are (address, node port). `health_port`: for HTTP GET /healthz. `passes`: the
-    clients' packets go to the backends as they are."""
+    clients' packets go to the backends as they are. `draining`: addresses that get no new connections."""
 
     backends: tuple[tuple[str, int], ...]
     source_ranges: tuple[str, ...] = ()
     sticky: bool = False
     health_port: int | None = None
     passes: bool = False
+    draining: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -47,7 +48,7 @@ class Backend:
 
 
 class Pool:
-    """Selects backends: round robin over working ones, the others only if none works."""
+    """Selects backends: round robin over working ones, the others only if none works, and those that drain never."""
 
     def __init__(self, rules: Rules, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -66,10 +67,11 @@ class Pool:
         return not self._networks or any(ipaddress.ip_address(client) in network for network in self._networks)
 
     def order(self, client: str) -> list[Backend]:
-        """All backends in the order to try for this client."""
+        """The backends for a new connection of this client, in the order to try."""
         now = self._clock()
-        good = [each for each in self.backends.values() if each.healthy and now >= each.ejected_until]
-        doubtful = [each for each in self.backends.values() if not (each.healthy and now >= each.ejected_until)]
+        able = [each for each in self.backends.values() if each.address not in self.rules.draining]
+        good = [each for each in able if each.healthy and now >= each.ejected_until]
+        doubtful = [each for each in able if not (each.healthy and now >= each.ejected_until)]
         if self.rules.sticky:
             good.sort(key=lambda each: hashlib.md5(f"{client} {each.address}".encode()).digest())
         elif good:
@@ -100,12 +102,13 @@ async def listen(protocol: str, address: str, port: int, rules: Rules) -> Listen
 
 
 class TcpListener:
-    """Connections survive changes of the backends, and end with the port."""
+    """Connections end with the port, and when their backend is removed: then clients see a reset. Those of a backend
+    that drains go on."""
 
     def __init__(self, rules: Rules) -> None:
         self.pool = Pool(rules)
         self._server: asyncio.Server | None = None
-        self._connections: set[asyncio.Task[Any]] = set()
+        self._connections: dict[asyncio.Task[Any], Backend | None] = {}
         self._checker: asyncio.Task[None] | None = None
 
     async def open(self, address: str, port: int) -> None:
@@ -114,6 +117,9 @@ class TcpListener:
 
     def update(self, rules: Rules) -> None:
         self.pool.update(rules)
+        for task, backend in list(self._connections.items()):
+            if backend is not None and (backend.address, backend.port) not in self.pool.backends:
+                task.cancel()
 
     async def close(self) -> None:
         if self._server is not None:
@@ -122,8 +128,8 @@ class TcpListener:
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.create_task(self._serve(reader, writer), name="forward")
-        self._connections.add(task)
-        task.add_done_callback(self._connections.discard)
+        self._connections[task] = None
+        task.add_done_callback(self._connections.pop)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writers = [writer]
@@ -144,10 +150,14 @@ class TcpListener:
         for backend in self.pool.order(client):
             try:
                 async with asyncio.timeout(CONNECT):
-                    return await asyncio.open_connection(backend.address, backend.port, limit=CHUNK)
+                    opened = await asyncio.open_connection(backend.address, backend.port, limit=CHUNK)
             except (OSError, TimeoutError) as error:
                 log.info("backend %s:%d: %s; trying the next", backend.address, backend.port, error or "timeout")
                 self.pool.eject(backend)
+                continue
+            if (task := asyncio.current_task()) is not None:
+                self._connections[task] = backend
+            return opened
         return None
 
 

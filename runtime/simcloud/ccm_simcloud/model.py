@@ -102,8 +102,11 @@ class Port(Struct, frozen=True):
 
 
 class Target(Struct, frozen=True):
+    """`draining`: it keeps the connections that it has, and gets no new ones. Those of a removed target end."""
+
     address: str
     instance_id: str = ""
+    draining: bool = False
 
     def __post_init__(self) -> None:
         ip_address(self.address)

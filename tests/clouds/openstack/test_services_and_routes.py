@@ -14,7 +14,7 @@ import pytest
 
 from ccm.cloud import Instance, ProviderConfig
 from ccm.controllers.nodes import vouching_rules
-from ccm.controllers.services import service_rules
+from ccm.controllers.services import backend_rules, service_rules
 from ccm.engine.client import KubeClient, NotFoundError
 from ccm.engine.objects import Node, Service
 from ccm.providers.openstack import OpenStackCloud
@@ -168,7 +168,7 @@ async def _copies_for(kube: KubeClient, site: Site, names: list[str]) -> None:
             return None
         return vouching_rules.judge(node, Instance(node.spec.provider_id, node.metadata.name), (), ())
 
-    backends = service_rules.backends(nodes, honest)
+    backends = backend_rules.backends(nodes, honest)
 
     async def mark(name: str) -> Mark:
         spec = service_rules.load_balancer_spec(await get_service(kube, name), site.name)

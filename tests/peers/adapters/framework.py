@@ -8,7 +8,7 @@ from typing import Any
 from ccm.cloud import Address, AddressType
 from ccm.controllers.nodes import node_rules
 from ccm.controllers.nodes.vouching_rules import Vouched
-from ccm.controllers.services import service_rules
+from ccm.controllers.services import backend_rules, service_rules
 from ccm.engine.objects import (
     IngressEntry,
     IngressPortStatus,
@@ -50,7 +50,7 @@ def _node(row: Row, field: str) -> Node:
 
 def _should_sync(row: Row) -> tuple[Any, Any]:
     old, new = _node(row, "oldNode"), _node(row, "newNode")
-    return row["shouldSync"], not service_rules.serves_alike(old, new, judge)
+    return row["shouldSync"], not backend_rules.serves_alike(old, new, judge)
 
 
 SUITE.table("controller_test.go::Test_shouldSyncUpdatedNode_individualPredicates", rows=21, variable="testcases")(

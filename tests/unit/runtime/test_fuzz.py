@@ -26,7 +26,7 @@ from ccm.cloud import Address as CloudAddress
 from ccm.cloud import AddressType, ConfigError, Instance, ProviderConfig
 from ccm.controllers.nodes import node_rules, vouching_rules
 from ccm.controllers.routes import route_rules
-from ccm.controllers.services import service_rules
+from ccm.controllers.services import backend_rules, service_rules
 from ccm.controllers.services.class_rules import UNDECLARED
 from ccm.controllers.shared import pod_network_rules
 from ccm.controllers.shared.rule_error import RuleError
@@ -277,7 +277,7 @@ def judge(obj: Node | Service | Lease) -> None:
             lambda: node_rules.status_patch(obj, INSTANCE),
             lambda: node_rules.reconciled_labels(obj.metadata.labels),
             lambda: vouching_rules.judge(obj, INSTANCE, [obj], []),
-            lambda: service_rules.backends([obj], vouched),
+            lambda: backend_rules.backends([obj], vouched),
             lambda: route_rules.plan([obj, obj], [], PODS, vouched),
             lambda: route_rules.condition_patch(obj, True, "2026-01-01T00:00:00Z"),
         ]

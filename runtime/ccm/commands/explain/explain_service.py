@@ -6,10 +6,12 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterable, Sequence
 
-from ccm.cloud import CloudError, LoadBalancer
+from ccm.cloud import Backend, CloudError, LoadBalancer
 from ccm.controllers.nodes.vouching_rules import Vouched
+from ccm.controllers.services import backend_rules
 from ccm.controllers.services import service_rules as rules
 from ccm.controllers.services.class_rules import ServedClasses
+from ccm.controllers.services.drain_rules import Mode, leaving
 from ccm.controllers.services.keep_rules import outlives_it
 from ccm.controllers.services.service import ServiceController
 from ccm.controllers.services.service_condition_rules import shown
@@ -100,7 +102,7 @@ async def ask_cloud(service: Service, survey: Gathered) -> Explanation:
 def _looked(service: Service, survey: Gathered, seen: Seen | CloudError, reads: BalancerReads) -> Iterable[Looked]:
     where, cluster = _provider(survey), survey.options.cluster_name
     if survey.later is not None and survey.classes.include(service):
-        serving = [each.node_name for each in survey.backends()]
+        serving = reads.backends(rules.tolerant_spec(service, cluster))
         yield Looked("the Nodes behind it", f"API server, {where}", serving_line(serving, survey.later))
     what, listing = "its load balancer, by its UID", f"{where}, listing of cluster {cluster}"
     if isinstance(seen, CloudError):
@@ -128,15 +130,19 @@ def _balancer(balancer: LoadBalancer | None) -> str:
     return f"{balancer.name}: {state}, {addresses}"
 
 
-def serving_line(serving: Sequence[str], judging: Judging) -> str:
-    """Which Nodes serve, and why the others do not."""
-    reasons = []
-    nodes = judging.nodes
+def serving_line(serving: Sequence[Backend], judging: Judging) -> str:
+    """Which Nodes serve, which of them drain, and why the others do not."""
+    reasons, nodes = [], judging.nodes
+    names = {each.node_name for each in serving}
     for node in nodes:
-        if node.metadata.name not in serving:
-            answer = rules.service_of(node, judging.judge)
+        if node.metadata.name not in names:
+            answer = backend_rules.service_of(node, judging.judge)
             why = "it is not Ready" if isinstance(answer, Vouched) else answer
             reasons.append(f"not {node.metadata.name}: {why}")
-    some = ", ".join(serving[:NAMED]) + (", ..." if len(serving) > NAMED else "")
+    draining = {each.node_name for each in serving if each.draining}
+    goes = {each.metadata.name: leaving(each, Mode.CORDONED) for each in nodes if each.metadata.name in draining}
+    drains = [f"{name} drains: {why.because}" for name, why in goes.items() if why is not None]
+    some = ", ".join(each.node_name for each in serving[:NAMED]) + (", ..." if len(serving) > NAMED else "")
     told = reasons[:NAMED] + ([f"and {len(reasons) - NAMED} others"] if len(reasons) > NAMED else [])
-    return "; ".join([f"{len(serving)} of {len(nodes)}" + (f": {some}" if some else ""), *told])
+    count = f"{len(serving)} of {len(nodes)}" + (f": {some}" if some else "")
+    return "; ".join([count, *drains[:NAMED], *told])

@@ -15,6 +15,7 @@ from ccm.cloud import (
     LoadBalancerSpec,
     NotImplementedByCloud,
 )
+from ccm.controllers.services import backend_rules
 from ccm.controllers.services import service_rules as rules
 from ccm.controllers.services.allocations import ServiceAllocations
 from ccm.controllers.services.class_rules import ServedClasses
@@ -33,7 +34,7 @@ class BalancerReads:
     """`listed`: the listing by the UID of the Service, or the error instead of one."""
 
     def __init__(
-        self, context: Context, services: Iterable[Service], backends: Backends, classes: ServedClasses
+        self, context: Context, services: Iterable[Service], backends: backend_rules.BackendSets, classes: ServedClasses
     ) -> None:
         allocations = ServiceAllocations()
         for service in services:
@@ -66,7 +67,6 @@ class BalancerReads:
         if not rules.wants_it_served(service, self._classes):
             notes = service.metadata.annotations
             return Seen(listed=listed, held=why_held(notes, keepable(self._balancers.cloud)), keep=readable_keep(notes))
-        count = len(self._backends)
         try:
             spec = rules.load_balancer_spec(
                 service,
@@ -74,7 +74,8 @@ class BalancerReads:
                 needs_node_ports=self._context.gateway.cloud.needs_node_ports,
                 keeps=keepable(self._balancers.cloud),
             )
-            fingerprint = self._balancers.fingerprint(spec, self._backends)
+            current = self.backends(spec)
+            fingerprint = self._balancers.fingerprint(spec, current)
         except rules.ServiceRuleError as error:
             return Seen(problem=str(error), listed=listed)
         except CloudError as error:
@@ -83,19 +84,22 @@ class BalancerReads:
         def fingerprint_of(backends: Backends) -> Hashable:
             return self._balancers.fingerprint(spec, backends)
 
+        count = len(current)
         written = listed.fingerprint if listed is not None else ""
         step = rules.next_step(ServiceState(service), fingerprint, fingerprint_of, written)
         if listed is not None and listed.ready and step is Step.ADOPT and not compare:
             return Seen(step, listed=listed, backends=count)
         read = await answer_of(lambda: self._balancers.call("get", lambda: self._balancers.cloud.get(spec)))
         there = isinstance(read, LoadBalancer)
-        deviations = await self._deviations(spec) if there and (compare or step is Step.ENSURE) else None
+        deviations = await self._deviations(spec, current) if there and (compare or step is Step.ENSURE) else None
         return Seen(step, listed=listed, read=read, deviations=deviations, backends=count)
 
-    async def _deviations(self, spec: LoadBalancerSpec) -> Sequence[str] | CloudError | None:
+    def backends(self, spec: LoadBalancerSpec) -> Backends:
+        """The backends of a Service's load balancer."""
+        return self._backends.of(spec, drains=self._balancers.drain(spec))
+
+    async def _deviations(self, spec: LoadBalancerSpec, backends: Backends) -> Sequence[str] | CloudError | None:
         balancers = self._balancers.cloud
         if not isinstance(balancers, ComparesLoadBalancers):
             return None
-        return await answer_of(
-            lambda: self._balancers.call("deviations", lambda: balancers.deviations(spec, self._backends))
-        )
+        return await answer_of(lambda: self._balancers.call("deviations", lambda: balancers.deviations(spec, backends)))

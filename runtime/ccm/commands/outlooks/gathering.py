@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
-from ccm.cloud import Backends, CloudError, Instance, Quota
+from ccm.cloud import CloudError, Instance, Quota
 from ccm.controllers.built_in_controllers import VOLUMES
 from ccm.controllers.controller_registry import Unusable, look_up
 from ccm.controllers.controller_spec import ControllerSpec
@@ -21,7 +21,7 @@ from ccm.controllers.nodes.node_lifecycle_rules import Window
 from ccm.controllers.routes import route_rules
 from ccm.controllers.routes.route import RouteController
 from ccm.controllers.routes.route_removal import RouteRemoval
-from ccm.controllers.services import class_rules, handed_over, service_rules
+from ccm.controllers.services import backend_rules, class_rules, handed_over, service_rules
 from ccm.controllers.services.class_rules import ServedClasses
 from ccm.controllers.services.service import ServiceController
 from ccm.controllers.shared.context import Context
@@ -110,13 +110,14 @@ class Gathered:
             return self.judging
         return replace(self.judging, nodes=[initialised(node, self.judging, flags) for node in self.nodes or ()])
 
-    def backends(self) -> Backends:
+    def backends(self) -> backend_rules.BackendSets:
         """The Nodes that serve load balancers, after their initialisation."""
-        if self.later is None:
-            return Backends()
         flags = self.flags_of(ServiceController.name)
-        ready_only = flags is not None and flags.ready_only
-        return service_rules.backends(self.later.nodes, self.later.judge, ready_only=ready_only)
+        if self.later is None or flags is None:
+            return backend_rules.BackendSets()
+        return backend_rules.backend_sets(
+            self.later.nodes, self.later.judge, ready_only=flags.ready_only, drains=flags.drains
+        )
 
 
 async def gather(options: Options, cluster: Cluster, gateway: Gateway) -> Gathered:

@@ -7,54 +7,72 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from ccm.cloud import Backends
+from ccm.cloud import Backends, LoadBalancerSpec
 from ccm.engine.objects import Node
 
 from ..nodes.vouching import Vouching
 from ..shared.context import Context
+from . import backend_rules
 from . import service_metrics as metrics
-from . import service_rules as rules
+from .drain_rules import Mode
 
 log = logging.getLogger(__name__)
 
 
 class FollowedNodes:
     """`ready_only`: only Ready Nodes are backends. `debounce`, `debounce_max`: a burst ends after `debounce` seconds
-    without a change, at the latest `debounce_max` seconds after the first one.
-
-    `backends`: equal ones stay the same object, so Nodes are compared once and not for each Service.
+    without a change, at the latest `debounce_max` seconds after the first one. `drains`: which Nodes drain;
+    `can_drain`: whether the load balancer of a Service can.
     """
 
     def __init__(
-        self, context: Context, vouching: Vouching, *, ready_only: bool, debounce: float, debounce_max: float
+        self,
+        context: Context,
+        vouching: Vouching,
+        can_drain: Callable[[LoadBalancerSpec], bool],
+        *,
+        ready_only: bool,
+        drains: Mode,
+        debounce: float,
+        debounce_max: float,
     ) -> None:
         self._context, self._vouching, self._ready_only = context, vouching, ready_only
+        self._can_drain, self._drains = can_drain, drains
         self._debounce, self._debounce_max = debounce, debounce_max
         self._changed = asyncio.Event()
         self._changed_at = 0.0
         self._stale = False
-        self.backends = Backends()
+        self._sets = backend_rules.BackendSets()
 
     def begin(self) -> None:
         """Take the Nodes of the cache as they are, and follow them from now on."""
-        self.backends = self._now()
+        self._sets = self._now()
         self._vouching.nodes.add_handler(self._on_node)
         self._vouching.on_change(self._on_verdict)
 
-    def refresh(self) -> Backends:
-        """Return the current backends."""
+    def backends(self, spec: LoadBalancerSpec) -> Backends:
+        """Return the backends of a Service's load balancer, as of the last burst. Equal ones stay the same object, so
+        Nodes are compared once and not for each Service."""
+        return self._sets.of(spec, drains=self._drains is not Mode.NEVER and self._can_drain(spec))
+
+    @property
+    def undrained(self) -> Backends:
+        """The backends of load balancers that cannot drain."""
+        return self._sets.undrained
+
+    def refresh(self) -> None:
+        """Take the changes that came since the last burst, too."""
         if self._stale:
             self._stale = False
-            current = self._now()
-            if current != self.backends or [each.labels for each in current] != [each.labels for each in self.backends]:
-                self.backends = current
-        return self.backends
+            self._sets = self._now().or_same(self._sets)
 
-    def _now(self) -> Backends:
-        return rules.backends(self._vouching.nodes.items(), self._vouching.judge, ready_only=self._ready_only)
+    def _now(self) -> backend_rules.BackendSets:
+        nodes = self._vouching.nodes.items()
+        return backend_rules.backend_sets(nodes, self._vouching.judge, ready_only=self._ready_only, drains=self._drains)
 
     def _on_node(self, old: Node | None, new: Node | None) -> None:
-        if rules.serves_alike(old, new, self._vouching.judge, ready_only=self._ready_only):
+        judge = self._vouching.judge
+        if backend_rules.serves_alike(old, new, judge, ready_only=self._ready_only, drains=self._drains):
             if old is not None and new is not None and old.metadata.labels != new.metadata.labels:
                 self._stale = True  # for the next write
             return

@@ -35,6 +35,7 @@ from . import service_metrics as metrics
 from . import service_rules as rules
 from .allocations import ServiceAllocations
 from .class_rules import UNDECLARED, ServedClasses
+from .drain_rules import Mode
 from .followed_nodes import FollowedNodes
 from .handed_over import HandedOver
 from .orphans import OrphanAudit
@@ -63,8 +64,9 @@ class ServiceOptions:
     `workers`: Services written at a time; the provider's limits apply as well. `debounce`, `debounce_max`: a burst of
     Node changes ends after `debounce` seconds without a change, at the latest `debounce_max` seconds after the first.
     `poll`, `poll_max`: seconds between reads of a load balancer that the cloud is still working on. `ready_only`: only
-    Ready Nodes are backends. `audit_period`: seconds between audits for load balancers whose Service is gone, 0 for
-    none; `delete_orphans`: whether the audit deletes them. `classes`: of the Services that are served.
+    Ready Nodes are backends. `drains`: which Nodes drain. `audit_period`: seconds between audits for load balancers
+    whose Service is gone, 0 for none; `delete_orphans`: whether the audit deletes them. `classes`: of the Services that
+    are served.
     """
 
     workers: int = 20
@@ -73,6 +75,7 @@ class ServiceOptions:
     poll: float = 0.5
     poll_max: float = 5.0
     ready_only: bool = False
+    drains: Mode = Mode.LEAVING
     audit_period: float = 600.0
     delete_orphans: bool = False
     classes: ServedClasses = UNDECLARED
@@ -104,7 +107,9 @@ class ServiceController:
         self._nodes = FollowedNodes(
             context,
             vouching,
+            self._balancers.drain,
             ready_only=options.ready_only,
+            drains=options.drains,
             debounce=options.debounce,
             debounce_max=options.debounce_max,
         )
@@ -223,7 +228,9 @@ class ServiceController:
     def _update_backends(self) -> None:
         """Queue every Service whose load balancer has other backends than the current ones."""
         for key, state in self._known.items():
-            if self._classes.include(state.service) and state.following.backends is not self._nodes.backends:
+            spec, current = state.following.accepted or state.written.spec, state.following.backends
+            follows = spec is not None and current is self._nodes.backends(spec)
+            if self._classes.include(state.service) and not follows:
                 self._queue.add(key, Priority.LOW)  # users wait for new and changed Services
 
     async def _follow_cloud(self) -> None:
@@ -340,7 +347,7 @@ class ServiceController:
         try:
             balancer = await self._steps.take(service, spec, state)
         except ImplementedElsewhere:
-            backends = self._nodes.backends
+            backends = self._nodes.backends(spec)
             state.is_elsewhere(self._balancers.fingerprint(spec, backends), spec, backends)
             self._waits.end(key)
             await self._conditions.served(service)

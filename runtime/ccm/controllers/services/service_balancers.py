@@ -18,6 +18,7 @@ from ccm.cloud import (
     Backends,
     CloudError,
     Conflict,
+    DrainsBackends,
     ImplementedElsewhere,
     Kept,
     LoadBalancer,
@@ -179,6 +180,15 @@ class ServiceBalancers:
                 f"load_balancers.fingerprint: bug in the provider: {type(error).__name__}: {error}"
             ) from error
         return fingerprint or (repr(spec), backends.digest)
+
+    def drain(self, spec: LoadBalancerSpec) -> bool:
+        """Return whether the load balancer of this Service can leave a Node its connections and send no new ones."""
+        cloud = self.cloud
+        try:
+            return isinstance(cloud, DrainsBackends) and cloud.drains(spec)
+        except Exception as error:  # of a Service that the provider refuses, or a bug
+            log.debug("Service %s/%s: cannot say whether it drains: %s", spec.namespace, spec.name, error)
+            return False
 
     async def delete(self, spec: LoadBalancerSpec, state: ServiceState) -> None:
         """Delete the load balancer. Returns when nothing is left; raises Waiting and RetryAfter until then.

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decide what a Service requests from the cloud and which Nodes serve it. No I/O.
+"""Decide what a Service requests from the cloud. No I/O.
 
-docs/reference/parity.md, S1-S159 and W13-W20, lists upstream's behaviour and where these rules differ.
+`backend_rules` decides which Nodes serve it. docs/reference/parity.md, S1-S159 and W13-W20, lists upstream's behaviour
+and where these rules differ.
 """
 
 from __future__ import annotations
@@ -9,15 +10,13 @@ from __future__ import annotations
 import dataclasses
 import enum
 import ipaddress
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any
 
 from ccm.base.text import quoted
 from ccm.cloud import AddressType, Backend, Backends, Ingress, IngressPort, Kept, LoadBalancerSpec, Port
-from ccm.engine.objects import IngressEntry, IngressPortStatus, Node, Service
+from ccm.engine.objects import IngressEntry, IngressPortStatus, Service
 
-from ..nodes.node_rules import is_ready
-from ..nodes.vouching_rules import Judge, Vouched
 from ..shared.cache_rules import FINALIZER as FINALIZER
 from ..shared.limits import PORTS, SOURCE_RANGES
 from ..shared.rule_error import ServiceRuleError as ServiceRuleError
@@ -26,14 +25,11 @@ from .class_rules import ServedClasses
 from .comparison_rules import Compared
 from .service_state import ServiceState
 
-EXCLUDE_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers"
-AUTOSCALER_TAINT = "ToBeDeletedByClusterAutoscaler"
 SOURCE_RANGES_ANNOTATION = "service.beta.kubernetes.io/load-balancer-source-ranges"
 HEALTH_CHECK_PATH = "/healthz"
 #: Number of Nodes that a message names.
 _NAMED = 20
 _IP = (AddressType.INTERNAL_IP, AddressType.EXTERNAL_IP)
-_FALSE = {"0", "f", "F", "false", "False", "FALSE"}
 
 
 def needs_cleanup(service: Service) -> bool:
@@ -299,47 +295,6 @@ def load_balancer_ip(service: Service) -> str:
     return str(address)
 
 
-def is_backend(node: Node, judge: Judge) -> bool:
-    """Return whether load balancers send traffic to this Node.
-
-    As in upstream, the Node must not be deleted, excluded by label, or about to be removed by the autoscaler; the
-    cloud's health checks handle readiness. In addition, the Node needs a providerID of this cloud (W15, W18), so that
-    a joining Node causes one update when it is usable instead of two. The cloud must also vouch for the Node.
-    """
-    return isinstance(service_of(node, judge), Vouched)
-
-
-def service_of(node: Node, judge: Judge) -> Vouched | str:
-    """Return what a load balancer may use of a backend, or why the Node is none."""
-    if node.metadata.deletion_timestamp is not None:
-        return "it is being deleted"
-    excluded = node.metadata.labels.get(EXCLUDE_LABEL)
-    if excluded is not None and excluded not in _FALSE:
-        return f"its label {EXCLUDE_LABEL} excludes it"
-    if any(taint.key == AUTOSCALER_TAINT for taint in node.spec.taints):
-        return f"its taint {AUTOSCALER_TAINT} says that the autoscaler removes it"
-    verdict = judge(node)
-    if verdict is None:
-        return "it has no providerID of this cloud"
-    return verdict if isinstance(verdict, Vouched) else verdict.message
-
-
-def backends(nodes: Iterable[Node], judge: Judge, *, ready_only: bool = False) -> Backends:
-    """Return all Nodes that serve load balancers, by name, with the addresses and labels that the cloud vouches for.
-
-    `ready_only` excludes Nodes that are not Ready, unless none is Ready: in that case the cloud's health checks know
-    more than the API server does.
-    """
-    judged = [(node, vouched) for node in nodes if isinstance(vouched := service_of(node, judge), Vouched)]
-    chosen = sorted(judged, key=lambda each: each[0].metadata.name)
-    if ready_only:
-        chosen = [each for each in chosen if is_ready(each[0])] or chosen
-    return Backends(
-        Backend(node.metadata.name, node.spec.provider_id, vouched.addresses, vouched.labels)
-        for node, vouched in chosen
-    )
-
-
 def without_family(spec: LoadBalancerSpec, chosen: Backends) -> tuple[str, ...]:
     """Return a warning if no backend has an address of a family that the Service has: nothing can be reached then.
 
@@ -359,14 +314,6 @@ def _families(chosen: Backends) -> frozenset[str]:
         return frozenset()
     texts = (each.address for backend in chosen for each in backend.addresses if each.type in _IP)
     return frozenset("IPv6" if ":" in text else "IPv4" for text in texts)
-
-
-def serves_alike(old: Node | None, new: Node | None, judge: Judge, *, ready_only: bool = False) -> bool:
-    """Return whether a change of a Node (None: it does not exist) makes no difference to load balancers."""
-    before, after = ([] if node is None else [node] for node in (old, new))
-    if backends(before, judge) != backends(after, judge):
-        return False
-    return not ready_only or [is_ready(node) for node in before] == [is_ready(node) for node in after]
 
 
 def some_names(chosen: Sequence[Backend]) -> str:

@@ -101,7 +101,7 @@ class ServiceSteps:
         # Labels of Nodes may have changed, which calls nobody.
         if state.written.fingerprint is None or state.comparing.due:
             self._nodes.refresh()
-        fingerprint = self._balancers.fingerprint(spec, self._nodes.backends)
+        fingerprint = self._balancers.fingerprint(spec, self._nodes.backends(spec))
         listed = self._balancers.take_listed(spec.uid, is_written=state.written.fingerprint is not None)
         state.following.exists = state.following.exists or listed is not None
 
@@ -130,7 +130,7 @@ class ServiceSteps:
     async def _adopt(
         self, service: Service, spec: LoadBalancerSpec, state: ServiceState, fingerprint: Hashable, listed: LoadBalancer
     ) -> LoadBalancer:
-        backends = state.following.backends = self._nodes.backends
+        backends = state.following.backends = self._nodes.backends(spec)
         self._balancers.at_start[spec.uid] = listed  # for the next attempt, if this one fails
         await self._writes.add_finalizer(service)
         state.wrote(fingerprint, spec, backends, self._context.monotonic())
@@ -140,7 +140,7 @@ class ServiceSteps:
         self, service: Service, spec: LoadBalancerSpec, state: ServiceState, fingerprint: Hashable
     ) -> LoadBalancer:
         try:
-            return await self._update(service, spec, state, self._nodes.backends, fingerprint)
+            return await self._update(service, spec, state, self._nodes.backends(spec), fingerprint)
         except NotFound:
             state.written.fingerprint = None  # someone deleted it in the meantime
             return await self._make(service, spec, state)
@@ -165,14 +165,16 @@ class ServiceSteps:
         was accepted. A failure becomes an Event. What failed is written again at the next attempt for the Service,
         and so is what the cloud has yet to finish: it may fail there, and nobody else looks.
         """
-        following, backends = state.following, self._nodes.refresh()
+        self._nodes.refresh()
+        following, spec = state.following, state.following.accepted or spec
+        backends = self._nodes.backends(spec)
         if following.backends is backends or not self._may_exist(service, state):
             return
         following.behind = True
         if following.accepted is None and not self._are_nodes_confirmed():
             return
         try:
-            balancer = await self._update(service, following.accepted or spec, state, backends, None)
+            balancer = await self._update(service, spec, state, backends, None)
             if spec.uid in self._balancers.at_start:  # what was listed is older
                 self._balancers.at_start[spec.uid] = balancer
             if not balancer.ready:
@@ -223,7 +225,7 @@ class ServiceSteps:
         comparing, asked = state.comparing, state.comparing.asked
         comparing.due, comparing.at = False, self._context.monotonic()
         try:
-            deviates = await self.comparison.deviates(service, spec, self._nodes.backends, asked=asked)
+            deviates = await self.comparison.deviates(service, spec, self._nodes.backends(spec), asked=asked)
         except CloudError:
             comparing.due = asked
             raise
@@ -269,7 +271,8 @@ class ServiceSteps:
 
     async def _make(self, service: Service, spec: LoadBalancerSpec, state: ServiceState) -> LoadBalancer:
         """Create the load balancer, or write all of it, for the current Nodes (S47)."""
-        wanted = self._nodes.refresh()
+        self._nodes.refresh()
+        wanted = self._nodes.backends(spec)
         state.following.updating = False
         if state.polling.ensuring_since is None:
             state.polling.ensuring_since = self._context.monotonic()
@@ -322,6 +325,6 @@ class ServiceSteps:
         self._events.event(service, "Warning", "UnAvailableLoadBalancer", message)
 
     def report_update_failure(self, service: Service, what: str) -> None:
-        nodes = rules.some_names(self._nodes.backends)
+        nodes = rules.some_names(self._nodes.undrained)
         message = f"Error updating load balancer with new hosts {nodes}: {what}"
         self._events.event(service, "Warning", "UpdateLoadBalancerFailed", message)

@@ -102,16 +102,18 @@ def digest_of(backends: Sequence[Backend]) -> str:
     return Backends.of(backends).once("sim digest of targets", lambda each: digest(targets(each)))
 
 
-def targets(backends: Sequence[Backend]) -> tuple[Mapping[str, str], ...]:
+def targets(backends: Sequence[Backend]) -> tuple[Mapping[str, str | bool], ...]:
     """Return sorted targets, because order has no meaning, without Nodes of other clouds or without address."""
     return Backends.of(backends).recent("sim targets", _all_targets)
 
 
-def _all_targets(backends: Sequence[Backend]) -> tuple[Mapping[str, str], ...]:
-    matches = [(PROVIDER_ID.fullmatch(backend.provider_id), backend.internal_ip) for backend in backends]
+def _all_targets(backends: Sequence[Backend]) -> tuple[Mapping[str, str | bool], ...]:
+    matches = [(PROVIDER_ID.fullmatch(each.provider_id), each.internal_ip, each.draining) for each in backends]
     return tuple(
-        {"instance_id": id_, "address": address}
-        for id_, address in sorted((match["id"], address) for match, address in matches if match and address)
+        {"instance_id": id_, "address": address} | ({"draining": True} if draining else {})
+        for id_, address, draining in sorted(
+            (match["id"], address, draining) for match, address, draining in matches if match and address
+        )
     )
 
 

@@ -102,6 +102,9 @@ class SimLoadBalancers:
         else:
             await self._remove(found)
 
+    def drains(self, spec: LoadBalancerSpec) -> bool:
+        return True
+
     async def kept(self, cluster: str) -> Sequence[KeptLoadBalancer]:
         rows = await self._api.list("/load-balancers", LoadBalancer, [("tag", f"cluster:{cluster}")])
         kept = ((row, row.tags.get(rules.KEPT_FOR, "")) for row in rows)

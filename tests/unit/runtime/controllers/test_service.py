@@ -21,6 +21,7 @@ from ccm.cloud import (
     RetryAfter,
     Transient,
 )
+from ccm.controllers.services import backend_rules, drain_rules
 from ccm.controllers.services import service_rules as rules
 from ccm.controllers.services.service_balancers import CONFIRM
 from ccm.controllers.shared.orphan_rules import GRACE
@@ -32,8 +33,8 @@ from .judges import believing
 from .services_harness import FINALIZER, Balancers, Cluster, FakeCloud, until
 
 OLD = {"loadBalancer": {"ingress": [{"ip": "192.0.2.77", "ipMode": "VIP"}]}}
-EXCLUDE = {"metadata": {"labels": {rules.EXCLUDE_LABEL: ""}}}
-AUTOSCALER = {"spec": {"taints": [{"key": rules.AUTOSCALER_TAINT, "effect": "NoSchedule"}]}}
+EXCLUDE = {"metadata": {"labels": {backend_rules.EXCLUDE_LABEL: ""}}}
+AUTOSCALER = {"spec": {"taints": [{"key": drain_rules.AUTOSCALER_TAINT, "effect": "NoSchedule"}]}}
 OTHER_TAINT = {"spec": {"taints": [{"key": "else", "effect": "NoSchedule"}]}}
 GOING = {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}
 
@@ -596,7 +597,7 @@ def test_new_nodes_update_four_services(nodes):
 
 TAINTED, EXCLUDED, DOWN, BLANK = AUTOSCALER, EXCLUDE, ready("False"), {"spec": {"providerID": ""}}
 UP = ready("True")
-INCLUDED = {"metadata": {"labels": {rules.EXCLUDE_LABEL: None}}}
+INCLUDED = {"metadata": {"labels": {backend_rules.EXCLUDE_LABEL: None}}}
 UNTAINTED = {"spec": {"taints": None}}
 OTHER_ID = {"spec": {"providerID": "fake://other"}}
 
@@ -662,7 +663,7 @@ def test_compound_changes_of_a_node(before, change, updates):
 
 def rules_say_backend(c):
     node = msgspec.convert(c.api.objects["nodes"]["n1"], Node)
-    return rules.is_backend(node, believing(lambda provider_id: provider_id.startswith("fake://")))
+    return backend_rules.is_backend(node, believing(lambda provider_id: provider_id.startswith("fake://")))
 
 
 @in_virtual_time

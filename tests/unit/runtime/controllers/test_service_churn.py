@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ccm.cloud import Conflict, QuotaExceeded, RetryAfter, Transient
-from ccm.controllers.services import service_rules as rules
+from ccm.controllers.services import backend_rules
 from ccm.engine.api_errors import UnavailableError
 
 from ..gateway.virtual import in_virtual_time
 from .services_harness import FINALIZER, Cluster
 
-EXCLUDED = {"metadata": {"labels": {rules.EXCLUDE_LABEL: ""}}}
-INCLUDED = {"metadata": {"labels": {rules.EXCLUDE_LABEL: None}}}
+EXCLUDED = {"metadata": {"labels": {backend_rules.EXCLUDE_LABEL: ""}}}
+INCLUDED = {"metadata": {"labels": {backend_rules.EXCLUDE_LABEL: None}}}
 WHAT = [*["add"] * 2, "delete", *["port"] * 3, "type", "note", "node", "node-", *["label"] * 3, "restart"]
 #: Longer than the longest back-off.
 LONG = 700.0
@@ -91,7 +91,7 @@ class Churn:
         wanted = {s["metadata"]["uid"]: s for s in self.services() if s["spec"]["type"] == "LoadBalancer"}
         assert set(c.cloud.made) == set(wanted)
         labels = {name: node["metadata"].get("labels", {}) for name, node in c.api.objects["nodes"].items()}
-        hosts = sorted(name for name in labels if rules.EXCLUDE_LABEL not in labels[name])
+        hosts = sorted(name for name in labels if backend_rules.EXCLUDE_LABEL not in labels[name])
         for uid, service in wanted.items():
             made = c.cloud.made[uid]
             assert made["hosts"] == hosts

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccm.cloud import Address, AddressType, Backend, Backends, Ingress, IngressPort, LoadBalancerSpec, Port
+from ccm.controllers.services import backend_rules, drain_rules
 from ccm.controllers.services import service_rules as rules
 from ccm.controllers.services.class_rules import UNDECLARED
 from ccm.controllers.services.service_state import ServiceState
@@ -359,7 +360,7 @@ def node(name="node0", *, provider_id="fake://1", labels=None, taints=(), ready=
     )
 
 
-AUTOSCALER = {"key": rules.AUTOSCALER_TAINT, "effect": "NoSchedule"}
+AUTOSCALER = {"key": drain_rules.AUTOSCALER_TAINT, "effect": "NoSchedule"}
 
 
 @pytest.mark.parametrize(
@@ -372,19 +373,19 @@ AUTOSCALER = {"key": rules.AUTOSCALER_TAINT, "effect": "NoSchedule"}
         # Differs from S77, as upstream itself does since KEP-3458: the cloud's health check finds out who is ready.
         pytest.param({"ready": "False"}, True, id="S77-not-ready-differs"),
         pytest.param({"ready": None}, True, id="S77-no-condition-differs"),
-        pytest.param({"labels": {rules.EXCLUDE_LABEL: ""}}, False, id="S77-exclude-empty"),
-        pytest.param({"labels": {rules.EXCLUDE_LABEL: "true"}}, False, id="S77-exclude-true"),
-        pytest.param({"labels": {rules.EXCLUDE_LABEL: "foo"}}, False, id="S77-exclude-foo"),
-        pytest.param({"labels": {rules.EXCLUDE_LABEL: "false"}}, True, id="S77-exclude-false"),
-        pytest.param({"labels": {rules.EXCLUDE_LABEL: "0"}}, True, id="4.4-exclude-0"),
-        pytest.param({"labels": {rules.EXCLUDE_LABEL: "fAlse"}}, False, id="4.4-exclude-unparsable"),
+        pytest.param({"labels": {backend_rules.EXCLUDE_LABEL: ""}}, False, id="S77-exclude-empty"),
+        pytest.param({"labels": {backend_rules.EXCLUDE_LABEL: "true"}}, False, id="S77-exclude-true"),
+        pytest.param({"labels": {backend_rules.EXCLUDE_LABEL: "foo"}}, False, id="S77-exclude-foo"),
+        pytest.param({"labels": {backend_rules.EXCLUDE_LABEL: "false"}}, True, id="S77-exclude-false"),
+        pytest.param({"labels": {backend_rules.EXCLUDE_LABEL: "0"}}, True, id="4.4-exclude-0"),
+        pytest.param({"labels": {backend_rules.EXCLUDE_LABEL: "fAlse"}}, False, id="4.4-exclude-unparsable"),
         pytest.param({"taints": [AUTOSCALER]}, False, id="S77-autoscaler-S20"),
         pytest.param({"taints": [{"key": "else", "effect": "NoSchedule"}]}, True, id="S25-other-taint"),
         pytest.param({"deletionTimestamp": "2026-01-01T00:00:00Z"}, False, id="S24-going"),
     ],
 )
 def test_is_backend(fields, expected):
-    assert rules.is_backend(node(**fields), judge) is expected
+    assert backend_rules.is_backend(node(**fields), judge) is expected
 
 
 @pytest.mark.parametrize(
@@ -397,21 +398,79 @@ def test_is_backend(fields, expected):
 )
 def test_backends_are_chosen_and_sorted(owned, expected):
     nodes = [node(name, provider_id=f"fake://{name}") for name in "cab"]
-    found = rules.backends(nodes, believing(lambda provider_id: provider_id[-1:] in owned))
+    found = backend_rules.backends(nodes, believing(lambda provider_id: provider_id[-1:] in owned))
     assert [backend.node_name for backend in found] == expected
 
 
 def test_a_backend_has_the_nodes_known_addresses():
-    assert rules.backends([node()], judge) == (
+    assert backend_rules.backends([node()], judge) == (
         Backend("node0", "fake://1", (Address(AddressType.INTERNAL_IP, "10.0.0.1"),)),
     )
-    assert rules.backends([node()], judge)[0].internal_ip == "10.0.0.1"
+    assert backend_rules.backends([node()], judge)[0].internal_ip == "10.0.0.1"
     assert Backend("n", "fake://1", (Address(AddressType.EXTERNAL_IP, "192.0.2.1"),)).internal_ip is None
 
 
-EXCLUDED = {"labels": {rules.EXCLUDE_LABEL: ""}}
+EXCLUDED = {"labels": {backend_rules.EXCLUDE_LABEL: ""}}
 TAINTED = {"taints": [{"key": "else", "effect": "NoSchedule"}]}
 PRESSURE = {"conditions": [{"type": "DiskPressure", "status": "True"}]}
+
+
+CORDONED = drain_rules.Mode.CORDONED
+
+
+def shapes(nodes, **options):
+    """What each kind of load balancer gets: a Node's name, with a minus sign if it drains."""
+    sets = backend_rules.backend_sets(nodes, judge, **options)
+    return [
+        " ".join(("-" if each.draining else "") + each.node_name for each in found)
+        for found in (sets.undrained, sets.cluster, sets.local)
+    ]
+
+
+def test_each_kind_of_load_balancer_gets_its_nodes():
+    going = node("a", taints=[AUTOSCALER])
+    spot = node("b", taints=[{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}])
+    nodes = [node("c"), spot, going]
+    assert shapes(nodes) == ["b c"] * 3, "as upstream"
+    assert shapes(nodes, drains=CORDONED) == ["b c", "-a -b c", "-a b c"]
+    assert shapes([going, spot], drains=CORDONED) == ["b", "a b", "-a b"], "never the last one"
+    assert shapes([going], drains=CORDONED) == ["", "a", "a"]
+    out = node("d", labels={backend_rules.EXCLUDE_LABEL: ""}, taints=[AUTOSCALER])
+    assert shapes([*nodes, out], drains=CORDONED) == shapes(nodes, drains=CORDONED)
+
+
+def test_readiness_does_not_take_a_draining_node_out():
+    down = node("a", ready="False", taints=[AUTOSCALER])
+    options = {"ready_only": True, "drains": CORDONED}
+    assert shapes([down, node("b"), node("c", ready="False")], **options) == ["b", "-a b", "-a b"]
+    assert shapes([down, node("c", ready="False")], **options) == ["c", "-a c", "-a c"], "unless none is Ready"
+
+
+def test_equal_sets_stay_the_same_objects():
+    calm = backend_rules.backend_sets([node("a"), node("b")], judge, drains=CORDONED)
+    assert calm.undrained is calm.cluster is calm.local
+    again = backend_rules.backend_sets([node("a"), node("b")], judge, drains=CORDONED).or_same(calm)
+    assert again.cluster is calm.cluster
+    other = [node("a"), node("b", labels={"x": "y"})]
+    assert backend_rules.backend_sets(other, judge, drains=CORDONED).or_same(calm).cluster is not calm.cluster
+    spot = node("b", taints=[{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}])
+    moved = backend_rules.backend_sets([node("a"), spot], judge, drains=CORDONED).or_same(calm)
+    assert moved.undrained is moved.local is calm.local and moved.cluster is not calm.cluster
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "alike"),
+    [
+        ({}, {"taints": [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]}, False),
+        ({"taints": [AUTOSCALER]}, {"taints": [AUTOSCALER, {"key": "karpenter.sh/disrupted"}]}, True),
+        ({"taints": [AUTOSCALER]}, {"taints": [AUTOSCALER], "deletionTimestamp": "2026-01-01T00:00:00Z"}, True),
+        (EXCLUDED, EXCLUDED | {"taints": [AUTOSCALER]}, True),
+        ({}, {"ready": "False"}, True),
+    ],
+)
+def test_which_changes_of_a_node_change_what_drains(old, new, alike):
+    assert backend_rules.serves_alike(node(**old), node(**new), judge, drains=CORDONED) is alike
+    assert backend_rules.serves_alike(None, node(**new), judge, drains=CORDONED) is ("labels" in new)
 
 
 @pytest.mark.parametrize(
@@ -423,7 +482,7 @@ PRESSURE = {"conditions": [{"type": "DiskPressure", "status": "True"}]}
         pytest.param({}, {"provider_id": ""}, True, id="S84-providerID-unset"),
         pytest.param({}, {"provider_id": "fake://2"}, True, id="S85-providerID-changed"),
         pytest.param({}, {}, False, id="S86-nothing"),
-        pytest.param(EXCLUDED, {"labels": {rules.EXCLUDE_LABEL: "true"}}, False, id="S87-exclude-T-T"),
+        pytest.param(EXCLUDED, {"labels": {backend_rules.EXCLUDE_LABEL: "true"}}, False, id="S87-exclude-T-T"),
         pytest.param({}, TAINTED, False, id="S88-other-taint-added"),
         pytest.param(TAINTED, {}, False, id="S89-other-taint-removed"),
         pytest.param({}, {"labels": {"a": "b"}}, False, id="S90-other-label-added"),
@@ -454,22 +513,22 @@ PRESSURE = {"conditions": [{"type": "DiskPressure", "status": "True"}]}
     ],
 )
 def test_which_changes_of_a_node_change_its_backends(old, new, relevant):
-    assert (rules.backends([node(**old)], judge) != rules.backends([node(**new)], judge)) is relevant
-    assert rules.serves_alike(node(**old), node(**new), judge) is not relevant
+    assert (backend_rules.backends([node(**old)], judge) != backend_rules.backends([node(**new)], judge)) is relevant
+    assert backend_rules.serves_alike(node(**old), node(**new), judge) is not relevant
 
 
 def test_a_node_that_comes_or_goes_changes_backends_if_it_is_one():
     for one, alike in ((node(), False), (node(**EXCLUDED), True), (node(provider_id=""), True)):
-        assert rules.serves_alike(None, one, judge) is rules.serves_alike(one, None, judge) is alike
+        assert backend_rules.serves_alike(None, one, judge) is backend_rules.serves_alike(one, None, judge) is alike
 
 
 def test_readiness_counts_only_when_asked_for():
     up, down = node("a"), node("b", ready="False")
-    assert [backend.node_name for backend in rules.backends([up, down], judge)] == ["a", "b"]
-    assert [backend.node_name for backend in rules.backends([up, down], judge, ready_only=True)] == ["a"]
-    assert [backend.node_name for backend in rules.backends([down], judge, ready_only=True)] == ["b"]
-    assert not rules.serves_alike(node(), node(ready="False"), judge, ready_only=True)
-    assert rules.serves_alike(node(), node(), judge, ready_only=True)
+    assert [backend.node_name for backend in backend_rules.backends([up, down], judge)] == ["a", "b"]
+    assert [backend.node_name for backend in backend_rules.backends([up, down], judge, ready_only=True)] == ["a"]
+    assert [backend.node_name for backend in backend_rules.backends([down], judge, ready_only=True)] == ["b"]
+    assert not backend_rules.serves_alike(node(), node(ready="False"), judge, ready_only=True)
+    assert backend_rules.serves_alike(node(), node(), judge, ready_only=True)
 
 
 @pytest.mark.parametrize(

@@ -88,6 +88,7 @@ DEFAULTS = Options(
     legacy_node_labels=True,
     refresh_node_labels="missing",
     load_balancer_ready_nodes_only=False,
+    load_balancer_drain_nodes="leaving",
     load_balancer_class=(),
     default_load_balancer_provider="",
     orphan_audit_period=600.0,
@@ -173,6 +174,7 @@ FLAGS = {
     "legacy_node_labels": ("false", False),
     "refresh_node_labels": ("always", "always"),
     "load_balancer_ready_nodes_only": ("true", True),
+    "load_balancer_drain_nodes": ("Cordoned", "cordoned"),
     "load_balancer_class": ("internal,example.com/fast=sim", ("internal", "example.com/fast=sim")),
     "default_load_balancer_provider": ("sim", "sim"),
     "orphan_audit_period": ("0s", 0.0),
@@ -609,7 +611,10 @@ def test_the_flag_of_labels_takes_what_it_took_before(text, refresh):
     assert parse([SIM, f"--refresh-node-labels{text}"]).refresh_node_labels == refresh
 
 
-def test_another_word_for_labels_is_refused():
+def test_another_word_is_refused():
     assert problems(SIM, "--refresh-node-labels=off") == [
         "--refresh-node-labels: 'off' is neither never, missing nor always"
+    ]
+    assert problems(SIM, "--load-balancer-drain-nodes=always") == [
+        "--load-balancer-drain-nodes: 'always' is neither never, leaving nor cordoned"
     ]

@@ -102,6 +102,9 @@ async def test_connections_go_to_all_targets_in_turn_and_stay_where_they_began()
     assert [board.send(client, ACK) for client in clients] == first, "a target that leaves keeps its connections"
     assert {board.send(client) for client in clients} == {NODES[0]}, "the same port of a client, again"
     assert {board.send(client, FIN | ACK) for client in clients} == {NODES[0]}
+    board.port.update(Rules(board.rules.backends, passes=True, draining=frozenset({NODES[0]})))
+    assert {board.send(client, ACK) for client in clients} == {NODES[0]}
+    assert {board.send(client) for client in clients} == {NODES[1]}
     await board.port.close()
 
 

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decide which Nodes serve load balancers, and which of them drain. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ccm.cloud import Backend, Backends, LoadBalancerSpec
+from ccm.engine.objects import Node
+
+from ..nodes.node_rules import is_ready
+from ..nodes.vouching_rules import Judge, Vouched
+from . import drain_rules
+from .drain_rules import Mode, Sign
+
+EXCLUDE_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers"
+_FALSE = {"0", "f", "F", "false", "False", "FALSE"}
+
+
+def is_backend(node: Node, judge: Judge) -> bool:
+    """Return whether load balancers that cannot drain send traffic to this Node.
+
+    As in upstream, the Node must not be deleted, excluded by label, or about to be removed by the autoscaler; the
+    cloud's health checks handle readiness. In addition, the Node needs a providerID of this cloud (W15, W18), so that
+    a joining Node causes one update when it is usable instead of two. The cloud must also vouch for the Node.
+    """
+    return isinstance(service_of(node, judge), Vouched)
+
+
+def service_of(node: Node, judge: Judge, drains: Mode = Mode.NEVER) -> Vouched | str:
+    """Return what a load balancer may use of a backend, or why the Node is none.
+
+    `drains`: as --load-balancer-drain-nodes, if the load balancer can drain. Then a Node that goes is still a backend.
+    """
+    if drains is Mode.NEVER and (leaving := drain_rules.leaving(node)) is not None:
+        return leaving.because
+    excluded = node.metadata.labels.get(EXCLUDE_LABEL)
+    if excluded is not None and excluded not in _FALSE:
+        return f"its label {EXCLUDE_LABEL} excludes it"
+    verdict = judge(node)
+    if verdict is None:
+        return "it has no providerID of this cloud"
+    return verdict if isinstance(verdict, Vouched) else verdict.message
+
+
+@dataclass(frozen=True)
+class BackendSets:
+    """The same Nodes for load balancers of each kind. Where they do not differ, it is one object.
+
+    `undrained`: for those that cannot drain; `cluster`, `local`: for the others, by externalTrafficPolicy.
+    """
+
+    undrained: Backends = field(default_factory=Backends)
+    cluster: Backends = field(default_factory=Backends)
+    local: Backends = field(default_factory=Backends)
+
+    def of(self, spec: LoadBalancerSpec, *, drains: bool) -> Backends:
+        """Return the backends of a Service's load balancer. `drains`: whether it can do that."""
+        if not drains:
+            return self.undrained
+        return self.local if spec.external_traffic_policy == "Local" else self.cluster
+
+    def or_same(self, former: BackendSets) -> BackendSets:
+        """Return these, each replaced by an equal one of `former`: then nobody has to compare them again."""
+        made = {id(now): _kept(now, former) for now in (self.undrained, self.cluster, self.local)}
+        return BackendSets(made[id(self.undrained)], made[id(self.cluster)], made[id(self.local)])
+
+
+def _kept(now: Backends, former: BackendSets) -> Backends:
+    olds = {id(old): old for old in (former.undrained, former.cluster, former.local)}.values()
+    labels = [each.labels for each in now]
+    return next((old for old in olds if old == now and [each.labels for each in old] == labels), now)
+
+
+def backend_sets(
+    nodes: Iterable[Node],
+    judge: Judge,
+    *,
+    ready_only: bool = False,
+    drains: Mode = Mode.NEVER,
+) -> BackendSets:
+    """Return all Nodes that serve load balancers, by name, with the addresses and labels that the cloud vouches for.
+
+    `ready_only` excludes Nodes that are not Ready, unless none is Ready: in that case the cloud's health checks know
+    more than the API server does.
+    """
+    judged = [
+        (node, vouched, drain_rules.leaving(node, drains))
+        for node in nodes
+        if isinstance(vouched := service_of(node, judge, drains), Vouched)
+    ]
+    judged.sort(key=lambda each: each[0].metadata.name)
+    signs = [leaving and leaving.sign for _, _, leaving in judged]
+
+    def chosen(states: tuple[bool | None, ...]) -> Backends:
+        """`states`: whether a Node drains, None if it is no backend."""
+        rows = [
+            (node, vouched, draining)
+            for (node, vouched, _), draining in zip(judged, states, strict=True)
+            if draining is not None
+        ]
+        if ready_only and any(is_ready(node) for node, _, draining in rows if not draining):
+            rows = [each for each in rows if each[2] or is_ready(each[0])]
+        return Backends(
+            Backend(node.metadata.name, node.spec.provider_id, vouched.addresses, vouched.labels, draining)
+            for node, vouched, draining in rows
+        )
+
+    undrained = tuple(None if sign is Sign.LEAVING else False for sign in signs)
+    cluster, local = (tuple(drain_rules.draining(signs, local=local)) for local in (False, True))
+    made = {states: chosen(states) for states in {undrained, cluster, local}}
+    return BackendSets(made[undrained], made[cluster], made[local])
+
+
+def backends(nodes: Iterable[Node], judge: Judge, *, ready_only: bool = False) -> Backends:
+    """Return `backend_sets` of load balancers that cannot drain."""
+    return backend_sets(nodes, judge, ready_only=ready_only).undrained
+
+
+def serves_alike(
+    old: Node | None,
+    new: Node | None,
+    judge: Judge,
+    *,
+    ready_only: bool = False,
+    drains: Mode = Mode.NEVER,
+) -> bool:
+    """Return whether a change of a Node (None: it does not exist) makes no difference to load balancers."""
+    before, after = (_standing(node, judge, ready_only, drains) if node is not None else None for node in (old, new))
+    return before == after
+
+
+def _standing(node: Node, judge: Judge, ready_only: bool, drains: Mode) -> tuple[Any, ...] | None:
+    """Return everything about a Node, except its labels, that makes it another backend; None if it is none."""
+    vouched = service_of(node, judge, drains)
+    if not isinstance(vouched, Vouched):
+        return None
+    leaving = drain_rules.leaving(node, drains)
+    sign, ready = leaving and leaving.sign, ready_only and is_ready(node)
+    return node.metadata.name, node.spec.provider_id, vouched.addresses, sign, ready
