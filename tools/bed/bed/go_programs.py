@@ -74,6 +74,12 @@ PROGRAMS = {
         name: Program(_VENDORS / "containerd", f"github.com/containerd/containerd/cmd/{name}", name, _CONTAINERD)
         for name in ("containerd", "containerd-shim-runc-v2", "ctr")
     },
+    "csi-driver": Program(paths.BED / "csi", ".", "the bed's CSI driver"),
+    "csi-attacher": Program(
+        _VENDORS / "csi",
+        "github.com/kubernetes-csi/external-attacher/v4/cmd/csi-attacher",
+        "csi-attacher, which attaches volumes",
+    ),
     "promtool": Program(
         _VENDORS / "prometheus", "github.com/prometheus/prometheus/cmd/promtool", "promtool", _PROMETHEUS
     ),
