@@ -42,5 +42,5 @@ def kept_for_another(what: str, namespace: str) -> Conflict:
     """`what`: a load balancer that has the name of a Service's, and is kept."""
     return Conflict(
         f"{what} is kept for namespace {namespace}: a Service of it gets the load balancer with the annotation "
-        "ccm.outoftree.dev/take-back-load-balancer; otherwise choose another name"
+        "ccm.outoftree.dev/take-back-load-balancer; otherwise choose another one"
     )

@@ -74,6 +74,7 @@ class Addresses:
             "h": bool(desired.hostname or desired.suffix),
             "g": desired.security_groups,
             "n": desired.protected,
+            "l": desired.keep_balancer,
         }
         return "".join(flag for flag, is_set in flags.items() if is_set)
 

@@ -322,6 +322,13 @@ class FloatingIps:
         name = str(balancer.get("name") or "")
         return row if row is not None and made_for_balancer(row, uid, name, owner=owner, address=address) else None
 
+    async def hand_over(self, port_id: str, description: str) -> None:
+        """Say that what was created for a load balancer's former Service is the present one's."""
+        row = await self.on(port_id)
+        if row is not None and was_made(row) and row["description"] != description:
+            path, body = f"/floatingips/{row['id']}", {"floatingip": {"description": description}}
+            await self._api.call("PUT", NETWORK, path, body=body, missing=str(row["id"]))
+
     async def delete_left(self, uid: str) -> None:
         """Delete floating IPs that were created for a Service and lost their load balancer."""
         for row in await self.all():

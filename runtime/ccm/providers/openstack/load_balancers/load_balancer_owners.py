@@ -9,13 +9,14 @@ Service's UID and what was last written. Only members of the project write tags,
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
-from ccm.cloud import LoadBalancerSpec
-from ccm.cloud.toolkit import ownership_marks
+from ccm.cloud import Conflict, KeptLoadBalancer, LoadBalancerSpec
+from ccm.cloud.toolkit import kept_load_balancers, ownership_marks
+from ccm.cloud.toolkit.digests import digest
 
 Row = Mapping[str, Any]
 
@@ -24,6 +25,8 @@ SERVICE_PREFIX = "kube_service_"
 #: Tag of a load balancer whose floating IP must not be deleted with it. Either the floating IP existed before, or the
 #: Service that the load balancer was created for left it to others and keeps the floating IP.
 KEEP_FLOATING = "ccm:keep-floatingip"
+#: Begin tags of a load balancer without a Service, which cluster and namespace keep, and of one that was taken back.
+KEPT, TAKEN_BACK = "ccm:kept:v1:", "ccm:taken-back:"
 #: The maximum length of a name, description or tag.
 LONGEST = 255
 #: How many tags are remembered with their marks.
@@ -50,7 +53,8 @@ class Mark(ownership_marks.Mark):
 
     `name`: a digest of the Service's cloud-provider-openstack tag, so that both can be removed if only the UID is
     known. `flags`: f, it has a floating IP; k, the floating IP is kept in the end; p, its address is a proxy's; h, the
-    Service's status shows a host name; g, the Service has a security group; n, the Service protects it.
+    Service's status shows a host name; g, the Service has a security group; n, the Service protects it; l, the load
+    balancer is kept in the end.
     """
 
     @classmethod
@@ -126,6 +130,61 @@ def tags_without(row: Row, owner: Mark | None, name: str) -> list[str]:
         if any(each.names(tag) for each in others)
         or not (tag == name or (owner is not None and (tag == str(owner) or owner.names(tag))))
     ]
+
+
+def kept_tag(spec: LoadBalancerSpec, mark: Mark | None) -> str:
+    """Return the tag of a load balancer that is kept. If only the UID is known, the mark has the namespace."""
+    namespace = ownership_marks.namespace_tag(spec.namespace) or (mark.namespace if mark is not None else "")
+    return f"{KEPT}{ownership_marks.cluster_tag(spec.cluster)}:{namespace}"
+
+
+def kept_for(row: Row) -> tuple[str, str] | None:
+    """Return cluster and namespace that keep it, None if it is not kept."""
+    tag = next((tag for tag in row.get("tags") or () if tag.startswith(KEPT)), "")
+    cluster, _, namespace = tag.removeprefix(KEPT).partition(":")
+    return (cluster, namespace) if tag else None
+
+
+def kept(rows: Iterable[Row], cluster: str, floating: Mapping[str, str]) -> list[KeptLoadBalancer]:
+    """Return what a cluster keeps. `floating`: port -> address."""
+    return [
+        KeptLoadBalancer(str(row["name"]), whose[1], floating.get(str(row["vip_port_id"]), str(row["vip_address"])))
+        for row in rows
+        if (whose := kept_for(row)) is not None and whose[0] == ownership_marks.cluster_tag(cluster)
+    ]
+
+
+def to_take_back(rows: Iterable[Row], spec: LoadBalancerSpec, family: str) -> Row:
+    """Return the kept load balancer that the Service names, by its name or its ID. Raises Conflict."""
+    whose = ownership_marks.cluster_tag(spec.cluster), ownership_marks.namespace_tag(spec.namespace)
+    found = [row for row in rows if spec.take_back in (row["name"], row["id"]) and kept_for(row) == whose]
+    if not found:
+        raise kept_load_balancers.nothing_kept(spec)
+    if len(found) > 1:
+        ids = ", ".join(sorted(str(row["id"]) for row in found))
+        raise Conflict(f"{len(found)} load balancers {spec.take_back} are kept: take one back by its ID, of {ids}")
+    if (":" in str(found[0]["vip_address"])) != (family == "IPv6"):
+        raise Conflict(
+            f"load balancer {found[0]['id']} has the address {found[0]['vip_address']}, which is not {family}"
+        )
+    return found[0]
+
+
+def taken_back_tag(spec: LoadBalancerSpec) -> str:
+    return f"{TAKEN_BACK}{digest(spec.take_back, ownership_marks.DIGITS)}"
+
+
+def taken_back(row: Row, owner: Mark, name: str, spec: LoadBalancerSpec) -> list[str]:
+    """Return the tags of a kept load balancer that a Service takes back. It gets the name of the Service's, so nothing
+    else shows which one it was."""
+    others = [tag for tag in row.get("tags") or () if not tag.startswith((KEPT, TAKEN_BACK))]
+    return [*others, name, str(owner), taken_back_tag(spec)]
+
+
+def check_same(row: Row, spec: LoadBalancerSpec) -> None:
+    """Raises Conflict if a Service with this load balancer asks for another one."""
+    if taken_back_tag(spec) not in (row.get("tags") or ()) and spec.take_back != row["id"]:
+        kept_load_balancers.check_same(spec, str(row["name"]))
 
 
 def is_owner(row: Row, owner: Mark) -> bool:

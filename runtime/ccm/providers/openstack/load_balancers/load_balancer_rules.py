@@ -71,8 +71,9 @@ class DesiredLoadBalancer:
 
     `provider`: for a new load balancer; `made_by`: the provider of an existing one. `load_balancer_id`: chosen by the
     user. `vip_address`: for a load balancer without floating IP. `floating`: None if clients use the VIP.
-    `max_members`: in all pools together, 0 for no limit; the members' own fingerprint shows it. `chooses_nodes`: a node
-    may be left out, because each answers for all Pods.
+    `keep_balancer`: it outlives the Service. `take_back`: the name or ID of a kept one, "" for none. `max_members`: in
+    all pools together, 0 for no limit; the members' own fingerprint shows it. `chooses_nodes`: a node may be left out,
+    because each answers for all Pods.
     """
 
     name: str
@@ -108,6 +109,8 @@ class DesiredLoadBalancer:
     security_groups: bool
     given: frozenset[str] = field(metadata=NOT_COUNTED)
     protected: bool = False
+    keep_balancer: bool = False
+    take_back: str = ""
     made_by: str = field(default="", metadata=NOT_COUNTED)
     max_members: int = field(default=0, metadata=NOT_COUNTED)
     chooses_nodes: bool = field(default=True, metadata=NOT_COUNTED)
@@ -171,6 +174,10 @@ def desired_load_balancer(
         problems.append(f"the Service asks to keep its address, and annotation {PREFIX}keep-floatingip says false")
     if spec.keep is Kept.ADDRESS and (internal or family == "IPv6"):
         problems.append("the Service asks to keep its address, and only floating IPs can be kept: it has none")
+    if spec.take_back and "load-balancer-id" in {key.removeprefix(PREFIX) for key in given}:
+        problems.append(
+            f"the Service takes back a load balancer, and annotation {PREFIX}load-balancer-id names another"
+        )
     method = said.get("lb-method", section.lb_method)
     if (made_by or section.lb_provider) == "ovn" and not said.given("lb-method"):
         method = "SOURCE_IP_PORT"
@@ -218,6 +225,8 @@ def desired_load_balancer(
         floating_description=_floating_description(spec),
         keep_floating_ip=said.get("keep-floatingip", spec.keep is Kept.ADDRESS),
         protected=spec.protected,
+        keep_balancer=spec.keep is Kept.LOAD_BALANCER,
+        take_back=spec.take_back,
         hostname=said.get("hostname", ""),
         suffix=section.ingress_hostname_suffix if proxy and section.enable_ingress_hostname else "",
         proxy=proxy,

@@ -68,7 +68,7 @@ OLDEST = (2, 5)
 
 class OctaviaLoadBalancers:
     #: A Service requests a kept floating IP with loadBalancerIP.
-    keeps = frozenset({Kept.ADDRESS})
+    keeps = frozenset(Kept)
 
     def __init__(self, api: Api, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._api = api
@@ -105,7 +105,9 @@ class OctaviaLoadBalancers:
         return [self._listed(cluster, row, mark, floating) for row, mark in rows]
 
     async def kept(self, cluster: str) -> Sequence[cloud.KeptLoadBalancer]:
-        return kept_addresses(await self._floating.all(), cluster)
+        rows, floating = (await self._balancers.look()).values(), await self._floating.all()
+        addresses = {str(row["port_id"]): str(row["floating_ip_address"]) for row in floating if row["port_id"]}
+        return [*load_balancer_owners.kept(rows, cluster, addresses), *kept_addresses(floating, cluster)]
 
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
         """Return two halves, so that `update_backends` cannot claim to have written other changes of the spec."""
@@ -140,9 +142,17 @@ class OctaviaLoadBalancers:
         mark = Mark.of(spec, self.fingerprint(spec, backends))
         if row is None:
             await self._owned.check_no_other(rows, spec)
+            if spec.take_back:
+                await self._take_back(spec, want)
             permissions.check_new(spec.annotations, self._section)
             mark = dataclasses.replace(mark, flags=await self._addresses.flags(want))
             return await self._create(spec, want, backends, mark, features, memory)
+        load_balancer_owners.check_same(row, spec)
+        if want.keep_balancer and not owner:
+            raise Invalid(
+                f"load balancer {row['id']} was created for another Service, so only that one can keep it: remove the "
+                "annotation that keeps it"
+            )
         job = Job(spec, want, backends, features, row, owner)
         if job.present is None and not owner:
             permissions.check_new(spec.annotations, self._section)
@@ -261,7 +271,9 @@ class OctaviaLoadBalancers:
         if row["provisioning_status"] not in DELETABLE:
             raise RetryAfter(f"load balancer {row['id']} is {row['provisioning_status']}", self._soon())
         try:
-            going = await self._removal.give_up(spec, row["id"], owner=owner, keep=memory.keep)
+            stays = owner and (spec.keep is Kept.LOAD_BALANCER or (mark is not None and "l" in mark.flags))
+            tag = load_balancer_owners.kept_tag(spec, mark) if stays else ""
+            going = await self._removal.give_up(spec, row["id"], owner=owner, keep=memory.keep, kept_tag=tag)
         except NotFound:
             going = True  # the next read shows what is left of it
         if not going:
@@ -344,6 +356,22 @@ class OctaviaLoadBalancers:
         await self._open_nodes(job)
         memory.warnings = await self._addresses.warnings(job, memory.address, None if fresh else floating)
         return self._answer(job, memory)
+
+    async def _take_back(self, spec: LoadBalancerSpec, desired: DesiredLoadBalancer) -> None:
+        """Give the Service a load balancer that is kept for its namespace. Raises RetryAfter then, and Conflict if
+        there is none, also if another Service was faster."""
+        row = load_balancer_owners.to_take_back((await self._balancers.look()).values(), spec, desired.family)
+        async with self._balancers.writing(row["id"]):
+            row = load_balancer_owners.to_take_back([await self._balancers.read(row["id"])], spec, desired.family)
+            if row["provisioning_status"] != "ACTIVE":
+                raise RetryAfter(f"load balancer {row['id']} is {row['provisioning_status']}", self._soon())
+            if row.get("vip_port_id") and load_balancer_owners.KEEP_FLOATING not in (row.get("tags") or ()):
+                await self._floating.hand_over(row["vip_port_id"], desired.floating_description)
+            mark = Mark.of(spec, "", await self._addresses.flags(desired))
+            tags = load_balancer_owners.taken_back(row, mark, desired.name, spec)
+            body = {"name": desired.name, "description": desired.description, "tags": tags}
+            await self._octavia("PUT", f"/loadbalancers/{row['id']}", {"loadbalancer": body})
+        raise RetryAfter(f"load balancer {row['id']} was taken back", self._soon())
 
     async def _write_members(self, job: Job, memory: Memory, digest: str) -> None:
         """Return if every pool has its members. Otherwise write those of one pool and raise RetryAfter."""
@@ -432,7 +460,8 @@ class OctaviaLoadBalancers:
         if right and state == "ACTIVE":
             memory.row, memory.owner, memory.address = row, load_balancer_owners.is_owner(row, owner), address
         fingerprint = owner.fingerprint if right else ""
-        keep, protected = Kept.ADDRESS if "k" in owner.flags else None, "n" in owner.flags
+        keep = Kept.LOAD_BALANCER if "l" in owner.flags else Kept.ADDRESS if "k" in owner.flags else None
+        protected = "n" in owner.flags
         name, ready = row["name"], state == "ACTIVE"
         return cloud.LoadBalancer(owner.uid, name, ingress, fingerprint, ready, memory.warnings, keep, protected)
 

@@ -37,12 +37,14 @@ class Removal:
         self._api, self._balancers, self._parts, self._floating = api, balancers, parts, floating
         self._cascade = api.settings.load_balancer.cascade_delete
 
-    async def give_up(self, spec: LoadBalancerSpec, balancer_id: str, *, owner: bool, keep: bool) -> bool:
+    async def give_up(
+        self, spec: LoadBalancerSpec, balancer_id: str, *, owner: bool, keep: bool, kept_tag: str = ""
+    ) -> bool:
         """Delete the load balancer or leave it to others, as far as one call can. Return False if nothing is left.
 
-        `owner`: it was created for this Service. `keep`: keep its floating IP.
-        Raises NotFound if it is gone, RetryAfter while Octavia is working on it, and Conflict if it failed and others
-        use it.
+        `owner`: it was created for this Service. `keep`: keep its floating IP. `kept_tag`: keep the load balancer with
+        this tag, unless it failed. Raises NotFound if it is gone, RetryAfter while Octavia is working on it, and
+        Conflict if it failed and others use it.
         """
         async with self._balancers.writing(balancer_id):
             floating = None if keep else await self._floating_made(spec, balancer_id, owner=owner)
@@ -50,12 +52,15 @@ class Removal:
             claim = Claim.of(spec, row, owner=owner)
             beside = used_beside(row, listeners, claim)
             if claim.is_used_by(row) and not beside and made_by_a_controller(row, spec):
+                if kept_tag and row["provisioning_status"] != "ERROR":
+                    return await self._leave(row, claim, listeners, tag=kept_tag)
                 if await self._delete(row) and floating is not None:
                     await self._floating.delete(floating)
                 return True
             if claim.is_used_by(row) and beside:
                 log.info("Service %s leaves load balancer %s to others: %s", spec.uid, balancer_id, ", ".join(beside))
-            return await self._leave(row, claim, listeners, keep=owner and floating is None)
+            tag = load_balancer_owners.KEEP_FLOATING if owner and floating is None else ""
+            return await self._leave(row, claim, listeners, tag=tag)
 
     async def delete_own(
         self, spec: LoadBalancerSpec, balancer_id: str, *, states: Sequence[str] = DELETABLE, keep: bool = False
@@ -110,29 +115,29 @@ class Removal:
             await self._octavia("DELETE", f"{path}?cascade=true" if cascade else path, missing=str(row["id"]))
         return True
 
-    async def _leave(self, row: Row, claim: Claim, listeners: Sequence[Row], *, keep: bool) -> bool:
+    async def _leave(self, row: Row, claim: Claim, listeners: Sequence[Row], *, tag: str) -> bool:
         """Remove the Service from a load balancer that stays: its listeners, one at a time, then its tags.
 
-        `keep`: adds a tag so that whoever deletes the load balancer keeps its floating IP.
+        `tag`: one to add, "" for none. With KEEP_FLOATING, whoever deletes the load balancer keeps its floating IP.
         Return False if nothing of the Service was left.
         """
         if row["provisioning_status"] == "ERROR":
             raise Conflict(f"{failed(row)}, so this Service cannot be removed from it")
         left = load_balancer_owners.tags_without(row, claim.mark, claim.name)
-        tag = claim.service_tag(row, left)
-        own = [] if tag in left else listeners  # they belong to a namesake with the same tag
+        own_tag = claim.service_tag(row, left)
+        own = [] if own_tag in left else listeners  # they belong to a namesake with the same tag
         own = [
             each
             for each in own
-            if diff.is_ours(each, tag, owner=claim.owner and not load_balancer_owners.service_tags(row))
+            if diff.is_ours(each, own_tag, owner=claim.owner and not load_balancer_owners.service_tags(row))
         ]
         if own:
             await self._parts.do(diff.removal(own[0], await self._parts.outline(row))[0])
             return True
         if list(left) == list(row.get("tags") or ()):
             return False
-        if keep and load_balancer_owners.KEEP_FLOATING not in left:
-            left = [*left, load_balancer_owners.KEEP_FLOATING]
+        if tag and tag not in left:
+            left = [*left, tag]
         await self._octavia("PUT", f"/loadbalancers/{row['id']}", {"loadbalancer": {"tags": list(left)}})
         return True
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ccm.cloud import Conflict, Invalid, LoadBalancerSpec
+from ccm.cloud.toolkit import kept_load_balancers
 from ccm.cloud.toolkit.ownership_marks import choose as choose_marked
 from ccm.cloud.toolkit.ownership_marks import cluster_tag, is_known, namespace_tag
 
@@ -22,6 +23,7 @@ from .load_balancer_owners import (
     Row,
     foreign_marks,
     is_owner,
+    kept_for,
     load_balancer_name,
     marks,
     names_of,
@@ -72,6 +74,8 @@ def choose(
     )
     if named and not (first is not None and to_delete):
         row = rows.get(named)
+        if row is not None and (whose := kept_for(row)) is not None and not to_delete:
+            raise kept_load_balancers.kept_for_another(f"load balancer {named}", whose[1])
         if row is not None and first is not None and first is not row:
             raise Conflict(
                 f"annotation {PREFIX}load-balancer-id: the Service already has load balancer {first['id']} and cannot "
@@ -92,6 +96,7 @@ def choose(
             if row.get("name") in names
             and not _of_a_namesake(row, spec)
             and row.get("provisioning_status") not in GOING
+            and kept_for(row) is None
         )
     )
 
@@ -115,6 +120,7 @@ def may_be_ours(rows: Iterable[Row], spec: LoadBalancerSpec) -> list[Row]:
         row
         for row in rows
         if row.get("provisioning_status") not in GOING
+        and kept_for(row) is None
         and (
             (name := str(row.get("name") or "")) in names_of(spec)
             or (name.startswith(SERVICE_PREFIX) and name.endswith(suffix))
