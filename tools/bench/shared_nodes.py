@@ -241,8 +241,8 @@ def openstack() -> OctaviaLoadBalancers:
 def aws() -> NetworkLoadBalancers:
     from ccm.providers.aws.instances import Ec2Instances
     from ccm.providers.aws.load_balancers.network.node_groups import NodeGroups
-    from ccm.providers.aws.load_balancers.security_groups import SecurityGroups
-    from ccm.providers.aws.load_balancers.subnets import VpcSubnets
+    from ccm.providers.aws.load_balancers.shared.security_groups import SecurityGroups
+    from ccm.providers.aws.load_balancers.shared.subnets import VpcSubnets
 
     api = Aws()
     instances = Ec2Instances(api)  # type: ignore[arg-type]

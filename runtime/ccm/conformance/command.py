@@ -13,9 +13,7 @@ from pathlib import Path
 
 from ccm.cloud import CloudError, ConfigError, ProviderConfig, Transient, registry
 
-from .cases import CASES
-from .kit import Case, Outcome, Result, check
-from .subject import Subject
+from . import CASES, Case, Outcome, Result, Subject, check
 
 
 def main(argv: list[str]) -> int:

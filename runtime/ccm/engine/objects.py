@@ -15,6 +15,8 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 import msgspec
 from msgspec import field
 
+from .protobuf.as_read import AsRead
+
 T = TypeVar("T")
 
 #: All exceptions that decoding raises for unexpected data, however broken or deeply nested.
@@ -57,28 +59,6 @@ class ObjectRef(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     name: str
     namespace: str = ""
     uid: str = ""
-
-
-class AsRead:
-    """An object's own bytes, for a write of the whole object. `held`: the bytes of all of them that exist now.
-
-    Thousands may wait to be written, so there is a limit: `cache_rules.kept_node` drops the bytes of those beyond it.
-    """
-
-    __slots__ = ("data",)
-    held = 0
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        AsRead.held += len(data)
-
-    def __del__(self) -> None:
-        AsRead.held -= len(self.data)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, AsRead) and self.data == other.data
-
-    __hash__ = None  # type: ignore[assignment]
 
 
 class Taint(msgspec.Struct, gc=False, frozen=True, rename="camel"):

@@ -20,9 +20,9 @@ from ccm.cloud import (
 from ccm.cloud.errors import CloudError
 from ccm.providers.aws import api, instance_rules
 from ccm.providers.aws.annotations import PREFIX, SUBNET, list_of, tags
-from ccm.providers.aws.load_balancers import subnet_rules, target_rules, type_rules
 from ccm.providers.aws.load_balancers.classic import load_balancer_rules as classic_rules
 from ccm.providers.aws.load_balancers.network import load_balancer_rules as network_rules
+from ccm.providers.aws.load_balancers.shared import subnet_rules, target_rules, type_rules
 from ccm.providers.aws.settings import Settings
 from ccm.providers.aws.settings_sections import Global
 

@@ -36,13 +36,37 @@ def test_a_file_is_about_one_subject(path):
 def test_imports_go_in_no_circle(graph):
     """Those for types alone count, too: where they go round, two files are one subject."""
     left = {module: set(graph.find_modules_directly_imported_by(module)) for module in graph.modules}
-    packages = {module for module in left if (RUNTIME.parent / Path(*module.split(".")) / "__init__.py").exists()}
-    for module in left:  # a package imports what it shows of itself
-        left[module] -= {each for each in packages if module.startswith(f"{each}.")}
-    while ends := {module for module, imported in left.items() if not imported & left.keys()}:
-        for module in ends:
-            del left[module]
-    assert left == {}
+    folders = set(map(folder_of, left))
+    for module in left:  # a folder imports what it shows of itself
+        left[module] -= {each for each in folders if module.startswith(f"{each}.")}
+    assert circles(left) == {}
+
+
+def test_folders_import_one_another_in_no_circle(graph):
+    """A folder in a folder is a room, too: either it stands on the files around it, or they stand on it."""
+    left = {folder: set() for folder in map(folder_of, graph.modules)}
+    for module in graph.modules - left.keys():  # what a folder shows of itself (`__init__`) is about all of it
+        imported = graph.find_modules_directly_imported_by(module) - {"ccm"}
+        left[folder_of(module)] |= set(map(folder_of, imported)) - {folder_of(module)}
+    assert circles(left) == {}
+
+
+def folder_of(module: str) -> str:
+    is_folder = (RUNTIME.parent / Path(*module.split(".")) / "__init__.py").exists()
+    return module if is_folder else module.rpartition(".")[0]
+
+
+def circles(imports: dict[str, set[str]]) -> dict[str, set[str]]:
+    """What remains after everything is removed that leads into no circle."""
+    left = dict(imports)
+    while ends := {name for name, imported in left.items() if not imported & left.keys()}:
+        for name in ends:
+            del left[name]
+    return left
+
+
+def test_circles_are_seen():
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}).keys() == {"a", "b", "c"}
 
 
 def test_the_toolkit_names_every_helper():

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from ccm.base.shared_texts import MANY, shared
 from ccm.engine.objects import (
-    AsRead,
     Node,
     NodeAddress,
     NodeCondition,
@@ -22,6 +21,7 @@ from ccm.engine.objects import (
     Service,
     ServiceSpec,
 )
+from ccm.engine.protobuf.as_read import AsRead
 
 from .limits import (
     AS_READ,

@@ -6,13 +6,13 @@ A change has the form of a JSON merge patch. Lists of messages are replaced, but
 
 from __future__ import annotations
 
+import datetime
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from ..objects import parse_time
 from . import messages
 from .descriptors import ENTRIES
 from .messages import message_class, parsed
@@ -96,4 +96,4 @@ def _times(entry: str) -> frozenset[str]:
 
 def _time(text: str) -> dict[str, int]:
     """metav1.Time, the only message inside of an entry that is written; it has seconds alone."""
-    return {"seconds": int(parse_time(text).timestamp()), "nanos": 0}
+    return {"seconds": int(datetime.datetime.fromisoformat(text).timestamp()), "nanos": 0}

@@ -20,7 +20,7 @@ from google.protobuf.message import DecodeError
 
 from ccm.base.shared_texts import LONGEST, MANY, MOST, shared
 
-from ..objects import AsRead
+from .as_read import AsRead
 from .descriptors import ENTRIES
 from .messages import message_class, parsed, unreadable
 from .shapes import INLINED, element_type, is_optional

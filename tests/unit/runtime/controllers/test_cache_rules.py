@@ -12,7 +12,8 @@ from ccm.controllers.nodes import node_rules
 from ccm.controllers.services.service_rules import FINALIZER, ServiceRuleError, load_balancer_spec, needs_cleanup
 from ccm.controllers.shared import limits
 from ccm.controllers.shared.cache_rules import kept_node, kept_service
-from ccm.engine.objects import AsRead, Node, Service, decoder
+from ccm.engine.objects import Node, Service, decoder
+from ccm.engine.protobuf.as_read import AsRead
 
 from ..hostile import LARGEST_NODES, LARGEST_SERVICES, load_balancer, node
 

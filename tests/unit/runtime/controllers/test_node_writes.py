@@ -8,7 +8,8 @@ from ccm.controllers.nodes.node_writes import NodeWrites
 from ccm.controllers.shared import cache_rules
 from ccm.controllers.shared.cache_rules import kept_node
 from ccm.engine.api_errors import ConflictError, ForbiddenError
-from ccm.engine.objects import AsRead, Node, NodeSpec, ObjectMeta, Taint
+from ccm.engine.objects import Node, NodeSpec, ObjectMeta, Taint
+from ccm.engine.protobuf.as_read import AsRead
 
 PLAN = Plan({"status": {"addresses": []}}, {"spec": {"providerID": "x"}})
 NO_RIGHT = ForbiddenError(403, "Forbidden", 'User "ccm" cannot update resource "nodes/status" in API group ""')

@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccm.engine.encodings import read
-from ccm.engine.objects import UNREADABLE, AsRead, Lease, Node, PersistentVolume
+from ccm.engine.objects import UNREADABLE, Lease, Node, PersistentVolume
 from ccm.engine.protobuf import MAGIC, messages
+from ccm.engine.protobuf.as_read import AsRead
 from ccm.engine.protobuf.changes import changed, with_metadata
 from ccm.engine.protobuf.descriptors import ENTRIES
 

@@ -20,9 +20,9 @@ from ccm.cloud.toolkit.digests import NOT_COUNTED, counted, desired_digest, subj
 from ccm.cloud.toolkit.ownership_marks import Mark
 from ccm.providers import sim
 from ccm.providers.aws.annotations import PREFIX as AWS
-from ccm.providers.aws.load_balancers import target_rules
 from ccm.providers.aws.load_balancers.classic import load_balancer_rules as classic_rules
 from ccm.providers.aws.load_balancers.network import load_balancer_rules as network_rules
+from ccm.providers.aws.load_balancers.shared import target_rules
 from ccm.providers.aws.settings_sections import Global
 from ccm.providers.cloudstack import load_balancer_rules as cloudstack_rules
 from ccm.providers.cloudstack.annotations import PREFIX as CLOUDSTACK

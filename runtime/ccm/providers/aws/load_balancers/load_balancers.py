@@ -12,14 +12,14 @@ from ccm.cloud import Backend, ImplementedElsewhere, Invalid, LoadBalancerSpec, 
 from ..api import Api
 from ..instances import Ec2Instances
 from ..settings_sections import CLASSIC, NETWORK
-from . import type_rules as types
 from .classic.groups import ClassicGroups
 from .classic.load_balancers import ClassicLoadBalancers
-from .deletions import Deletions
 from .network.load_balancers import NetworkLoadBalancers
 from .network.node_groups import NodeGroups
-from .security_groups import OneListing, SecurityGroups
-from .subnets import VpcSubnets
+from .shared import type_rules as types
+from .shared.deletions import Deletions
+from .shared.security_groups import OneListing, SecurityGroups
+from .shared.subnets import VpcSubnets
 
 
 class AwsLoadBalancers:

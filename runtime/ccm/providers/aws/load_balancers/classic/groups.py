@@ -12,7 +12,7 @@ from ...instance_rules import Row
 from ...instances import Ec2Instances
 from ..network import node_group_rules
 from ..network.load_balancer_rules import SERVICE_TAG
-from ..security_groups import SecurityGroups
+from ..shared.security_groups import SecurityGroups
 from . import group_rules as rules
 from .group_rules import Change
 from .load_balancer_rules import Wanted

@@ -14,8 +14,8 @@ from ccm.cloud.toolkit.service_checks import EVERYONE, ipv4_only, limits_clients
 
 from ...annotations import PREFIX, TRAFFIC_PORT
 from ...settings_sections import SHARED, Global
-from .. import type_rules
 from ..network.load_balancer_rules import clients, has_tls, tags_of_cluster
+from ..shared import type_rules
 from . import annotations as notes
 
 #: Prefix of the name of a load balancer's own security group.

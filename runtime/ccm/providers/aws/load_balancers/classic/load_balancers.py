@@ -21,14 +21,14 @@ from ...api import Api, pairs
 from ...errors import UnfitInstance
 from ...instance_rules import Row
 from ...settings_sections import CLASSIC
-from .. import target_rules as targets
-from ..base import TypeLoadBalancers, fingerprint_of, unchangeable
-from ..deletions import Deletion
 from ..network import load_balancer_owners as owners
 from ..network.node_groups import NodeGroups
 from ..network.reads import NO_BALANCER
-from ..security_groups import OneListing
-from ..subnets import VpcSubnets
+from ..shared import target_rules as targets
+from ..shared.base import TypeLoadBalancers, fingerprint_of, unchangeable
+from ..shared.deletions import Deletion
+from ..shared.security_groups import OneListing
+from ..shared.subnets import VpcSubnets
 from . import group_rules, load_balancer_steps
 from . import load_balancer_rules as rules
 from .groups import ClassicGroups

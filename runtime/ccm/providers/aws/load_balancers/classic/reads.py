@@ -10,8 +10,8 @@ from ccm.cloud import NotFound, Transient
 
 from ...api import Api, tags_of
 from ...instance_rules import Row
-from ..base import Tags, tags_of_all
 from ..network.reads import LARGEST_PAGE, NO_BALANCER
+from ..shared.base import Tags, tags_of_all
 
 
 class ClassicReads:

@@ -28,11 +28,11 @@ from ...api import Api, pairs
 from ...instance_rules import Row
 from ...instances import Ec2Instances
 from ...settings_sections import NETWORK
-from .. import target_rules as targets
-from ..base import TypeLoadBalancers, fingerprint_of, unchangeable
-from ..deletions import Deletion
-from ..security_groups import OneListing
-from ..subnets import VpcSubnets
+from ..shared import target_rules as targets
+from ..shared.base import TypeLoadBalancers, fingerprint_of, unchangeable
+from ..shared.deletions import Deletion
+from ..shared.security_groups import OneListing
+from ..shared.subnets import VpcSubnets
 from . import load_balancer_owners as owners
 from . import load_balancer_rules as rules
 from . import load_balancer_steps, node_group_rules

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from ...api import Api
 from ...instances import Ec2Instances
-from ..security_groups import Read, SecurityGroups
+from ..shared.security_groups import Read, SecurityGroups
 from . import node_group_rules
 from .load_balancer_rules import Wanted
 from .node_group_rules import Change

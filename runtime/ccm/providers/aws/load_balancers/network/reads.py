@@ -10,7 +10,7 @@ from ccm.cloud import NotFound, Transient
 
 from ...api import Api, tags_of
 from ...instance_rules import Row
-from ..base import Tags, tags_of_all
+from ..shared.base import Tags, tags_of_all
 from . import load_balancer_owners as owners
 from .load_balancer_rules import Wanted
 from .load_balancer_steps import Present

@@ -8,9 +8,9 @@ import dataclasses
 import pytest
 
 from ccm.cloud import Backends, Invalid, Port
-from ccm.providers.aws.load_balancers import target_rules as targets
 from ccm.providers.aws.load_balancers.network import load_balancer_rules as rules
 from ccm.providers.aws.load_balancers.network.load_balancer_rules import Check
+from ccm.providers.aws.load_balancers.shared import target_rules as targets
 from ccm.providers.aws.settings_sections import Global
 
 from ...rows import NAME, backend, spec, want

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from ccm.cloud import LoadBalancerSpec
 
-from ..api import LAG
+from ...api import LAG
 
 #: Seconds for which the findings of a deletion stay valid.
 KEEP = 60.0

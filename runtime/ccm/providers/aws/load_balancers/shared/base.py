@@ -8,9 +8,9 @@ from typing import ClassVar, Generic, Protocol, TypeVar
 
 from ccm.cloud import Backend, Invalid, LoadBalancerSpec, NotFound
 
-from ..api import Api
-from ..instance_rules import Row
-from ..settings_sections import Global
+from ...api import Api
+from ...instance_rules import Row
+from ...settings_sections import Global
 from . import target_rules as targets
 
 #: Resources in one question about tags.

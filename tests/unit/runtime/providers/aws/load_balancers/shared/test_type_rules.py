@@ -7,10 +7,10 @@ import pytest
 
 from ccm.cloud import ImplementedElsewhere, Ingress
 from ccm.providers.aws.annotations import PREFIX
-from ccm.providers.aws.load_balancers import type_rules as types
+from ccm.providers.aws.load_balancers.shared import type_rules as types
 from ccm.providers.aws.settings_sections import CLASSIC, NETWORK
 
-from ..rows import NAME, spec
+from ...rows import NAME, spec
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from ccm.cloud import NotFound, Transient
-from ccm.providers.aws.load_balancers.base import TAGGED, Tags, tags_of_all
+from ccm.providers.aws.load_balancers.shared.base import TAGGED, Tags, tags_of_all
 
 NAMES = [f"lb-{number}" for number in range(TAGGED + 3)]
 

@@ -8,12 +8,12 @@ import pytest
 from ccm.cloud import NotFound, ProviderConfig
 from ccm.providers.aws import LAG, AwsCloud
 from ccm.providers.aws.api import Api
-from ccm.providers.aws.load_balancers.deletions import KEEP, Deletions
 from ccm.providers.aws.load_balancers.network import load_balancer_owners as owners
+from ccm.providers.aws.load_balancers.shared.deletions import KEEP, Deletions
 from ccm.providers.aws.settings_sections import CLASSIC, NETWORK
 
-from ..balancers_in_memory import Account
-from ..rows import VPC, spec
+from ...balancers_in_memory import Account
+from ...rows import VPC, spec
 
 SPEC = spec()
 #: All tags that a load balancer and its groups need to be the Service's.

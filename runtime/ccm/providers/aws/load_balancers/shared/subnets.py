@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from ccm.cloud.toolkit.shared_reads import Shared
 
-from ..api import Api, filters
-from ..instance_rules import Row
+from ...api import Api, filters
+from ...instance_rules import Row
 from . import subnet_rules
 
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 from ccm.cloud import ImplementedElsewhere, LoadBalancerSpec
 from ccm.cloud.toolkit.untrusted_text import quoted
 
-from ..annotations import PREFIX
-from ..settings_sections import CLASSIC, NETWORK
+from ...annotations import PREFIX
+from ...settings_sections import CLASSIC, NETWORK
 
 TITLES = {CLASSIC: "Classic Load Balancer", NETWORK: "Network Load Balancer"}
 #: Ends of the host names of Classic Load Balancers; those of the others have the region behind `elb`.

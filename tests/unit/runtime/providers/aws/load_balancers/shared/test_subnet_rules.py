@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from ccm.cloud import Invalid
-from ccm.providers.aws.load_balancers import subnet_rules as rules
+from ccm.providers.aws.load_balancers.shared import subnet_rules as rules
 
-from ..rows import tags
+from ...rows import tags
 
 MAIN = {"Associations": [{"Main": True}], "Routes": [{"GatewayId": "local"}]}
 PUBLIC = {

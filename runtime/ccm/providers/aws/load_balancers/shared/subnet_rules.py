@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ccm.cloud import Invalid
 
-from ..api import CLUSTER_TAG, is_of_cluster, tags_of
-from ..instance_rules import Row
+from ...api import CLUSTER_TAG, is_of_cluster, tags_of
+from ...instance_rules import Row
 
 INTERNAL_ROLE, PUBLIC_ROLE = "kubernetes.io/role/internal-elb", "kubernetes.io/role/elb"
 REGULAR = "availability-zone"

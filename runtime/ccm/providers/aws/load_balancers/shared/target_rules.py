@@ -10,8 +10,8 @@ from ccm.cloud import Backend, Backends
 from ccm.cloud.toolkit.digests import desired_digest
 from ccm.cloud.toolkit.service_checks import nobody_serves
 
-from ..annotations import PREFIX
-from ..instance_rules import instance_id
+from ...annotations import PREFIX
+from ...instance_rules import instance_id
 
 
 class Selecting(Protocol):

@@ -8,8 +8,8 @@ from typing import Any
 
 from ccm.cloud.toolkit.shared_reads import Shared
 
-from ..api import Api, filters
-from ..instance_rules import Row
+from ...api import Api, filters
+from ...instance_rules import Row
 
 Permissions = Sequence[Mapping[str, Any]]
 Read = Callable[[], Awaitable[list[Row]]]

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bytes of an object that was read, kept beside what the runtime reads of it."""
+
+from __future__ import annotations
+
+
+class AsRead:
+    """An object's own bytes, for a write of the whole object. `held`: the bytes of all of them that exist now.
+
+    Thousands may wait to be written, so there is a limit: `cache_rules.kept_node` drops the bytes of those beyond it.
+    """
+
+    __slots__ = ("data",)
+    held = 0
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        AsRead.held += len(data)
+
+    def __del__(self) -> None:
+        AsRead.held -= len(self.data)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AsRead) and self.data == other.data
+
+    __hash__ = None  # type: ignore[assignment]
