@@ -6,10 +6,13 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 from ccm.cloud import AddressType, Backend
 
 Selector = Mapping[str, str | None]
+#: How a provider names a member: by address, or by the ID of its machine.
+Member = TypeVar("Member", str, int)
 ZONE = "topology.kubernetes.io/zone"
 
 
@@ -41,7 +44,7 @@ def serving(backends: Sequence[Backend], family: str, selector: Selector | None 
     return found
 
 
-def limited(members: Mapping[str, Backend], most: int, service: str) -> Mapping[str, Backend]:
+def limited(members: Mapping[Member, Backend], most: int, service: str) -> Mapping[Member, Backend]:
     """Choose at most `most` of the members, in their order; 0 for all.
 
     Each `service` has an order of its own of the nodes of a zone (rendezvous hashing), and the zones take turns. So
@@ -50,17 +53,17 @@ def limited(members: Mapping[str, Backend], most: int, service: str) -> Mapping[
     if not most or len(members) <= most:
         return members
 
-    def score(address: str) -> str:
-        return hashlib.sha256(f"{service}\n{members[address].node_name}".encode()).hexdigest()
+    def score(member: Member) -> str:
+        return hashlib.sha256(f"{service}\n{members[member].node_name}".encode()).hexdigest()
 
     turns: Counter[str] = Counter()
-    order: list[tuple[int, str, str]] = []
-    for own, address in sorted((score(address), address) for address in members):
-        zone = members[address].labels.get(ZONE, "")
+    order: list[tuple[int, str, Member]] = []
+    for own, member in sorted((score(member), member) for member in members):
+        zone = members[member].labels.get(ZONE, "")
         turns[zone] += 1
-        order.append((turns[zone], own, address))
-    chosen = {address for _, _, address in sorted(order)[:most]}
-    return {address: backend for address, backend in members.items() if address in chosen}
+        order.append((turns[zone], own, member))
+    chosen = {member for _, _, member in sorted(order)[:most]}
+    return {member: backend for member, backend in members.items() if member in chosen}
 
 
 def members_of(backends: Sequence[Backend], family: str, selector: Selector | None = None) -> list[tuple[str, str]]:

@@ -10,6 +10,7 @@ from typing import Any
 from ccm.cloud import Backend, Backends, Ingress, Invalid, LoadBalancerSpec, Port
 from ccm.cloud.toolkit import kept_load_balancers
 from ccm.cloud.toolkit.annotation_reader import ServiceAnnotations
+from ccm.cloud.toolkit.backend_addresses import limited
 from ccm.cloud.toolkit.digests import NOT_COUNTED, counted, desired_digest, subjects
 from ccm.cloud.toolkit.kept_settings import Setting, differences, only_for_new
 from ccm.cloud.toolkit.service_checks import EVERYONE, limits_clients, require_ipv4, require_node_ports
@@ -288,6 +289,22 @@ def targets(desired: Wanted, backends: Sequence[Backend]) -> tuple[int, ...]:
         return ()
     selector = desired.node_selector
     return Backends.of(backends).recent(("hetzner servers", selector), lambda every: _servers(selector, every))
+
+
+def fitting(desired: Wanted, backends: Sequence[Backend], room: int, service: str) -> tuple[int, ...]:
+    """At most `room` of the targets, if the type of the load balancer has no room for all. Each `service`, a UID, has
+    others, and a Node that comes or goes replaces one of them at most."""
+    every = targets(desired, backends)
+    if len(every) <= room:
+        return every
+
+    def choose(of_all: Backends) -> tuple[int, ...]:
+        ids = ((server_id(each.provider_id), each) for each in of_all)
+        wanted = set(every)
+        members = {id_: each for id_, each in ids if id_ is not None and id_ in wanted}
+        return tuple(sorted(limited(members, room, service))) if room else ()
+
+    return Backends.of(backends).recent(("hetzner fitting", desired.node_selector, room, service), choose)
 
 
 def _servers(selector: Selector, backends: Sequence[Backend]) -> tuple[int, ...]:

@@ -119,24 +119,22 @@ class HetznerLoadBalancers:
     async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
         want = rules.wanted(spec, self._variables, nodes_only=True)
         row = await self._own(spec)
-        every = rules.targets(want, backends)
-        todo = [
-            each for each in steps.changes(row, want, every[: steps.capacity(row)], self._api.network) if each.settles
-        ]
+        every, servers = rules.targets(want, backends), rules.fitting(want, backends, steps.capacity(row), spec.uid)
+        todo = [each for each in steps.changes(row, want, servers, self._api.network) if each.settles]
         await self._do(row, todo, last=owners.TARGETS not in row["labels"])
         too_many = self._too_many(row, want, backends)
         if row["labels"].get(owners.TARGETS, "") != too_many:
             kept = {key: value for key, value in row["labels"].items() if key != owners.TARGETS}
             row = await self._put(row, {"labels": kept | ({owners.TARGETS: too_many} if too_many else {})})
         answer = self._answer(row, spec)
-        return dataclasses.replace(answer, warnings=_left_out(row, want, backends, every, every[: steps.capacity(row)]))
+        return dataclasses.replace(answer, warnings=_left_out(row, want, backends, every, servers))
 
     async def deviations(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> Sequence[str]:
         want = rules.wanted(spec, self._variables)
         row = await self._own(spec)
         if (await self._last_action(int(row["id"]))).get("status") == "running":
             return ()
-        servers = rules.targets(want, backends)[: steps.capacity(row)]
+        servers = rules.fitting(want, backends, steps.capacity(row), spec.uid)
         found = [each.what for each in steps.changes(row, want, servers, self._api.network)]
         return [f"load balancer {row['id']}: {what}" for what in found]
 
@@ -183,7 +181,7 @@ class HetznerLoadBalancers:
                 "..._NETWORK_ZONE"
             )
         every = rules.targets(desired, backends)
-        servers = every[: await self._room(desired, len(every))]
+        servers = rules.fitting(desired, backends, await self._room(desired, len(every)), spec.uid)
         too_many = rules.targets_digest(desired, backends) if len(servers) < len(every) else ""
         labels = owners.labels(None, spec, desired, too_many, whole=steps.in_one_call(desired))
         body = steps.create_body(desired, servers, self._api.network, labels)
@@ -206,7 +204,7 @@ class HetznerLoadBalancers:
     async def _change(
         self, row: Row, spec: LoadBalancerSpec, desired: Wanted, backends: Sequence[Backend]
     ) -> cloud.LoadBalancer:
-        servers = rules.targets(desired, backends)[: steps.capacity(row)]
+        servers = rules.fitting(desired, backends, steps.capacity(row), spec.uid)
         todo = steps.changes(row, desired, servers, self._api.network)
         labels = owners.labels(row, spec, desired, self._too_many(row, desired, backends))
         name = {"name": desired.name} if desired.named and row["name"] != desired.name else {}

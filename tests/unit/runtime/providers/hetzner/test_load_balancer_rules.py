@@ -255,3 +255,16 @@ def test_what_does_not_concern_targets_does_not_keep_them_from_following(annotat
 def test_which_targets_and_where_is_never_guessed(annotations):
     with pytest.raises(Invalid):
         rules.wanted(spec(**annotations), Variables(hcloud_network="kube"), nodes_only=True)
+
+
+def test_a_type_without_room_for_all_has_other_targets_for_each_service_and_changes_few() -> None:
+    """The smallest type has room for 25. With the same 25 for all Services, the others never had any traffic."""
+    nodes = [backend(number) for number in range(1, 61)]
+    chosen = {uid: rules.fitting(want(), Backends(nodes), 25, uid) for uid in map(str, range(20))}
+    assert {len(each) for each in chosen.values()} == {25}
+    assert {id_ for each in chosen.values() for id_ in each} == set(range(1, 61)), "each node has a part of the traffic"
+    for uid, before in chosen.items():
+        after = rules.fitting(want(), Backends([*nodes[1:], backend(61)]), 25, uid)
+        assert len(set(before) - set(after)) <= 2, "one that went, and one that is before it in the order"
+    assert rules.fitting(want(), Backends(nodes), 60, "0") == tuple(range(1, 61))
+    assert rules.fitting(want(), Backends(nodes), 0, "0") == ()

@@ -15,7 +15,7 @@ ROW: dict[str, Any] = {
     "id": 7,
     "name": "a1234",
     "labels": {},
-        "protection": {"delete": False},
+    "protection": {"delete": False},
     "load_balancer_type": {"name": "lb11", "max_targets": 4},
     "algorithm": {"type": "round_robin"},
     "public_net": {
