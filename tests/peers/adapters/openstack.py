@@ -16,6 +16,7 @@ from ccm.cloud.toolkit.setting_kinds import networks
 from ccm.providers.openstack import instance_rules
 from ccm.providers.openstack.annotations import PREFIX, Annotations
 from ccm.providers.openstack.load_balancers import (
+    feature_rules,
     listener_rules,
     load_balancer_owners,
     load_balancer_rules,
@@ -26,7 +27,7 @@ from ccm.providers.openstack.settings_sections import EVERY, LoadBalancerClass, 
 from ..suite import ERROR, Row, Suite, outcome
 
 SUITE = Suite("openstack", "pkg/openstack")
-ALL = load_balancer_rules.Features()
+ALL = feature_rules.Features()
 #: Annotations whose values are IDs; the peer's tests have texts there, which Octavia would refuse.
 _IDS = ("subnet-id", "network-id")
 

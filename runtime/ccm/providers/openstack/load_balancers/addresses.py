@@ -9,8 +9,8 @@ from ccm.cloud import Conflict
 from ccm.cloud.toolkit.kept_settings import only_for_new
 
 from ..annotations import unknown
+from . import feature_rules, permissions
 from . import load_balancer_rules as rules
-from . import permissions
 from .floating_ips import FloatingIps, is_used_again
 from .job import Job
 from .listing import Balancers
@@ -48,8 +48,8 @@ class Addresses:
         """
         spec, want, row, owner = job.spec, job.want, job.row, job.owner
         found = [self._floating.warning(want.floating)] if want.floating is not None and owner else []
-        found += rules.left_out(spec, want, job.features, self._section, self._classes)
-        kept = rules.kept(want, row, job.features)
+        found += feature_rules.left_out(spec, want, job.features, self._section, self._classes)
+        kept = feature_rules.kept(want, row, job.features)
         if want.floating is not None and floating is not None:
             kept |= await self._floating.kept(want.floating, floating)
         # Settings in cloud.conf do not apply to a load balancer that was created for another Service.
@@ -59,7 +59,7 @@ class Addresses:
                 f"loadBalancerIP requests {spec.load_balancer_ip}, but the load balancer was not created for this "
                 f"Service and is reached at {address}"
             )
-        found.append(rules.slow_monitor(want))
+        found.append(feature_rules.slow_monitor(want))
         found.append(permissions.warning(spec.annotations, self._section, row["id"]))
         if misspelt := unknown(spec.annotations):
             found.append(f"unknown annotations, probably misspelled: {', '.join(misspelt)}")

@@ -10,8 +10,9 @@ from functools import cached_property
 from ccm.cloud import Backend, LoadBalancerSpec
 
 from . import load_balancer_owners
+from .feature_rules import Features
 from .load_balancer_owners import Mark
-from .load_balancer_rules import DesiredLoadBalancer, Features, Row
+from .load_balancer_rules import DesiredLoadBalancer, Row
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,9 @@ from ccm.cloud.toolkit import backend_addresses
 from ccm.cloud.toolkit.service_checks import nobody_serves
 
 from .. import instance_rules
+from .feature_rules import Features
 from .load_balancer_owners import LONGEST, Mark
-from .load_balancer_rules import DesiredLoadBalancer, Features
+from .load_balancer_rules import DesiredLoadBalancer
 
 XFF = "X-Forwarded-For"
 

@@ -15,8 +15,6 @@ from typing import Any
 from ccm.cloud import Ingress, Invalid, Kept, LoadBalancerSpec, Port
 from ccm.cloud.toolkit.annotation_reader import selector
 from ccm.cloud.toolkit.digests import NOT_COUNTED, desired_digest, digest
-from ccm.cloud.toolkit.kept_settings import Setting, differences
-from ccm.cloud.toolkit.service_checks import node_port_problem
 from ccm.cloud.toolkit.untrusted_text import quoted
 
 from ..annotations import INTERNAL, PREFIX, Annotations
@@ -30,8 +28,13 @@ Row = Mapping[str, Any]
 EVERYBODY = {"IPv4": "0.0.0.0/0", "IPv6": "::/0"}
 #: Hexadecimal digits of each half of a fingerprint, which shares a tag with much else.
 DIGITS = 12
-#: Names of the same Octavia provider.
-AMPHORA = ("amphora", "amphorav2", "octavia")
+#: The listeners' annotations of timeouts, with Octavia's defaults in milliseconds.
+TIMEOUTS = {
+    "timeout-client-data": 50000,
+    "timeout-member-connect": 5000,
+    "timeout-member-data": 50000,
+    "timeout-tcp-inspect": 0,
+}
 
 
 def description(cluster: str, namespace: str, name: str) -> str:
@@ -39,30 +42,6 @@ def description(cluster: str, namespace: str, name: str) -> str:
 
 
 # Desired state
-
-
-@dataclass(frozen=True)
-class Features:
-    """What the API version and the provider support."""
-
-    acl: bool = True
-    timeouts: bool = True
-    flavors: bool = True
-    zones: bool = True
-    http_monitor: bool = True
-    udp_http_monitor: bool = True
-
-    @classmethod
-    def of(cls, version: tuple[int, int], provider: str) -> Features:
-        full = provider != "ovn"
-        return cls(
-            acl=full and version >= (2, 12),
-            timeouts=full and version >= (2, 1),
-            flavors=full and version >= (2, 6),
-            zones=full and version >= (2, 14),
-            http_monitor=full,
-            udp_http_monitor=full and version >= (2, 16),
-        )
 
 
 @dataclass(frozen=True)
@@ -151,120 +130,142 @@ def desired_load_balancer(
     existing load balancer; `section` names the one for new load balancers. `nodes_only`: only members change, so that
     only a problem with the choice of nodes matters.
     """
-    given = permissions.effective(spec.annotations, section)
-    said = Annotations(given)
-    problems = list(said.problems)
-    chosen, name = LoadBalancerClass(), said.get("class", "")
-    if name:
-        if name in classes:
-            chosen = classes[name]
-        else:
-            known = ", ".join(sorted(classes)) or "none"
-            problems.append(
-                f"annotation {PREFIX}class: cloud.conf has no [LoadBalancerClass {quoted(name)}]; it has {known}"
-            )
-    if not spec.ports:
-        problems.append("the Service has no ports")
-    family = spec.ip_families[0] if spec.ip_families else "IPv4"
-    internal = section.internal_lb or said.get(INTERNAL, False)
-    proxy, forwarded = said.get("proxy-protocol", ""), said.get("x-forwarded-for", False)
-    if proxy and forwarded:
-        problems.append(f"annotations {PREFIX}proxy-protocol and {PREFIX}x-forwarded-for exclude each other")
-    if spec.keep is Kept.ADDRESS and not said.get("keep-floatingip", True):
-        problems.append(f"the Service asks to keep its address, and annotation {PREFIX}keep-floatingip says false")
-    if spec.keep is Kept.ADDRESS and (internal or family == "IPv6"):
-        problems.append("the Service asks to keep its address, and only floating IPs can be kept: it has none")
-    if spec.take_back and "load-balancer-id" in {key.removeprefix(PREFIX) for key in given}:
-        problems.append(
-            f"the Service takes back a load balancer, and annotation {PREFIX}load-balancer-id names another"
-        )
-    method = said.get("lb-method", section.lb_method)
-    if (made_by or section.lb_provider) == "ovn" and not said.given("lb-method"):
-        method = "SOURCE_IP_PORT"
-    address = ""
-    try:
-        address = _address(spec.load_balancer_ip, family)
-    except ValueError:
-        problems.append(f"loadBalancerIP: {quoted(spec.load_balancer_ip)} is not an {family} address")
-    ranges = tuple(each for each in spec.source_ranges if ipaddress.ip_network(each).version == int(family[-1]))
-    if spec.source_ranges and not ranges:
-        problems.append(f"loadBalancerSourceRanges has no {family} range, but the load balancer's address is {family}")
-    chosen_nodes = said.get("node-selector", selector(section.node_selector))
-    monitor = None
-    if said.get("enable-health-monitor", section.create_monitor):
-        monitor = {
-            "delay": said.get("health-monitor-delay", int(section.monitor_delay)),
-            "timeout": said.get("health-monitor-timeout", int(section.monitor_timeout)),
-            "max_retries": said.get("health-monitor-max-retries", section.monitor_max_retries),
-            "max_retries_down": said.get("health-monitor-max-retries-down", section.monitor_max_retries_down),
-        }
-    if nodes_only:
-        problems = said.problems_of("node-selector")
+    effective = permissions.effective(spec.annotations, section)
+    annotations = Annotations(effective)
+    family = family_of(spec)
+    internal = section.internal_lb or annotations.get(INTERNAL, False)
+    floats = not internal and family != "IPv6"
+    problems = (
+        annotations.problems_of("node-selector")
+        if nodes_only
+        else [*annotations.problems, *_problems(spec, annotations, classes, floats=floats)]
+    )
     if problems:
         raise Invalid("; ".join(problems))
+    chosen = classes.get(annotations.get("class", ""), LoadBalancerClass())
+    address = "" if nodes_only and _address_problem(spec) else _address(spec.load_balancer_ip, family)
+    proxy = annotations.get("proxy-protocol", "")
     return DesiredLoadBalancer(
         name=load_balancer_name(spec.cluster, spec.namespace, spec.name),
         description=description(spec.cluster, spec.namespace, spec.name),
         family=family,
         internal=internal,
-        load_balancer_id=said.get("load-balancer-id", ""),
+        load_balancer_id=annotations.get("load-balancer-id", ""),
         provider=section.lb_provider,
-        flavor_id=said.get("flavor-id", section.flavor_id),
-        availability_zone=said.get("availability-zone", section.availability_zone),
-        network_id=_place("network", said, chosen, section, internal=internal),
-        subnet_id=_place("subnet", said, chosen, section, internal=internal),
-        port_id=said.get("port-id", ""),
-        vip_address=address if internal or family == "IPv6" else "",
-        member_subnet_id=said.get("member-subnet-id", "")
-        or chosen.member_subnet_id
-        or section.member_subnet_id
-        or section.subnet_id
-        or said.get("subnet-id", "")
-        or chosen.subnet_id,
-        floating=None if internal or family == "IPv6" else _floating(spec, address, said, chosen, section),
+        flavor_id=annotations.get("flavor-id", section.flavor_id),
+        availability_zone=annotations.get("availability-zone", section.availability_zone),
+        network_id=_place("network", annotations, chosen, section, internal=internal),
+        subnet_id=_place("subnet", annotations, chosen, section, internal=internal),
+        port_id=annotations.get("port-id", ""),
+        vip_address="" if floats else address,
+        member_subnet_id=_member_subnet(annotations, chosen, section),
+        floating=floating_ip(spec, address, annotations, chosen, section) if floats else None,
         floating_description=_floating_description(spec),
-        keep_floating_ip=said.get("keep-floatingip", spec.keep is Kept.ADDRESS),
+        keep_floating_ip=annotations.get("keep-floatingip", spec.keep is Kept.ADDRESS),
         protected=spec.protected,
         keep_balancer=spec.keep is Kept.LOAD_BALANCER,
         take_back=spec.take_back,
-        hostname=said.get("hostname", ""),
+        hostname=annotations.get("hostname", ""),
         suffix=section.ingress_hostname_suffix if proxy and section.enable_ingress_hostname else "",
         proxy=proxy,
-        x_forwarded_for=forwarded,
-        tls=said.get("default-tls-container-ref", section.default_tls_container_ref),
-        method=method,
-        connection_limit=said.get("connection-limit", -1),
-        timeouts={
-            "timeout_client_data": said.get("timeout-client-data", 50000),
-            "timeout_member_connect": said.get("timeout-member-connect", 5000),
-            "timeout_member_data": said.get("timeout-member-data", 50000),
-            "timeout_tcp_inspect": said.get("timeout-tcp-inspect", 0),
-        },
-        monitor=monitor,
+        x_forwarded_for=annotations.get("x-forwarded-for", False),
+        tls=annotations.get("default-tls-container-ref", section.default_tls_container_ref),
+        method=_method(annotations, section, made_by),
+        connection_limit=annotations.get("connection-limit", -1),
+        timeouts={key.replace("-", "_"): annotations.get(key, default) for key, default in TIMEOUTS.items()},
+        monitor=_monitor(annotations, section),
         health_check_node_port=spec.health_check_node_port if spec.external_traffic_policy == "Local" else 0,
         affinity=spec.session_affinity == "ClientIP",
-        source_ranges=() if any(ipaddress.ip_network(each).prefixlen == 0 for each in ranges) else ranges,
-        selector=chosen_nodes,
+        source_ranges=_source_ranges(spec),
+        selector=annotations.get("node-selector", selector(section.node_selector)),
         ports=spec.ports,
         security_groups=section.manage_security_groups,
-        given=frozenset(key.removeprefix(PREFIX) for key in given),
+        given=frozenset(key.removeprefix(PREFIX) for key in effective),
         made_by=made_by,
         max_members=section.max_members,
         chooses_nodes=spec.external_traffic_policy != "Local",
     )
 
 
-def slow_monitor(desired: DesiredLoadBalancer) -> str:
-    """Return the warning about annotations with which a probe may still wait when the next one is due. Octavia takes
-    them, as cloud-provider-openstack does."""
-    if desired.monitor is None or not desired.given & {"health-monitor-timeout", "health-monitor-delay"}:
-        return ""
-    timeout, delay = desired.monitor["timeout"], desired.monitor["delay"]
-    if timeout <= delay:
-        return ""
-    return (
-        f"annotation {PREFIX}health-monitor-timeout: {timeout} s is more than the delay between two probes, {delay} s"
-    )
+def family_of(spec: LoadBalancerSpec) -> str:
+    """Return the family of the only address: the first that the Service names."""
+    return spec.ip_families[0] if spec.ip_families else "IPv4"
+
+
+def _problems(
+    spec: LoadBalancerSpec, annotations: Annotations, classes: Mapping[str, LoadBalancerClass], *, floats: bool
+) -> list[str]:
+    """Return what is wrong with the Service, besides each annotation by itself. `floats`: it gets a floating IP."""
+    family, name, keeps_address = family_of(spec), annotations.get("class", ""), spec.keep is Kept.ADDRESS
+    known = ", ".join(sorted(classes)) or "none"
+    no_class = f"annotation {PREFIX}class: cloud.conf has no [LoadBalancerClass {quoted(name)}]; it has {known}"
+    invalid_address = _address_problem(spec)
+    problems = {
+        no_class: name and name not in classes,
+        "the Service has no ports": not spec.ports,
+        f"annotations {PREFIX}proxy-protocol and {PREFIX}x-forwarded-for exclude each other": (
+            annotations.get("proxy-protocol", "") and annotations.get("x-forwarded-for", False)
+        ),
+        f"the Service asks to keep its address, and annotation {PREFIX}keep-floatingip says false": (
+            keeps_address and not annotations.get("keep-floatingip", True)
+        ),
+        "the Service asks to keep its address, and only floating IPs can be kept: it has none": (
+            keeps_address and not floats
+        ),
+        f"the Service takes back a load balancer, and annotation {PREFIX}load-balancer-id names another": (
+            spec.take_back and annotations.given("load-balancer-id")
+        ),
+        invalid_address: invalid_address,
+        f"loadBalancerSourceRanges has no {family} range, but the load balancer's address is {family}": (
+            spec.source_ranges and not _ranges_of_family(spec)
+        ),
+    }
+    return [problem for problem, applies in problems.items() if applies]
+
+
+def _address_problem(spec: LoadBalancerSpec) -> str:
+    family = family_of(spec)
+    try:
+        _address(spec.load_balancer_ip, family)
+    except ValueError:
+        return f"loadBalancerIP: {quoted(spec.load_balancer_ip)} is not an {family} address"
+    return ""
+
+
+def _ranges_of_family(spec: LoadBalancerSpec) -> tuple[str, ...]:
+    version = int(family_of(spec)[-1])
+    return tuple(each for each in spec.source_ranges if ipaddress.ip_network(each).version == version)
+
+
+def _source_ranges(spec: LoadBalancerSpec) -> tuple[str, ...]:
+    """Return the ranges of clients; () if one of them is everybody."""
+    ranges = _ranges_of_family(spec)
+    return () if any(ipaddress.ip_network(each).prefixlen == 0 for each in ranges) else ranges
+
+
+def _method(annotations: Annotations, section: LoadBalancerSection, made_by: str) -> str:
+    """Return the algorithm of the pools. The provider ovn has one only."""
+    if (made_by or section.lb_provider) == "ovn" and not annotations.given("lb-method"):
+        return "SOURCE_IP_PORT"
+    return str(annotations.get("lb-method", section.lb_method))
+
+
+def _monitor(annotations: Annotations, section: LoadBalancerSection) -> dict[str, int] | None:
+    """Return the health monitor of the pools; None if there is none."""
+    if not annotations.get("enable-health-monitor", section.create_monitor):
+        return None
+    return {
+        "delay": annotations.get("health-monitor-delay", int(section.monitor_delay)),
+        "timeout": annotations.get("health-monitor-timeout", int(section.monitor_timeout)),
+        "max_retries": annotations.get("health-monitor-max-retries", section.monitor_max_retries),
+        "max_retries_down": annotations.get("health-monitor-max-retries-down", section.monitor_max_retries_down),
+    }
+
+
+def _member_subnet(annotations: Annotations, chosen: LoadBalancerClass, section: LoadBalancerSection) -> str:
+    """Return the subnet of the members' addresses. Without one of its own, it is that of the VIP."""
+    own = annotations.get("member-subnet-id", "") or chosen.member_subnet_id or section.member_subnet_id
+    return str(own or section.subnet_id or annotations.get("subnet-id", "") or chosen.subnet_id)
 
 
 def _place(
@@ -287,7 +288,7 @@ def _address(text: str, family: str) -> str:
     return str(found)
 
 
-def _floating(
+def floating_ip(
     spec: LoadBalancerSpec,
     address: str,
     annotations: Annotations,
@@ -320,95 +321,12 @@ def _floating_description(spec: LoadBalancerSpec) -> str:
     return text[: LONGEST - len(uid)] + uid
 
 
-def refused(desired: DesiredLoadBalancer, features: Features) -> list[str]:
-    """Return what the Service requests but this Octavia does not support. See `left_out` for cloud.conf."""
-    problems = []
-    if problem := node_port_problem(desired.ports):
-        problems.append(problem)
-    if desired.runs_on == "ovn" and desired.method != "SOURCE_IP_PORT":
-        problems.append(
-            f"annotation {PREFIX}lb-method: the provider ovn supports only SOURCE_IP_PORT, not {desired.method!r}"
-        )
-    if desired.source_ranges and not features.acl and not (desired.runs_on == "ovn" and desired.security_groups):
-        way = ": set manage-security-groups in cloud.conf" if desired.runs_on == "ovn" else ""
-        problems.append(
-            f"loadBalancerSourceRanges: the load balancer would be open to everybody, {_cannot(desired)}{way}"
-        )
-    for able, keys in (
-        (features.flavors, ("flavor-id",)),
-        (features.zones, ("availability-zone",)),
-        (features.timeouts, tuple(key.replace("_", "-") for key in desired.timeouts)),
-    ):
-        problems += [
-            f"annotation {PREFIX}{key}: {_cannot(desired)}" for key in keys if not able and key in desired.given
-        ]
-    return problems
-
-
-def left_out(
-    spec: LoadBalancerSpec,
-    desired: DesiredLoadBalancer,
-    features: Features,
-    section: LoadBalancerSection,
-    classes: Mapping[str, LoadBalancerClass],
-) -> list[str]:
-    """Return a sentence for each setting of the Service or of cloud.conf that has no effect for this Service."""
-    unsupported = {
-        "flavor-id": desired.flavor_id if not features.flavors else "",
-        "availability-zone": desired.availability_zone if not features.zones else "",
-    }
-    found = [f"{key} of cloud.conf is ignored: {_cannot(desired)}" for key, value in unsupported.items() if value]
-    if len(spec.ip_families) > 1:
-        found.append(
-            f"the Service requests {' and '.join(spec.ip_families)}, but gets only {desired.family}: a load balancer "
-            "has one address"
-        )
-    if spec.external_traffic_policy == "Local" and desired.monitor is None:
-        found.append(
-            "externalTrafficPolicy is Local, but members are not probed: the load balancer also sends traffic to nodes "
-            f"without a Pod of the Service, which drop it; set the annotation {PREFIX}enable-health-monitor to "
-            '"true", or create-monitor in [LoadBalancer] of cloud.conf'
-        )
-    if desired.family == "IPv6" and not desired.internal:
-        said = Annotations(permissions.effective(spec.annotations, section))
-        floating = _floating(spec, "", said, classes.get(said.get("class", ""), LoadBalancerClass()), section)
-        if keys := floating.keys():
-            found.append(
-                f"{', '.join(keys)}: floating IPs do not exist for IPv6, so the load balancer is reached at its own "
-                "address"
-            )
-    return found
-
-
-def kept(desired: DesiredLoadBalancer, row: Row, features: Features) -> dict[str, str]:
-    """Return settings for new load balancers that this one was not created with: key -> desired and present value."""
-    names = ("provider", "flavor_id", "availability_zone", "vip_port_id", "vip_network_id", "vip_subnet_id")
-    present = {attribute: str(row.get(attribute) or "") for attribute in names}
-    zone = desired.availability_zone if features.zones else ""
-    if {desired.provider, present["provider"]} <= set(AMPHORA):  # two names of one
-        present["provider"] = desired.provider
-    return differences(
-        {
-            "lb-provider": Setting(desired.provider, present["provider"]),
-            "flavor-id": Setting(desired.flavor_id if features.flavors else "", present["flavor_id"]),
-            "availability-zone": Setting(zone, present["availability_zone"]),
-            "port-id": Setting(desired.port_id, present["vip_port_id"]),
-            "network-id": Setting("" if desired.port_id else desired.network_id, present["vip_network_id"]),
-            "subnet-id": Setting("" if desired.port_id else desired.subnet_id, present["vip_subnet_id"]),
-        }
-    )
-
-
 def same_address(one: str, other: str) -> bool:
     """Compare addresses by value: IPv6 has many spellings."""
     try:
         return ipaddress.ip_address(one) == ipaddress.ip_address(other)
     except ValueError:
         return one == other
-
-
-def _cannot(desired: DesiredLoadBalancer) -> str:
-    return f"Octavia's provider {desired.runs_on or 'in use'}, or its API version, does not support it"
 
 
 # Status and fingerprints

@@ -36,18 +36,19 @@ from ccm.cloud.toolkit.ownership_marks import cluster_tag
 from ccm.cloud.toolkit.recent import Recent
 
 from ..annotations import Annotations
-from . import convergence, listener_rules, load_balancer_owners, permissions, sharing_rules
+from . import convergence, feature_rules, listener_rules, load_balancer_owners, permissions, sharing_rules
 from . import load_balancer_rules as rules
 from . import load_balancer_steps as diff
 from .addresses import Addresses
 from .convergence import Convergence
 from .desired_states import DesiredStates
+from .feature_rules import Features
 from .floating_ips import FloatingIps, is_used_again, kept_addresses
 from .job import Job
 from .listener_rules import members_of
 from .listing import LOAD_BALANCER, Balancers
 from .load_balancer_owners import Mark
-from .load_balancer_rules import DesiredLoadBalancer, Features, Row
+from .load_balancer_rules import DesiredLoadBalancer, Row
 from .lookup import Ownership
 from .memory import REMEMBERED, Memory
 from .parts import SOON, Parts
@@ -137,7 +138,7 @@ class OctaviaLoadBalancers:
         rows = await self._balancers.look()
         row, owner = await self._owned.choose(rows, spec)
         want, features = await self._wanted(spec, row)
-        if problems := rules.refused(want, features):
+        if problems := feature_rules.refused(want, features):
             raise Invalid("; ".join(problems))
         mark = Mark.of(spec, self.fingerprint(spec, backends))
         if row is None:

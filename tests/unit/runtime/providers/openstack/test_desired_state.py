@@ -10,8 +10,10 @@ import pytest
 
 from ccm.cloud import Ingress, Invalid, LoadBalancerSpec, Port
 from ccm.providers.openstack.annotations import INTERNAL, PREFIX
+from ccm.providers.openstack.load_balancers import feature_rules
 from ccm.providers.openstack.load_balancers import load_balancer_rules as rules
-from ccm.providers.openstack.load_balancers.load_balancer_rules import DesiredLoadBalancer, Features
+from ccm.providers.openstack.load_balancers.feature_rules import Features
+from ccm.providers.openstack.load_balancers.load_balancer_rules import DesiredLoadBalancer
 from ccm.providers.openstack.settings_sections import EVERY, LoadBalancerClass, LoadBalancerSection
 
 PORTS = (Port("", "TCP", 80, 30080),)
@@ -181,11 +183,10 @@ def test_a_monitor_is_made_of_annotations_and_cloud_conf():
         "max_retries_down": 3,
     }
     same = {"enable-health-monitor": "true", "health-monitor-delay": "4", "health-monitor-timeout": "4"}
-    assert desired(same).monitor["timeout"] == 4 and not rules.slow_monitor(desired(same))
+    assert desired(same).monitor["timeout"] == 4 and not feature_rules.slow_monitor(desired(same))
     slow = desired({**same, "health-monitor-timeout": "5"})
-    assert slow.monitor["timeout"] == 5 and "5 s is more than the delay between two probes, 4 s" in rules.slow_monitor(
-        slow
-    )
+    warning = feature_rules.slow_monitor(slow)
+    assert slow.monitor["timeout"] == 5 and "5 s is more than the delay between two probes, 4 s" in warning
 
 
 @pytest.mark.parametrize(("policy", "port"), [("Local", 32000), ("Cluster", 0)])
@@ -252,7 +253,7 @@ RANGES = {"source_ranges": ("10.0.0.0/8",)}
     ],
 )
 def test_what_this_octavia_cannot_do_is_refused_where_the_service_asked(want, features, count):
-    assert len(rules.refused(want, features)) == count
+    assert len(feature_rules.refused(want, features)) == count
 
 
 @pytest.mark.parametrize(
@@ -273,7 +274,7 @@ def test_what_this_octavia_cannot_do_is_refused_where_the_service_asked(want, fe
 )
 def test_what_a_service_goes_without_is_said(said, conf, more, features, words):
     service, own = spec(said, **more), section(**conf)
-    found = rules.left_out(service, rules.desired_load_balancer(service, own, {}), features, own, {})
+    found = feature_rules.left_out(service, rules.desired_load_balancer(service, own, {}), features, own, {})
     assert len(found) == len(words) and all(word in text for word, text in zip(words, found, strict=True))
 
 
@@ -295,7 +296,7 @@ def test_what_a_service_goes_without_is_said(said, conf, more, features, words):
     ],
 )
 def test_what_a_load_balancer_was_not_made_with(all_desired, row, features, keys):
-    found = rules.kept(dataclasses.replace(desired(), **all_desired), row, features)
+    found = feature_rules.kept(dataclasses.replace(desired(), **all_desired), row, features)
     assert list(found) == keys
     assert all(str(row.get(key.replace("-", "_").removeprefix("lb_"), "none")) in text for key, text in found.items())
 

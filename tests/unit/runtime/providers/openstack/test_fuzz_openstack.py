@@ -27,6 +27,7 @@ from ccm.engine.objects import Service
 from ccm.providers.openstack import annotations, instance_rules, routes
 from ccm.providers.openstack.annotations import PREFIX, TABLE
 from ccm.providers.openstack.load_balancers import (
+    feature_rules,
     floating_ips,
     listener_rules,
     load_balancer_owners,
@@ -167,9 +168,9 @@ def test_desired_state_and_requests(spec: LoadBalancerSpec, section: LoadBalance
     want = quick(lambda: rules.desired_load_balancer(spec, section, CLASSES))
     if want is None:
         return
-    for features in (rules.Features(), rules.Features.of((2, 5), "ovn")):
-        quick(lambda features=features: rules.refused(want, features))
-        quick(lambda features=features: rules.left_out(spec, want, features, section, CLASSES))
+    for features in (feature_rules.Features(), feature_rules.Features.of((2, 5), "ovn")):
+        quick(lambda features=features: feature_rules.refused(want, features))
+        quick(lambda features=features: feature_rules.left_out(spec, want, features, section, CLASSES))
         made = quick(lambda features=features: listener_rules.listeners(want, backends, "", features))
         mark = load_balancer_owners.Mark.of(spec, "f")
         body = listener_rules.create_body(want, made, mark, "", want.vip_address, features)
@@ -177,7 +178,7 @@ def test_desired_state_and_requests(spec: LoadBalancerSpec, section: LoadBalance
         assert load_balancer_owners.Mark.parse(str(mark)) == mark and len(str(mark)) <= load_balancer_owners.LONGEST
         assert body["vip_address"] == str(ipaddress.ip_address(want.vip_address)) if "vip_address" in body else True
     quick(lambda: listener_rules.served_at(want, backends, ""))
-    quick(lambda: rules.kept(want, {"id": "x"}, rules.Features()))
+    quick(lambda: feature_rules.kept(want, {"id": "x"}, feature_rules.Features()))
     quick(lambda: rules.ingress(want, "10.0.0.1"))
 
 

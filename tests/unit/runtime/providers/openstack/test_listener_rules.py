@@ -11,11 +11,11 @@ import pytest
 
 from ccm.cloud import Address, AddressType, Backend, LoadBalancerSpec, Port
 from ccm.providers.openstack.annotations import PREFIX
+from ccm.providers.openstack.load_balancers.feature_rules import Features
 from ccm.providers.openstack.load_balancers.listener_rules import XFF, Listener, create_body, listeners, member_bodies
 from ccm.providers.openstack.load_balancers.load_balancer_owners import Mark
 from ccm.providers.openstack.load_balancers.load_balancer_rules import (
     DesiredLoadBalancer,
-    Features,
     desired_load_balancer,
 )
 from ccm.providers.openstack.settings_sections import LoadBalancerSection

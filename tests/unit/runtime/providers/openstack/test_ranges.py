@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ccm.cloud import Invalid, LoadBalancerSpec, Port
 from ccm.controllers.services import service_rules
 from ccm.engine.objects import Service, decoder
-from ccm.providers.openstack.load_balancers import listener_rules, security_groups
+from ccm.providers.openstack.load_balancers import feature_rules, listener_rules, security_groups
 from ccm.providers.openstack.load_balancers import load_balancer_rules as rules
 from ccm.providers.openstack.load_balancers import load_balancer_steps as diff
 from ccm.providers.openstack.settings_sections import LoadBalancerSection
@@ -69,7 +69,7 @@ def wanted(ranges: list[str], family: str) -> Any:
         source_ranges=service_rules.source_ranges(service(ranges, family)),
     )  # fmt: skip
     want = rules.desired_load_balancer(spec, LoadBalancerSection(internal_lb=True), {})
-    return listener_rules.listeners(want, (), "", rules.Features())
+    return listener_rules.listeners(want, (), "", feature_rules.Features())
 
 
 @pytest.mark.threat("tenant-own-load-balancers-only")
