@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import os
 import subprocess
@@ -11,9 +12,11 @@ from pathlib import Path
 
 import pytest
 from ccm_suite.adapters.sim import SimulatedCloud
+from ccm_suite.behaviour import catalogue
 from ccm_suite.cloud import Machine
 
 from ..cluster import ApiServer, binaries
+from .mutant import MUTANTS
 
 OURS = (
     f"{sys.executable} -m ccm.cli --cloud-provider=sim --cloud-config={{cloud_config}} --kubeconfig={{kubeconfig}} "
@@ -32,10 +35,12 @@ class LyingCloud(SimulatedCloud):
         return machine
 
 
-def suite(folder: Path, *arguments: str, controller: str = OURS) -> subprocess.CompletedProcess[str]:
+def suite(
+    folder: Path, *arguments: str, controller: str = OURS, **environment: str
+) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "ccm_suite", "run", "--name=ours", f"--controller={controller}"]
     command += [f"--results={folder}/results.json", *arguments]
-    environment = {**os.environ, "CCM_SIM": f"{sys.executable} -m ccm.cli sim"}
+    environment = {**os.environ, "CCM_SIM": f"{sys.executable} -m ccm.cli sim", **environment}
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False)
 
 
@@ -59,6 +64,18 @@ def test_a_controller_that_serves_no_services_is_told_so(tmp_path: Path) -> None
     assert done.returncode == 1, done.stdout + done.stderr
     assert "failed   balancer.address  the Service web has an address: not within 18 s" in done.stdout
     assert outcomes(tmp_path) == {"balancer.address": "failed"}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("asked", ["node.*", "balancer.[flstu]*"])
+def test_what_a_controller_does_wrong_is_noticed_by_the_behaviour_about_it_alone(asked: str, tmp_path: Path) -> None:
+    ids = set(fnmatch.filter(catalogue(), asked))
+    mutants = {name: each.noticed_by for name, each in MUTANTS.items() if each.noticed_by <= ids}
+    wrong = OURS.replace("ccm.cli", "tests.integration.suite.mutant", 1)
+    done = suite(tmp_path, f"--binaries={binaries()}", f"--only={asked}", controller=wrong, MUTANTS=",".join(mutants))
+    seen = outcomes(tmp_path)
+    assert (done.returncode, seen.keys()) == (1, ids), done.stdout + done.stderr
+    assert {id for id, outcome in seen.items() if outcome != "passed"} == set().union(*mutants.values()), done.stdout
 
 
 @pytest.mark.parametrize(
