@@ -113,7 +113,16 @@ class Run:
                     for attempt in waiting:
                         attempt.end("skipped", f"not possible here: {error}")
                 list(pool.map(_Attempt.advance, [attempt for attempt in waiting if not attempt.has_ended]))
+            if waiting and any(attempt.has_failed for attempt in attempts):
+                self._restart()
             list(pool.map(_Attempt.clean_up, attempts))
+
+    def _restart(self) -> None:
+        """A controller that does not recover from one disturbance, such as a call without a time limit, would fail all
+        that comes afterwards, too: it is counted once."""
+        self.say("restarting the controller, because it may not have recovered")
+        self.first.stop(signal.SIGKILL)
+        self.first.start()
 
     @contextlib.contextmanager
     def _ending(self) -> Iterator[None]:
@@ -163,7 +172,7 @@ class _Attempt:
         self._behaviour, self._trial, self._done = behaviour, trial, done
         self._steps: Steps | None = None
         self._seconds = 0.0
-        self.has_ended = False
+        self.has_ended = self.has_failed = False
 
     def advance(self) -> None:
         """Run until its next `yield`, or its end."""
@@ -193,7 +202,7 @@ class _Attempt:
             return "failed", "the suite failed: " + traceback.format_exc().strip()[-600:]
 
     def end(self, outcome: str, reason: str) -> None:
-        self.has_ended = True
+        self.has_ended, self.has_failed = True, outcome == "failed"
         self._done(Result(self._behaviour.id, outcome, reason, round(self._seconds, 1), self._trial.figures))
 
     def clean_up(self) -> None:

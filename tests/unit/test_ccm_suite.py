@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import threading
@@ -17,7 +18,7 @@ from ccm_suite.cloud import Cloud, Fault, LoadBalancer
 from ccm_suite.controller import command_of
 from ccm_suite.errors import Failed, SuiteError, Unsupported
 from ccm_suite.report import Results
-from ccm_suite.runner import Result, _Attempt
+from ccm_suite.runner import Result, Run, _Attempt
 from ccm_suite.trial import Trial, World
 
 from tools import suite
@@ -107,6 +108,25 @@ def test_a_run_that_is_stopped_has_no_verdict_on_what_was_waiting() -> None:
     with pytest.raises(SuiteError, match="stopped"):
         tried.advance()
     assert results == []
+
+
+@pytest.mark.parametrize(("recovers", "signals"), [(True, []), (False, ["stop", "start"])])
+def test_a_controller_that_does_not_recover_is_restarted(recovers: bool, signals: list[str]) -> None:
+    def steps(trial: Trial) -> Steps:
+        yield
+        yield
+        if not recovers:
+            raise Failed("the Node is initialised: not within 120 s")
+
+    calls: list[str] = []
+    process = {"stop": lambda *_: calls.append("stop"), "start": lambda _: calls.append("start")}
+    controller = cast(Any, type("Controller", (), process)())
+    tried, results = attempt(steps, Fault.TIMEOUT)
+    world = cast(Any, tried._trial.world)
+    world.cloud, world.wait = type("Cloud", (), {"broken": lambda *_: contextlib.nullcontext()})(), lambda _: None
+    tried._trial.clean_up = lambda: None  # type: ignore[method-assign]
+    Run(world, controller, controller, None, lambda _: None)._phase(Fault.TIMEOUT, [tried])
+    assert ([each.outcome for each in results], calls) == (["passed" if recovers else "failed"], signals)
 
 
 def test_a_load_balancer_that_gets_the_address_of_a_former_one_is_another_one() -> None:
