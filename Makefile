@@ -171,8 +171,11 @@ unit: setup ## pure logic, and 5,500 sequences of faults
 	@pytest -q $(call junit,unit) -n 2 --timeout 300 tests/unit tests/tools tests/peers tests/explore
 	@python -m tests.explore --seeds 0-59 --chains 0-99,325-424 --jobs 2 --least 5500
 
+# Files whose formats the programs decide that own them: systemd, Kubernetes' parser.
+DRAWN := tests/unit/formats tests/unit/plugins/module_utils/edit/test_units_against_systemd.py
 .PHONY: sequences
-sequences: setup ## 9,000 sequences of faults more than make unit has
+sequences: setup ## 9,000 sequences of faults more than make unit has, and all texts of which that draws a thousand
+	@DRAWN_TEXTS=6000 pytest -q $(call junit,sequences) -n 2 $(DRAWN)
 	@python -m tests.explore --seeds 60-549 --jobs 2 --least 9000
 
 CORE ?= 2.19

@@ -1,16 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many texts a generator draws. The tests of mutants draw fewer, the same ones each time."""
+"""How many texts a generator draws: always the same ones, and fewer where they are drawn often.
+
+`make unit` draws the first thousand of each kind, `make sequences` all of them, and the tests of mutants fewer.
+"""
 
 from __future__ import annotations
 
 import os
 
-
-def number(usual: int) -> int:
-    """The usual number, or DRAWN_TEXTS if that is less."""
-    return min(usual, int(os.environ.get("DRAWN_TEXTS", usual)))
+#: Without DRAWN_TEXTS.
+USUAL = 1000
 
 
-def enough(usual: int) -> bool:
+def number(every: int) -> int:
+    """How many of so many texts are drawn now."""
+    return min(every, int(os.environ.get("DRAWN_TEXTS", USUAL)))
+
+
+def enough(every: int) -> bool:
     """Whether all texts are drawn: the shares of results mean nothing if there are fewer."""
-    return number(usual) == usual
+    return number(every) == every

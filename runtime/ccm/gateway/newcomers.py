@@ -7,7 +7,7 @@ whoever is new would be the last of them.
 
 An object is new once: until the cloud has answered a call for it, it is remembered. So an outage costs one call more
 for each object that is made during the outage, and for no other. The last place in the line is for a namespace that has
-none in it: who creates a thousand Services at once leaves it to others.
+none in it: who creates a thousand Services at once leaves it to others. No I/O.
 """
 
 from __future__ import annotations
