@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decides when calls of a group are not made because the cloud fails.
+"""Decides when calls of a group are not made because the cloud fails. No I/O.
 
 The question is whose failure it is. Five objects that fail in a row, or five failures of calls about no object (a
 listing), are an outage. One object that fails five times is not. Nor are the objects of one namespace alone: what they

@@ -9,7 +9,18 @@ import pytest
 
 from ccm.base.log_context import about
 from ccm.cloud import Limits, RateLimited, Transient, Unauthorized
-from ccm.gateway.breaker import ASKED, REMEMBERED_FAILURES, REMEMBERED_WAITING, WAIT_MAX, Breaker, Pass, Subject
+from ccm.gateway.breaker import (
+    ASKED,
+    BREAKER_FIRST,
+    BREAKER_MAX,
+    REMEMBERED_FAILURES,
+    REMEMBERED_WAITING,
+    WAIT_MAX,
+    Breaker,
+    HeldBack,
+    Pass,
+    Subject,
+)
 from ccm.gateway.gateway import BREAKER_OPEN, Gateway
 from ccm.gateway.newcomers import EVERY
 
@@ -283,6 +294,28 @@ async def test_those_who_failed_let_others_probe_first():
     assert (await cloud.fails("bad/0")).retry_after == pytest.approx(1.25 * pause)
 
 
+def test_who_failed_before_the_last_success_is_not_accused():
+    breaker = Breaker("x")
+    breaker.failed(DOWN, Subject.of("a/0"), 0.0, Pass.FREE)
+    breaker.succeeded()
+    for key in bad(5):
+        breaker.failed(DOWN, Subject.of(key), 1.0, Pass.FREE)
+    assert breaker.is_open and not breaker.is_open_for_all
+
+
+@pytest.mark.parametrize(("outage", "wait"), [(3.0, 3.0), (10.0, 10.0), (1000.0, BREAKER_MAX)])
+def test_while_a_probe_is_under_way_one_waits_as_long_as_the_outage_has_lasted(outage, wait):
+    breaker = Breaker("x")
+    for _ in range(5):
+        breaker.failed(DOWN, None, 0.0, Pass.FREE)
+    breaker.failed(DOWN, None, BREAKER_FIRST, Pass.PROBE)
+    assert breaker.open_until == BREAKER_FIRST + 2 * BREAKER_FIRST == 3.0  # the first of these begins at its end
+    assert breaker.check(None, outage) is Pass.PROBE
+    with pytest.raises(HeldBack) as held:
+        breaker.check(None, outage)
+    assert held.value.retry_after == wait
+
+
 def test_only_the_latest_failing_objects_are_remembered():
     breaker = Breaker("x")
     for number in range(3 * REMEMBERED_FAILURES):
@@ -291,6 +324,10 @@ def test_only_the_latest_failing_objects_are_remembered():
     assert breaker._owners == {"ns": REMEMBERED_FAILURES}
     breaker.succeeded(Subject.of(f"ns/{3 * REMEMBERED_FAILURES - 1}"))
     assert breaker._owners == {"ns": REMEMBERED_FAILURES - 1}
+    again, next_one, other = (f"ns/{2 * REMEMBERED_FAILURES + number}" for number in range(3))
+    for key in (again, "ns/new", "ns/newer"):
+        breaker.failed(DOWN, Subject.of(key), 0.0, Pass.FREE)
+    assert again in breaker._failing and next_one not in breaker._failing and other in breaker._failing
 
 
 @pytest.mark.threat("tenant-cannot-stop-the-controller")
