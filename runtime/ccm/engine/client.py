@@ -276,7 +276,7 @@ class KubeClient:
             raise unavailable(context, error) from error
 
     async def _renew_after(self, error: BaseException) -> None:
-        """The connection may be dead, and with it all others of its time."""
+        """After a timeout, replace all connections: what made one of them silent has probably cut the others, too."""
         if isinstance(error, TimeoutError):
             await self._pool.renew()
 

@@ -51,8 +51,12 @@ class Lines:
 
 @dataclass
 class LoopWatch:
-    """`longest`: seconds of CPU of the slowest callback, and what it was; of those that are `suspects`, if there are
-    any, also the most `lines`. While it `rests`, what begins is not watched."""
+    """Measures each callback of the event loop.
+
+    `longest`: CPU seconds and name of the slowest callback. `suspects`: part of the names of callbacks whose executed
+    lines are counted as well, "" for none; `most_lines` is the largest count. `rests`: callbacks that start now are not
+    measured.
+    """
 
     suspects: str = ""
     longest: tuple[float, str] = (0.0, "nothing ran")

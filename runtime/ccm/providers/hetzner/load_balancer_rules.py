@@ -292,8 +292,11 @@ def targets(desired: Wanted, backends: Sequence[Backend]) -> tuple[int, ...]:
 
 
 def fitting(desired: Wanted, backends: Sequence[Backend], room: int, service: str) -> tuple[int, ...]:
-    """At most `room` of the targets, if the type of the load balancer has no room for all. Each `service`, a UID, has
-    others, and a Node that comes or goes replaces one of them at most."""
+    """The targets, or `room` of them if the type of the load balancer takes no more.
+
+    The choice differs by `service`, a Service's UID, so that all Nodes get traffic. A Node that comes or goes replaces
+    at most one target.
+    """
     every = targets(desired, backends)
     if len(every) <= room:
         return every
