@@ -111,7 +111,7 @@ class ApiServer:
         self.streams: list[Stream] = []
         self.down_until = self.paused_until = self.throttled_until = self.behind_until = self.behind_since = 0.0
         self.spoil_next_list: dict[str, str] = {}
-        #: An older state of this cluster, from a backup, and when it began and ceased to answer instead of the newer one.
+        #: An older state of this cluster, from a backup, and when it began and ceased to answer.
         self.restored: Store | None = None
         self._restored_since = self._restored_until = 0.0
         store.listeners.append(functools.partial(self._on_change, store))

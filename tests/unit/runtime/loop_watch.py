@@ -53,8 +53,8 @@ class Lines:
 class LoopWatch:
     """Measures each callback of the event loop.
 
-    `longest`: CPU seconds and name of the slowest callback. `suspects`: the name of the only
-    callback to measure, whose executed lines count as well (`most_lines`); "" for all callbacks. `rests`: callbacks that start now are not
+    `longest`: CPU seconds and name of the slowest callback. `suspects`: the name of the only callback to measure, whose
+    executed lines count as well (`most_lines`); "" for all callbacks. `rests`: callbacks that start now are not
     measured.
     """
 
