@@ -15,7 +15,7 @@ from .floating_ips import FloatingIps, is_used_again
 from .job import Job
 from .listing import Balancers
 from .load_balancer_rules import DesiredLoadBalancer, Row
-from .vip_ports import check_port
+from .vip_ports import check_port, second_subnet
 
 if TYPE_CHECKING:
     from ..api import Api
@@ -50,6 +50,15 @@ class Addresses:
         found = [self._floating.warning(want.floating)] if want.floating is not None and owner else []
         found += feature_rules.left_out(spec, want, job.features, self._section, self._classes)
         kept = feature_rules.kept(want, row, job.features)
+        if want.also and not want.second and job.features.additional_vips:
+            network = str(row.get("vip_network_id") or "")
+            if want.port_id:
+                found.append(feature_rules.only_one_family(want, "port-id names the port of its only VIP"))
+            elif await second_subnet(self._api, str(row.get("vip_subnet_id") or ""), network, want.also):
+                kept["ipFamilies"] = f"{want.family} and {want.also} (it has {want.family})"
+            else:
+                why = f"the network of its VIP has no {want.also} subnet"
+                found.append(feature_rules.only_one_family(want, why))
         if want.floating is not None and floating is not None:
             kept |= await self._floating.kept(want.floating, floating)
         # Settings in cloud.conf do not apply to a load balancer that was created for another Service.
@@ -75,6 +84,7 @@ class Addresses:
             "g": desired.security_groups,
             "n": desired.protected,
             "l": desired.keep_balancer,
+            "d": bool(desired.second and desired.also),
         }
         return "".join(flag for flag, is_set in flags.items() if is_set)
 

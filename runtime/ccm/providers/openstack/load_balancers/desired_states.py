@@ -21,11 +21,12 @@ from .memory import REMEMBERED
 
 @dataclass
 class Known:
-    """What was computed for one state of a Service. `by_provider`: by the Octavia provider that it runs on."""
+    """What was computed for one state of a Service. `by_provider`: by the Octavia provider that it runs on, and the
+    family of an additional VIP."""
 
     spec: LoadBalancerSpec
     fingerprint: str = ""
-    by_provider: dict[str, DesiredLoadBalancer] = field(default_factory=dict)
+    by_provider: dict[tuple[str, str], DesiredLoadBalancer] = field(default_factory=dict)
 
 
 class DesiredStates:
@@ -34,17 +35,20 @@ class DesiredStates:
         self._classes = classes
         self._known: Recent[tuple[str, str], Known] = Recent(REMEMBERED)
 
-    def of(self, spec: LoadBalancerSpec, made_by: str = "", *, nodes_only: bool = False) -> DesiredLoadBalancer:
+    def of(
+        self, spec: LoadBalancerSpec, made_by: str = "", second: str = "", *, nodes_only: bool = False
+    ) -> DesiredLoadBalancer:
         """Return the desired state, as `desired_load_balancer` does. Raises Invalid, which is not remembered."""
-        by_provider = self._for(spec).by_provider
-        if made_by not in by_provider:
+        by_provider, key = self._for(spec).by_provider, (made_by, second)
+        if key not in by_provider:
+            more = (spec, self._section, self._classes, made_by)
             try:
-                by_provider[made_by] = rules.desired_load_balancer(spec, self._section, self._classes, made_by)
+                by_provider[key] = rules.desired_load_balancer(*more, second=second)
             except Invalid:
                 if not nodes_only:
                     raise
-                return rules.desired_load_balancer(spec, self._section, self._classes, made_by, nodes_only=True)
-        return by_provider[made_by]
+                return rules.desired_load_balancer(*more, second=second, nodes_only=True)
+        return by_provider[key]
 
     def fingerprint(self, spec: LoadBalancerSpec) -> str:
         known = self._for(spec)

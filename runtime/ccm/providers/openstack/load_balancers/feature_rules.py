@@ -32,6 +32,7 @@ class Features:
     zones: bool = True
     http_monitor: bool = True
     udp_http_monitor: bool = True
+    additional_vips: bool = True
 
     @classmethod
     def of(cls, version: tuple[int, int], provider: str) -> Features:
@@ -43,6 +44,7 @@ class Features:
             zones=full and version >= (2, 14),
             http_monitor=full,
             udp_http_monitor=full and version >= (2, 16),
+            additional_vips=full and version >= (2, 26),
         )
 
 
@@ -84,11 +86,8 @@ def left_out(
         "availability-zone": desired.availability_zone if not features.zones else "",
     }
     found = [f"{key} of cloud.conf is ignored: {_cannot(desired)}" for key, value in unsupported.items() if value]
-    if len(spec.ip_families) > 1:
-        found.append(
-            f"the Service requests {' and '.join(spec.ip_families)}, but gets only {desired.family}: a load balancer "
-            "has one address"
-        )
+    if desired.also and not desired.second and not features.additional_vips:
+        found.append(only_one_family(desired, f"an additional VIP is needed, and {_cannot(desired)}"))
     if spec.external_traffic_policy == "Local" and desired.monitor is None:
         found.append(
             "externalTrafficPolicy is Local, but members are not probed: the load balancer also sends traffic to nodes "
@@ -105,6 +104,11 @@ def left_out(
                 "address"
             )
     return found
+
+
+def only_one_family(desired: DesiredLoadBalancer, why: str) -> str:
+    """Return the warning about a Service with two families whose load balancer can have only one."""
+    return f"the Service requests {desired.family} and {desired.also}, but gets only {desired.family}: {why}"
 
 
 def kept(desired: DesiredLoadBalancer, row: Row, features: Features) -> dict[str, str]:

@@ -242,8 +242,10 @@ def create_body(
     subnet_id: str,
     vip_address: str,
     features: Features,
+    second_subnet: str = "",
 ) -> dict[str, Any]:
-    """Return the whole load balancer. `subnet_id`: the VIP's, if discovered; `wanted`: empty if the parts follow."""
+    """Return the whole load balancer. `subnet_id`: the VIP's, if discovered; `wanted`: empty if the parts follow;
+    `second_subnet`: of an additional VIP, "" for none."""
     body: dict[str, Any] = {
         "name": desired.name,
         "description": desired.description,
@@ -264,6 +266,8 @@ def create_body(
             body["vip_network_id"] = desired.network_id
         if vip_address:
             body["vip_address"] = vip_address
+    if second_subnet:
+        body["additional_vips"] = [{"subnet_id": second_subnet}]
     if wanted:
         body["listeners"] = [each.whole() for each in wanted]
     return body

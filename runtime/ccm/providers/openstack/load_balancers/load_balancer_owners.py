@@ -54,7 +54,7 @@ class Mark(ownership_marks.Mark):
     `name`: a digest of the Service's cloud-provider-openstack tag, so that both can be removed if only the UID is
     known. `flags`: f, it has a floating IP; k, the floating IP is kept in the end; p, its address is a proxy's; h, the
     Service's status shows a host name; g, the Service has a security group; n, the Service protects it; l, the load
-    balancer is kept in the end.
+    balancer is kept in the end; d, the Service's status shows an address of each family.
     """
 
     @classmethod

@@ -52,7 +52,8 @@ class DesiredLoadBalancer:
     user. `vip_address`: for a load balancer without floating IP. `floating`: None if clients use the VIP.
     `keep_balancer`: it outlives the Service. `take_back`: the name or ID of a kept one, "" for none. `max_members`: in
     all pools together, 0 for no limit; the members' own fingerprint shows it. `chooses_nodes`: a node may be left out,
-    because each answers for all Pods.
+    because each answers for all Pods. `also`: the second family that the Service requests, "" for none. `second`: the
+    one that the load balancer has or gets; it is not in the fingerprint, because only the cloud knows it.
     """
 
     name: str
@@ -91,6 +92,8 @@ class DesiredLoadBalancer:
     keep_balancer: bool = False
     take_back: str = ""
     made_by: str = field(default="", metadata=NOT_COUNTED)
+    also: str = field(default="", metadata=NOT_COUNTED)
+    second: str = field(default="", metadata=NOT_COUNTED)
     max_members: int = field(default=0, metadata=NOT_COUNTED)
     chooses_nodes: bool = field(default=True, metadata=NOT_COUNTED)
 
@@ -112,8 +115,13 @@ class DesiredLoadBalancer:
         return self.made_by or self.provider
 
     @property
+    def families(self) -> tuple[str, ...]:
+        """The families of the load balancer's addresses."""
+        return (self.family, self.second) if self.second else (self.family,)
+
+    @property
     def allowed(self) -> tuple[str, ...]:
-        return self.source_ranges or (EVERYBODY[self.family],)
+        return self.source_ranges or tuple(EVERYBODY[family] for family in self.families)
 
 
 def desired_load_balancer(
@@ -122,13 +130,15 @@ def desired_load_balancer(
     classes: Mapping[str, LoadBalancerClass],
     made_by: str = "",
     *,
+    second: str = "",
     nodes_only: bool = False,
 ) -> DesiredLoadBalancer:
     """Compute the desired state. Raises Invalid with all problems of the Service.
 
     Annotations for new load balancers that the Service may not have are ignored. `made_by`: the Octavia provider of an
-    existing load balancer; `section` names the one for new load balancers. `nodes_only`: only members change, so that
-    only a problem with the choice of nodes matters.
+    existing load balancer; `section` names the one for new load balancers. `second`: the family of an additional VIP
+    that exists or is possible, "" without one. `nodes_only`: only members change, so that only a problem with the
+    choice of nodes matters.
     """
     effective = permissions.effective(spec.annotations, section)
     annotations = Annotations(effective)
@@ -138,7 +148,7 @@ def desired_load_balancer(
     problems = (
         annotations.problems_of("node-selector")
         if nodes_only
-        else [*annotations.problems, *_problems(spec, annotations, classes, floats=floats)]
+        else [*annotations.problems, *_problems(spec, annotations, classes, second, floats=floats)]
     )
     if problems:
         raise Invalid("; ".join(problems))
@@ -176,24 +186,36 @@ def desired_load_balancer(
         monitor=_monitor(annotations, section),
         health_check_node_port=spec.health_check_node_port if spec.external_traffic_policy == "Local" else 0,
         affinity=spec.session_affinity == "ClientIP",
-        source_ranges=_source_ranges(spec),
+        source_ranges=limits(ranges_of(spec, (family, second)), 2 if second else 1),
         selector=annotations.get("node-selector", selector(section.node_selector)),
         ports=spec.ports,
         security_groups=section.manage_security_groups,
         given=frozenset(key.removeprefix(PREFIX) for key in effective),
         made_by=made_by,
+        also=second_family_of(spec),
+        second=second,
         max_members=section.max_members,
         chooses_nodes=spec.external_traffic_policy != "Local",
     )
 
 
 def family_of(spec: LoadBalancerSpec) -> str:
-    """Return the family of the only address: the first that the Service names."""
+    """Return the family of the VIP: the first that the Service names."""
     return spec.ip_families[0] if spec.ip_families else "IPv4"
 
 
+def second_family_of(spec: LoadBalancerSpec) -> str:
+    """Return the family of an additional VIP, "" if the Service names one family."""
+    return next((each for each in spec.ip_families[1:] if each != family_of(spec)), "")
+
+
 def _problems(
-    spec: LoadBalancerSpec, annotations: Annotations, classes: Mapping[str, LoadBalancerClass], *, floats: bool
+    spec: LoadBalancerSpec,
+    annotations: Annotations,
+    classes: Mapping[str, LoadBalancerClass],
+    second: str,
+    *,
+    floats: bool,
 ) -> list[str]:
     """Return what is wrong with the Service, besides each annotation by itself. `floats`: it gets a floating IP."""
     family, name, keeps_address = family_of(spec), annotations.get("class", ""), spec.keep is Kept.ADDRESS
@@ -217,7 +239,7 @@ def _problems(
         ),
         invalid_address: invalid_address,
         f"loadBalancerSourceRanges has no {family} range, but the load balancer's address is {family}": (
-            spec.source_ranges and not _ranges_of_family(spec)
+            spec.source_ranges and not ranges_of(spec, (family, second))
         ),
     }
     return [problem for problem, applies in problems.items() if applies]
@@ -232,15 +254,31 @@ def _address_problem(spec: LoadBalancerSpec) -> str:
     return ""
 
 
-def _ranges_of_family(spec: LoadBalancerSpec) -> tuple[str, ...]:
-    version = int(family_of(spec)[-1])
-    return tuple(each for each in spec.source_ranges if ipaddress.ip_network(each).version == version)
+def ranges_of(spec: LoadBalancerSpec, families: Sequence[str]) -> tuple[str, ...]:
+    """Return the source ranges of these families; "" is none."""
+    return tuple(each for each in spec.source_ranges if f"IPv{ipaddress.ip_network(each).version}" in families)
 
 
-def _source_ranges(spec: LoadBalancerSpec) -> tuple[str, ...]:
-    """Return the ranges of clients; () if one of them is everybody."""
-    ranges = _ranges_of_family(spec)
-    return () if any(ipaddress.ip_network(each).prefixlen == 0 for each in ranges) else ranges
+def limits(ranges: Sequence[str], families: int) -> tuple[str, ...]:
+    """Return the ranges that admit clients, () if they admit everybody of each family. A family without a range has no
+    clients."""
+    networks = {each: ipaddress.ip_network(each) for each in ranges}
+    open_to = {network.version for network in networks.values() if network.prefixlen == 0}
+    if len(open_to) == families:
+        return ()
+    return tuple(each for each, of in networks.items() if of.version not in open_to or of.prefixlen == 0)
+
+
+def second_family(row: Row) -> str:
+    """Return the other family of which a load balancer has an address, "" if it has one family."""
+    other = "IPv4" if ":" in str(row.get("vip_address") or "") else "IPv6"
+    return other if additional_vip(row, other) else ""
+
+
+def additional_vip(row: Row, family: str) -> str:
+    """Return the address of a family that a load balancer has beside its VIP, "" without one."""
+    found = (str(each.get("ip_address") or "") for each in row.get("additional_vips") or ())
+    return next((each for each in found if each and (":" in each) == (family == "IPv6")), "") if family else ""
 
 
 def _method(annotations: Annotations, section: LoadBalancerSection, made_by: str) -> str:
@@ -332,8 +370,8 @@ def same_address(one: str, other: str) -> bool:
 # Status and fingerprints
 
 
-def ingress(desired: DesiredLoadBalancer, address: str) -> tuple[Ingress, ...]:
-    """Return the ingress for the Service's status.
+def ingress(desired: DesiredLoadBalancer, address: str, second: str = "") -> tuple[Ingress, ...]:
+    """Return the ingress for the Service's status. `second`: the address of the other family, "" without one.
 
     With the PROXY protocol, connections of Pods must also go through the load balancer, which ipMode Proxy ensures.
     """
@@ -343,7 +381,7 @@ def ingress(desired: DesiredLoadBalancer, address: str) -> tuple[Ingress, ...]:
         return ()
     if desired.suffix:
         return (Ingress(hostname=f"{address}.{desired.suffix}"),)
-    return (Ingress(ip=address, ip_mode="Proxy" if desired.proxy else "VIP"),)
+    return tuple(Ingress(ip=each, ip_mode="Proxy" if desired.proxy else "VIP") for each in (address, second) if each)
 
 
 def fingerprint(spec: LoadBalancerSpec, section: LoadBalancerSection, classes: Mapping[str, LoadBalancerClass]) -> str:
@@ -353,7 +391,9 @@ def fingerprint(spec: LoadBalancerSpec, section: LoadBalancerSection, classes: M
     that a request for them is noticed and reported.
     """
     try:
-        return desired_digest([desired_load_balancer(spec, section, classes), spec.ip_families[1:]], DIGITS)
+        others = sorted(ranges_of(spec, spec.ip_families[1:]))  # they count if there is an additional VIP
+        whole = [desired_load_balancer(spec, section, classes), spec.ip_families[1:], *([others] if others else [])]
+        return desired_digest(whole, DIGITS)
     except Invalid as error:
         return f"!{digest(str(error), DIGITS - 1)}"
 

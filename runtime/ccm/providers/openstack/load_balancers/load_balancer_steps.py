@@ -9,7 +9,7 @@ Steps that need the ID of a part that does not exist yet are not returned.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,6 +24,9 @@ Row = Mapping[str, Any]
 #: The API's names of one part, by the names of their collections.
 ONE = {"listeners": "listener", "pools": "pool", "healthmonitors": "healthmonitor"}
 IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
+EVERYBODY: Mapping[int, IPNetwork] = {
+    version: ipaddress.ip_network(each) for version, each in ((4, "0.0.0.0/0"), (6, "::/0"))
+}
 
 #: Listener protocol -> transport protocol: listeners on one port must differ in it. Others use TCP.
 TRANSPORT = {"UDP": "UDP", "SCTP": "SCTP"}
@@ -228,7 +231,8 @@ def _same(key: str, wanted: Any, present: Any) -> bool:
     if key == "tags":
         return set(wanted) <= set(present or ())
     if key == "allowed_cidrs":
-        return _cidrs(wanted) == _cidrs(present)
+        versions = {ipaddress.ip_network(each, strict=False).version for each in (*(wanted or ()), *(present or ()))}
+        return _clients(wanted or (), versions) == _clients(present or (), versions)
     if key == "insert_headers":
         return bool((wanted or {}).get(XFF)) == (str((present or {}).get(XFF, "false")).lower() == "true")
     if key == "session_persistence":
@@ -236,7 +240,10 @@ def _same(key: str, wanted: Any, present: Any) -> bool:
     return bool(wanted == present)
 
 
-def _cidrs(cidrs: Sequence[str] | None) -> frozenset[IPNetwork] | None:
-    """Return who may connect, None for everybody: no CIDRs mean everybody, as does any CIDR with all addresses."""
-    networks = frozenset(ipaddress.ip_network(each, strict=False) for each in cidrs or ())
-    return None if not networks or any(each.prefixlen == 0 for each in networks) else networks
+def _clients(cidrs: Sequence[str], versions: Iterable[int]) -> frozenset[IPNetwork]:
+    """Return who may connect: without CIDRs everybody of these families, as with a CIDR that has all addresses."""
+    networks = {ipaddress.ip_network(each, strict=False) for each in cidrs}
+    whole = {EVERYBODY[version] for version in (versions if not networks else ())}
+    whole |= {EVERYBODY[each.version] for each in networks if each.prefixlen == 0}
+    open_to = {each.version for each in whole}
+    return frozenset(whole | {each for each in networks if each.version not in open_to})

@@ -56,7 +56,7 @@ from .removal import DELETABLE, Removal, failed
 from .repair import Repair
 from .security_groups import SecurityGroups, wanted_rules
 from .sharing_rules import GOING
-from .vip_ports import nodes_subnet
+from .vip_ports import nodes_subnet, second_subnet
 
 if TYPE_CHECKING:
     from ..api import Api
@@ -319,7 +319,8 @@ class OctaviaLoadBalancers:
                     f"tags, which need version {OLDEST[0]}.{OLDEST[1]}"
                 )
             self._version = version
-        want = self._desired.of(spec, str((row or {}).get("provider") or ""), nodes_only=nodes_only)
+        made_by, second = str((row or {}).get("provider") or ""), rules.second_family(row) if row else ""
+        want = self._desired.of(spec, made_by, second, nodes_only=nodes_only)
         return want, Features.of(self._version, want.runs_on)
 
     # --- creating and changing ----------------------------------------------------------------------------------
@@ -338,12 +339,16 @@ class OctaviaLoadBalancers:
         subnet = desired.subnet_id
         if not (subnet or desired.network_id or desired.port_id):
             subnet = await nodes_subnet(self._api, backends, desired.family)
-        member_subnet = desired.member_subnet_id or subnet
+        member_subnet, second = desired.member_subnet_id or subnet, ""
+        if desired.also and features.additional_vips and not desired.port_id:
+            second = await second_subnet(self._api, subnet, desired.network_id, desired.also)
+            desired = self._desired.of(spec, "", desired.also if second else "")
+            owner = dataclasses.replace(owner, flags=await self._addresses.flags(desired))
         serial = self._section.provider_requires_serial_api_calls
         wanted = () if serial else listener_rules.listeners(desired, backends, member_subnet, features)
         if serial:
             owner = Mark.of(spec, "", owner.flags)
-        body = listener_rules.create_body(desired, wanted, owner, subnet, desired.vip_address, features)
+        body = listener_rules.create_body(desired, wanted, owner, subnet, desired.vip_address, features, second)
         if used_again:
             body["tags"].append(load_balancer_owners.KEEP_FLOATING)
         row = (await self._octavia("POST", "/loadbalancers", {"loadbalancer": body}))["loadbalancer"]
@@ -438,7 +443,7 @@ class OctaviaLoadBalancers:
         return cloud.LoadBalancer(
             job.spec.uid,
             str(job.row["name"]),
-            rules.ingress(job.want, memory.address) if ready else (),
+            rules.ingress(job.want, memory.address, rules.additional_vip(job.row, job.want.also)) if ready else (),
             job.present.fingerprint if job.present is not None else "",
             ready,
             (
@@ -454,9 +459,13 @@ class OctaviaLoadBalancers:
         address = floating.get(row.get("vip_port_id") or "", "") if "f" in owner.flags else str(row["vip_address"])
         memory = self._memory.obtain((cluster, owner.uid), Memory)
         if memory.want is not None:
-            ingress = rules.ingress(memory.want, address or memory.address)
+            second = rules.additional_vip(row, memory.want.also)
+            ingress = rules.ingress(memory.want, address or memory.address, second)
         else:
-            ingress = (Ingress(ip=address, ip_mode="Proxy" if "p" in owner.flags else "VIP"),) if address else ()
+            other = "IPv4" if ":" in str(row["vip_address"]) else "IPv6"
+            second = rules.additional_vip(row, other) if "d" in owner.flags else ""
+            mode = "Proxy" if "p" in owner.flags else "VIP"
+            ingress = tuple(Ingress(ip=each, ip_mode=mode) for each in (address, second) if each)
         right = bool(address) and state != "ERROR" and ("h" not in owner.flags or memory.want is not None)
         if right and state == "ACTIVE":
             memory.row, memory.owner, memory.address = row, load_balancer_owners.is_owner(row, owner), address

@@ -42,6 +42,19 @@ async def check_port(api: Api, floating: FloatingIps, port_id: str, description:
         raise Invalid(f"{where} cannot become the VIP of this Service: {problem}")
 
 
+async def second_subnet(api: Api, subnet_id: str, network_id: str, family: str) -> str:
+    """Return the subnet of this family in the network of the VIP, "" without one: Octavia takes additional VIPs from no
+    other network. Of several, that with the lowest ID."""
+    if not network_id and subnet_id:
+        answer = await api.call("GET", NETWORK, f"/subnets/{subnet_id}", missing=subnet_id)
+        network_id = str(answer["subnet"].get("network_id") or "")
+    if not network_id:
+        return ""
+    rows = await api.pages(NETWORK, "/subnets", "subnets", {"network_id": network_id})
+    fit = (str(row["id"]) for row in rows if f"IPv{row.get('ip_version', 4)}" == family and row["id"] != subnet_id)
+    return min(fit, default="")
+
+
 async def nodes_subnet(api: Api, backends: Sequence[Backend], family: str) -> str:
     """Return the subnet of the first node whose server has its address: the default for load balancers."""
     wrong = ""

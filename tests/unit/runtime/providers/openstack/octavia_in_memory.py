@@ -246,6 +246,7 @@ class FakeOpenStack(Neutron):
             "provider": "amphora",
             "project_id": self.project_id,
             **body,
+            "additional_vips": [self._additional_vip(body, each, number) for each in body.get("additional_vips", ())],
         }
         listeners = row.pop("listeners", [])
         row["listeners"], row["pools"] = [], []
@@ -262,15 +263,28 @@ class FakeOpenStack(Neutron):
         self._settled()
         return row
 
+    def _additional_vip(self, body: Any, vip: Any, number: int) -> dict[str, Any]:
+        """400: an additional VIP of another network, as octavia's _validate_subnets_share_network."""
+        first, other = self.subnets[body["vip_subnet_id"]], self.subnets[vip["subnet_id"]]
+        if first.get("network_id") != other.get("network_id") or first is other or self.octavia < (2, 26):
+            raise Invalid("400 All VIP subnets must belong to the same network.")
+        address = f"2001:db8::{number}" if other["ip_version"] == 6 else f"10.0.9.{number}"
+        return {"subnet_id": vip["subnet_id"], "ip_address": address, "port_id": the(f"vip-{number}")}
+
     @staticmethod
     def _check_options(balancer: dict[str, Any], body: Any) -> None:
-        """501: what the provider of a load balancer has not, and what it alone has."""
+        """501: what the provider of a load balancer has not, and what it alone has. 400: clients of no VIP's family."""
         ovn = balancer.get("provider") == "ovn"
         no = [key for key in body if ovn and (key.startswith("timeout_") or key in ("allowed_cidrs", "url_path"))]
         if no or ("lb_algorithm" in body and (body["lb_algorithm"] == "SOURCE_IP_PORT") != ovn):
             raise Invalid(
                 f"501 Provider '{balancer.get('provider')}' does not support a requested option: {no or body}"
             )
+        vips = [balancer["vip_address"], *(each["ip_address"] for each in balancer.get("additional_vips", ()))]
+        ranges = body.get("allowed_cidrs") or ()
+        for cidr in ranges if len({":" in each for each in ranges}) > 1 else ():  # a VIP of IPv6 alone is not modelled
+            if all((":" in cidr) != (":" in vip) for vip in vips):
+                raise Invalid(f"400 CIDR {cidr} IP version incompatible with all VIPs {vips} IP version.")
 
     def _new_listener(self, balancer: dict[str, Any], body: Any) -> dict[str, Any]:
         self._check_options(balancer, body)

@@ -16,9 +16,9 @@ from ccm.providers.openstack.annotations import INTERNAL, PREFIX, TABLE, unknown
 from ccm.providers.openstack.load_balancers import floating_ips, listener_rules, load_balancer_owners, security_groups
 from ccm.providers.openstack.load_balancers import load_balancer_rules as rules
 from ccm.providers.openstack.load_balancers import load_balancer_steps as diff
+from ccm.providers.openstack.load_balancers.feature_rules import Features
 from ccm.providers.openstack.load_balancers.listener_rules import Listener, Member, Monitor, Pool
 from ccm.providers.openstack.load_balancers.load_balancer_owners import Mark
-from ccm.providers.openstack.load_balancers.load_balancer_rules import Features
 from ccm.providers.openstack.settings_sections import LoadBalancerSection
 
 from .octavia_in_memory import BALANCER, FakeOpenStack
@@ -225,9 +225,9 @@ def test_every_annotation_of_upstream_is_known_and_a_misspelt_one_is_noticed():
     ("version", "provider", "lacking"),
     [
         ((2, 27), "amphora", set()),
-        ((2, 5), "amphora", {"acl", "flavors", "zones", "udp_http_monitor"}),
-        ((2, 13), "amphora", {"zones", "udp_http_monitor"}),
-        ((2, 27), "ovn", {"acl", "timeouts", "flavors", "zones", "http_monitor", "udp_http_monitor"}),
+        ((2, 5), "amphora", {"acl", "flavors", "zones", "udp_http_monitor", "additional_vips"}),
+        ((2, 13), "amphora", {"zones", "udp_http_monitor", "additional_vips"}),
+        ((2, 27), "ovn", {*Features.__dataclass_fields__}),
     ],
 )
 def test_what_an_octavia_can_do(version, provider, lacking):
