@@ -142,6 +142,7 @@ CONTROLLER = {
         f"{PROVIDERS}/test_nothing_behind_it.py::test_a_second_family_is_reported",
         f"{TOOLKIT}/test_service_checks.py::test_nobody_serves_only_if_there_are_nodes_and_no_targets",
         f"{CONTROLLERS}/test_told_warnings.py::test_a_family_that_no_node_has",
+        f"{PROVIDERS}/openstack/test_load_balancers.py::test_a_selector_that_no_node_has_is_reported_at_once_and_later",
     ],
     "F5 ::/0 opens IPv4": [
         f"{PROVIDERS}/test_nothing_behind_it.py::test_ranges_of_ipv6_never_open_ipv4",

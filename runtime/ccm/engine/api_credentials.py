@@ -43,19 +43,29 @@ class FileText:
         self._text = ""
         self._seen: tuple[int, int, int] | None = None
         self._read_at = 0.0
+        self._warned_of = ""
 
     def get(self) -> str:
         """The current text, stripped; the previous one while the file is briefly missing or empty, as one that is
-        written in place is. Raises OSError or UnicodeDecodeError if there is no previous one."""
+        written in place is, which a warning says. Raises OSError or UnicodeDecodeError if there is no previous one."""
         try:
             seen = fingerprint(self.path)
             if seen != self._seen or self._clock.monotonic() - self._read_at >= REREAD:
-                self._text = self.path.read_text().strip() or self._text
+                text = self.path.read_text().strip()
+                self._warn_of("" if text else "it is empty")
+                self._text = text or self._text
                 self._seen, self._read_at = seen, self._clock.monotonic()
-        except (OSError, UnicodeDecodeError):
+        except (OSError, UnicodeDecodeError) as error:
             if not self._text:
                 raise
+            self._warn_of(getattr(error, "strerror", None) or "it is not text")
         return self._text
+
+    def _warn_of(self, problem: str) -> None:
+        """Report once why the previous text is used; "": it is not."""
+        if problem and self._text and problem != self._warned_of:
+            logger.warning("cannot use the new content of %s, keeping the previous one: %s", self.path, problem)
+        self._warned_of = problem
 
     def invalidate(self) -> None:
         self._seen = None

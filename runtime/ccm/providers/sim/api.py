@@ -120,10 +120,12 @@ class Api:
         if not path:
             return self.settings.token
         try:
-            return Path(path).read_text().strip()
+            token, reason = Path(path).read_text().strip(), "it is empty"
         except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or type(error).__name__
-            raise Unauthorized(f"{self.settings.source}: token_file {path}: {reason}") from None
+            token, reason = "", getattr(error, "strerror", None) or type(error).__name__
+        if not token:
+            raise Unauthorized(f"{self.settings.source}: token_file {path}: {reason}")
+        return token
 
     async def _send(self, method: str, path: str, token: str, query: Query, body: Any) -> Reply:
         """Raises Transient if there is no response."""

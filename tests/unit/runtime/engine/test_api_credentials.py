@@ -212,7 +212,7 @@ async def test_exec_plugin_that_fails(write, plugin, behaviour, complaint, monke
         await access.headers()
 
 
-async def test_a_token_file_that_is_written_in_place_keeps_its_token_while_it_is_empty(tmp_path):
+async def test_a_token_file_that_is_written_in_place_keeps_its_token_while_it_is_empty(tmp_path, caplog):
     path, clock = tmp_path / "token", FakeClock()
     path.write_text("one\n")
     access = api_credentials.Access("http://x", token_file=api_credentials.FileText(path, clock))
@@ -223,8 +223,16 @@ async def test_a_token_file_that_is_written_in_place_keeps_its_token_while_it_is
         assert await access.headers() == [("Authorization", "Bearer one")]
         await clock.advance(api_credentials.REREAD)
         assert await access.headers() == [("Authorization", "Bearer one")]
+    assert caplog.messages == [f"cannot use the new content of {path}, keeping the previous one: it is empty"]
     path.write_text("two")
     assert await access.headers() == [("Authorization", "Bearer two")]
+    caplog.clear()
+    for problem in ("No such file or directory", "it is not text"):
+        path.unlink() if problem.startswith("No") else path.write_bytes(b"\xff")
+        access.invalidate()
+        assert await access.headers() == await access.headers() == [("Authorization", "Bearer two")]
+        assert [each.rpartition(": ")[2] for each in caplog.messages] == [problem]
+        caplog.clear()
 
 
 @pytest.mark.parametrize("text", ["", "\n"])

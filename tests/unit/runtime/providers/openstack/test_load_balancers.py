@@ -366,6 +366,21 @@ async def test_member_subnet_and_node_selector():
     assert len(only(fake.pools)["_members"]) == 2
 
 
+@pytest.mark.parametrize(
+    ("said", "section"), [({"node-selector": "pool=front"}, {}), ({}, {"node_selector": "pool=front"})]
+)
+async def test_a_selector_that_no_node_has_is_reported_at_once_and_later(said, section):
+    """The label may exist in the cloud alone. Whoever reads the Events learns it, also if the last of them leaves."""
+    fake = FakeOpenStack(LoadBalancerSection(subnet_id="s", floating_network_id="n", **OPEN, **section))
+    told = "nobody serves this Service: no node with the labels of node-selector has an IPv4 address"
+    found = await ensured(fake, spec(annotations=said), nodes(1, pool="back"))
+    assert found.ready and not only(fake.pools)["_members"] and found.warnings == (told,)
+    found = await patiently(provider(fake).update_backends, spec(annotations=said), nodes(1, pool="front"))
+    assert len(only(fake.pools)["_members"]) == 1 and not found.warnings
+    found = await patiently(provider(fake).update_backends, spec(annotations=said), nodes(1, 2, pool="back"))
+    assert not only(fake.pools)["_members"] and found.warnings == (told,)
+
+
 def crowded(most: int) -> FakeOpenStack:
     """An Octavia whose operator permits so many members a load balancer."""
     own = {"subnet_id": the("sub-nodes"), "floating_network_id": the("net-public"), "max_members": most}

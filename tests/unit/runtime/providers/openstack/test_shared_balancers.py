@@ -11,7 +11,19 @@ from typing import Any
 
 import pytest
 
-from ccm.cloud import Address, AddressType, Backend, Conflict, Ingress, LoadBalancerSpec, NotFound, Port, RetryAfter
+from ccm.cloud import (
+    Address,
+    AddressType,
+    Backend,
+    CloudError,
+    Conflict,
+    Ingress,
+    LoadBalancerSpec,
+    NotFound,
+    Port,
+    QuotaExceeded,
+    RetryAfter,
+)
 from ccm.providers.openstack.annotations import PREFIX
 from ccm.providers.openstack.load_balancers.load_balancer_owners import Mark, marks, service_tags
 from ccm.providers.openstack.load_balancers.load_balancers import OctaviaLoadBalancers
@@ -166,6 +178,42 @@ async def test_one_joins_while_the_owner_leaves_and_has_its_listener_or_is_told(
     else:
         assert uids(only(fake.balancers)) == {"u-2"}
         assert [each["protocol_port"] for each in fake.listeners.values()] == [443]
+
+
+# --- a change that is refused -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("refused", ["owner", "guest"])
+@pytest.mark.parametrize("by", ["rules", "cloud"])
+async def test_a_refused_change_of_one_keeps_old_nodes_of_neither(
+    refused: str, by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the framework does then: the Nodes follow with what the cloud accepted last."""
+    fake = cloud()
+    balancer_of = fake._balancer_of
+
+    def within_quota(kind: str, ids: list[str], body: dict[str, Any]) -> Any:
+        if body.get("protocol_port") == DNS.port:
+            raise QuotaExceeded("listeners")
+        return balancer_of(kind, ids, body)
+
+    monkeypatch.setattr(fake, "_balancer_of", within_quota)
+    owner, guest = await shared_by_two(fake)
+    await ensured(fake, guest)
+    accepted = owner if refused == "owner" else guest
+    if by == "rules":
+        said = accepted.annotations | {f"{PREFIX}node-selector": "a=b=c"}
+        changed = dataclasses.replace(accepted, annotations=said)
+    else:
+        changed = dataclasses.replace(accepted, ports=(*accepted.ports, DNS))
+    for _ in range(2):
+        with pytest.raises(CloudError):
+            await patiently(provider(fake).ensure, changed, nodes(7, 8))
+    for what in (owner, guest):
+        await patiently(provider(fake).update_backends, what, nodes(7, 8))
+    members = [{each["name"] for each in pool["_members"]} for pool in fake.pools.values()]
+    assert members == [{"node-7", "node-8"}] * 2
+    assert {each["protocol_port"] for each in fake.listeners.values()} >= {80, 443}
 
 
 # --- tags that were lost ----------------------------------------------------------------------------------------------

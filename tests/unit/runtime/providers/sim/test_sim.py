@@ -168,8 +168,11 @@ async def test_the_token_file_is_read_again_when_it_is_needed(tmp_path: Path) ->
             await provider.routes.list("c1")
         path.write_text("very-secret-token")
         assert await provider.routes.list("c1") == []
-        path.unlink()
+        path.write_text("\n")
         simulator.expire_tokens()
+        with pytest.raises(Unauthorized, match=r"token_file .*: it is empty"):
+            await provider.routes.list("c1")
+        path.unlink()
         with pytest.raises(Unauthorized, match="No such file"):
             await provider.routes.list("c1")
         await provider.close()
