@@ -402,3 +402,12 @@ async def test_what_is_refused_makes_no_call(proxy, cloud):
     assert cloud.load_balancers.fingerprint(given, []).startswith("not served: ")
     with pytest.raises(Invalid, match="UDP"):
         await cloud.load_balancers.get(given)
+
+
+async def test_protection_is_in_the_mark_and_so_the_audit_respects_it(account, cloud):
+    nodes, plain = await backends(cloud), classic()
+    for given in (dataclasses.replace(plain, protected=True), plain):
+        await cloud.load_balancers.ensure(given, nodes)
+        (listed,) = await cloud.load_balancers.list("kube")
+        assert listed.protected is given.protected
+        assert listed.fingerprint == cloud.load_balancers.fingerprint(given, nodes)

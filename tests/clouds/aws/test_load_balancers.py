@@ -330,3 +330,39 @@ async def test_subnets_and_addresses_are_chosen(account, cloud):
     with pytest.raises(Invalid, match="1 entries, and there are 2 subnets"):
         await cloud.load_balancers.ensure(spec(annotations={"eip-allocations": "eipalloc-0a1"}), [])
     assert account.parts() == frozenset()
+
+
+def protection(account):
+    (row,) = account.elb.describe_load_balancers()["LoadBalancers"]
+    found = account.elb.describe_load_balancer_attributes(LoadBalancerArn=row["LoadBalancerArn"])["Attributes"]
+    return next(each["Value"] for each in found if each["Key"] == "deletion_protection.enabled")
+
+
+async def test_a_service_that_protects_its_load_balancer_has_it_protected_by_aws_too(account, proxy, cloud):
+    nodes, plain = await backends(cloud), spec()
+    asking = dataclasses.replace(plain, protected=True)
+    for given, value in ((asking, "true"), (plain, "false"), (asking, "true")):
+        await cloud.load_balancers.ensure(given, nodes)
+        (listed,) = await cloud.load_balancers.list("kube")
+        assert protection(account) == value and listed.protected is given.protected
+        assert await cloud.load_balancers.deviations(given, nodes) == []
+        assert listed.fingerprint == cloud.load_balancers.fingerprint(given, nodes)
+    # The framework asks for the deletion once the annotation is gone; nobody has written the load balancer since.
+    with proxy.broken(Fault("status", call="DeleteLoadBalancer", code="OperationNotPermitted", times=1)):
+        await delete(cloud, plain)
+    assert account.parts() == frozenset()
+
+
+async def test_what_a_person_protected_stays(account, proxy, cloud):
+    nodes = await backends(cloud)
+    await cloud.load_balancers.ensure(spec(), nodes)
+    (row,) = account.elb.describe_load_balancers()["LoadBalancers"]
+    on = [{"Key": "deletion_protection.enabled", "Value": "true"}]
+    account.elb.modify_load_balancer_attributes(LoadBalancerArn=row["LoadBalancerArn"], Attributes=on)
+    await cloud.load_balancers.ensure(spec(MORE), nodes)
+    with (
+        proxy.broken(Fault("status", call="DeleteLoadBalancer", code="OperationNotPermitted", times=1)),
+        pytest.raises(Conflict, match="OperationNotPermitted"),
+    ):
+        await cloud.load_balancers.delete(spec())
+    assert protection(account) == "true"

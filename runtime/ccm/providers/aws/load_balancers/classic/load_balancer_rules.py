@@ -68,6 +68,7 @@ class Wanted:
     extra: tuple[str, ...] = ()
     nodes: Mapping[str, str | None] = field(default_factory=dict)
     subnets: tuple[str, ...] = ()
+    protected: bool = False
     warnings: tuple[str, ...] = field(default=(), metadata=counted("warnings", subjects))
 
     @property
@@ -90,6 +91,7 @@ def wanted(spec: LoadBalancerSpec, common: Global, cluster: str, *, nodes_only: 
         _check(spec, given, groups)
     return Wanted(
         name=spec.default_name,
+        protected=spec.protected,
         internal=given.get("internal", False),
         listeners=tuple(_listener(port, given) for port in spec.ports),
         tags=tags_of_cluster(spec, given, common, cluster),

@@ -69,7 +69,8 @@ class ClassicLoadBalancers(TypeLoadBalancers[Wanted, Known]):
         for name, tags in (await self._reads.tags(list(rows))).items():
             mark = owners.mark_of(tags)
             if mark is not None and mark.is_of(cluster, mark.uid):
-                found.append(_answer(mark.uid, name, str(rows[name]["DNSName"]), mark.fingerprint))
+                answer = _answer(mark.uid, name, str(rows[name]["DNSName"]), mark.fingerprint)
+                found.append(dataclasses.replace(answer, protected=owners.is_protected(tags)))
         return found
 
     async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:
@@ -106,7 +107,7 @@ class ClassicLoadBalancers(TypeLoadBalancers[Wanted, Known]):
         await self._leave(spec, desired, present, place, groups)
         fingerprint = fingerprint_of(desired, backends)
         marks = {**marks, **owners.mark_tags(spec, fingerprint)}
-        if changed := {key: value for key, value in marks.items() if present.tags.get(key) != value}:
+        if changed := owners.outdated(present.tags, marks):
             await self._classic("add_tags", LoadBalancerNames=[desired.name], Tags=pairs(changed))
         dns = str(present.balancer["DNSName"])
         self._known[spec.cluster, spec.uid] = Known(dns, fingerprint, opened, ids)

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 
 from ccm.cloud import Conflict, LoadBalancerSpec
+from ccm.cloud.toolkit import kept_load_balancers
 from ccm.cloud.toolkit.digests import digest
 from ccm.cloud.toolkit.ownership_marks import Mark
 
@@ -19,6 +20,7 @@ from .load_balancer_rules import SERVICE_TAG
 
 PREFIX = "ccm-outoftree/"
 FINGERPRINT = f"{PREFIX}fingerprint"
+FLAGS = f"{PREFIX}flags"
 #: Names that cloud-provider-aws and this provider give.
 NAME = re.compile(r"a[0-9a-f]{31}")
 
@@ -28,7 +30,17 @@ def mark_of(tags: Mapping[str, str]) -> Mark | None:
 
 
 def mark_tags(spec: LoadBalancerSpec, fingerprint: str = "") -> dict[str, str]:
-    return Mark.made_for(spec, spec.default_name, fingerprint).labels(PREFIX)
+    return Mark.made_for(spec, spec.default_name, fingerprint, kept_load_balancers.flags(spec)).labels(PREFIX)
+
+
+def outdated(tags: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str]:
+    """The tags to write over those that exist. Flags that the Service no longer has are emptied."""
+    emptied = {FLAGS: ""} if tags.get(FLAGS) else {}
+    return {key: value for key, value in (emptied | dict(wanted)).items() if tags.get(key) != value}
+
+
+def is_protected(tags: Mapping[str, str]) -> bool:
+    return kept_load_balancers.PROTECTED in tags.get(FLAGS, "")
 
 
 def is_own(tags: Mapping[str, str], spec: LoadBalancerSpec, cluster: str) -> bool:

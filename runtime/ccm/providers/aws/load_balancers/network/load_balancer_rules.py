@@ -29,6 +29,7 @@ from . import annotations as notes
 
 SERVICE_TAG = "kubernetes.io/service-name"
 CROSS_ZONE, LOGS = "load_balancing.cross_zone.enabled", "access_logs.s3.enabled"
+PROTECTION = "deletion_protection.enabled"
 BUCKET, BUCKET_PREFIX = "access_logs.s3.bucket", "access_logs.s3.prefix"
 
 
@@ -107,7 +108,7 @@ def wanted(spec: LoadBalancerSpec, common: Global, cluster: str, *, nodes_only: 
         internal=given.get("internal", False),
         listeners=tuple(_listener(port, spec, given, common, cluster) for port in spec.ports),
         tags=tags_of_cluster(spec, given, common, cluster),
-        attributes=_attributes(given),
+        attributes=_attributes(given) | ({PROTECTION: "true"} if spec.protected else {}),
         clients=(EVERYONE,) if EVERYONE in (admitted := clients(spec, nodes_only=nodes_only)) else admitted,
         group_attributes=given.get("target-group-attributes", {}),
         nodes=given.get("target-node-labels", {}),

@@ -13,6 +13,7 @@ from typing import Any
 
 from ...api import pairs
 from ...instance_rules import Row
+from . import load_balancer_owners as owners
 from . import load_balancer_rules as rules
 from .load_balancer_rules import Check, Listener, Wanted
 
@@ -51,7 +52,7 @@ class Step:
 #: The policy that AWS gives a new TLS listener. A listener that gets TLS later must be given one.
 FIRST_POLICY = "ELBSecurityPolicy-2016-08"
 #: Attributes of a new load balancer, which AWS does not always name.
-DEFAULTS = {rules.CROSS_ZONE: "false", rules.LOGS: "false"}
+DEFAULTS = {rules.CROSS_ZONE: "false", rules.LOGS: "false", rules.PROTECTION: "false"}
 
 
 def steps(present: Present, desired: Wanted, instances: Sequence[str], tags: Mapping[str, str]) -> list[Step]:
@@ -167,7 +168,9 @@ def _superfluous(present: Present, desired: Wanted) -> Iterator[Step]:
 
 def _attributes(present: Present, desired: Wanted) -> Iterator[Step]:
     there = {**DEFAULTS, **present.attributes}
-    wrong = {key: value for key, value in desired.attributes.items() if there.get(key, "") != value}
+    unprotected = {rules.PROTECTION: "false"} if owners.is_protected(present.tags) else {}  # a person's stays
+    asked = {**unprotected, **desired.attributes}
+    wrong = {key: value for key, value in asked.items() if there.get(key, "") != value}
     if wrong:
         arguments = {"LoadBalancerArn": present.balancer["LoadBalancerArn"], "Attributes": pairs(wrong)}
         yield Step("modify_load_balancer_attributes", arguments, f"attributes differ: {', '.join(sorted(wrong))}")

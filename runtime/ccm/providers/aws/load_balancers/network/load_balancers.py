@@ -84,7 +84,8 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
         for arn, tags in (await self._reads.tags(list(rows))).items():
             mark = owners.mark_of(tags)
             if mark is not None and mark.is_of(cluster, mark.uid):
-                found.append(_answer(mark.uid, rows[arn], mark.fingerprint))
+                protected = owners.is_protected(tags)
+                found.append(dataclasses.replace(_answer(mark.uid, rows[arn], mark.fingerprint), protected=protected))
         return found
 
     async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:
@@ -223,7 +224,7 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
                 groups.append(group)
         if arn:
             with contextlib.suppress(NotFound):
-                await self._elb("delete_load_balancer", LoadBalancerArn=arn)
+                await self._delete_unprotected(arn)
         for group in groups:
             with contextlib.suppress(NotFound):  # a late listing
                 await self._elb("delete_target_group", TargetGroupArn=group)
@@ -342,8 +343,7 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
         return [str(each["CidrBlock"]) for each in await self._subnets.rows() if each["SubnetId"] in own]
 
     async def _tag(self, row: Row, wanted: Mapping[str, str], there: Mapping[str, str]) -> None:
-        changed = {key: value for key, value in wanted.items() if there.get(key) != value}
-        if changed:
+        if changed := owners.outdated(there, wanted):
             tags = pairs(changed)
             await self._elb("add_tags", ResourceArns=[row["LoadBalancerArn"]], Tags=tags)
 
@@ -358,9 +358,22 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
             {str(each["TargetGroupArn"]): int(each["Port"]) for each in groups},
         )
 
+    async def _delete_unprotected(self, arn: str) -> None:
+        """Delete a load balancer, also one that is protected because its Service asked for it: the Service no longer
+        does when the framework asks for the deletion, or the load balancer failed. Raises Conflict if a person
+        protected it."""
+        try:
+            await self._elb("delete_load_balancer", LoadBalancerArn=arn)
+        except Conflict:
+            if not owners.is_protected((await self._reads.tags([arn])).get(arn, {})):
+                raise
+            off = pairs({rules.PROTECTION: "false"})
+            await self._elb("modify_load_balancer_attributes", LoadBalancerArn=arn, Attributes=off)
+            await self._elb("delete_load_balancer", LoadBalancerArn=arn)
+
     async def _delete_balancer(self, row: Row) -> None:
         groups = await self._reads.groups_of(str(row["LoadBalancerArn"]))
-        await self._elb("delete_load_balancer", LoadBalancerArn=row["LoadBalancerArn"])
+        await self._delete_unprotected(str(row["LoadBalancerArn"]))
         for each in groups:
             await self._elb("delete_target_group", TargetGroupArn=each["TargetGroupArn"])
 
