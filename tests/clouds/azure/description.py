@@ -23,23 +23,9 @@ from azure.mgmt.network import types as network
 from azure.mgmt.network.operations import _operations as network_requests
 
 from ccm.providers.azure.api import COMPUTE, NETWORK
+from tests.clouds.stand_in import Exchange
 
 MODELS = {compute.__name__: vars(compute_models), network.__name__: vars(network_models)}
-
-
-@dataclass
-class Exchange:
-    """One call, for checks of its form. `place`: where a page began, None on the first."""
-
-    method: str
-    path: str
-    query: dict[str, str]
-    status: int
-    answer: Any
-    place: str | None = None
-
-    def __str__(self) -> str:
-        return f"{self.method} {self.path}"
 
 
 @dataclass(frozen=True)

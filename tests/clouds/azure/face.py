@@ -7,7 +7,6 @@ It is our own code, held against Azure's published API description and Microsoft
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import contextlib
 import copy
@@ -16,7 +15,7 @@ import itertools
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,7 +25,9 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-from .description import Exchange
+from tests.clouds import stand_in
+from tests.clouds.stand_in import Exchange, StandIn, answered, listening
+
 from .resources import BASE, GROUP, SETS, SUBSCRIPTION, Group
 
 TENANT, CLIENT = "72f988bf-86f1-41af-91ab-2d7cd011db47", "04b07795-8ddb-461a-bbee-02f9e1bf7b46"
@@ -47,49 +48,33 @@ PEM = (
 
 
 @dataclass
-class Fault:
-    """`kind`: status, html, truncate, hang, drop, or answer (200 with `answer`). `path`: a pattern. `later`: only later
-    pages."""
+class Fault(stand_in.Fault):
+    """`path`: a pattern."""
 
-    kind: str
     status: int = 503
     code: str = "ServiceUnavailable"
     headers: dict[str, str] = field(default_factory=dict)
     path: str = ""
-    later: bool = False
-    answer: Any = None
 
-    def meets(self, request: web.Request) -> bool:
-        if self.later and "$skiptoken" not in request.query:
-            return False
-        return re.fullmatch(self.path or ".*", request.path) is not None
+    def concerns(self, request: web.Request) -> bool:
+        return self.due(self.path, request.path, first_page="$skiptoken" not in request.query)
 
 
-class Face:
+class Face(StandIn[Fault, Exchange]):
     """`lifetime`: of a token, in seconds. `granted`: how often each kind of credentials got one."""
 
     def __init__(self, group: Group) -> None:
+        super().__init__()
         self.group = group
-        self.url = ""
         self.lifetime = 3600.0
         self.may_read_statuses = True
         self.page_limit = 1000
         self.granted: dict[str, int] = {}
-        self.faults: list[Fault] = []
-        self.exchanges: list[Exchange] = []
         self.tokens: set[str] = set()
         self._numbers = itertools.count(1)
 
     def calls(self, since: int = 0) -> list[str]:
-        return [str(each).replace(BASE, "") for each in self.exchanges[since:]]
-
-    @contextlib.contextmanager
-    def fault(self, fault: Fault) -> Iterator[None]:
-        self.faults.append(fault)
-        try:
-            yield
-        finally:
-            self.faults.remove(fault)
+        return [call.replace(BASE, "") for call in super().calls(since)]
 
     # Tokens
 
@@ -147,33 +132,14 @@ class Face:
     # Azure Resource Manager
 
     async def manage(self, request: web.Request) -> web.StreamResponse:
-        fault = next((each for each in self.faults if each.meets(request)), None)
-        if fault is not None and (answer := await self._early(fault, request)) is not None:
+        fault = self.fault_for(lambda each: each.concerns(request))
+        if fault is not None and (answer := await _early(fault, request)) is not None:
             self.exchanges.append(Exchange(request.method, request.path, dict(request.query), answer.status, None))
             return answer
         status, content = self._answer(request)
-        text = json.dumps(content)
-        found = Exchange(request.method, request.path, dict(request.query), status, json.loads(text))
-        self.exchanges.append(found)
-        if fault is not None and fault.kind == "truncate":
-            text = text[: len(text) // 2]
-        return web.Response(status=status, text=text, content_type="application/json")
-
-    async def _early(self, fault: Fault, request: web.Request) -> web.Response | None:
-        match fault.kind:
-            case "status":
-                content = _error(fault.code, f"on request, with {request.headers.get('Authorization')}")
-                return web.json_response(content, status=fault.status, headers=fault.headers)
-            case "html":
-                return web.Response(status=fault.status, text="<html>no</html>", content_type="text/html")
-            case "answer":
-                return web.json_response(fault.answer)
-            case "hang":
-                await asyncio.sleep(3600)
-            case "drop":
-                assert request.transport is not None
-                request.transport.close()
-        return None
+        copied = json.loads(json.dumps(content))
+        self.exchanges.append(Exchange(request.method, request.path, dict(request.query), status, copied))
+        return answered(content, fault, status=status)
 
     def _answer(self, request: web.Request) -> tuple[int, Any]:
         if request.headers.get("Authorization", "").removeprefix("Bearer ") not in self.tokens:
@@ -273,6 +239,13 @@ SEGMENTS = re.compile("|".join(rf"(?<=/){re.escape(each)}(?=/|$)" for each in SP
 LISTS = {"virtualMachines", "virtualMachineScaleSets", "networkInterfaces", "publicIPAddresses", "publicipaddresses"}
 
 
+async def _early(fault: Fault, request: web.Request) -> web.Response | None:
+    if fault.kind == "status":
+        content = _error(fault.code, f"on request, with {request.headers.get('Authorization')}")
+        return web.json_response(content, status=fault.status, headers=fault.headers)
+    return await stand_in.instead(fault, fault.status, request)
+
+
 def _one(rows: dict[str, Any], id: str) -> list[Any] | None:
     return next(([row] for each, row in rows.items() if each.lower() == id.lower()), None)
 
@@ -298,15 +271,10 @@ def _bytes(segment: str) -> bytes:
 @contextlib.asynccontextmanager
 async def running(group: Group) -> AsyncIterator[Face]:
     face = Face(group)
-    app = web.Application()
-    app.router.add_post(f"/{TENANT}/oauth2/v2.0/token", face.token)
-    app.router.add_get("/metadata/identity/oauth2/token", face.identity)
-    app.router.add_route("*", "/subscriptions/{path:.*}", face.manage)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    face.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    try:
+    routes = (
+        web.post(f"/{TENANT}/oauth2/v2.0/token", face.token),
+        web.get("/metadata/identity/oauth2/token", face.identity),
+        web.route("*", "/subscriptions/{path:.*}", face.manage),
+    )
+    async with listening(*routes) as face.url:
         yield face
-    finally:
-        await runner.cleanup()

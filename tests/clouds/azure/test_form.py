@@ -16,8 +16,9 @@ from azure.mgmt.compute import ComputeManagementClient
 from azure.mgmt.network import NetworkManagementClient
 
 from ccm.cloud import InstanceRef, NotFound
+from tests.clouds.stand_in import Exchange
 
-from .description import Exchange, operation_of, problems
+from .description import operation_of, problems
 from .face import Face
 from .resources import GROUP, SUBSCRIPTION
 from .world import azure

@@ -6,7 +6,6 @@ It is our own code, held against the description of the API and the vendor's cli
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import contextlib
 import hashlib
@@ -15,11 +14,14 @@ import json
 import re
 import urllib.parse
 from collections.abc import AsyncIterator, Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from aiohttp import web
+
+from tests.clouds import stand_in
+from tests.clouds.stand_in import StandIn, answered, drop, listening
 
 from .region import Refusal, Region, Row, missing
 
@@ -29,25 +31,15 @@ Fields = dict[str, str]
 
 
 @dataclass
-class Fault:
-    """`kind`: status, html, truncate, half (of a listing), hang, drop (the connection), fail (the job). `late`: after
-    the call had its effect. `times`: how often, -1 for always. `later`: only later pages of listings."""
+class Fault(stand_in.Fault):
+    """`kind`: or fail (the job)."""
 
-    kind: str
     command: str = ""
     code: int = 530
     text: str = "on request"
-    late: bool = False
-    times: int = -1
-    later: bool = False
 
-    def meets(self, fields: Fields) -> bool:
-        if self.later and fields.get("page", "1") == "1":
-            return False
-        met = self.times != 0 and re.fullmatch(self.command or ".*", fields.get("command", ""))
-        if met:
-            self.times -= 1
-        return bool(met)
+    def concerns(self, fields: Fields) -> bool:
+        return self.due(self.command, fields.get("command", ""), first_page=fields.get("page", "1") == "1")
 
 
 @dataclass
@@ -60,29 +52,21 @@ class Exchange:
     answer: Any
     method: str
 
+    def __str__(self) -> str:
+        return self.command
 
-@dataclass
-class Face:
+
+class Face(StandIn[Fault, Exchange]):
     """`page_limit`: the largest page that it gives."""
 
-    region: Region
-    page_limit: int = 500
-    url: str = ""
-    faults: list[Fault] = field(default_factory=list)
-    exchanges: list[Exchange] = field(default_factory=list)
-    keys: dict[str, str] = field(default_factory=lambda: {API_KEY: SECRET})
+    def __init__(self, region: Region, page_limit: int = 500) -> None:
+        super().__init__()
+        self.region, self.page_limit = region, page_limit
+        self.keys = {API_KEY: SECRET}
 
     def calls(self, since: int = 0, *, jobs: bool = True) -> list[str]:
         """The commands, with or without questions about jobs."""
-        return [each.command for each in self.exchanges[since:] if jobs or each.command != "queryAsyncJobResult"]
-
-    @contextlib.contextmanager
-    def fault(self, fault: Fault) -> Any:
-        self.faults.append(fault)
-        try:
-            yield
-        finally:
-            self.faults.remove(fault)
+        return [call for call in super().calls(since) if jobs or call != "queryAsyncJobResult"]
 
     # HTTP
 
@@ -91,15 +75,12 @@ class Face:
         fields = {key.lower(): value for key, value in given.items()}
         command = fields.get("command", "")
         self.region.tick()
-        fault = next((each for each in self.faults if each.meets(fields)), None)
+        fault = self.fault_for(lambda each: each.concerns(fields))
         if fault is not None and not fault.late:
-            match fault.kind:
-                case "status":
-                    return self._answered(request, fields, *refused(command, Refusal(fault.code, fault.text)))
-                case "html":
-                    return web.Response(status=fault.code, text="<html>no</html>", content_type="text/html")
-                case "hang":
-                    await asyncio.sleep(3600)
+            if fault.kind == "status":
+                return self._answered(request, fields, fault, *refused(command, Refusal(fault.code, fault.text)))
+            if (early := await stand_in.instead(fault, fault.code, request)) is not None:
+                return early
         try:
             self._check(fields)
             status, answer = 200, self._answer(command, fields)
@@ -112,21 +93,16 @@ class Face:
             content |= {key: rows[: len(rows) // 2] for key, rows in content.items() if isinstance(rows, list)}
         if fault is not None and fault.late:
             if fault.kind == "drop":
-                assert request.transport is not None
-                request.transport.close()
+                drop(request)
             status, answer = refused(command, Refusal(fault.code, fault.text))
-        response = self._answered(request, fields, status, answer)
-        if fault is not None and fault.kind == "truncate":
-            return web.Response(
-                text=str(response.text)[: len(str(response.text)) // 2], content_type="application/json"
-            )
-        return response
+        return self._answered(request, fields, fault, status, answer)
 
-    def _answered(self, request: web.Request, fields: Fields, status: int, answer: Any) -> web.Response:
-        text = json.dumps(answer)
-        command = fields.get("command", "")
-        self.exchanges.append(Exchange(command, fields, status, json.loads(text), request.method))
-        return web.Response(status=status, text=text, content_type="application/json")
+    def _answered(
+        self, request: web.Request, fields: Fields, fault: Fault | None, status: int, answer: Any
+    ) -> web.Response:
+        copied = json.loads(json.dumps(answer))
+        self.exchanges.append(Exchange(fields.get("command", ""), fields, status, copied, request.method))
+        return answered(answer, fault, status=status)
 
     def _fail(self, answer: Any, fault: Fault) -> None:
         """The job that was just started has no effect."""
@@ -288,13 +264,6 @@ def refused(command: str, refusal: Refusal) -> tuple[int, Any]:
 @contextlib.asynccontextmanager
 async def running(region: Region, page_limit: int = 500) -> AsyncIterator[Face]:
     face = Face(region, page_limit)
-    app = web.Application()
-    app.router.add_route("*", "/client/api", face.handle)
-    runner = web.AppRunner(app, shutdown_timeout=0.01)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    face.url = f"http://127.0.0.1:{runner.addresses[0][1]}/client/api"
-    try:
+    async with listening(web.route("*", "/client/api", face.handle)) as url:
+        face.url = f"{url}/client/api"
         yield face
-    finally:
-        await runner.cleanup()

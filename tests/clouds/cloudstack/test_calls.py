@@ -138,7 +138,7 @@ class Nth(Fault):
         super().__init__(kind, late=late)
         self._left = at
 
-    def meets(self, fields: Fields) -> bool:
+    def concerns(self, fields: Fields) -> bool:
         if self.kind == "fail" and fields["command"].startswith(READS):
             return False
         self._left -= 1

@@ -7,10 +7,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
+
+from tests.clouds.stand_in import Exchange
 
 #: Wrong requests are answered so, by all of Google's APIs; the description leaves errors out.
 ERROR = {"code": int, "message": str, "errors": list, "status": str}
@@ -21,20 +22,6 @@ TYPES: Mapping[str, Any] = {
     "boolean": lambda value: isinstance(value, bool),
     "any": lambda value: True,
 }
-
-
-@dataclass
-class Exchange:
-    """One call, for checks of its form. `path`: without that of the API."""
-
-    method: str
-    path: str
-    query: dict[str, str]
-    status: int
-    answer: Any
-
-    def __str__(self) -> str:
-        return f"{self.method} {self.path}"
 
 
 @cache

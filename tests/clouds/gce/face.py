@@ -7,14 +7,13 @@ It is our own code, held against Google's published description of the API and a
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import contextlib
 import itertools
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +22,9 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-from .description import Exchange
+from tests.clouds import stand_in
+from tests.clouds.stand_in import Exchange, StandIn, answered, listening
+
 from .project import NUMBER, PROJECT, ZONES, Project
 
 KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -37,35 +38,27 @@ SUBJECT = "eyJhbGciOiJSUzI1NiJ9.projected-token-of-a-pod.c2lnbmF0dXJl"
 
 
 @dataclass
-class Fault:
-    """`kind`: status, html, truncate, hang, drop, or answer (200 with `answer`). `path`: a pattern. `later`: only later
-    pages."""
+class Fault(stand_in.Fault):
+    """`path`: a pattern."""
 
-    kind: str
     status: int = 503
     reason: str = "backendError"
     headers: dict[str, str] = field(default_factory=dict)
     path: str = ""
-    later: bool = False
-    answer: Any = None
 
-    def meets(self, request: web.Request, path: str) -> bool:
-        if self.later and "pageToken" not in request.query:
-            return False
-        return re.fullmatch(self.path or ".*", path) is not None
+    def concerns(self, request: web.Request, path: str) -> bool:
+        return self.due(self.path, path, first_page="pageToken" not in request.query)
 
 
-class Face:
+class Face(StandIn[Fault, Exchange]):
     """`lifetime`: of a token, in seconds. `granted`: how often each kind of token was handed out."""
 
     def __init__(self, project: Project) -> None:
+        super().__init__()
         self.project = project
-        self.url = ""
         self.lifetime = 3600.0
         self.granted: dict[str, int] = {}
         self.page_limit = 500
-        self.faults: list[Fault] = []
-        self.exchanges: list[Exchange] = []
         self.machine_zone = ZONES[0]
         self.tokens: set[str] = set()
         self._numbers = itertools.count(1)
@@ -86,17 +79,6 @@ class Face:
             "token_uri": f"{self.url}/token",
         }
         return json.dumps({**found, **more})
-
-    def calls(self, since: int = 0) -> list[str]:
-        return [str(each) for each in self.exchanges[since:]]
-
-    @contextlib.contextmanager
-    def fault(self, fault: Fault) -> Iterator[None]:
-        self.faults.append(fault)
-        try:
-            yield
-        finally:
-            self.faults.remove(fault)
 
     # Tokens
 
@@ -163,32 +145,14 @@ class Face:
 
     async def compute(self, request: web.Request) -> web.StreamResponse:
         path = "/" + request.match_info["path"]
-        fault = next((each for each in self.faults if each.meets(request, path)), None)
-        if fault is not None and (answer := await self._early(fault, request)) is not None:
+        fault = self.fault_for(lambda each: each.concerns(request, path))
+        if fault is not None and (answer := await _early(fault, request)) is not None:
             self.exchanges.append(Exchange(request.method, path, dict(request.query), answer.status, None))
             return answer
         status, content = self._answer(request, path)
-        text = json.dumps(content)
-        self.exchanges.append(Exchange(request.method, path, dict(request.query), status, json.loads(text)))
-        if fault is not None and fault.kind == "truncate":
-            text = text[: len(text) // 2]
-        return web.Response(status=status, text=text, content_type="application/json")
-
-    async def _early(self, fault: Fault, request: web.Request) -> web.Response | None:
-        match fault.kind:
-            case "status":
-                content = _error(fault.status, fault.reason, f"on request, with {request.headers.get('Authorization')}")
-                return web.json_response(content, status=fault.status, headers=fault.headers)
-            case "html":
-                return web.Response(status=fault.status, text="<html>no</html>", content_type="text/html")
-            case "answer":
-                return web.json_response(fault.answer)
-            case "hang":
-                await asyncio.sleep(3600)
-            case "drop":
-                assert request.transport is not None
-                request.transport.close()
-        return None
+        copied = json.loads(json.dumps(content))
+        self.exchanges.append(Exchange(request.method, path, dict(request.query), status, copied))
+        return answered(content, fault, status=status)
 
     def _answer(self, request: web.Request, path: str) -> tuple[int, Any]:
         if request.headers.get("Authorization", "").removeprefix("Bearer ") not in self.tokens:
@@ -247,6 +211,13 @@ class Face:
         return 200, answer
 
 
+async def _early(fault: Fault, request: web.Request) -> web.Response | None:
+    if fault.kind == "status":
+        content = _error(fault.status, fault.reason, f"on request, with {request.headers.get('Authorization')}")
+        return web.json_response(content, status=fault.status, headers=fault.headers)
+    return await stand_in.instead(fault, fault.status, request)
+
+
 def _empty(zone: str) -> dict[str, Any]:
     message = f"There are no results for scope 'zones/{zone}' on this page."
     return {"code": "NO_RESULTS_ON_PAGE", "message": message, "data": [{"key": "scope", "value": f"zones/{zone}"}]}
@@ -269,16 +240,11 @@ def _bytes(segment: str) -> bytes:
 @contextlib.asynccontextmanager
 async def running(project: Project) -> AsyncIterator[Face]:
     face = Face(project)
-    app = web.Application()
-    app.router.add_post("/token", face.token)
-    app.router.add_post("/impersonate", face.impersonate)
-    app.router.add_get("/computeMetadata/v1/{path:.*}", face.metadata)
-    app.router.add_route("*", "/compute/v1/{path:.*}", face.compute)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    face.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    try:
+    routes = (
+        web.post("/token", face.token),
+        web.post("/impersonate", face.impersonate),
+        web.get("/computeMetadata/v1/{path:.*}", face.metadata),
+        web.route("*", "/compute/v1/{path:.*}", face.compute),
+    )
+    async with listening(*routes) as face.url:
         yield face
-    finally:
-        await runner.cleanup()

@@ -18,8 +18,9 @@ from googleapiclient.errors import HttpError
 
 from ccm.cloud import CloudError, InstanceRef, NotFound
 from ccm.providers.gce.credentials import SCOPE
+from tests.clouds.stand_in import Exchange
 
-from .description import Exchange, method_of, problems
+from .description import method_of, problems
 from .face import Face
 from .project import NUMBER, PROJECT, ZONES
 from .world import CONF, gce

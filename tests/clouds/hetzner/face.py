@@ -6,17 +6,18 @@ It is our own code, held against the published API description and the vendor's 
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import math
-import re
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import web
+
+from tests.clouds import stand_in
+from tests.clouds.stand_in import Exchange, StandIn, answered, drop, listening
 
 from .facts import LOCATIONS, Refusal, Row
 from .project import Project
@@ -26,71 +27,31 @@ COLLECTIONS = ("servers", "networks", "load_balancers", "certificates")
 
 
 @dataclass
-class Fault:
-    """`kind`: status, html, truncate, half (of a listing), hang, drop (the connection). `late`: after the call had its
-    effect. `times`: how often, -1 for always. `later`: only later pages of listings."""
-
-    kind: str
+class Fault(stand_in.Fault):
     method: str = ""
     path: str = ""
     status: int = 503
     code: str = "service_error"
     headers: dict[str, str] = field(default_factory=dict)
-    late: bool = False
-    times: int = -1
-    later: bool = False
 
-    def meets(self, request: web.Request) -> bool:
-        path = request.path.removeprefix("/v1")
-        if self.later and request.query.get("page", "1") == "1":
-            return False
-        met = self.times != 0 and self.method in ("", request.method) and re.fullmatch(self.path or ".*", path)
-        if met:
-            self.times -= 1
-        return bool(met)
+    def concerns(self, request: web.Request) -> bool:
+        path, first_page = request.path.removeprefix("/v1"), request.query.get("page", "1") == "1"
+        return self.method in ("", request.method) and self.due(self.path, path, first_page=first_page)
 
 
-@dataclass
-class Exchange:
-    """One call, for checks of its form."""
-
-    method: str
-    path: str
-    query: dict[str, str]
-    body: Any
-    status: int
-    answer: Any
-
-    def __str__(self) -> str:
-        return f"{self.method} {self.path}"
-
-
-class Face:
+class Face(StandIn[Fault, Exchange]):
     def __init__(self, project: Project) -> None:
+        super().__init__()
         self.project = project
-        self.faults: list[Fault] = []
-        self.exchanges: list[Exchange] = []
-        self.url = ""
         self.tokens = {TOKEN: "write"}
-
-    def calls(self, since: int = 0) -> list[str]:
-        return [str(each) for each in self.exchanges[since:]]
-
-    @contextlib.contextmanager
-    def fault(self, fault: Fault) -> Any:
-        self.faults.append(fault)
-        try:
-            yield
-        finally:
-            self.faults.remove(fault)
 
     # HTTP
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        fault = next((each for each in self.faults if each.meets(request)), None)
+        fault = self.fault_for(lambda each: each.concerns(request))
         raw = await request.read()
         body = json.loads(raw) if raw else None
-        if fault is not None and not fault.late and (answer := await self._early(fault)) is not None:
+        if fault is not None and not fault.late and (answer := await _early(fault, request)) is not None:
             self._keep(request, body, answer.status, None)
             return answer
         status, content = self._answer(request, body)
@@ -104,28 +65,14 @@ class Face:
         }
         if fault is not None and fault.late:
             if fault.kind == "drop":
-                assert request.transport is not None
-                request.transport.close()
+                drop(request)
             return _error(fault.status, fault.code, "later", fault.headers)
-        text = "" if content is None else json.dumps(content)
-        if fault is not None and fault.kind == "truncate":
-            text = text[: len(text) // 2]
-        return web.Response(status=status, text=text, content_type="application/json", headers=headers)
-
-    async def _early(self, fault: Fault) -> web.Response | None:
-        match fault.kind:
-            case "status":
-                return _error(fault.status, fault.code, "on request", fault.headers)
-            case "html":
-                return web.Response(status=fault.status, text="<html>no</html>", content_type="text/html")
-            case "hang":
-                await asyncio.sleep(3600)
-        return None
+        return answered(content, fault, status=status, headers=headers)
 
     def _keep(self, request: web.Request, body: Any, status: int, answer: Any) -> None:
         path = request.path.removeprefix("/v1")
         copied = json.loads(json.dumps(answer))
-        self.exchanges.append(Exchange(request.method, path, dict(request.query), body, status, copied))
+        self.exchanges.append(Exchange(request.method, path, dict(request.query), status, copied, body))
 
     def _answer(self, request: web.Request, body: Any) -> tuple[int, Any]:
         try:
@@ -220,6 +167,12 @@ class Face:
         return {name: rows[(page - 1) * size : page * size], "meta": {"pagination": pagination}}
 
 
+async def _early(fault: Fault, request: web.Request) -> web.Response | None:
+    if fault.kind == "status":
+        return _error(fault.status, fault.code, "on request", fault.headers)
+    return await stand_in.instead(fault, fault.status, request)
+
+
 def _error(status: int, code: str, message: str, headers: dict[str, str]) -> web.Response:
     text = json.dumps({"error": {"code": code, "message": message, "details": {}}})
     headers = {name: value.format(now=math.ceil(time.time())) for name, value in headers.items()}
@@ -231,15 +184,6 @@ def _error(status: int, code: str, message: str, headers: dict[str, str]) -> web
 @contextlib.asynccontextmanager
 async def running(project: Project) -> AsyncIterator[Face]:
     face = Face(project)
-    app = web.Application()
-    app.router.add_route("*", "/v1/{path:.*}", face.handle)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    assert site._server is not None
-    face.url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
-    try:
+    async with listening(web.route("*", "/v1/{path:.*}", face.handle)) as url:
+        face.url = f"{url}/v1"
         yield face
-    finally:
-        await runner.cleanup()

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from .face import Exchange
+from tests.clouds.stand_in import Exchange
 
 #: In the vendor's client and in use, but younger than the description.
 YOUNGER = {"timeout_idle"}

@@ -137,7 +137,7 @@ class _Nth(Fault):
         super().__init__("status", status=503, late=late)
         self._left = at
 
-    def meets(self, request: object) -> bool:
+    def concerns(self, request: object) -> bool:
         self._left -= 1
         return self._left == -1
 

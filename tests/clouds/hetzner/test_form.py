@@ -12,8 +12,9 @@ import hcloud
 import pytest
 
 from ccm.cloud import Backends, CloudError, InstanceRef, Kept, Route
+from tests.clouds.stand_in import Exchange
 
-from .face import TOKEN, Exchange
+from .face import TOKEN
 from .services import changed, nodes, patiently, service, settled
 from .shapes import problems
 from .world import hetzner

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What stand-ins of clouds over HTTP share: failures on request, the calls that were made, and a server.
+
+A stand-in is our own code. Each has a test that holds it against the vendor's description or clients (`test_form.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from aiohttp import web
+
+
+@dataclass
+class Fault:
+    """A failure on request. `kind`: status, html, truncate, half (of a listing), hang, drop (the connection), or answer
+    (200 with `answer`). `late`: after the call had its effect. `times`: how often, -1 for always. `later`: only later
+    pages of listings."""
+
+    kind: str
+    late: bool = field(default=False, kw_only=True)
+    times: int = field(default=-1, kw_only=True)
+    later: bool = field(default=False, kw_only=True)
+    answer: Any = field(default=None, kw_only=True)
+
+    def due(self, pattern: str, text: str, *, first_page: bool) -> bool:
+        """Whether it concerns this call, which is counted then. `pattern`: of `text`, "" for any."""
+        if self.times == 0 or (self.later and first_page) or not re.fullmatch(pattern or ".*", text):
+            return False
+        self.times -= 1
+        return True
+
+
+@dataclass
+class Exchange:
+    """One call, for checks of its form. `place`: where a page began, None on the first."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+    status: int
+    answer: Any
+    body: Any = None
+    place: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+
+F = TypeVar("F", bound=Fault)
+E = TypeVar("E")
+
+
+class StandIn(Generic[F, E]):
+    """`url`: where it listens. It keeps every call as an exchange."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.faults: list[F] = []
+        self.exchanges: list[E] = []
+
+    def calls(self, since: int = 0) -> list[str]:
+        return [str(each) for each in self.exchanges[since:]]
+
+    @contextlib.contextmanager
+    def fault(self, fault: F) -> Iterator[None]:
+        self.faults.append(fault)
+        try:
+            yield
+        finally:
+            self.faults.remove(fault)
+
+    def fault_for(self, concerns: Callable[[F], bool]) -> F | None:
+        return next((each for each in self.faults if concerns(each)), None)
+
+
+async def instead(fault: Fault, status: int, request: web.Request) -> web.Response | None:
+    """The answer instead of that of the cloud; None if the fault changes the cloud's, or names a status alone."""
+    match fault.kind:
+        case "html":
+            return web.Response(status=status, text="<html>no</html>", content_type="text/html")
+        case "answer":
+            return web.json_response(fault.answer)
+        case "hang":
+            await asyncio.sleep(3600)
+        case "drop":
+            drop(request)
+    return None
+
+
+def drop(request: web.Request) -> None:
+    assert request.transport is not None
+    request.transport.close()
+
+
+def answered(content: Any, fault: Fault | None, **more: Any) -> web.Response:
+    """`content` as JSON, whole or cut in half. `more`: status, headers."""
+    text = "" if content is None else json.dumps(content)
+    if fault is not None and fault.kind == "truncate":
+        text = text[: len(text) // 2]
+    return web.Response(text=text, content_type="application/json", **more)
+
+
+@contextlib.asynccontextmanager
+async def listening(*routes: web.RouteDef) -> AsyncIterator[str]:
+    """The address of a server that answers `routes` on a free port."""
+    application = web.Application()
+    application.add_routes(routes)
+    runner = web.AppRunner(application, shutdown_timeout=0.01)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
