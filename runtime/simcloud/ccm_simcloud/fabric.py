@@ -85,6 +85,11 @@ class Fabric:
         """The ports that are open."""
         return set(self._listeners)
 
+    @property
+    def listeners(self) -> list[Listener]:
+        """What serves them, with the health of its backends."""
+        return list(self._listeners.values())
+
     async def start(self) -> None:
         """Raises KernelError if the kernel refuses."""
         await self._kernel.open()

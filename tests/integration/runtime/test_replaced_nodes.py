@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""No request is lost while every Node is cordoned or tainted, rebooted and replaced, one after the other.
+
+The API server and the controller are real, and so is every connection: those of clients, of the simulated cloud, and of
+HTTP servers in place of machines, on addresses of 127.0.0.0/8. REPLACE_ROUNDS and REPLACE_RATE (requests per second)
+make it longer and harder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from ccm.engine.client import KubeClient
+from ccm_simcloud.testing import Simulator, running_simulator
+from tests.ports import free_port
+
+from .conftest import StartCcm
+from .support import NODES, SERVICES, eventually, get_service, initialised, node_body
+
+ROUNDS, RATE = int(os.environ.get("REPLACE_ROUNDS", "1")), float(os.environ.get("REPLACE_RATE", "100"))
+#: Seconds: the longest answer of an application; and how long an operator waits for that, from when the load balancer
+#: sends nothing new to the Node. Where that never happens, from the cordon or the taint.
+SLOWEST, WAIT = 0.4, 3.0
+TAINT = {"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}
+SIGNS: dict[str, dict[str, Any]] = {"cordon": {"unschedulable": True}, "taint": {"taints": [TAINT]}}
+CALM = {"unschedulable": None, "taints": None}
+
+
+@pytest.fixture
+async def cloud() -> AsyncIterator[Simulator]:
+    project = {"name": "demo", "token": "t", "region": "north", "load_balancer_addresses": "127.0.77.10-127.0.77.99"}
+    async with running_simulator({"projects": [project]}, fabric=True) as simulator:
+        yield simulator
+
+
+@dataclass
+class Machine:
+    """A machine with the node port of one Service. With the policy Cluster, it leads to Pods elsewhere while it runs.
+
+    `ready`: with the policy Local, whether its Pods of the Service were not told to end.
+    """
+
+    address: str
+    ports: tuple[int, int]
+    ready: bool = True
+    _servers: list[asyncio.Server] = field(default_factory=list)
+    _writers: set[asyncio.StreamWriter] = field(default_factory=set)
+
+    async def start(self) -> None:
+        node_port, health_port = self.ports
+        self._servers = [await asyncio.start_server(self._serve, self.address, node_port)]
+        if health_port:
+            self._servers.append(await asyncio.start_server(self._health, self.address, health_port))
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
+        with contextlib.suppress(ConnectionError):
+            await reader.readline()
+            await asyncio.sleep(random.uniform(0.0, SLOWEST))
+            writer.write(b"HTTP/1.0 200 OK\r\n\r\nserved")
+            await writer.drain()
+        self._writers.discard(writer)
+        writer.close()
+
+    async def _health(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            await reader.readline()
+            writer.write(b"HTTP/1.0 200 OK\r\n\r\n" if self.ready else b"HTTP/1.0 503 Service Unavailable\r\n\r\n")
+            await writer.drain()
+        writer.close()
+
+    def die(self) -> None:
+        """The machine is off: its connections break."""
+        for server in self._servers:
+            server.close()
+        for writer in list(self._writers):
+            writer.transport.abort()
+        self._writers.clear()
+
+
+class Clients:
+    """`results`: "served", or what went wrong -> how often."""
+
+    def __init__(self, address: str, port: int) -> None:
+        self._to, self.results = (address, port), Counter[str]()
+
+    async def run(self) -> None:
+        """Open a connection for each request, at RATE, whatever became of the others."""
+        loop = asyncio.get_running_loop()
+        begun, sent = loop.time(), 0
+        async with asyncio.TaskGroup() as requests:
+            try:
+                while True:
+                    while sent < (loop.time() - begun) * RATE:
+                        requests.create_task(self._request())
+                        sent += 1
+                    await asyncio.sleep(0.005)
+            except asyncio.CancelledError:
+                return  # the open requests still end
+
+    async def _request(self) -> None:
+        answer = b""
+        try:
+            async with asyncio.timeout(30):
+                reader, writer = await asyncio.open_connection(*self._to)
+                try:
+                    writer.write(b"GET / HTTP/1.0\r\n\r\n")
+                    answer = await reader.read()
+                finally:
+                    writer.close()
+        except (OSError, TimeoutError) as error:
+            self.results[type(error).__name__] += 1
+            return
+        self.results["served" if answer.endswith(b"served") else "cut off"] += 1
+
+    @property
+    def lost(self) -> int:
+        return self.results.total() - self.results["served"]
+
+
+class World:
+    """A cluster of three machines with one Service, and what an operator does."""
+
+    def __init__(self, kube: KubeClient, cloud: Simulator, mode: str, sign: str, policy: str) -> None:
+        self.kube, self.cloud, self.sign, self.local = kube, cloud, sign, policy == "Local"
+        self.drains = mode != "never"
+        self.machines: dict[str, Machine] = {}
+        self._born, self._ports = 0, (0, 0)
+
+    async def serve(self) -> Clients:
+        spec: dict[str, Any] = {
+            "type": "LoadBalancer",
+            "selector": {"app": "web"},
+            "externalTrafficPolicy": "Local" if self.local else "Cluster",
+            "ports": [{"name": "http", "port": free_port(), "protocol": "TCP"}],
+        }
+        body = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": spec}
+        await self.kube.create(SERVICES, body)
+        service = await get_service(self.kube, "web")
+        self._ports = service.spec.ports[0].node_port, service.spec.health_check_node_port
+        for _ in range(3):
+            await self.join()
+
+        async def forwarded() -> str:
+            found = await get_service(self.kube, "web")
+            address = found.status.load_balancer.ingress[0].ip if found.status.load_balancer.ingress else ""
+            return address if address and self.cloud.forwards("TCP", address, spec["ports"][0]["port"]) else ""
+
+        return Clients(await eventually(forwarded), spec["ports"][0]["port"])
+
+    async def join(self) -> None:
+        """A new machine joins, with a name and an address of its own."""
+        self._born += 1
+        name, address = f"replaced-{self._born}", f"127.0.78.{self._born}"
+        self.machines[name] = machine = Machine(address, self._ports)
+        await machine.start()
+        self.cloud.add_instance(name, addresses=[{"type": "InternalIP", "address": address}])
+        await self.kube.create(NODES, node_body(name))
+        await eventually(lambda: initialised(self.kube, name))
+        await eventually(lambda: self._is_target(address))
+        await eventually(lambda: self._is_healthy(machine, True))
+
+    async def _drains(self, address: str) -> bool:
+        (row,) = self.cloud.project().load_balancers.rows.values()
+        return address in {each.address for each in row.targets if each.draining}
+
+    async def _is_healthy(self, machine: Machine, healthy: bool) -> bool:
+        """Whether the load balancer's health check has seen it so."""
+        (listener,) = self.cloud.fabric.listeners
+        backend = listener.pool.backends.get((machine.address, machine.ports[0]))
+        return backend is not None and backend.healthy is healthy
+
+    async def _is_target(self, address: str) -> bool:
+        (row,) = self.cloud.project().load_balancers.rows.values()
+        return address in {each.address for each in row.targets if not each.draining}
+
+    async def leave(self, name: str) -> None:
+        """Cordon or taint the Node, evict its Pods, wait, and switch the machine off."""
+        machine = self.machines[name]
+        await self.kube.patch(f"{NODES}/{name}", {"spec": SIGNS[self.sign]})
+        if self.local:
+            machine.ready = False  # they serve until the end of their preStop hooks
+            await eventually(lambda: self._is_healthy(machine, False))
+        elif self.drains:
+            await eventually(lambda: self._drains(machine.address))
+        await asyncio.sleep(WAIT)
+        machine.die()
+
+    async def reboot(self, name: str) -> None:
+        await self.leave(name)
+        await asyncio.sleep(1.0)
+        machine = self.machines[name]
+        machine.ready = True
+        await machine.start()
+        await self.kube.patch(f"{NODES}/{name}", {"spec": CALM})
+        await eventually(lambda: self._is_target(machine.address))
+        await eventually(lambda: self._is_healthy(machine, True))
+
+    async def replace(self, name: str) -> None:
+        await self.leave(name)
+        await self.kube.delete(f"{NODES}/{name}")
+        table = self.cloud.project().instances
+        self.cloud.project().delete_instance(next(id_ for id_, row in table.rows.items() if row.name == name))
+        del self.machines[name]
+        await self.join()
+
+
+@pytest.mark.parametrize(
+    ("mode", "sign", "policy", "loses"),
+    [
+        ("cordoned", "cordon", "Cluster", False),
+        ("cordoned", "cordon", "Local", False),
+        ("leaving", "taint", "Cluster", False),
+        pytest.param("never", "cordon", "Cluster", True, id="as upstream: a cordoned Node gets requests until the end"),
+        pytest.param("never", "taint", "Cluster", True, id="as upstream: a Node with the taint loses its connections"),
+    ],
+)
+async def test_no_request_is_lost_when_nodes_go(
+    kube: KubeClient, cloud: Simulator, start_ccm: StartCcm, mode: str, sign: str, policy: str, loses: bool
+) -> None:
+    flags = {"controllers": "*,-cloud-node-lifecycle", "load_balancer_drain_nodes": mode}
+    await start_ccm(**flags).leading()
+    world = World(kube, cloud, mode, sign, policy)
+    clients = await world.serve()
+    traffic = asyncio.create_task(clients.run())
+    for turn in range(ROUNDS):
+        for number, name in enumerate(list(world.machines)):
+            await (world.replace if (turn + number) % 2 else world.reboot)(name)
+    traffic.cancel()
+    await asyncio.gather(traffic, return_exceptions=True)
+    for machine in world.machines.values():
+        machine.die()
+    print(f"{mode}, {sign}, {policy}: {clients.results.total()} requests, {clients.lost} lost: {dict(clients.results)}")
+    assert clients.results["served"] > RATE * 10
+    assert (clients.lost > 0) is loses, clients.results
