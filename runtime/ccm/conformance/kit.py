@@ -9,7 +9,15 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from ccm.cloud import Cloud, ImplementedElsewhere, KeepsLoadBalancers, Kept, NotImplementedByCloud, QuotaExceeded
+from ccm.cloud import (
+    Cloud,
+    DrainsBackends,
+    ImplementedElsewhere,
+    KeepsLoadBalancers,
+    Kept,
+    NotImplementedByCloud,
+    QuotaExceeded,
+)
 
 from .subject import Subject
 from .trial import Failed, Trial, described
@@ -20,6 +28,8 @@ log = logging.getLogger(__name__)
 
 #: The capability of load balancers that can outlive their Service (`ccm.cloud.KeepsLoadBalancers`).
 KEEPS = "kept_load_balancers"
+#: That of load balancers that can drain (`ccm.cloud.DrainsBackends`).
+DRAINS = "draining_load_balancers"
 
 
 class Outcome(enum.Enum):
@@ -37,8 +47,8 @@ class Outcome(enum.Enum):
 
 @dataclass(frozen=True)
 class Case:
-    """One requirement for providers. `needs`: the capability that it concerns, "" for none; a field of `Cloud`, or
-    `KEEPS`."""
+    """One requirement for providers. `needs`: the capability that it concerns, "" for none; a field of `Cloud`,
+    `KEEPS` or `DRAINS`."""
 
     name: str
     function: Callable[[Trial], Awaitable[None]]
@@ -99,7 +109,9 @@ async def check(case: Case, subject: Subject) -> Result:
 
 
 def _offers(cloud: Cloud, capability: str) -> bool:
-    if capability != KEEPS:
+    if capability not in (KEEPS, DRAINS):
         return getattr(cloud, capability) is not None
     balancers = cloud.load_balancers
+    if capability == DRAINS:
+        return isinstance(balancers, DrainsBackends)
     return isinstance(balancers, KeepsLoadBalancers) and Kept.LOAD_BALANCER in balancers.keeps

@@ -35,7 +35,7 @@ class Trouble(enum.Enum):
 class Listener:
     """One port of a load balancer, read back from the cloud.
 
-    `protocol`: "TCP", "UDP" or "SCTP". `targets`: address and port of every backend to which it sends traffic.
+    `protocol`: "TCP", "UDP" or "SCTP". `targets`: address and port of every backend that gets new connections.
     `source_ranges`: the CIDRs that may connect; empty allows all clients. `session_affinity`: "None" or "ClientIP".
     `health_check_port`: the port of the backends that decides about their health if it is not the port of the traffic.
     If the cloud does not have a setting, keep its default here.
@@ -97,7 +97,7 @@ class World:
         raise NotRun("needs to see the listeners of a load balancer")
 
     async def load_balancer_members(self, name: str) -> frozenset[str]:
-        """The addresses to which the load balancer with this name sends traffic."""
+        """The addresses to which the load balancer with this name sends new connections."""
         return frozenset(address for each in await self.load_balancer_listeners(name) for address, _ in each.targets)
 
     async def load_balancer_ports(self, name: str) -> frozenset[int]:

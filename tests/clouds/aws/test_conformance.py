@@ -8,6 +8,7 @@ from collections.abc import Collection
 import pytest
 
 from ccm.conformance import CASES, Case, Outcome, Subject
+from ccm.conformance.kit import DRAINS
 from ccm.providers.aws import AwsCloud
 from tests.kit import check
 
@@ -16,7 +17,7 @@ from .proxy import Proxy
 from .world import AwsWorld, ClassicWorld, config
 
 #: Its capabilities, and "" for cases that need none.
-HAS = ("", "instances", "load_balancers", "routes", "volumes", "instance_tags")
+HAS = ("", "instances", "load_balancers", DRAINS, "routes", "volumes", "instance_tags")
 #: EC2 reports no total of a listing; an address of a load balancer is a name; more than a page of 400 load balancers.
 NOT_RUN = {
     "failures.a_listing_cut_short_shows",

@@ -195,7 +195,7 @@ class Site:
                 Listener(
                     int(row.protocol_port),
                     str(row.protocol),
-                    frozenset((str(member.address), int(member.protocol_port)) for member in members),
+                    frozenset((str(each.address), int(each.protocol_port)) for each in members if each.weight),
                     ranges,
                     "ClientIP" if affine else "None",
                     next((int(member.monitor_port) for member in members if member.monitor_port), 0),

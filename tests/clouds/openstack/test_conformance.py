@@ -15,7 +15,7 @@ import pytest
 from ccm.cloud import LoadBalancerSpec, ProviderConfig, VolumeRef
 from ccm.conformance import CASES, Case, Listener, Outcome, Subject, Trouble, World, check
 from ccm.conformance.cases import load_balancers
-from ccm.conformance.kit import KEEPS
+from ccm.conformance.kit import DRAINS, KEEPS
 from ccm.providers.openstack import OpenStackCloud, errors
 from ccm.providers.openstack.annotations import PREFIX
 from ccm.providers.openstack.load_balancers import load_balancers as octavia
@@ -134,7 +134,7 @@ class RigWorld(World):
 
 
 #: Its capabilities, and "" for cases that need none.
-HAS = ("", "instances", "load_balancers", KEEPS, "routes", "volumes", "quotas")
+HAS = ("", "instances", "load_balancers", KEEPS, DRAINS, "routes", "volumes", "quotas")
 
 
 #: Whether each case passed, None where nothing was broken in it.

@@ -240,6 +240,58 @@ class NeverForgetsWhatIsToBeKept(ClaimsToHaveWritten):
         return body | {"tags": {key: value for key, value in body["tags"].items() if key != "keep" or value}}
 
 
+# --- nodes that drain ------------------------------------------------------------------------------------------------
+
+DRAINS = "load_balancers.a_node_that_drains_gets_no_new_connections"
+
+
+@mutant(DRAINS)
+class IgnoresThatNodesDrain(ClaimsToHaveWritten):
+    def left_out(self, body: dict[str, Any], method: str) -> dict[str, Any]:
+        targets = [{key: each[key] for key in each if key != "draining"} for each in body.get("targets", ())]
+        return body | {"targets": targets} if "targets" in body else body
+
+
+@mutant(DRAINS)
+class NeverSendsToANodeAgain(ClaimsToHaveWritten):
+    """A node that drained once stays so."""
+
+    def __init__(self, api: Api) -> None:
+        super().__init__(api)
+        self._drained: set[str] = set()
+
+    def left_out(self, body: dict[str, Any], method: str) -> dict[str, Any]:
+        self._drained |= {each["address"] for each in body.get("targets", ()) if each.get("draining")}
+        targets = [each | {"draining": each["address"] in self._drained} for each in body.get("targets", ())]
+        return body | {"targets": targets} if "targets" in body else body
+
+
+@mutant(DRAINS)
+class ShowsNothingOfItInTheFingerprint(SimLoadBalancers):
+    def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[cloud.Backend]) -> str:
+        return super().fingerprint(spec, _undrained(backends))
+
+
+@mutant(DRAINS)
+class LetsTheLastNodeDrain(ClaimsToHaveWritten):
+    """It does not see that all of them drain."""
+
+    async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[cloud.Backend]) -> cloud.LoadBalancer:
+        self._all = all(each.draining for each in backends)
+        return await super().update_backends(spec, backends)
+
+    def left_out(self, body: dict[str, Any], method: str) -> dict[str, Any]:
+        if not getattr(self, "_all", False):
+            return body
+        return body | {"targets": [each | {"draining": True} for each in body.get("targets", ())]}
+
+
+def _undrained(backends: Sequence[cloud.Backend]) -> cloud.Backends:
+    return cloud.Backends.of(backends).recent(
+        "undrained", lambda every: cloud.Backends(replace(each, draining=False) for each in every)
+    )
+
+
 # --- fingerprints ----------------------------------------------------------------------------------------------------
 
 

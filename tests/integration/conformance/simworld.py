@@ -120,7 +120,7 @@ class SimWorld(World):
             Listener(
                 port.port,
                 port.protocol,
-                frozenset((target.address, port.node_port) for target in found.targets),
+                frozenset((target.address, port.node_port) for target in found.targets if not target.draining),
                 frozenset(found.source_ranges),
                 found.session_affinity,
                 found.health_check.node_port if found.health_check else 0,

@@ -66,6 +66,12 @@ def limited(members: Mapping[Member, Backend], most: int, service: str) -> Mappi
     return {member: backend for member, backend in members.items() if member in chosen}
 
 
+def draining(members: Mapping[str, Backend]) -> frozenset[str]:
+    """The addresses of the members that drain. If all of those that a Service selects would, none does."""
+    found = frozenset(address for address, backend in members.items() if backend.draining)
+    return found if len(found) < len(members) else frozenset()
+
+
 def members_of(backends: Sequence[Backend], family: str, selector: Selector | None = None) -> list[tuple[str, str]]:
     """Names and addresses of the selected nodes, sorted by name."""
     return [(backend.node_name, address) for address, backend in serving(backends, family, selector).items()]

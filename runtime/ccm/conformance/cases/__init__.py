@@ -4,6 +4,7 @@
 from ..kit import Case
 from . import (
     configuration,
+    draining,
     failures,
     fingerprints,
     instances,
@@ -33,6 +34,7 @@ CASES: tuple[Case, ...] = tuple(
         service_settings,
         nobody_serves,
         keeping,
+        draining,
         later_pages,
         side_by_side,
         routes,

@@ -108,12 +108,13 @@ def targets(backends: Sequence[Backend]) -> tuple[Mapping[str, str | bool], ...]
 
 
 def _all_targets(backends: Sequence[Backend]) -> tuple[Mapping[str, str | bool], ...]:
+    """If all targets would drain, none does."""
     matches = [(PROVIDER_ID.fullmatch(each.provider_id), each.internal_ip, each.draining) for each in backends]
+    found = sorted((match["id"], address, draining) for match, address, draining in matches if match and address)
+    some_serve = not all(draining for _, _, draining in found)
     return tuple(
-        {"instance_id": id_, "address": address} | ({"draining": True} if draining else {})
-        for id_, address, draining in sorted(
-            (match["id"], address, draining) for match, address, draining in matches if match and address
-        )
+        {"instance_id": id_, "address": address} | ({"draining": True} if draining and some_serve else {})
+        for id_, address, draining in found
     )
 
 

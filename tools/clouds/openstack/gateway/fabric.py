@@ -39,6 +39,7 @@ def wanted(folder: Path) -> Wanted:
                     tuple(port["allowed"]),
                     port["sticky"],
                     port["health_port"],
+                    draining=frozenset(port.get("draining", ())),
                 )
     return Wanted(network["routes"], frozenset(addresses), ports)
 

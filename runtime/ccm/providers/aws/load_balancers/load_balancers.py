@@ -43,6 +43,9 @@ class AwsLoadBalancers:
         except ImplementedElsewhere as error:
             return f"not served: {error}"
 
+    def drains(self, spec: LoadBalancerSpec) -> bool:
+        return self._of(spec).drains(spec)
+
     async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:
         await self._refuse_change(spec)
         return await self._of(spec).get(spec)

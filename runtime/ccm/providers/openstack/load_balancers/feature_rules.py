@@ -33,6 +33,7 @@ class Features:
     http_monitor: bool = True
     udp_http_monitor: bool = True
     additional_vips: bool = True
+    weights: bool = True
 
     @classmethod
     def of(cls, version: tuple[int, int], provider: str) -> Features:
@@ -45,7 +46,13 @@ class Features:
             http_monitor=full,
             udp_http_monitor=full and version >= (2, 16),
             additional_vips=full and version >= (2, 26),
+            weights=full,
         )
+
+
+def drains(desired: DesiredLoadBalancer) -> bool:
+    """Whether members of the load balancer can drain. Octavia's default provider is that of amphorae."""
+    return desired.provider in ("", *AMPHORA)
 
 
 def refused(desired: DesiredLoadBalancer, features: Features) -> list[str]:

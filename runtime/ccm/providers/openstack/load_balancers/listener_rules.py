@@ -6,7 +6,7 @@ Names are exactly those of cloud-provider-openstack, so that either controller f
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,7 @@ from .load_balancer_owners import LONGEST, Mark
 from .load_balancer_rules import DesiredLoadBalancer
 
 XFF = "X-Forwarded-For"
+NONE: frozenset[str] = frozenset()
 
 
 def part_name(kind: str, index: int, balancer: str) -> str:
@@ -31,13 +32,16 @@ def part_name(kind: str, index: int, balancer: str) -> str:
 
 @dataclass(frozen=True)
 class Member:
-    """A node behind a port. `monitor_port`: the port for probes, if it is not `port`."""
+    """A node behind a port. `monitor_port`: the port for probes, if it is not `port`. `draining`: it keeps its
+    connections and gets no new ones. `weighs`: whether the provider knows weights."""
 
     name: str = field(compare=False)
     address: str
     port: int
     subnet_id: str = field(default="", compare=False)
     monitor_port: int | None = None
+    draining: bool = False
+    weighs: bool = field(default=False, compare=False)
 
     def body(self) -> dict[str, Any]:
         found: dict[str, Any] = {"name": self.name, "address": self.address, "protocol_port": self.port}
@@ -45,7 +49,13 @@ class Member:
             found["subnet_id"] = self.subnet_id
         if self.monitor_port is not None:
             found["monitor_port"] = self.monitor_port
+        if self.weighs:  # always, because Octavia leaves a member the weight that a request does not name
+            found["weight"] = weight(self.draining)
         return found
+
+
+def weight(draining: bool) -> int:
+    return 0 if draining else 1
 
 
 @dataclass(frozen=True)
@@ -97,7 +107,11 @@ def listeners(
     desired: DesiredLoadBalancer, backends: Sequence[Backend], member_subnet_id: str, features: Features
 ) -> tuple[Listener, ...]:
     """Return one listener for each port, in their order."""
-    chosen = members_of(desired, backends)
+    chosen = [
+        (name, address, draining)
+        for name, address, draining in _weighed(desired, backends)
+        if features.weights or not draining
+    ]
     return tuple(
         _listener(desired, index, port, chosen, member_subnet_id, features) for index, port in enumerate(desired.ports)
     )
@@ -107,7 +121,7 @@ def _listener(
     desired: DesiredLoadBalancer,
     index: int,
     port: Port,
-    chosen: Sequence[tuple[str, str]],
+    chosen: Sequence[tuple[str, str, bool]],
     subnet_id: str,
     features: Features,
 ) -> Listener:
@@ -135,8 +149,8 @@ def _listener(
             "session_persistence": {"type": "SOURCE_IP"} if desired.affinity else None,
         },
         tuple(
-            Member(name, address, port.node_port, subnet_id, probe)
-            for name, address in chosen
+            Member(name, address, port.node_port, subnet_id, probe, draining, features.weights)
+            for name, address, draining in chosen
             if port.node_port  # 0 if the Service does not allocate node ports
         ),
         _monitor(desired, index, port, probe is not None),
@@ -153,14 +167,23 @@ def member_bodies(
     share the part of a member that is the Node's, as JSON; what is the port's is the same for all members.
     """
     nodes = Backends.of(backends).recent(
-        ("openstack member heads", *selection(desired)),
-        lambda every: tuple(_json({"name": name, "address": address}) for name, address in members_of(desired, every)),
+        ("openstack member heads", features.weights, *selection(desired)),
+        lambda every: tuple(_heads(desired, every, features.weights)),
     )
     if not (nodes and port.node_port):
         return msgspec.Raw(b"[]")
     rest = Member("", "", port.node_port, subnet_id, _probe(desired, port, features)).body()
     of_port = b"," + _json({key: value for key, value in rest.items() if key not in ("name", "address")}) + b"}"
     return msgspec.Raw(b"[{" + (of_port + b",{").join(nodes) + of_port + b"]")
+
+
+def _heads(desired: DesiredLoadBalancer, backends: Sequence[Backend], weights: bool) -> Iterator[bytes]:
+    """Yield what is the Node's. Where no member can drain, those that would are left out."""
+    for name, address, draining in _weighed(desired, backends):
+        if weights:
+            yield _json({"name": name, "address": address, "weight": weight(draining)})
+        elif not draining:
+            yield _json({"name": name, "address": address})
 
 
 def _json(fields: Mapping[str, Any]) -> bytes:
@@ -194,6 +217,17 @@ def members_of(desired: DesiredLoadBalancer, backends: Sequence[Backend]) -> tup
         ("openstack members", *selection(desired)),
         lambda every: tuple((backend.node_name, address) for address, backend in _chosen(desired, every).items()),
     )
+
+
+def draining_of(desired: DesiredLoadBalancer, backends: Sequence[Backend]) -> frozenset[str]:
+    """Return the addresses of the members that drain."""
+    return backend_addresses.draining(_chosen(desired, backends)) if any(each.draining for each in backends) else NONE
+
+
+def _weighed(desired: DesiredLoadBalancer, backends: Sequence[Backend]) -> Iterator[tuple[str, str, bool]]:
+    draining = draining_of(desired, backends)
+    for name, address in members_of(desired, backends):
+        yield name, address, address in draining
 
 
 def _chosen(desired: DesiredLoadBalancer, backends: Sequence[Backend]) -> Mapping[str, Backend]:

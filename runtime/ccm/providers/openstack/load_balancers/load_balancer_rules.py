@@ -8,7 +8,7 @@ Names are exactly those of cloud-provider-openstack, so that either controller f
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -398,5 +398,6 @@ def fingerprint(spec: LoadBalancerSpec, section: LoadBalancerSection, classes: M
         return f"!{digest(str(error), DIGITS - 1)}"
 
 
-def members_fingerprint(chosen: Sequence[tuple[str, str]]) -> str:
-    return desired_digest(chosen, DIGITS)
+def members_fingerprint(chosen: Sequence[tuple[str, str]], draining: Collection[str] = ()) -> str:
+    """`draining`: the addresses of members that drain."""
+    return desired_digest([chosen, sorted(draining)] if draining else chosen, DIGITS)

@@ -165,7 +165,8 @@ def _listener_steps(desired: Listener, listener: Row, seen: Observed, serial: bo
 
 
 def member_steps(desired: Pool, pool: Row, present: Sequence[Row], serial: bool) -> list[Step]:
-    there = {_member(row): row for row in present if row.get("provisioning_status") != "PENDING_DELETE"}
+    weighs = not serial and all(member.weighs for member in desired.members)
+    there = {_member(row, weighs): row for row in present if row.get("provisioning_status") != "PENDING_DELETE"}
     in_error = [text for row in there.values() if (text := _in_error("member", row))]
     same = there.keys() == set(desired.members)
     if same and not in_error:
@@ -189,13 +190,14 @@ def members_put(pool_id: str, bodies: Sequence[Mapping[str, Any]] | msgspec.Raw)
     return Step("PUT", f"/pools/{pool_id}/members", {"members": bodies})
 
 
-def _member(row: Row) -> Member:
+def _member(row: Row, weighs: bool) -> Member:
     return Member(
         row.get("name") or "",
         row["address"],
         int(row["protocol_port"]),
         row.get("subnet_id") or "",
         row.get("monitor_port"),
+        weighs and row.get("weight") == 0,
     )
 
 

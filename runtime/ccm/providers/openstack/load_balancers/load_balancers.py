@@ -114,6 +114,11 @@ class OctaviaLoadBalancers:
         """Return two halves, so that `update_backends` cannot claim to have written other changes of the spec."""
         return f"{self._desired.fingerprint(spec)}-{self._backends_digest(spec, backends)}"
 
+    def drains(self, spec: LoadBalancerSpec) -> bool:
+        """Amphorae give members of the weight 0 no new connections. Other providers may ignore it. Where members are
+        changed one by one, a change is a new member."""
+        return not self._section.provider_requires_serial_api_calls and feature_rules.drains(self._desired.of(spec))
+
     async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:
         """Read a load balancer. A new one is read less often the longer it takes; in between, returns `ready=False`."""
         memory = self._remembered(spec)
@@ -481,7 +486,10 @@ class OctaviaLoadBalancers:
         except Invalid:
             return "0" * 12
         key = ("openstack members", *listener_rules.selection(want))
-        return Backends.of(backends).once(key, lambda every: rules.members_fingerprint(members_of(want, every)))
+        return Backends.of(backends).once(
+            key,
+            lambda every: rules.members_fingerprint(members_of(want, every), listener_rules.draining_of(want, every)),
+        )
 
 
 def _is_outdated(owner: Mark | None, digest: str) -> bool:

@@ -155,4 +155,18 @@ def test_all_parts_are_created_in_one_call():
     (whole,) = create_body(want, found, Mark("c", "u", "n"), "s", "", ALL)["listeners"]
     pool = whole["default_pool"]
     assert (whole["protocol_port"], pool["healthmonitor"]["type"]) == (80, "TCP")
-    assert pool["members"] == [{"name": "a", "address": "10.0.0.1", "protocol_port": 30080, "subnet_id": "subnet"}]
+    member = {"name": "a", "address": "10.0.0.1", "protocol_port": 30080, "subnet_id": "subnet", "weight": 1}
+    assert pool["members"] == [member]
+
+
+def test_members_that_drain_have_no_weight_or_are_left_out() -> None:
+    drains = [dataclasses.replace(NODES[0], draining=True), TWO[1]]
+    weightless = Features(weights=False)
+    for features, weights in ((ALL, {"a": 0, "b": 1}), (weightless, {"b": None})):
+        bodies = msgspec.json.decode(member_bodies(desired(port()), drains, port(), "s", features))
+        assert {each["name"]: each.get("weight") for each in bodies} == weights
+        (found,) = listeners(desired(port()), drains, "s", features)
+        assert [each.body() for each in found.pool.members] == bodies
+    alone = [dataclasses.replace(TWO[0], draining=True, labels={"a": "b"}), TWO[1]]
+    selected = msgspec.json.decode(member_bodies(desired(port(), node_selector="a"), alone, port(), "s", ALL))
+    assert [(each["name"], each["weight"]) for each in selected] == [("a", 1)], "the only one that the Service selects"

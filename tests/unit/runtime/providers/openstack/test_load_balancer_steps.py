@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -129,6 +130,18 @@ def test_members(present: list[dict[str, Any]], serial: bool, expected: list[Ste
     assert diff.member_steps(POOL, P1, present, serial) == expected
 
 
+def test_a_member_that_drains_is_written_with_all_others() -> None:
+    one, two = (dataclasses.replace(each, weighs=True) for each in (ONE, TWO))
+    drains = dataclasses.replace(POOL, members=(dataclasses.replace(one, draining=True), two))
+    serves = dataclasses.replace(POOL, members=(one, two))
+    heavy, light = ([member_row(1, weight=weight), member_row(2, weight=1)] for weight in (5, 0))
+    (step,) = diff.member_steps(drains, P1, heavy, False)
+    assert [each["weight"] for each in step.body["members"]] == [0, 1]
+    assert diff.member_steps(drains, P1, light, False) == diff.member_steps(serves, P1, heavy, False) == []
+    (step,) = diff.member_steps(serves, P1, light, False)
+    assert [each["weight"] for each in step.body["members"]] == [1, 1]
+
+
 @pytest.mark.parametrize(
     ("key", "wanted", "present", "same"),
     [
@@ -155,5 +168,8 @@ def test_what_is_the_same_in_the_cloud(key: str, wanted: Any, present: Any, same
 
 def test_a_member_is_known_by_its_address_and_ports() -> None:
     row = {"address": "10.0.0.1", "protocol_port": "30080", "monitor_port": 7}
-    assert repr(diff._member(row)) == repr(Member("", "10.0.0.1", 30080, "", 7))
-    assert repr(diff._member(row | {"name": "a", "subnet_id": "s"})) == repr(Member("a", "10.0.0.1", 30080, "s", 7))
+    assert repr(diff._member(row, True)) == repr(Member("", "10.0.0.1", 30080, "", 7))
+    named = diff._member(row | {"name": "a", "subnet_id": "s"}, True)
+    assert repr(named) == repr(Member("a", "10.0.0.1", 30080, "s", 7))
+    for weight, weighs, draining in ((0, True, True), (0, False, False), (1, True, False), (7, True, False)):
+        assert diff._member(row | {"weight": weight}, weighs).draining is draining

@@ -152,6 +152,7 @@ def _port(listener):
         "protocol": "UDP" if listener.protocol == constants.PROTOCOL_UDP else "TCP",
         "port": listener.protocol_port,
         "members": [[each.ip_address, each.protocol_port] for each in members],
+        "draining": [each.ip_address for each in members if each.weight == 0],
         "allowed": [each.cidr for each in listener.allowed_cidrs],
         "sticky": persistence is not None and persistence.type == constants.SESSION_PERSISTENCE_SOURCE_IP,
         "health_port": members[0].monitor_port if by_http and members else None,

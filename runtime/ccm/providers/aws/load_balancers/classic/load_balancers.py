@@ -73,6 +73,10 @@ class ClassicLoadBalancers(TypeLoadBalancers[Wanted, Known]):
                 found.append(dataclasses.replace(answer, protected=owners.is_protected(tags)))
         return found
 
+    def drains(self, spec: LoadBalancerSpec) -> bool:
+        """Only if the Service asks for it: by default, deregistration ends the connections of an instance."""
+        return bool(self._desired(spec, nodes_only=True).attributes["ConnectionDraining"]["Enabled"])
+
     async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:
         row = await self._reads.named(spec.default_name)
         if row is None:

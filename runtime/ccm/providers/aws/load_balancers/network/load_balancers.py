@@ -88,6 +88,10 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
                 found.append(dataclasses.replace(_answer(mark.uid, rows[arn], mark.fingerprint), protected=protected))
         return found
 
+    def drains(self, spec: LoadBalancerSpec) -> bool:
+        """A target that is deregistered keeps its connections, by default for 300 s."""
+        return True
+
     async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:
         row = await self._reads.named(spec.default_name)
         known = self._known.get((spec.cluster, spec.uid))

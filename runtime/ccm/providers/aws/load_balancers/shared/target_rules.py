@@ -23,18 +23,21 @@ class Selecting(Protocol):
 
 def ids(desired: Selecting, backends: Sequence[Backend]) -> tuple[str, ...]:
     """IDs of the instances that are targets, sorted. Nodes of other clouds, and those whose instance confirms no
-    address, are left out. Computed once for Services that select the same Nodes."""
+    address, are left out, and so are those that drain, unless all do: a target that is removed keeps its connections
+    (`drains`). Computed once for Services that select the same Nodes."""
     selector = tuple(sorted(desired.nodes.items()))
     return Backends.of(backends).recent(("aws instances", selector), lambda every: _instances(selector, every))
 
 
 def _instances(selector: Sequence[tuple[str, str | None]], backends: Sequence[Backend]) -> tuple[str, ...]:
-    ids = (
-        instance_id(each.provider_id)
+    selected = [
+        (id_, each.draining)
         for each in backends
         if each.addresses and all(key in each.labels and value in (None, each.labels[key]) for key, value in selector)
-    )
-    return tuple(sorted({each for each in ids if each is not None}))
+        if (id_ := instance_id(each.provider_id)) is not None
+    ]
+    serving = {id_ for id_, draining in selected if not draining}
+    return tuple(sorted(serving or {id_ for id_, _ in selected}))
 
 
 def nobody(desired: Selecting, backends: Sequence[Backend]) -> tuple[str, ...]:

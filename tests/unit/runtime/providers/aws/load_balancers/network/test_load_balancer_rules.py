@@ -217,6 +217,13 @@ def test_targets_are_instances_of_nodes_that_confirm_addresses_and_have_the_labe
     assert targets.ids(want(), backends) == ("i-0a", "i-0b", "i-0c", "i-0d")
 
 
+def test_nodes_that_drain_are_deregistered_unless_all_are():
+    one, two = (dataclasses.replace(backend(id_, pool=id_), draining=id_ == "i-0a") for id_ in ("i-0a", "i-0b"))
+    assert targets.ids(want(), [one, two]) == ("i-0b",)
+    assert targets.ids(want(), [one]) == ("i-0a",)
+    assert targets.ids(dataclasses.replace(want(), nodes={"pool": "i-0a"}), [one, two]) == ("i-0a",)
+
+
 def test_the_digest_of_targets_is_that_of_the_selected_ones():
     one, other = dataclasses.replace(want(), nodes={"pool": "web"}), want()
     backends = Backends([backend("i-0a", pool="web"), backend("i-0b")])

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A node that goes soon gets no new connections, and is wanted again if it stays."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ccm.cloud import ComparesLoadBalancers, DrainsBackends
+
+from ..kit import DRAINS
+from ..trial import Failed, Trial
+from .collection import Collection
+
+COLLECTION = Collection("load_balancers", needs=DRAINS)
+case = COLLECTION.case
+
+
+@case(writes=True)
+async def a_node_that_drains_gets_no_new_connections(trial: Trial) -> None:
+    """`update_backends` takes a backend with `draining` out of those that get new connections and leaves the others. It
+    brings it back when the node stays, and `ensure` does the same. If all drain, all serve. The fingerprint shows each
+    change."""
+    spec, backends = trial.spec(), await trial.backends()
+    balancers = trial.load_balancers
+    assert isinstance(balancers, DrainsBackends)
+    if not balancers.drains(spec) or len(backends) < 2:
+        return
+    first, *others = backends
+    drains = [dataclasses.replace(first, draining=True), *others]
+    everybody = [dataclasses.replace(each, draining=True) for each in backends]
+    name = (await trial.ensure(spec, backends)).name
+    complete = await trial.world.load_balancer_members(name)
+    gone = {each.address for each in first.addresses} & complete
+    prints = {balancers.fingerprint(spec, each) for each in (backends, drains)}
+    if len(prints) < 2:
+        raise Failed("the fingerprint does not change when a node drains, so nobody writes it")
+    for write, what in (
+        (balancers.update_backends, "update_backends"),
+        (balancers.ensure, "ensure"),
+    ):
+        for wanted, members in ((drains, complete - gone), (backends, complete), (everybody, complete)):
+            await trial.patiently(write, spec, wanted)
+            answer = await trial.ready(spec)
+            found = await trial.world.load_balancer_members(name)
+            if found != members:
+                draining = [each.node_name for each in wanted if each.draining]
+                raise Failed(
+                    f"{what}: while {', '.join(draining) or 'nobody'} drains, new connections go to "
+                    f"{', '.join(sorted(found)) or 'nobody'} instead of {', '.join(sorted(members))}"
+                )
+            if answer.fingerprint != balancers.fingerprint(spec, wanted):
+                raise Failed(f"{what}: the cloud keeps another fingerprint than that of what was written")
+            if isinstance(balancers, ComparesLoadBalancers):
+                differences = await trial.ask(balancers.deviations, spec, wanted)
+                if differences:
+                    raise Failed(f"{what}: what was just written differs: {'; '.join(differences)}")
