@@ -86,21 +86,23 @@ def example() -> Status:
         ],
         held_in_all=2,
         queues=[Queue("Nodes", 0, 0.0, 0, 0.0, 1, 1), Queue("service", 1, 0.4, 2, 3.1, 2, 1)],
-        cloud=CloudState(
-            answered=1.2,
-            failing=None,
-            error="",
-            under_way=2,
-            concurrency=10,
-            calls=[
-                Calls("instances.list", 8_871, 14, {"Transient": 12, "timeout": 2}, 0.84),
-                Calls("load_balancers.ensure", 97, 9, {"QuotaExceeded": 9}, 3.2),
-                Calls("load_balancers.get", 240, 0, {}, 0.19),
-                Calls("routes.list", 1_480, 3, {"Transient": 3}, 0.31),
-            ],
-            budgets=[Budget("all calls", 10.0, 20.0, 19.0, 0.0), Budget("load_balancers", 2.0, 5.0, 3.0, 0.0)],
-            breakers=[Breaker("load_balancers", False, 2, 0.0, "Quota exceeded for resources: ['floatingip']")],
-        ),
+        clouds=[
+            CloudState(
+                answered=1.2,
+                failing=None,
+                error="",
+                under_way=2,
+                concurrency=10,
+                calls=[
+                    Calls("instances.list", 8_871, 14, {"Transient": 12, "timeout": 2}, 0.84),
+                    Calls("load_balancers.ensure", 97, 9, {"QuotaExceeded": 9}, 3.2),
+                    Calls("load_balancers.get", 240, 0, {}, 0.19),
+                    Calls("routes.list", 1_480, 3, {"Transient": 3}, 0.31),
+                ],
+                budgets=[Budget("all calls", 10.0, 20.0, 19.0, 0.0), Budget("load_balancers", 2.0, 5.0, 3.0, 0.0)],
+                breakers=[Breaker("load_balancers", False, 2, 0.0, "Quota exceeded for resources: ['floatingip']")],
+            )
+        ],
         step=20.0,
         history=list(_history()),
     )

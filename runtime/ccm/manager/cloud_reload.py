@@ -16,22 +16,22 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from prometheus_client import Counter
-
+from ccm.base.cloud_metrics import CloudCounter
 from ccm.base.start_error import StartError
 from ccm.cloud import Cloud, CloudError, ConfigError, ProviderConfig, Unauthorized, registry
 from ccm.gateway.gateway import Gateway
 
+from .readiness_rules import Standing
+
 log = logging.getLogger(__name__)
 
-RELOADS = Counter(
+RELOADS = CloudCounter(
     "ccm_cloud_config_reloads",
     "Changes of the file --cloud-config, by result: success, invalid, unreadable, refused (by the cloud), "
     "unavailable (the cloud did not answer; will be retried).",
     ["result"],
 )
-for _result in ("success", "invalid", "unreadable", "refused", "unavailable"):
-    RELOADS.labels(_result)
+RESULTS = ("success", "invalid", "unreadable", "refused", "unavailable")
 
 #: How often the file is read again, in seconds. The content is compared: a Secret's volume swaps symbolic links.
 EVERY = 3.0
@@ -83,20 +83,27 @@ class CloudReloader:
         except ConfigError as error:
             raise StartError(_problems(settings, error)) from None
         self.gateway = Gateway(cloud, clock=clock, name=settings.name)
+        #: Whether the cloud refused the configuration, and has not accepted one since.
+        self._was_refused = False
         #: Set when the cloud has accepted the credentials for the first time.
         self.started = asyncio.Event()
         #: Digests of the content that needs no more attempts, and of the last attempt; the time of the next attempt.
         self._done, self._tried, self._again_at, self._delay = self._digest(text), "", 0.0, every
-        self._waiting = f"{settings.subject} has not answered yet"
+        #: Why the cloud has not started, "" once it has. Until it has answered at all, it is not silent.
+        self._waiting, self._is_silent = f"{settings.subject} has not answered yet", False
+        self._reloads = RELOADS.of(settings.name)
+        for result in RESULTS:
+            self._reloads.labels(result)
 
-    def not_ready(self) -> str | None:
-        """Why this process cannot take over: the cloud has not accepted credentials yet, or has failed for too long."""
+    def standing(self) -> Standing:
+        """Whether the cloud works: it has accepted the credentials, and has not failed for too long."""
         if self._waiting:
-            return self._waiting
+            return Standing(self._waiting, self._is_silent)
         since = self.gateway.failing_since
         if since is None or (silence := self._clock() - since) < SILENT_AFTER:
-            return None
-        return f"{self._settings.subject} has not answered for {silence:.0f} s: {self.gateway.last_error}"
+            return Standing()
+        reason = f"{self._settings.subject} has not answered for {silence:.0f} s: {self.gateway.last_error}"
+        return Standing(reason, is_silent=True)
 
     async def start(self) -> None:
         """Verify the credentials. Waits if the cloud does not answer, and fails if it rejects them.
@@ -114,7 +121,7 @@ class CloudReloader:
             except ConfigError as error:
                 raise StartError(_problems(self._settings, error)) from None
             except CloudError as error:
-                self._waiting = str(error)
+                self._waiting, self._is_silent = str(error), not self._was_refused
                 wait = max(delay, error.retry_after or 0.0)
                 log.warning("%s does not answer, trying again in %.0f s: %s", self._settings.subject, wait, error)
                 # A wrong address in the file may be the cause.
@@ -137,7 +144,7 @@ class CloudReloader:
                 if self._waiting != str(error):
                     log.error("%s", error)
                     self.notice("Warning", "CloudConfigRefused", str(error))
-                self._waiting = str(error)
+                self._waiting, self._is_silent, self._was_refused = str(error), False, True
             if await self._reloaded_within(PATIENCE):
                 self._waiting = ""
                 self.started.set()
@@ -195,12 +202,12 @@ class CloudReloader:
             self._again_at = self._clock() + self._delay
             return False
         except CloudError as error:
-            RELOADS.labels("unavailable").inc()
+            self._reloads.labels("unavailable").inc()
             log.warning("%s changed, but the cloud does not answer with it; trying again: %s", source, error)
             self._again_at = self._clock() + self._delay
             return False
         self._done, self._tried = in_force, ""
-        RELOADS.labels("success").inc()
+        self._reloads.labels("success").inc()
         log.info("%s changed: the new cloud configuration is in use", source)
         self.notice("Normal", "CloudConfigReloaded", f"the changed cloud configuration {source} is in use")
         return True
@@ -209,7 +216,7 @@ class CloudReloader:
         return _digest(text, self.gateway.cloud.watched_files)
 
     def _refused(self, result: str, error: CloudError) -> None:
-        RELOADS.labels(result).inc()
+        self._reloads.labels(result).inc()
         source = self._settings.file or "a file that the provider watches"
         log.error("%s changed but cannot be used; the previous version stays in use: %s", source, error)
         self.notice("Warning", "CloudConfigRefused", f"the previous cloud configuration stays in use: {error}")

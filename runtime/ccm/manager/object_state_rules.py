@@ -80,8 +80,7 @@ def unfinished(
 ) -> list[Unfinished]:
     """Return the objects that fail, and those that have waited for longer than `SLOW`, the oldest first."""
     candidates = [
-        Unfinished(KINDS.get(each.queue, each.queue), each.key, FAILING, each.seconds, each.tries, each.error)
-        for each in failures
+        Unfinished(_kind(each.queue), each.key, FAILING, each.seconds, each.tries, each.error) for each in failures
     ]
     named = {(each.kind, each.name) for each in candidates}
     for node in nodes:
@@ -95,6 +94,11 @@ def unfinished(
             candidates.append(Unfinished("Service", name, state, _since(since, now), 0, ""))
     late = [each for each in candidates if each.state == FAILING or each.seconds >= SLOW]
     return sorted(late, key=lambda each: (each.state != FAILING, -each.seconds, each.kind, each.name))
+
+
+def _kind(queue: str) -> str:
+    """The kind of the keys of a queue. Each of several clouds has queues of its own, such as `Nodes-static`."""
+    return KINDS.get(queue.partition("-")[0], queue)
 
 
 def _since(text: str | None, now: datetime.datetime) -> float:

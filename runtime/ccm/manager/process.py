@@ -108,7 +108,7 @@ async def _live(options: Options) -> None:
                 cloud.notice = functools.partial(view.recorders.of(COMPONENT).event, leadership.lease)
         holds = Holds()
         sampler = Sampler(holds)
-        classes = own[0].served_classes()
+        classes = room_settings.served_classes(own)
         shown = Shown(options.cloud_provider, options.cluster_name, clouds, view, leadership, holds, sampler, classes)
         servers = await serve(
             room_settings.serving(options),

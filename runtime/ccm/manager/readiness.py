@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Sequence
 from typing import Any
 
 from ccm.engine.informer import Informer
 from ccm.engine.queue import QUEUES
-from ccm.serving.health import Check, Health
+from ccm.serving.health import Check, Health, Tolerated
 
+from . import readiness_rules
 from .cloud_reload import CloudReloader
 from .leadership import Leadership
 
@@ -28,8 +30,13 @@ def checks(leadership: Leadership, informers: Sequence[Informer[Any]], *clouds: 
         live["leaderElection"] = leadership.unhealthy
     ready = {**live, "informers": lambda: stale(informers), "queues": stuck}
     for cloud in clouds:
-        ready["cloud" if len(clouds) == 1 else f"cloud-{cloud.gateway.name}"] = cloud.not_ready
+        others = [each for each in clouds if each is not cloud]
+        ready[f"cloud-{cloud.gateway.name}" if others else "cloud"] = functools.partial(_cloud, cloud, others)
     return Health(healthz=live, livez=live, readyz=ready)
+
+
+def _cloud(cloud: CloudReloader, others: Sequence[CloudReloader]) -> str | Tolerated | None:
+    return readiness_rules.verdict(cloud.standing(), [each.standing() for each in others])
 
 
 def stale(informers: Sequence[Informer[Any]]) -> str | None:

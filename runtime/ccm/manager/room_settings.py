@@ -14,7 +14,7 @@ from ccm.base.start_error import StartError
 from ccm.cloud import Cloud
 from ccm.controllers.controller_registry import BUILT_IN
 from ccm.controllers.controller_spec import ControllerSpec, Right
-from ccm.controllers.services.class_rules import ServedClasses
+from ccm.controllers.services.class_rules import ServedClasses, together
 from ccm.controllers.services.service import ServiceController
 from ccm.engine.encodings import PROTOBUF
 from ccm.options import feature_gates
@@ -73,6 +73,11 @@ def _of(options: Options, cloud: CloudFlags, services: ServedClasses | None) -> 
             name for name in options.controllers if services is not None or name != ServiceController.name
         ),
     )
+
+
+def served_classes(own: Sequence[Options]) -> ServedClasses:
+    """The Services that any cloud serves. `own`: as `for_each` returns it."""
+    return together(each.served_classes() for each in own if len(own) == 1 or each.division is not None)
 
 
 def declarations(options: Options) -> dict[str, tuple[str, ...]]:

@@ -23,14 +23,11 @@ from .leadership import Leadership
 from .observe import View
 from .status_history import Sampler
 
-#: The answer of the status page of a process with several clouds.
-NOT_YET = "the status page does not know several providers yet: see /readyz?verbose and /metrics\n"
-
 
 @dataclass(frozen=True)
 class Shown:
     """What a process shows of itself. `provider`, `cluster`: the names that it was started with.
-    `classes`: of the Services that it serves, by its only cloud."""
+    `classes`: of the Services that it serves, by any cloud."""
 
     provider: str
     cluster: str
@@ -50,11 +47,9 @@ async def serve(
 ) -> ports.Serving:
     """Start the servers. `client`: see `ports.Serving`. Raises StartError."""
     health = readiness.checks(shown.leadership, shown.view.informers, *shown.clouds)
-    gateway = shown.clouds[0].gateway
+    gateways = [each.gateway for each in shown.clouds]
 
     async def show_status(request: web.Request) -> web.StreamResponse:
-        if len(shown.clouds) > 1:
-            return web.Response(status=501, text=NOT_YET)
         from ccm.serving import statusz
 
         from . import status_collection  # only if somebody asks
@@ -63,7 +58,7 @@ async def serve(
             shown.provider,
             shown.cluster,
             shown.leadership,
-            gateway,
+            gateways,
             shown.view.caches[NODES],
             shown.view.caches[SERVICES],
             shown.holds,
@@ -74,6 +69,6 @@ async def serve(
         )
         return statusz.response(request, status_collection.report(sources))
 
-    servers = ports.Serving(settings, client, Webhooks(gateway).offered, cleanup, show_status)
+    servers = ports.Serving(settings, client, Webhooks(gateways[0]).offered, cleanup, show_status)
     await servers.start(health)
     return servers

@@ -6,6 +6,7 @@ from __future__ import annotations
 import datetime
 import time
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ccm import __version__
@@ -15,7 +16,7 @@ from ccm.controllers.shared.holds import Holds
 from ccm.engine.informer import Informer
 from ccm.engine.objects import Node, Service
 from ccm.engine.queue import QUEUES
-from ccm.gateway.gateway import Gateway
+from ccm.gateway.gateway import DURATION, REQUESTS, Gateway
 from ccm.serving.health import Health
 from ccm.serving.status_report import (
     ROWS,
@@ -42,7 +43,7 @@ class Sources:
     provider: str
     cluster: str
     leadership: Leadership
-    gateway: Gateway
+    gateways: Sequence[Gateway]
     nodes: Informer[Node]
     services: Informer[Service]
     holds: Holds
@@ -73,7 +74,7 @@ def report(sources: Sources) -> Status:
         held=held[:ROWS],
         held_in_all=len(held),
         queues=_queues(),
-        cloud=_cloud(sources.gateway, now),
+        clouds=[_cloud(each, now) for each in sources.gateways],
         step=STEP,
         history=[Series(name, values) for name, values in sources.history.series().items()],
     )
@@ -94,7 +95,7 @@ def _process(sources: Sources) -> Process:
         cluster=sources.cluster,
         uptime=time.monotonic() - sources.started,
         controllers=sorted(running),
-        problems=[f"{name}: {reason}" for name, reason in ready.failed.items()],
+        problems=[f"{name}: {reason}" for name, reason in (ready.failed | ready.tolerated).items()],
     )
 
 
@@ -121,12 +122,13 @@ def _cloud(gateway: Gateway, now: datetime.datetime) -> CloudState:
     state = gateway.state
     failing = None if gateway.failing_since is None else time.monotonic() - gateway.failing_since
     return CloudState(
+        name=gateway.name,
         answered=None if gateway.last_success is None else (now - gateway.last_success).total_seconds(),
         failing=failing,
         error=gateway.last_error if failing is not None else "",
         under_way=state.under_way,
         concurrency=state.concurrency,
-        calls=_calls(),
+        calls=_calls(gateway.name),
         budgets=[
             Budget(each.group, max(0.0, each.per_second), each.burst, each.left, each.paused_for)
             for each in state.budgets
@@ -137,10 +139,10 @@ def _cloud(gateway: Gateway, now: datetime.datetime) -> CloudState:
     )
 
 
-def _calls() -> list[Calls]:
+def _calls(cloud: str) -> list[Calls]:
     good: dict[str, int] = defaultdict(int)
     bad: dict[str, dict[str, int]] = defaultdict(dict)
-    for operation, result, number in cloud_results():
+    for operation, result, number in cloud_results(REQUESTS.of(cloud)):
         if result in GOOD:
             good[operation] += int(number)
         else:
@@ -153,5 +155,5 @@ def _calls() -> list[Calls]:
             bad[operation],
             seconds / number if number else 0.0,
         )
-        for operation, seconds, number in sorted(cloud_durations())
+        for operation, seconds, number in sorted(cloud_durations(DURATION.of(cloud)))
     ]

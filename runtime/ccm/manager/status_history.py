@@ -104,25 +104,25 @@ class Sampler:
     def _totals(self) -> tuple[float, float, float, float, float]:
         """Calls to the cloud, failed ones, the seconds that they took, how many were timed, and API requests."""
         calls = failures = 0.0
-        for _, result, number in cloud_results():
+        for _, result, number in cloud_results(REQUESTS):
             calls += number
             failures += 0.0 if result in GOOD else number
         seconds, timed = 0.0, 0.0
-        for _, total, number in cloud_durations():
+        for _, total, number in cloud_durations(DURATION):
             seconds, timed = seconds + total, timed + number
         return calls, failures, seconds, timed, sum(value for _, value in _totals_of(REST_REQUESTS))
 
 
-def cloud_results() -> list[tuple[str, str, float]]:
-    """Operation, result, and number of calls."""
-    return [(labels["operation"], labels["result"], value) for labels, value in _totals_of(REQUESTS)]
+def cloud_results(requests: Counter) -> list[tuple[str, str, float]]:
+    """Operation, result, and number of calls. `requests`: of all clouds, or of one."""
+    return [(labels["operation"], labels["result"], value) for labels, value in _totals_of(requests)]
 
 
-def cloud_durations() -> list[tuple[str, float, float]]:
-    """Operation, seconds in all, and number of calls."""
+def cloud_durations(taken: Histogram) -> list[tuple[str, float, float]]:
+    """Operation, seconds in all, and number of calls. `taken`: by all clouds, or by one."""
     sums: dict[str, float] = {}
     counts: dict[str, float] = {}
-    for name, labels, value in _samples(DURATION):
+    for name, labels, value in _samples(taken):
         if name.endswith("_sum"):
             sums[labels["operation"]] = sums.get(labels["operation"], 0.0) + value
         elif name.endswith("_count"):

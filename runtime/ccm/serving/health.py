@@ -3,7 +3,7 @@
 
 Alive: this process can still work; a failing check makes the kubelet restart it.
 Ready: it works or could take over now: its caches are fresh, no work is stuck, and the cloud answers. A short failure
-of the cloud does not make it unready.
+of the cloud does not make it unready; of several clouds, a failure of one is shown and tolerated.
 
 Anyone may request the result. The reasons of a failure appear only in the log, and for authorized clients.
 """
@@ -12,14 +12,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 log = logging.getLogger(__name__)
 
+
+@dataclass(frozen=True)
+class Tolerated:
+    """Why a check fails, although the path passes. It is shown, counted and logged like other failures."""
+
+    reason: str
+
+
 #: Returns why the check fails, or None.
-Check = Callable[[], str | None]
+Check = Callable[[], str | Tolerated | None]
 
 #: The metrics of `/metrics/slis`.
 SLIS = CollectorRegistry()
@@ -33,12 +41,13 @@ _HEALTHCHECKS = Counter(
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of the checks of one path. `failed`: names -> reasons."""
+    """The result of the checks of one path. `failed`, `tolerated`: names -> reasons."""
 
     path: str
     checks: tuple[str, ...]
-    failed: Mapping[str, str]
+    failed: dict[str, str]
     left_out: frozenset[str]
+    tolerated: dict[str, str] = field(default_factory=dict)
 
     def response(self, *, verbose: bool, reasons: bool) -> tuple[int, str]:
         """HTTP status and body, in the format of Kubernetes components; `reasons`: include why a check failed."""
@@ -48,6 +57,8 @@ class Outcome:
                 lines.append(f"[+]{name} excluded: ok")
             elif name in self.failed:
                 lines.append(f"[-]{name} failed: {self.failed[name] if reasons else 'reason withheld'}")
+            elif name in self.tolerated:
+                lines.append(f"[+]{name} tolerated: {self.tolerated[name] if reasons else 'reason withheld'}")
             else:
                 lines.append(f"[+]{name} ok")
         if surplus := sorted(self.left_out - set(self.checks)):
@@ -74,7 +85,8 @@ class Health:
         check = self._checks[path].get(name)
         if check is None:
             return None
-        reason = self._ask(path, name, check)
+        found = self._ask(path, name, check)
+        reason = found.reason if isinstance(found, Tolerated) else found
         return (200, "ok") if reason is None else (500, f"internal server error: {reason}\n")
 
     def all(
@@ -87,19 +99,22 @@ class Health:
         """Run the checks of a path."""
         checks, left_out = self._checks[path], set(exclude)
         found = {name: self._ask(path, name, check) for name, check in checks.items() if name not in left_out}
-        failed = {name: reason for name, reason in found.items() if reason is not None}
-        self._log_changes(path, failed)
-        return Outcome(path, tuple(checks), failed, frozenset(left_out))
+        failed = {name: reason for name, reason in found.items() if isinstance(reason, str)}
+        tolerated = {name: each.reason for name, each in found.items() if isinstance(each, Tolerated)}
+        self._log_changes(path, failed, tolerated)
+        return Outcome(path, tuple(checks), failed, frozenset(left_out), tolerated)
 
-    def _ask(self, path: str, name: str, check: Check) -> str | None:
+    def _ask(self, path: str, name: str, check: Check) -> str | Tolerated | None:
         reason = check()
         _HEALTHCHECK.labels(name, path).set(1 if reason is None else 0)
         _HEALTHCHECKS.labels(name, path, "success" if reason is None else "error").inc()
         return reason
 
-    def _log_changes(self, path: str, failed: Mapping[str, str]) -> None:
+    def _log_changes(self, path: str, failed: Mapping[str, str], tolerated: Mapping[str, str]) -> None:
         """Log the failing checks whenever they change."""
-        names = ", ".join(failed)
+        every = {**failed, **tolerated}
+        names = ", ".join(every)
         if names and names != self._told.get(path):
-            log.warning("%s fails: %s", path, "; ".join(f"{name}: {reason}" for name, reason in failed.items()))
+            verb = "fails" if failed else "passes in spite of"
+            log.warning("%s %s: %s", path, verb, "; ".join(f"{name}: {reason}" for name, reason in every.items()))
         self._told[path] = names

@@ -85,6 +85,7 @@ _WIDTHS = {
     "Queues": "half",
     "Call budget": "half",
 }
+_WIDE = "wide"
 #: Plots of what should be zero.
 _BAD = ("failures", "failing")
 
@@ -110,14 +111,13 @@ def _page(status: Status) -> Iterator[str]:
     for table in first:
         yield from _section(table)
     yield from _plots(status)
-    for table in sorted((each for each in shown if each not in first), key=lambda each: each.title not in _WIDTHS):
+    for table in sorted((each for each in shown if each not in first), key=lambda each: _width(each) == _WIDE):
         yield from _section(table)
     yield "</main>\n</body></html>\n"
 
 
 def _section(table: Table) -> Iterator[str]:
-    width = _WIDTHS.get(table.title, "wide")
-    yield f'<section class="{width}"><h2>{_text(table.title)}</h2>\n'
+    yield f'<section class="{_width(table)}"><h2>{_text(table.title)}</h2>\n'
     if not table.rows:
         yield f'<p class="note">{_text(table.empty)}</p>'
     else:
@@ -138,6 +138,11 @@ def _section(table: Table) -> Iterator[str]:
     if table.note:
         yield f'<p class="note">{_text(table.note)}</p>'
     yield "</section>\n"
+
+
+def _width(table: Table) -> str:
+    """The tables of each of several clouds are as wide as those of the only one."""
+    return _WIDTHS.get(table.title.partition(":")[0], _WIDE)
 
 
 def _plots(status: Status) -> Iterator[str]:

@@ -87,8 +87,9 @@ class Breaker(Struct, frozen=True, rename="camel"):
 
 
 class CloudState(Struct, frozen=True, rename="camel", kw_only=True):
-    """The cloud, as its gateway sees it."""
+    """One cloud, as its gateway sees it."""
 
+    name: Annotated[str, Meta(description="Its provider, if the process has several clouds; empty otherwise.")] = ""
     answered: Annotated[float | None, Meta(description="Seconds since its last answer; null if there was none.")]
     failing: Annotated[float | None, Meta(description="For how many seconds it has failed; null while it answers.")]
     error: Annotated[str, Meta(description="The error while it fails.")]
@@ -127,7 +128,7 @@ class Status(Struct, frozen=True, rename="camel", kw_only=True):
     held: Annotated[list[Held], Meta(description="Deletions that are held, the oldest first.")]
     held_in_all: Annotated[int, Meta(description="How many there are; the list has the first 25.")]
     queues: Annotated[list[Queue], Meta(description="Work queues.")]
-    cloud: Annotated[CloudState, Meta(description="The cloud.")]
+    clouds: Annotated[list[CloudState], Meta(description="The clouds, in the order of `--cloud-provider`.")]
     step: Annotated[float, Meta(description="Seconds between two values of `history`.")]
     history: Annotated[list[Series], Meta(description="The last hour, as far as this process ran.")]
 
@@ -158,23 +159,33 @@ def headline(status: Status) -> str:
 
 def advice(status: Status) -> list[str]:
     """What is not as it should be, one sentence each; [] if all is well."""
-    cloud = status.cloud
     lines = list(status.process.problems)
-    if cloud.failing is not None:
-        lines.append(f"The cloud has failed for {duration(cloud.failing)}: {cloud.error}")
-    lines += [
-        f"Calls of the group {each.group} are not made for {duration(each.probe_in)}, because the cloud failed "
-        f"{each.failures} times in a row."
-        for each in cloud.breakers
-        if each.open
-    ]
-    lines += [
-        f"The cloud asked for a pause of {each.group}: {duration(each.paused)} are left."
-        for each in cloud.budgets
-        if each.paused > 0
-    ]
+    for cloud in status.clouds:
+        lines += _advice_about(cloud)
     if failing := sum(each.failing for each in status.queues):
         lines.append(f"Objects whose last attempt failed: {failing}.")
     if status.held_in_all:
         lines.append(f"Deletions that a rule holds: {status.held_in_all}.")
     return lines
+
+
+def subject(cloud: CloudState) -> str:
+    """The cloud at the start of a sentence."""
+    return f"Cloud {cloud.name}" if cloud.name else "The cloud"
+
+
+def _advice_about(cloud: CloudState) -> list[str]:
+    lines = []
+    if cloud.failing is not None:
+        lines.append(f"{subject(cloud)} has failed for {duration(cloud.failing)}: {cloud.error}")
+    lines += [
+        f"{subject(cloud)} failed {each.failures} times in a row: calls of the group {each.group} are not made for "
+        f"{duration(each.probe_in)}."
+        for each in cloud.breakers
+        if each.open
+    ]
+    return lines + [
+        f"{subject(cloud)} asked for a pause of {each.group}: {duration(each.paused)} are left."
+        for each in cloud.budgets
+        if each.paused > 0
+    ]

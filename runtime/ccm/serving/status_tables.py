@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .status_report import Status, duration
+from .status_report import CloudState, Status, duration, subject
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def tables(status: Status) -> list[Table]:
             frozenset(range(1, 7)),
             "No controller runs in this process.",
         ),
-        *_cloud(status),
+        *(table for each in status.clouds for table in _cloud(each)),
     ]
 
 
@@ -84,12 +84,12 @@ def _process(status: Status) -> Table:
     return Table("Process", ("What", "Value"), rows)
 
 
-def _cloud(status: Status) -> list[Table]:
-    cloud = status.cloud
+def _cloud(cloud: CloudState) -> list[Table]:
+    suffix = f": {cloud.name}" if cloud.name else ""
     answered = "never" if cloud.answered is None else f"{duration(cloud.answered)} ago"
     return [
         Table(
-            "Cloud calls",
+            f"Cloud calls{suffix}",
             ("Operation", "Succeeded", "Failed", "Mean", "Failures"),
             [
                 (
@@ -103,10 +103,10 @@ def _cloud(status: Status) -> list[Table]:
             ],
             frozenset({1, 2, 3}),
             "No call was made.",
-            f"The cloud answered last: {answered}. Calls in progress: {cloud.under_way} of {cloud.concurrency}.",
+            f"{subject(cloud)} answered last: {answered}. Calls in progress: {cloud.under_way} of {cloud.concurrency}.",
         ),
         Table(
-            "Call budget",
+            f"Call budget{suffix}",
             ("Group", "Per second", "Burst", "Left", "Paused"),
             [
                 (
@@ -121,7 +121,7 @@ def _cloud(status: Status) -> list[Table]:
             frozenset({1, 2, 3, 4}),
         ),
         Table(
-            "Breakers",
+            f"Breakers{suffix}",
             ("Group", "State", "Failures", "Next probe", "Last error"),
             [
                 (

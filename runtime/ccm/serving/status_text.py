@@ -28,7 +28,7 @@ def _lines(status: Status) -> Iterator[str]:
         yield f"! {_clean(sentence)}"
     for table in tables(status):
         yield ""
-        yield table.title.upper()
+        yield _title(table.title)
         yield from _rows(table)
     if plotted := [each for each in status.history if each.values]:
         minutes = max(len(each.values) for each in plotted) * status.step / 60
@@ -39,6 +39,12 @@ def _lines(status: Status) -> Iterator[str]:
         for name, each in zip(names, plotted, strict=True):
             now, most = each.values[-1], max(each.values)
             yield f"  {name.ljust(width)}  {plot(each)}  now {now:.3g}, at most {most:.3g}"
+
+
+def _title(title: str) -> str:
+    """Capitals, but for the name of a cloud."""
+    what, colon, cloud = title.partition(":")
+    return what.upper() + colon + _clean(cloud)
 
 
 def _rows(table: Table) -> Iterator[str]:

@@ -57,7 +57,7 @@ async def test_the_page_of_a_leader_and_of_a_standby(
     (stuck,) = found["unfinished"]
     assert (stuck["kind"], stuck["name"], stuck["state"]) == ("Node", "stranger", "failing")
     assert "stranger" in stuck["reason"] and stuck["tries"] >= 1
-    assert {each["operation"] for each in found["cloud"]["calls"]} >= {"instances.list", "load_balancers.ensure"}
+    assert {each["operation"] for each in found["clouds"][0]["calls"]} >= {"instances.list", "load_balancers.ensure"}
     assert {each["name"] for each in found["queues"]} == {"Nodes", "service"}
     page = (await leader.get("/statusz", admin_token))[1]
     assert page.startswith("<!DOCTYPE html>") and "stranger" in page and "<script" not in page

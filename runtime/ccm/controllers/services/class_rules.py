@@ -8,7 +8,7 @@ are left alone in every state, also while they are deleted, because all controll
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from ccm.engine.objects import Service
@@ -48,6 +48,13 @@ class ServedClasses:
 
 #: The Services that are ours if nobody says otherwise.
 UNDECLARED = ServedClasses()
+
+
+def together(parts: Iterable[ServedClasses]) -> ServedClasses:
+    """Return the classes that any of several clouds serves."""
+    every = list(parts)
+    names = frozenset(name for each in every for name in each.names)
+    return ServedClasses(names, any(each.without_class for each in every), any(each.are_shared for each in every))
 
 
 def is_handed_over(service: Service, classes: ServedClasses, former: Collection[str]) -> bool:

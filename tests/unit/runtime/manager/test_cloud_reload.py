@@ -133,7 +133,7 @@ async def test_a_file_that_cannot_be_used_is_told_once_and_kept_out(file, text, 
         await until(lambda: told, "told")
         await asyncio.sleep(0.1)
         assert keeper.gateway.cloud is old
-        assert keeper.not_ready() is None
+        assert keeper.standing().reason == ""
         assert count(result) == before + 1
         [(type, reason, said)] = told
         assert (type, reason) == ("Warning", "CloudConfigRefused") and message in said
@@ -181,10 +181,10 @@ async def test_a_wrong_address_is_corrected_while_the_start_waits(file):
     starting = asyncio.create_task(keeper.start())
     await until(lambda: Scripted.started, "tried")
     await asyncio.sleep(0)
-    assert "connection refused" in keeper.not_ready()
+    assert "connection refused" in keeper.standing().reason
     file.write_text("good")
     await asyncio.wait_for(starting, 60)
-    assert keeper.not_ready() is None
+    assert keeper.standing().reason == ""
     await keeper.gateway.close()
 
 
@@ -214,11 +214,11 @@ async def test_W25_a_cloud_that_fails_for_long_makes_unready(file, monkeypatch):
 
         with pytest.raises(Transient):
             await keeper.gateway.call("a.x", down)
-        assert keeper.not_ready() is None
-        await until(keeper.not_ready, "unready")
-        assert "503" in keeper.not_ready()
+        assert keeper.standing().reason == ""
+        await until(lambda: keeper.standing().reason, "unready")
+        assert "503" in keeper.standing().reason
         await keeper.gateway.call("a.x", lambda: asyncio.sleep(0))
-        assert keeper.not_ready() is None
+        assert keeper.standing().reason == ""
 
 
 # --- files beside the configuration ---

@@ -22,6 +22,7 @@ from ccm.engine.objects import ObjectMeta
 from ccm.manager import cloud_sets, room_settings
 from ccm.manager.cloud_reload import CloudReloader
 from ccm.manager.cloud_sets import CloudSet
+from ccm.manager.readiness_rules import Standing
 from ccm.manager.running_controllers import usable_controllers
 from ccm.options.command_line import parse
 from tests.merge_patch import merge, strategic_merge
@@ -204,12 +205,13 @@ def test_a_cloud_that_does_not_start_holds_nobody_up(world, down, error):
             assert now() - began < 10
             await asyncio.sleep(1800)
             assert p.api.is_tainted(f"{down}-node") and not p.api.ingress(f"{down}-service")
-            ready = {each.name: each.cloud.not_ready() for each in p.sets}
-            assert ready[up] is None and str(error) in ready[down]
+            ready = {each.name: each.cloud.standing() for each in p.sets}
+            assert ready[up] == Standing() and str(error) in ready[down].reason
+            assert ready[down].is_silent == isinstance(error, Transient), "only what is refused stops a rollout"
             p.places[down].error = None
             await p.served(f"{down}-service")
             await until(lambda: not p.api.is_tainted(f"{down}-node"), 120)
-            assert [each.cloud.not_ready() for each in p.sets] == [None, None]
+            assert [each.cloud.standing() for each in p.sets] == [Standing(), Standing()]
             assert (p.names("fake"), p.names("metal")) == ({"fake-service"}, {"metal-service"})
 
     run()

@@ -55,7 +55,7 @@ def report(**changes: Any) -> Status:
         held=[],
         held_in_all=0,
         queues=[Queue("Nodes", 0, 0.0, 0, 0.0, 0, 0)],
-        cloud=cloud,
+        clouds=[cloud],
         step=20.0,
         history=[Series("cloud calls per minute", [0.0, 3.0, 6.0])],
     )
@@ -73,14 +73,16 @@ def troubled() -> Status:
         held=[Held("Node", "worker-3", "ListingDoubted", "Ready Nodes are missing from the listing", 600.0)],
         held_in_all=1,
         queues=[Queue("Nodes", 2, 3.0, 1, 0.5, 4, 1)],
-        cloud=msgspec.structs.replace(
-            well.cloud,
-            failing=95.0,
-            error="503 from the cloud",
-            calls=[Calls("instances.list", 40, 7, {"Transient": 6, "timeout": 1}, 0.12)],
-            budgets=[Budget("all calls", 10.0, 20.0, -3.0, 12.0)],
-            breakers=[Breaker("instances", True, 7, 15.0, "503 from the cloud")],
-        ),
+        clouds=[
+            msgspec.structs.replace(
+                well.clouds[0],
+                failing=95.0,
+                error="503 from the cloud",
+                calls=[Calls("instances.list", 40, 7, {"Transient": 6, "timeout": 1}, 0.12)],
+                budgets=[Budget("all calls", 10.0, 20.0, -3.0, 12.0)],
+                breakers=[Breaker("instances", True, 7, 15.0, "503 from the cloud")],
+            )
+        ],
     )
 
 

@@ -3,7 +3,7 @@
 
 import pytest
 
-from ccm.serving.health import SLIS, Health
+from ccm.serving.health import SLIS, Health, Tolerated
 
 GOOD = {"ping": lambda: None, "informers": lambda: None}
 BAD = {"ping": lambda: None, "informers": lambda: "nothing heard for 200 s", "cloud": lambda: "503"}
@@ -46,6 +46,17 @@ WITHHELD = "[+]ping ok\n[-]informers failed: reason withheld\n[-]cloud failed: r
 )
 def test_report(checks, asked, status, text):
     assert Health(readyz=checks).all("readyz", **asked) == (status, text)
+
+
+def test_what_is_tolerated_is_shown_and_counted_and_passes(caplog):
+    health = Health(readyz={"ping": lambda: None, "cloud-a": lambda: Tolerated("503")})
+    assert health.all("readyz") == (200, "ok")
+    shown = "[+]ping ok\n[+]cloud-a tolerated: 503\nreadyz check passed\n"
+    assert health.all("readyz", verbose=True, reasons=True) == (200, shown)
+    assert "503" not in health.all("readyz", verbose=True)[1]
+    assert health.one("readyz", "cloud-a") == (500, "internal server error: 503\n")
+    assert SLIS.get_sample_value("kubernetes_healthcheck", {"name": "cloud-a", "type": "readyz"}) == 0
+    assert caplog.messages == ["readyz passes in spite of: cloud-a: 503"]
 
 
 def test_an_excluded_check_is_not_asked():

@@ -17,6 +17,7 @@ from ccm.base.start_error import StartError
 from ccm.cloud import Webhook
 from ccm.engine.queue import WorkQueue
 from ccm.manager import loop_lag, readiness, room_settings
+from ccm.manager.readiness_rules import Standing
 from ccm.options.command_line import parse
 from ccm.serving import ports
 from tests.integration.cluster import Authority
@@ -64,7 +65,7 @@ async def test_W25_work_that_nobody_takes_makes_unready(monkeypatch):
 
 def test_W25_what_each_path_looks_at(monkeypatch):
     monkeypatch.setattr(readiness, "QUEUES", set())
-    keeper = types.SimpleNamespace(not_ready=lambda: "down")
+    keeper = types.SimpleNamespace(standing=lambda: Standing("down"))
     leadership = types.SimpleNamespace(main=object(), unhealthy=lambda: None)
     health = readiness.checks(leadership, [], keeper)
     assert health.all("readyz")[0] == 500 and health.all("readyz", exclude=["cloud"])[0] == 200

@@ -92,10 +92,25 @@ def test_a_leader_for_which_all_is_well():
     assert 'class="warn"' not in status_page.page(report())
 
 
+def test_each_of_several_clouds_is_named():
+    alone, failing = report().clouds[0], troubled().clouds[0]
+    both = [msgspec.structs.replace(alone, name="openstack"), msgspec.structs.replace(failing, name="static")]
+    found = report(clouds=both)
+    assert advice(found) == [
+        "Cloud static has failed for 95 s: 503 from the cloud",
+        "Cloud static failed 7 times in a row: calls of the group instances are not made for 15 s.",
+        "Cloud static asked for a pause of all calls: 12 s are left.",
+    ]
+    titles = [line for line in status_text.lines(found) if line.startswith("CLOUD CALLS")]
+    assert titles == ["CLOUD CALLS: openstack", "CLOUD CALLS: static"]
+    page = status_page.page(found)
+    assert '<section class="half"><h2>Call budget: static</h2>' in page and "Breakers: openstack" in page
+
+
 def test_what_is_wrong_comes_first():
     assert advice(troubled()) == [
         "The cloud has failed for 95 s: 503 from the cloud",
-        "Calls of the group instances are not made for 15 s, because the cloud failed 7 times in a row.",
+        "The cloud failed 7 times in a row: calls of the group instances are not made for 15 s.",
         "The cloud asked for a pause of all calls: 12 s are left.",
         "Objects whose last attempt failed: 1.",
         "Deletions that a rule holds: 1.",
