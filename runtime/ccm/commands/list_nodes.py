@@ -11,25 +11,31 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from msgspec import Meta, Struct, to_builtins
+from msgspec import Meta, Struct, structs, to_builtins
 
 from ccm.cloud import CloudError, ConfigError, Instance, NotFound, ProviderConfig, Transient, registry
 from ccm.controllers.nodes import node_rules
+from ccm.controllers.nodes.ownership_rules import Declarations, Owned, Undecided
 from ccm.engine.client import ApiError, KubeClient, KubeConfigError
 from ccm.engine.objects import Node
 from ccm.gateway.instance_directory import InstanceDirectory
 from ccm.gateway.instance_snapshot import Snapshot
-from ccm.options.clouds import provider_names
+from ccm.options.clouds import CloudFlags, clouds
 
 from .asking import answers
 from .asking.question_flags import default_kubeconfig
 from .asking.reading import ReadingClient, ReadingGateway
 from .outlooks.judging import Judging
 from .outlooks.node_outlook import REGISTER, RENAME
+from .outlooks.ownership_outlook import owners
+
+#: Why a Node belongs to none of several clouds -> its verdict; "mismatched" for others.
+VERDICTS = {"ForeignProviderID": "foreign", "OtherController": "foreign", "CloudNotAvailable": "unknown"}
 
 
 class Match(Struct, frozen=True):
@@ -56,16 +62,29 @@ class Match(Struct, frozen=True):
         list[str],
         Meta(description="The same after the controller has written the addresses of the instance; empty if unknown."),
     ] = []
+    cloud: Annotated[
+        str,
+        Meta(description="The cloud to which it belongs, if there are several; empty if it belongs to none of them."),
+    ] = ""
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What one cloud lists, and which providerIDs are its own."""
+
+    snapshot: Snapshot
+    owns: Callable[[str], bool]
 
 
 def main(argv: Sequence[str]) -> int:
     """Exit status: 0 done, 1 no answer from the cloud or the API server, 2 invalid command line or configuration."""
     args = arguments().parse_args(argv)
-    if len(named := provider_names(args.cloud_provider)) > 1:
-        arguments().error(f"this command asks one cloud, and --cloud-provider names {' and '.join(named)}: name one")
+    named, problems = clouds(args.cloud_provider, args.cloud_config, args.cloud_nodes)
+    if problems:
+        arguments().error("; ".join(problems))
     try:
         client = ReadingClient.from_config(kubeconfig=args.kubeconfig or default_kubeconfig())
-        matches = asyncio.run(_ask(client, args.cloud_provider, args.cloud_config))
+        matches = asyncio.run(_ask(client, named))
     except ConfigError as error:
         for problem in error.problems:
             print(f"ccm: {problem}", file=sys.stderr)
@@ -84,24 +103,37 @@ def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="ccm nodes", description="List the instance of each Node, and mismatches.")
     parser.add_argument("--cloud-provider", required=True, help="use this provider, like the controller")
     parser.add_argument("--cloud-config", default="", help="read this provider configuration, like the controller")
+    parser.add_argument(
+        "--cloud-nodes", action="append", default=[], help="use these patterns of several clouds, like the controller"
+    )
     parser.add_argument("--kubeconfig", default="", help="use this kubeconfig; default: as kubectl, or in-cluster")
     parser.add_argument("--output", choices=["text", "json"], default="text")
     return parser
 
 
-async def _ask(client: KubeClient, provider: str, path: str) -> list[Match]:
+async def _ask(client: KubeClient, named: Sequence[CloudFlags]) -> list[Match]:
     """Raises CloudError, ApiError."""
     try:
         nodes, _ = await client.list("/api/v1/nodes", Node)
     finally:
         await client.close()
+    listings = {each.provider: await _listing(each.provider, each.config) for each in named}
+    if len(listings) == 1:
+        (only,) = listings.values()
+        return match(nodes, only.snapshot, only.owns)
+    declarations = Declarations(tuple(listings), {each.provider: each.nodes for each in named})
+    return match_all(nodes, listings, declarations)
+
+
+async def _listing(provider: str, path: str) -> Listing:
+    """Raises CloudError."""
     gateway = ReadingGateway(registry.create(provider, _config(path)))
     try:
         await gateway.call("cloud.start", gateway.cloud.start)
         if gateway.cloud.instances is None:
             raise ConfigError([f"provider {provider!r} has no instances: there is nothing to compare Nodes with"])
         directory = InstanceDirectory(gateway.cloud.instances, gateway.call)
-        return match(nodes, await directory.list(not_before=time.monotonic()), directory.owns)
+        return Listing(await directory.list(not_before=time.monotonic()), directory.owns)
     finally:
         await gateway.close()
 
@@ -121,6 +153,26 @@ def match(nodes: Iterable[Node], snapshot: Snapshot, owns: Callable[[str], bool]
     """Compare every Node with its instance, and with the other Nodes. Pure."""
     judging = Judging(sorted(nodes, key=lambda node: node.metadata.name), snapshot, owns)
     return [_judge(node, judging) for node in judging.nodes]
+
+
+def match_all(nodes: Iterable[Node], listings: Mapping[str, Listing], declarations: Declarations) -> list[Match]:
+    """Compare every Node with its instance in the cloud to which it belongs. `listings`: by cloud. Pure."""
+    every = sorted(nodes, key=lambda node: node.metadata.name)
+    judgings = {cloud: Judging(every, each.snapshot, each.owns) for cloud, each in listings.items()}
+
+    def owning(provider_id: str) -> list[str]:
+        return [cloud for cloud, each in listings.items() if each.owns(provider_id)]
+
+    whose = owners(every, judgings, owning, declarations)
+    found = []
+    for node in every:
+        owner = whose[node.metadata.name]
+        if isinstance(owner, Owned):
+            found.append(structs.replace(_judge(node, judgings[owner.cloud]), cloud=owner.cloud))
+        else:
+            reason = "CloudNotAvailable" if isinstance(owner, Undecided) else owner.reason
+            found.append(Match(node.metadata.name, VERDICTS.get(reason, "mismatched"), reason=owner.message))
+    return found
 
 
 def _judge(node: Node, judging: Judging) -> Match:
@@ -156,5 +208,8 @@ def _described(node: Node, instance: Instance) -> Match:
 
 def table(matches: Sequence[Match]) -> list[str]:
     """Lines of text, safe for a terminal."""
+    if any(each.cloud for each in matches):
+        whose = ((each.name, each.cloud or "-", each.verdict, each.instance or "-", each.reason) for each in matches)
+        return answers.table(("NODE", "CLOUD", "VERDICT", "INSTANCE", "REASON"), whose)
     rows = ((each.name, each.verdict, each.instance or "-", each.reason) for each in matches)
     return answers.table(("NODE", "VERDICT", "INSTANCE", "REASON"), rows)

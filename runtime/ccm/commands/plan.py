@@ -18,15 +18,13 @@ from .asking.answers import Action, Outlook, Unasked, one_line, section, status_
 from .asking.asking import answer
 from .asking.leading import leader_lines
 from .asking.question_flags import Questions, parser
-from .asking.reading import open_cloud, open_cluster
+from .asking.reading import open_clouds, open_cluster
 from .outlooks.gathering import (
-    Gathered,
+    Survey,
     all_routes,
     all_volumes,
     balancer_outlooks,
     gather,
-    node_outlooks,
-    not_run,
 )
 from .outlooks.node_outlook import one_each
 
@@ -42,7 +40,7 @@ class PlanAnswer(Struct, frozen=True, rename="camel", tag_field="answer", tag="p
     """The answer of `ccm plan`."""
 
     server: Annotated[str, Meta(description="The API server's URL.")]
-    provider: Annotated[str, Meta(description="The provider, `--cloud-provider`.")]
+    provider: Annotated[str, Meta(description="`--cloud-provider`.")]
     cluster: Annotated[str, Meta(description="The cluster's name in the cloud, `--cluster-name`.")]
     leader: Annotated[list[str], Meta(description="Which process leads now, in sentences.")]
     controllers: Annotated[list[str], Meta(description="The controllers that would run.")]
@@ -72,14 +70,14 @@ def arguments() -> Parser:
 
 async def _ask(options: PlanFlags) -> PlanAnswer:
     """Raises ApiError, KubeConfigError, ConfigError and StartError."""
-    async with open_cluster(options) as cluster, open_cloud(options) as gateway:
-        return await plan_of(await gather(options, cluster, gateway))
+    async with open_cluster(options) as cluster, open_clouds(options) as clouds:
+        return await plan_of(await gather(options, cluster, clouds))
 
 
-async def plan_of(survey: Gathered) -> PlanAnswer:
+async def plan_of(survey: Survey) -> PlanAnswer:
     """The plan for what was gathered."""
-    nodes = node_outlooks(survey)
-    others = await asyncio.gather(balancer_outlooks(survey), all_routes(survey), all_volumes(survey))
+    nodes = survey.node_outlooks()
+    others = await asyncio.gather(*map(survey.outlooks, (balancer_outlooks, all_routes, all_volumes)))
     every = one_each([*nodes, *(each for outlooks in others for each in outlooks)])
     options = survey.options
     lease_name = f"{options.leader_elect_resource_namespace}/{options.leader_elect_resource_name}"
@@ -88,9 +86,9 @@ async def plan_of(survey: Gathered) -> PlanAnswer:
         server=survey.cluster.client.server,
         provider=options.cloud_provider,
         cluster=options.cluster_name,
-        leader=leader_lines(survey.lease, lease_name, survey.now),
-        controllers=list(survey.usable),
-        not_run=not_run(options, survey.gateway),
+        leader=leader_lines(survey.first.lease, lease_name, survey.first.now),
+        controllers=survey.usable,
+        not_run=survey.not_run,
         counts={kind: dict(count) for kind, count in counts.items() if count},
         outlooks=[each for each in every if each.action is not Action.NOTHING],
         unasked=survey.cluster.unasked,
@@ -119,15 +117,19 @@ def _counted(heading: str, count: dict[str, int]) -> str:
 
 
 def _rows(outlooks: Iterable[Outlook]) -> list[str]:
+    found = list(outlooks)
+    several = any(each.cloud for each in found)
     rows = []
-    for each in outlooks:
+    for each in found:
         reasons = [f"{each.reason}: {each.because}" if each.reason else each.because]
         lines = [*each.changes, *(reasons if not each.changes or each.action is Action.BLOCKED else [])]
         lines += [f"when: {each.when}"] if each.when and each.action in (Action.WAIT, Action.DELETE) else []
         lines += [f"do: {each.to_do}"] if each.to_do and each.to_do != "see the reason" else []
         for number, line in enumerate([*lines, *each.notes]):
-            rows.append((each.action.value, each.name, line) if number == 0 else ("", "", line))
-    return [f"  {row}" for row in table(("ACTION", "NAME", "WHAT"), rows)] if rows else []
+            own = (each.action.value, *([each.cloud or "none"] if several else []), each.name)
+            rows.append((*(own if number == 0 else [""] * len(own)), line))
+    head = ("ACTION", *(["CLOUD"] if several else []), "NAME", "WHAT")
+    return [f"  {row}" for row in table(head, rows)] if rows else []
 
 
 def _summary(plan: PlanAnswer) -> str:

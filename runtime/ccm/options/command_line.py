@@ -18,7 +18,7 @@ from ccm import __version__
 from ccm.cloud import registry
 from ccm.controllers.controller_registry import BUILT_IN
 from ccm.controllers.nodes.node_lifecycle_rules import Safety
-from ccm.controllers.services.class_rules import ServedClasses
+from ccm.controllers.services.class_rules import ServedClasses, together
 from ccm.controllers.shared import pod_network_rules
 
 from . import clouds, config_file, feature_gates, leader_migration
@@ -46,8 +46,6 @@ class Options(Flags):
 
     #: Whether `--cloud-provider` must be set.
     requires_provider: ClassVar[bool] = True
-    #: Whether `--cloud-provider` may name several.
-    serves_several: ClassVar[bool] = True
 
     #: From `--leader-migration-config`, or from `--config`.
     leader_migration: Migration = field(default_factory=Migration)
@@ -81,6 +79,10 @@ class Options(Flags):
         """The Services that the service controller serves. Raises ValueError."""
         if self.division is not None:
             return self.division
+        if self.are_of_several:  # which of them has load balancers shows only when its configuration is read
+            able = dict.fromkeys(clouds.provider_names(self.cloud_provider), True)
+            default = self.default_load_balancer_provider or next(iter(able))
+            return together(clouds.division(self.load_balancer_class, default, able)[0].values())
         return served_classes(self.load_balancer_class, self.default_load_balancer_provider, self.cloud_provider)
 
     def pod_network(self) -> pod_network_rules.PodNetwork:
@@ -304,11 +306,6 @@ def _class_problems(o: Options) -> list[str]:
 def _several_problems(o: Options) -> list[str]:
     """What is wrong with several providers, and what they do not support yet."""
     names = clouds.provider_names(o.cloud_provider)
-    if not o.serves_several:
-        return [
-            f"this command asks one cloud, and --cloud-provider names {' and '.join(names)}: name one of them, and its "
-            "own file with --cloud-config"
-        ]
     installed = registry.names()
     found = [registry.unknown(name) for name in dict.fromkeys(names) if name not in installed]
     found += clouds.clouds(o.cloud_provider, o.cloud_config, o.cloud_nodes)[1]

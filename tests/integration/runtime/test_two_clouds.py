@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from .support import (
     NODES,
     SERVICES,
     Ccm,
+    ask,
+    documented,
     event_messages,
     eventually,
     get_lease,
@@ -176,9 +179,80 @@ async def test_a_cloud_that_is_down_costs_the_other_one_nothing(
     await eventually(lambda: initialised(kube, "metal-0"))
     assert not await initialised(kube, virtual)
     status, ready = await ccm.get("/readyz?verbose", admin_token)
-    assert status == 500 and "[-]cloud-sim" in ready and "[+]cloud-static" in ready
+    assert status == 200 and "[+]cloud-sim tolerated: " in ready and "[+]cloud-static ok" in ready, ready
+    assert (await ccm.get("/readyz/cloud-sim", admin_token))[0] == 500
+    _, page = await ccm.get("/statusz?format=json", admin_token)
+    clouds = {each["name"]: each for each in json.loads(page)["clouds"]}
+    assert clouds["sim"]["failing"] is not None and clouds["static"]["failing"] is None
+    assert {each["operation"] for each in clouds["static"]["calls"]} >= {"instances.list"}
     _, metrics = await ccm.get("/metrics", admin_token)
     assert 'ccm_cloud_last_success_timestamp_seconds{cloud="static"}' in metrics
     assert "ccm.outoftree.dev/last-cloud-success.sim" not in (await get_lease(kube)).metadata.annotations
     both.cloud.clear_faults()
     await eventually(lambda: initialised(kube, virtual))
+
+
+def flags_of(ccm: Ccm) -> list[str]:
+    """The flags with which a command asks what the controller asks."""
+    names = ("cloud-provider", "cloud-config", "kubeconfig", "load-balancer-class", "default-load-balancer-provider")
+    names += ("cluster-cidr", "configure-cloud-routes")
+    return [text for text in ccm.arguments if text.startswith(tuple(f"--{name}=" for name in names))]
+
+
+async def test_commands_say_whose_each_node_is_and_plan_what_is_done(kube: KubeClient, both: TwoClouds) -> None:
+    both.cloud.add_instances(1, prefix="virtual-")
+    both.cloud.add_instances(1, prefix="twin-")
+    both.write("metal-0", "twin-0")
+    ccm = both.start()
+    await ccm.leading()
+    await nodes(kube, "virtual-0", "metal-0", "twin-0", "nobodys")
+    await kube.create(NODES, node_body("elsewhere", tainted=False, providerID="k3s://elsewhere"))
+    await eventually(lambda: initialised(kube, "virtual-0", "metal-0"))
+    await kube.create(SERVICES, service("bare", loadBalancerClass="example.com/metal"))
+    flags = flags_of(ccm)
+
+    own = [text for text in flags if text.startswith(("--cloud-provider", "--cloud-config", "--kubeconfig"))]
+    status, out, err = await ask("nodes", "--output=json", *own)
+    assert (status, err) == (0, "")
+    found = {each["name"]: (each["cloud"], each["verdict"]) for each in json.loads(out)}
+    assert found == {
+        "elsewhere": ("", "foreign"),
+        "metal-0": ("static", "ok"),
+        "nobodys": ("", "mismatched"),
+        "twin-0": ("", "mismatched"),
+        "virtual-0": ("sim", "ok"),
+    }
+    assert "CLOUD" in (await ask("nodes", *own))[1].splitlines()[0]
+
+    status, out, err = await ask("plan", "--output=json", *flags)
+    assert (status, err) == (1, "")
+    documented(json.loads(out))
+    planned = {each["name"]: (each["action"], each["cloud"], each["reason"]) for each in json.loads(out)["outlooks"]}
+    assert planned["twin-0"] == ("blocked", "", "SeveralOwners")
+    assert planned["nobodys"] == ("blocked", "", "InstanceNotFound")
+    assert not {"virtual-0", "metal-0", "elsewhere"} & set(planned)
+    assert set(json.loads(out)["controllers"]) >= {"cloud-node-controller", "service-lb-controller"}
+
+    _, out, _ = await ask("explain", "node", "metal-0", *flags)
+    assert "It belongs to cloud static." in out
+    _, out, _ = await ask("explain", "node", "twin-0", *flags)
+    assert "sim and static each have a machine" in out and "provider sim" in out and "provider static" in out
+    _, out, _ = await ask("explain", "service", "bare", *flags, "--output=json")
+    assert {each["cloud"] for each in json.loads(out)["outlooks"]} == {"static"}
+
+    _, out, err = await ask("doctor", "--output=json", *flags)
+    assert err == ""
+    checks = [each for each in json.loads(out)["checks"] if each["check"] == "credentials"]
+    assert [(each["state"], each["said"].partition(":")[0]) for each in checks] == [
+        ("ok", "provider sim"),
+        ("ok", "provider static"),
+    ]
+    both.cloud.fault(action="status", status=401)
+    _, out, _ = await ask("doctor", "--output=json", *flags)
+    refused = [each["said"] for each in json.loads(out)["checks"] if each["check"] == "credentials"]
+    assert any(each.startswith("cloud sim refuses: sign in") for each in refused), refused
+    assert any(each.startswith("provider static: the cloud accepts") for each in refused), refused
+    _, out, _ = await ask("plan", "--output=json", *flags)
+    planned = {each["name"]: (each["action"], each["cloud"], each["reason"]) for each in json.loads(out)["outlooks"]}
+    assert planned["virtual-0"] == ("unknown", "sim", "CloudNotAvailable") and "metal-0" not in planned
+    both.cloud.clear_faults()

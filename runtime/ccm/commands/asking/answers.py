@@ -72,6 +72,10 @@ class Outlook(Struct, frozen=True, rename="camel", kw_only=True):
     when: Annotated[str, Meta(description="When it happens, counted from the moment at which the runtime leads.")] = ""
     to_do: Annotated[str, Meta(description="What a person should do; empty for nothing.")] = ""
     notes: Annotated[list[str], Meta(description="Facts that change nothing now, one sentence each.")] = []
+    cloud: Annotated[
+        str,
+        Meta(description="The cloud to which it belongs, if there are several; empty if it belongs to none of them."),
+    ] = ""
 
     @property
     def is_finding(self) -> bool:

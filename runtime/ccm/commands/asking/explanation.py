@@ -7,6 +7,7 @@ import datetime
 from collections.abc import Iterable, Sequence
 from typing import Annotated
 
+import msgspec
 from msgspec import Meta, Struct, field
 
 from .answers import Outlook, Unasked, one_line, section, status_of, table
@@ -92,6 +93,17 @@ def told_by(events: Iterable[Event], components: Sequence[str], uid: str) -> lis
         Told(each.reason, each.message, each.source.component, each.last_timestamp, each.count or 1)
         for each in relevant
     ]
+
+
+def together(clouds: Sequence[str], parts: Sequence[Explanation]) -> Explanation:
+    """What several clouds said of one object. `clouds`: their names, "" if it is the only one."""
+    outlooks = [
+        msgspec.structs.replace(outlook, cloud=cloud)
+        for cloud, part in zip(clouds, parts, strict=True)
+        for outlook in part.outlooks
+    ]
+    looked_up = [row for part in parts for row in part.looked_up]
+    return msgspec.structs.replace(parts[0], looked_up=looked_up, outlooks=outlooks)
 
 
 def event_line(event: Told, now: datetime.datetime) -> str:

@@ -31,7 +31,17 @@ def leader_lines(lease: Lease | None, name: str, now: datetime.datetime) -> list
         f"Controller: {spec.holder_identity}, which renewed the Lease {name} {ago(spec.renew_time, now)}",
         f"  provider {facts.get('cloud-provider', 'unknown')}; the cloud last answered it "
         + (ago(answered, now) if answered else "never, or it does not report it"),
+        *_clouds(facts, now),
     ]
+
+
+def _clouds(facts: dict[str, str], now: datetime.datetime) -> list[str]:
+    """When each of several clouds last answered."""
+    names = facts.get("cloud-provider", "").split(",")
+    answered = {name.strip(): facts.get(f"last-cloud-success.{name.strip()}") for name in names}
+    if len(answered) < 2:
+        return []
+    return [f"  cloud {name} last answered {ago(when, now) if when else 'never'}" for name, when in answered.items()]
 
 
 def is_led(lease: Lease | None, now: datetime.datetime) -> bool:

@@ -35,7 +35,6 @@ class Questions(Options):
     """The flags of one command. Subclasses add words such as the name of an object as fields without `option`."""
 
     requires_provider: ClassVar[bool] = False
-    serves_several: ClassVar[bool] = False
     #: The help of `--cloud-provider` where it is not required.
     provider_help: ClassVar[str] = "use the controller's provider, to ask the cloud as well"
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 import builtins
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import aiohttp
 
-from ccm.cloud import Cloud, CloudError, RateLimited
+from ccm.cloud import Cloud, CloudError, ConfigError, RateLimited
 from ccm.controllers.shared.watched_kinds import Watched
 from ccm.engine.client import (
     ApiError,
@@ -172,15 +173,31 @@ async def _first_answer(client: KubeClient) -> None:
         raise UnauthorizedError(error.status, error.reason, message) from None
 
 
+@dataclass(frozen=True)
+class AskedCloud:
+    """One cloud, which is not started yet. `options`: of its controllers, as if it were alone."""
+
+    options: Options
+    gateway: Gateway
+
+
 @contextlib.asynccontextmanager
-async def open_cloud(options: Options) -> AsyncIterator[Gateway]:
-    """A gateway to the cloud, which is not started yet. Raises ConfigError."""
-    settings = room_settings.cloud(options)
-    gateway = ReadingGateway(cloud_reload.build(settings, cloud_reload.read(settings)))
-    try:
-        yield gateway
-    finally:
-        await gateway.close()
+async def open_clouds(options: Options) -> AsyncIterator[builtins.list[AskedCloud]]:
+    """The clouds of `--cloud-provider`. Raises ConfigError with the problems of all, and StartError."""
+    made, problems = [], []
+    for settings in room_settings.clouds(options):
+        try:
+            made.append(cloud_reload.build(settings, cloud_reload.read(settings)))
+        except ConfigError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigError(problems)
+    own = room_settings.for_each(options, made)
+    async with contextlib.AsyncExitStack() as cleanup:
+        asked = [AskedCloud(flags, ReadingGateway(cloud)) for flags, cloud in zip(own, made, strict=True)]
+        for each in asked:
+            cleanup.push_async_callback(each.gateway.close)
+        yield asked
 
 
 async def answer_of(call: Callable[[], Awaitable[T]]) -> T | CloudError:

@@ -30,8 +30,9 @@ RAISE_QUOTA = "raise the quota of the project, or remove what nobody needs"
 NEARLY = 0.9
 
 
-def answered(answers: Mapping[str, CloudError | None], provider: str) -> list[Check]:
-    """`answers`: each kind of call, such as "list instances" -> its error, None if the cloud answered."""
+def answered(answers: Mapping[str, CloudError | None], provider: str, subject: str = "the cloud") -> list[Check]:
+    """`answers`: each kind of call, such as "list instances" -> its error, None if the cloud answered. `subject`: the
+    cloud in a sentence."""
     good = [what for what, error in answers.items() if error is None]
     found = []
     if good:
@@ -41,17 +42,17 @@ def answered(answers: Mapping[str, CloudError | None], provider: str) -> list[Ch
     for what, error in answers.items():
         if error is not None:
             by_error.setdefault(str(error), (error, []))[1].append(what)
-    return [*(_failed(error, what) for error, what in by_error.values()), *found]
+    return [*(_failed(error, what, subject) for error, what in by_error.values()), *found]
 
 
-def quotas(listed: Sequence[Quota] | CloudError | None) -> list[Check]:
-    """`listed`: what the cloud said; None if the provider cannot ask."""
+def quotas(listed: Sequence[Quota] | CloudError | None, subject: str = "the cloud") -> list[Check]:
+    """`listed`: what the cloud said; None if the provider cannot ask. `subject`: the cloud in a sentence."""
     if listed is None:
         return [Check(QUOTAS, State.NOTE, NO_QUOTAS)]
     if isinstance(listed, (Unauthorized, Forbidden, NotImplementedByCloud)):
-        return [Check(QUOTAS, State.NOTE, f"the cloud does not show them, which no controller needs: {listed}")]
+        return [Check(QUOTAS, State.NOTE, f"{subject} does not show them, which no controller needs: {listed}")]
     if isinstance(listed, CloudError):
-        return [Check(QUOTAS, State.UNKNOWN, f"the cloud gives no answer: list quotas: {listed}")]
+        return [Check(QUOTAS, State.UNKNOWN, f"{subject} gives no answer: list quotas: {listed}")]
     found, told = [], []
     for each in listed:
         said = f"{each.kind}: {each.used} of {each.limit}"
@@ -63,22 +64,22 @@ def quotas(listed: Sequence[Quota] | CloudError | None) -> list[Check]:
             told.append(said)
     if told:
         found.append(Check(QUOTAS, State.OK, "; ".join(told)))
-    return found or [Check(QUOTAS, State.OK, "the cloud names no quota")]
+    return found or [Check(QUOTAS, State.OK, f"{subject} names no quota")]
 
 
-def _failed(error: CloudError, what: Sequence[str]) -> Check:
+def _failed(error: CloudError, what: Sequence[str], subject: str) -> Check:
     said = f"{', '.join(what)}: {error}"
     if isinstance(error, (Unauthorized, Forbidden, ConfigError)):
         to_do = "correct the credentials or their permissions in --cloud-config; the controller reads the file again"
-        return Check(CREDENTIALS, State.PROBLEM, f"the cloud refuses: {said}", to_do)
+        return Check(CREDENTIALS, State.PROBLEM, f"{subject} refuses: {said}", to_do)
     if isinstance(error, RateLimited):
         wait = f" for {error.retry_after:.0f} s" if error.retry_after else ""
         to_do = "find out who else calls the cloud with these credentials; the controller waits and tries again"
-        return Check(CREDENTIALS, State.WARNING, f"the cloud throttles{wait}: {said}", to_do)
+        return Check(CREDENTIALS, State.WARNING, f"{subject} throttles{wait}: {said}", to_do)
     if isinstance(error, QuotaExceeded):
         return Check(CREDENTIALS, State.PROBLEM, f"a quota is used up: {said}", RAISE_QUOTA)
     to_do = "check the endpoint in --cloud-config and the network; the controller keeps what is there meanwhile"
-    return Check(CREDENTIALS, State.UNKNOWN, f"the cloud gives no answer: {said}", to_do)
+    return Check(CREDENTIALS, State.UNKNOWN, f"{subject} gives no answer: {said}", to_do)
 
 
 def nodes(every: Sequence[Node], outlooks: Iterable[Outlook]) -> list[Check]:

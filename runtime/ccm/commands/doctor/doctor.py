@@ -30,8 +30,8 @@ from ..asking.cluster_objects import ConfigMap, NodeLease, Pod, ServerVersion, S
 from ..asking.explanation import Event
 from ..asking.leading import is_led, leader_lines
 from ..asking.question_flags import GROUP, Questions, parser
-from ..asking.reading import Cluster, open_cloud, open_cluster
-from ..outlooks.gathering import LEASES, Gathered, all_quotas, all_routes, balancer_outlooks, gather, node_outlooks
+from ..asking.reading import Cluster, open_clouds, open_cluster
+from ..outlooks.gathering import LEASES, Survey, all_quotas, all_routes, balancer_outlooks, gather
 from ..outlooks.node_outlook import one_each
 from . import check_cloud, check_components, check_others, check_rights, check_times, check_webhook
 from .diagnosis import Check, Diagnosis, State, render
@@ -93,8 +93,8 @@ async def _ask(options: DoctorFlags) -> Diagnosis:
     async with open_cluster(options) as cluster:
         seen = await _look(options, cluster)
         if options.cloud_provider:
-            async with open_cloud(options) as gateway:
-                found = await gather(options, cluster, gateway)
+            async with open_clouds(options) as clouds:
+                found = await gather(options, cluster, clouds)
                 checks = await _with_cloud(found, seen)
         else:
             checks = await _without_cloud(options, cluster, seen)
@@ -154,25 +154,27 @@ async def _server(cluster: Cluster) -> tuple[str, datetime.datetime | None]:
     return (found.git_version if found else ""), moment
 
 
-async def _with_cloud(survey: Gathered, seen: Seen) -> list[Check]:
+async def _with_cloud(survey: Survey, seen: Seen) -> list[Check]:
     """All checks."""
-    nodes = node_outlooks(survey)
-    balancers, routes = await asyncio.gather(balancer_outlooks(survey), all_routes(survey))
-    # That nobody can sign in is reported once.
-    quotas = [] if survey.refused else check_cloud.quotas(await all_quotas(survey))
+    nodes = survey.node_outlooks()
+    balancers, routes = await asyncio.gather(survey.outlooks(balancer_outlooks), survey.outlooks(all_routes))
     every = one_each([*nodes, *balancers, *routes])
-    answers = survey.answers
-    checks = [*check_cloud.answered(answers, survey.options.cloud_provider), *quotas]
+    checks = []
+    for part in survey.parts:
+        checks += check_cloud.answered(part.answers, part.options.cloud_provider, part.subject)
+        if part.refused is None:  # that nobody can sign in is reported once
+            checks += check_cloud.quotas(await all_quotas(part), part.subject)
+    failed = any(error is not None for part in survey.parts for error in part.answers.values())
     ours = [
         *check_cloud.nodes(survey.nodes or [], nodes),
-        *check_cloud.services(survey.services or [], seen.failures, balancers, survey.classes),
-        *check_cloud.owners(every, asked=not any(answers.values())),
-        *(check_cloud.planned(every) if not any(answers.values()) else []),
+        *check_cloud.services(survey.first.services or [], seen.failures, balancers, survey.classes),
+        *check_cloud.owners(every, asked=not failed),
+        *(check_cloud.planned(every) if not failed else []),
     ]
-    flags = survey.flags_of(RouteController.name)
-    network = flags.network if flags is not None else None
+    flags = [flags for part in survey.parts if (flags := part.flags_of(RouteController.name)) is not None]
+    network = flags[0].network if flags else None
     components = check_components.flags(seen.pods, network, survey.options.cluster_name)
-    shared = await _shared(survey.options, survey.cluster, seen, survey.lease, survey.specs, survey.now)
+    shared = await _shared(survey.options, survey.cluster, seen, survey.first.lease, survey.specs, survey.first.now)
     ready = [node.metadata.name for node in survey.nodes or () if node_rules.is_ready(node)]
     return [
         *shared,

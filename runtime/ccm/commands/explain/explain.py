@@ -22,8 +22,8 @@ from ..asking.asking import answer
 from ..asking.explanation import Event, Explanation, render, told_by
 from ..asking.leading import ago, leader_lines
 from ..asking.question_flags import Questions, parser
-from ..asking.reading import Cluster, open_cloud, open_cluster
-from ..outlooks.gathering import LEASES, Gathered, gather
+from ..asking.reading import Cluster, open_clouds, open_cluster
+from ..outlooks.gathering import LEASES, Survey, gather
 from ..outlooks.judging import NEAREST, nearest
 from . import explain_node, explain_service, explain_volume
 
@@ -103,7 +103,7 @@ async def _service(service: Service, options: ExplainFlags, cluster: Cluster) ->
         waits=explain_service.waits(service, options.served_classes()),
     )
     return await _with_cloud(
-        shown, options, cluster, lambda found: _joined(shown, explain_service.ask_cloud(service, found), cluster)
+        shown, options, cluster, lambda found: _joined(shown, explain_service.ask_clouds(service, found), cluster)
     )
 
 
@@ -120,7 +120,7 @@ async def _volume(volume: PersistentVolume, options: ExplainFlags, cluster: Clus
         unasked=list(cluster.unasked),
     )
     return await _with_cloud(
-        shown, options, cluster, lambda found: _joined(shown, explain_volume.ask_cloud(volume, found), cluster)
+        shown, options, cluster, lambda found: _joined(shown, explain_volume.ask_clouds(volume, found), cluster)
     )
 
 
@@ -128,13 +128,13 @@ async def _with_cloud(
     shown: Explanation,
     options: ExplainFlags,
     cluster: Cluster,
-    ask: Callable[[Gathered], Awaitable[Explanation]],
+    ask: Callable[[Survey], Awaitable[Explanation]],
 ) -> Explanation:
     """Ask the cloud as well, if the flags name one."""
     if not options.cloud_provider:
         return shown
-    async with open_cloud(options) as gateway:
-        return await ask(await gather(options, cluster, gateway))
+    async with open_clouds(options) as clouds:
+        return await ask(await gather(options, cluster, clouds))
 
 
 async def _joined(shown: Explanation, asked: Awaitable[Explanation], cluster: Cluster) -> Explanation:

@@ -18,7 +18,7 @@ from ccm.engine.objects import Lease, Node
 
 from ..asking.explanation import Event, Explanation, Looked, Told, event_line, render, told_by
 from ..asking.leading import ago, is_led, leader_lines, running
-from ..outlooks.gathering import Gathered, all_routes, node_outlooks
+from ..outlooks.gathering import Gathered, Survey, all_routes
 from ..outlooks.judging import Judging
 
 #: The components whose Events are relevant.
@@ -31,6 +31,9 @@ NOT_INITIALISED = (
     "CloudNotAvailable",
     "InitializationFailed",
     "ForeignProviderID",
+    "SeveralOwners",
+    "OwnersContradict",
+    "OtherController",
 )
 #: Reasons of Events that explain why a Node that is not Ready still exists.
 NOT_DELETED = ("DeletionHeld", "DeletionWaits", "DeletingNodeFailed")
@@ -123,20 +126,30 @@ def _why(reports: Sequence[Told], reasons: Sequence[str], now: datetime.datetime
     return f"  {event_line(latest, now)}" if latest else ""
 
 
-async def with_cloud(shown: Explanation, node: Node, survey: Gathered) -> Explanation:
-    """Add what the cloud says, and what follows."""
-    looked = list(_looked(node, survey))
+async def with_cloud(shown: Explanation, node: Node, survey: Survey) -> Explanation:
+    """Add what each cloud says, and what follows."""
+    looked = [row for each in survey.parts for row in _looked(node, each)]
     name = node.metadata.name
-    outlooks = [each for each in node_outlooks(survey) if each.name == name]
-    routes = await all_routes(survey)
+    outlooks = [each for each in survey.node_outlooks() if each.name == name]
+    routes = await survey.outlooks(all_routes)
     mine = {name, ", ".join(node.spec.pod_cidrs), *node.spec.pod_cidrs}
     outlooks += [each for each in routes if each.name in mine]
     waits = any(each.is_finding for each in outlooks)
+    judgings = [each.judging for each in survey.parts if isinstance(each.judging, Judging)]
     near: list[str] = []
-    if isinstance(survey.judging, Judging) and not node.spec.provider_id and not survey.judging.namesakes(name):
-        near = survey.judging.nearest(name)
+    if not node.spec.provider_id and not any(each.namesakes(name) for each in judgings):
+        near = [similar for each in judgings for similar in each.nearest(name)]
+    state = list(shown.state)
+    if owner := next((each.cloud for each in outlooks if each.cloud), ""):
+        state.append(f"It belongs to cloud {owner}.")
     return msgspec.structs.replace(
-        shown, looked_up=looked, nearest=near, outlooks=outlooks, unasked=list(survey.cluster.unasked), waits=waits
+        shown,
+        state=state,
+        looked_up=looked,
+        nearest=near,
+        outlooks=outlooks,
+        unasked=list(survey.cluster.unasked),
+        waits=waits,
     )
 
 

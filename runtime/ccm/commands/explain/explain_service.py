@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 from collections.abc import Iterable, Sequence
 
@@ -18,10 +19,10 @@ from ccm.controllers.services.service_condition_rules import shown
 from ccm.engine.objects import Service
 
 from ..asking.answers import Action, Outlook
-from ..asking.explanation import Explanation, Looked, Told, event_line
+from ..asking.explanation import Explanation, Looked, Told, event_line, together
 from ..asking.leading import ago
 from ..outlooks.balancer_reads import BalancerReads
-from ..outlooks.gathering import Gathered, not_run
+from ..outlooks.gathering import Gathered, Survey, not_run
 from ..outlooks.judging import Judging
 from ..outlooks.service_outlook import Seen, service_outlook
 
@@ -63,6 +64,13 @@ def waits(service: Service, classes: ServedClasses) -> bool:
     """Whether the state alone shows that something is left to do."""
     has_address = bool(service.status.load_balancer.ingress)
     return rules.is_to_be_released(service, classes) or (classes.include(service) and not has_address)
+
+
+async def ask_clouds(service: Service, survey: Survey) -> Explanation:
+    """What those clouds say to which the Service belongs, and what follows; of all, if it belongs to none."""
+    concerned = [each for each in survey.parts if rules.concerns_us(service, each.classes)]
+    asked = concerned or survey.parts
+    return together([each.name for each in asked], await asyncio.gather(*(ask_cloud(service, each) for each in asked)))
 
 
 async def ask_cloud(service: Service, survey: Gathered) -> Explanation:

@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from ccm.cloud import CloudError
 from ccm.controllers.volumes import volume_rules as rules
 from ccm.controllers.volumes.volume import VolumeController
 from ccm.engine.objects import PersistentVolume
 
 from ..asking.answers import Action, Outlook
-from ..asking.explanation import Explanation, Looked
-from ..outlooks.gathering import Gathered, not_run, volume_answer
+from ..asking.explanation import Explanation, Looked, together
+from ..outlooks.gathering import Gathered, Survey, not_run, volume_answer
 from ..outlooks.volume_outlook import FLAG, RULE, no_need, volume_outlook
 
 #: The component of the Events about volumes.
@@ -29,6 +31,13 @@ def state_of(volume: PersistentVolume, since: str) -> list[str]:
     else:
         lines.append(f"Nothing is looked up: {no_need(volume)}.")
     return lines
+
+
+async def ask_clouds(volume: PersistentVolume, survey: Survey) -> Explanation:
+    """What the clouds say that have volumes, and what follows; of all, if none has."""
+    able = [each for each in survey.parts if each.gateway.cloud.volumes is not None]
+    asked = able or survey.parts
+    return together([each.name for each in asked], await asyncio.gather(*(ask_cloud(volume, each) for each in asked)))
 
 
 async def ask_cloud(volume: PersistentVolume, survey: Gathered) -> Explanation:

@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads what the controllers would read at start, and works out what they would do with it."""
+"""Reads what the controllers would read at start, and works out what they would do with it.
+
+Each cloud has its own part, with its own Nodes and controllers, as in a process; one cloud is one part.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import datetime
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
+
+import msgspec
 
 from ccm.cloud import CloudError, Instance, Quota
 from ccm.controllers.built_in_controllers import VOLUMES
@@ -18,6 +23,7 @@ from ccm.controllers.nodes import node_fencing, node_rules
 from ccm.controllers.nodes.node import NodeController
 from ccm.controllers.nodes.node_lifecycle import NOTE, NodeLifecycleController
 from ccm.controllers.nodes.node_lifecycle_rules import Window
+from ccm.controllers.nodes.ownership_rules import Declarations, Owned
 from ccm.controllers.routes import route_rules
 from ccm.controllers.routes.route import RouteController
 from ccm.controllers.routes.route_removal import RouteRemoval
@@ -30,6 +36,9 @@ from ccm.controllers.volumes import volume_rules
 from ccm.controllers.volumes.volume import VolumeController
 from ccm.engine.objects import Lease, Node, PersistentVolume, Service
 from ccm.gateway.gateway import Gateway
+from ccm.gateway.instance_directory import InstanceDirectory
+from ccm.gateway.instance_snapshot import Snapshot
+from ccm.manager import room_settings
 from ccm.manager.leadership import ANNOTATION
 from ccm.manager.running_controllers import ConfiguredController, not_offered, usable_controllers
 from ccm.options.command_line import Options
@@ -37,12 +46,13 @@ from ccm.options.controller_names import CONTROLLERS
 from ccm.options.leader_migration import split
 
 from ..asking.answers import Action, Outlook, Unasked
-from ..asking.reading import Cluster, answer_of
+from ..asking.reading import AskedCloud, Cluster, answer_of
 from .balancer_reads import BalancerReads
 from .fencing_outlook import fencing_outlooks
 from .judging import Judging
 from .lifecycle_outlook import lifecycle_outlooks
 from .node_outlook import initialised, merged, node_outlook, shutdown_outlook, unknown
+from .ownership_outlook import owners, ownership_outlook
 from .route_outlook import route_outlooks
 from .service_outlook import kept_outlooks, orphan_outlooks, service_outlook
 from .volume_outlook import volume_outlook
@@ -52,12 +62,17 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases/{}"
 
 @dataclass
 class Gathered:
-    """One look at a cluster and its cloud. What is None was not read, or gave no answer (`cluster.unasked`)."""
+    """One look at a cluster and one cloud. What is None was not read, or gave no answer (`cluster.unasked`).
+
+    `options`: of the controllers of this cloud. `nodes`: those that are not another cloud's. `name`: of the cloud, ""
+    if it is the only one.
+    """
 
     options: Options
     cluster: Cluster
     gateway: Gateway
     usable: Mapping[str, ConfiguredController]
+    name: str = ""
     nodes: list[Node] | None = None
     services: list[Service] | None = None
     volumes: list[PersistentVolume] | None = None
@@ -75,6 +90,11 @@ class Gathered:
         """The options of a controller, as the process passes them to it; None if it would not run."""
         controller = self.usable.get(name)
         return controller.options if controller is not None else None
+
+    @property
+    def subject(self) -> str:
+        """The cloud in a sentence."""
+        return f"cloud {self.name}" if self.name else "the cloud"
 
     @property
     def specs(self) -> list[ControllerSpec[Any]]:
@@ -97,8 +117,13 @@ class Gathered:
     @property
     def former_classes(self) -> frozenset[str]:
         """The classes that leaders served."""
-        annotations = self.lease.metadata.annotations if self.lease is not None else {}
-        return class_rules.recalled(annotations.get(ANNOTATION + handed_over.NOTE))
+        return class_rules.recalled(self.note(handed_over.NOTE))
+
+    def note(self, key: str) -> str | None:
+        """What leaders noted on the Lease for this cloud (`NotesOfCloud`)."""
+        notes = self.lease.metadata.annotations if self.lease is not None else {}
+        alone = notes.get(ANNOTATION + key)
+        return notes.get(f"{ANNOTATION}{key}.{self.name}", alone) if self.name else alone
 
     @functools.cached_property
     def later(self) -> Judging | None:
@@ -120,36 +145,134 @@ class Gathered:
         )
 
 
-async def gather(options: Options, cluster: Cluster, gateway: Gateway) -> Gathered:
+@dataclass
+class Survey:
+    """One look at a cluster and its clouds. `options`: of the process. `parts`: one for each cloud.
+
+    `nobodys`: the Nodes that belong to none of several clouds, by name.
+    """
+
+    options: Options
+    cluster: Cluster
+    parts: Sequence[Gathered]
+    nobodys: Mapping[str, Outlook] = field(default_factory=dict)
+    nodes: list[Node] | None = None
+
+    @property
+    def first(self) -> Gathered:
+        """For what is the same in all parts: what the API server said."""
+        return self.parts[0]
+
+    @property
+    def classes(self) -> ServedClasses:
+        """Of the Services that any cloud serves."""
+        return room_settings.served_classes([each.options for each in self.parts])
+
+    @property
+    def usable(self) -> list[str]:
+        """The controllers that run for any cloud."""
+        return list(dict.fromkeys(name for each in self.parts for name in each.usable))
+
+    @property
+    def specs(self) -> list[ControllerSpec[Any]]:
+        every = {spec.name: spec for each in self.parts for spec in each.specs}
+        return list(every.values())
+
+    @property
+    def not_run(self) -> dict[str, str]:
+        """The controllers that do not run, for any of several clouds, with the reason."""
+        return {
+            f"{name} ({each.name})" if each.name else name: why
+            for each in self.parts
+            for name, why in not_run(each.options, each.gateway).items()
+        }
+
+    def node_outlooks(self) -> list[Outlook]:
+        """The outlook of every Node."""
+        found = [outlook for each in self.parts for outlook in _of(each, node_outlooks(each))]
+        return sorted([*found, *self.nobodys.values()], key=lambda outlook: outlook.name)
+
+    async def outlooks(self, ask: Callable[[Gathered], Awaitable[list[Outlook]]]) -> list[Outlook]:
+        """What `ask` finds, of all clouds."""
+        found = await asyncio.gather(*map(ask, self.parts))
+        return [outlook for each, own in zip(self.parts, found, strict=True) for outlook in _of(each, own)]
+
+
+def _of(part: Gathered, outlooks: Sequence[Outlook]) -> Sequence[Outlook]:
+    if not part.name:
+        return outlooks
+    return [msgspec.structs.replace(each, cloud=part.name) for each in outlooks]
+
+
+async def gather(options: Options, cluster: Cluster, clouds: Sequence[AskedCloud]) -> Survey:
     """Read Nodes, Services, the Lease, and the instances. Raises StartError for options that no process starts with."""
-    found = Gathered(options, cluster, gateway, usable_controllers(options, gateway.cloud))
-    if options.enable_leader_migration:
-        elsewhere = split(found.usable, options.migration()).elsewhere
-        found.usable = {name: each for name, each in found.usable.items() if name not in elsewhere}
+    parts = [_part(each, cluster, is_alone=len(clouds) == 1) for each in clouds]
     path = LEASES.format(options.leader_elect_resource_namespace, options.leader_elect_resource_name)
-    started = asyncio.create_task(answer_of(lambda: gateway.call("cloud.start", gateway.cloud.start)))
-    found.nodes = await cluster.all(NODES)
-    found.services = await cluster.all(SERVICES)
-    found.lease = await cluster.get(f"read the Lease {options.leader_elect_resource_name}", path, Lease)
-    if VolumeController.name in found.usable:
-        found.volumes = await cluster.all(VOLUMES)
-    answer = await started
-    if isinstance(answer, CloudError):
-        found.refused = found.judging = found.answers["sign in"] = answer
-    elif gateway.instances is not None:
-        found.judging = await judge_all(found.nodes or [], gateway)
-        found.answers["list instances"] = error_of(found.judging)
-    return found
+    listing = [asyncio.create_task(_listing(each.gateway)) for each in parts]
+    nodes = await cluster.all(NODES)
+    services = await cluster.all(SERVICES)
+    lease = await cluster.get(f"read the Lease {options.leader_elect_resource_name}", path, Lease)
+    volumes = await cluster.all(VOLUMES) if any(VolumeController.name in each.usable for each in parts) else None
+    for part, task in zip(parts, listing, strict=True):
+        part.nodes, part.services, part.lease, part.volumes = nodes, services, lease, volumes
+        part.refused, said = await task
+        if part.refused is not None:
+            part.judging = part.answers["sign in"] = part.refused
+        elif said is not None and part.gateway.instances is not None:
+            owns = part.gateway.instances.owns
+            part.judging = said if isinstance(said, CloudError) else Judging(nodes or [], said, owns)
+            part.answers["list instances"] = error_of(said)
+    nobodys = _divide(nodes or [], parts, options) if len(parts) > 1 else {}
+    for part in parts:
+        if isinstance(part.judging, Judging) and part.gateway.instances is not None:
+            part.judging = await with_singles(part.judging, part.gateway.instances)
+    return Survey(options, cluster, parts, nobodys, nodes)
 
 
-async def judge_all(nodes: Sequence[Node], gateway: Gateway) -> Judging | CloudError:
-    """List the instances, and ask once more about each that is missing, as the controllers do at start."""
+def _part(cloud: AskedCloud, cluster: Cluster, *, is_alone: bool) -> Gathered:
+    options, gateway = cloud.options, cloud.gateway
+    usable = usable_controllers(options, gateway.cloud)
+    if options.enable_leader_migration:
+        elsewhere = split(usable, options.migration()).elsewhere
+        usable = {name: each for name, each in usable.items() if name not in elsewhere}
+    return Gathered(options, cluster, gateway, usable, name="" if is_alone else options.cloud_provider)
+
+
+async def _listing(gateway: Gateway) -> tuple[CloudError | None, Snapshot | CloudError | None]:
+    """Why the cloud does not start, and its instances; None for those if it has none, or does not start."""
+    refused = error_of(await answer_of(lambda: gateway.call("cloud.start", gateway.cloud.start)))
     directory = gateway.instances
-    assert directory is not None
-    snapshot = await answer_of(lambda: directory.list(not_before=0.0))
-    if isinstance(snapshot, CloudError):
-        return snapshot
-    judging = Judging(nodes, snapshot, directory.owns)
+    if refused is not None or directory is None:
+        return refused, None
+    return None, await answer_of(lambda: directory.list(not_before=0.0))
+
+
+def _divide(nodes: Sequence[Node], parts: Sequence[Gathered], options: Options) -> dict[str, Outlook]:
+    """Leave each Node to the cloud that has it. Return the outlooks of those that none has."""
+    clouds = {each.name: each.judging for each in parts if each.judging is not None}
+    declarations = Declarations(tuple(clouds), room_settings.declarations(options))
+    directories = {each.name: each.gateway.instances for each in parts if each.gateway.instances is not None}
+
+    def owning(provider_id: str) -> list[str]:
+        return [name for name, directory in directories.items() if directory.owns(provider_id)]
+
+    whose = owners(nodes, clouds, owning, declarations) if clouds else {}
+    for part in parts:
+        own = [node for node in nodes if whose.get(node.metadata.name) == Owned(part.name)]
+        part.nodes = own
+        if isinstance(part.judging, Judging):
+            mine = {node.metadata.name for node in own}
+            others = [node for node in nodes if node.metadata.name not in mine]
+            part.judging = Judging(own, part.judging.snapshot, part.judging.owns, others=others)
+    return {
+        node.metadata.name: ownership_outlook(node, found)
+        for node in nodes
+        if not isinstance(found := whose.get(node.metadata.name), Owned | None)
+    }
+
+
+async def with_singles(judging: Judging, directory: InstanceDirectory) -> Judging:
+    """Ask once more about each instance that is missing, as the controllers do at start."""
     missing = [node for node in judging.not_listed() if node.spec.provider_id]
 
     async def single(node: Node) -> Instance | CloudError:
@@ -209,7 +332,7 @@ def node_outlooks(survey: Gathered) -> list[Outlook]:
 def recalled(survey: Gathered, note: str) -> Window:
     """The deletions, or fences, that former leaders recorded on the Lease."""
     window = Window(survey.options.node_deletion_window)
-    told = survey.lease.metadata.annotations.get(ANNOTATION + note) if survey.lease is not None else None
+    told = survey.note(note)
     try:
         window.recall(told or "{}", 0.0, survey.now)
     except ValueError as error:
@@ -233,7 +356,7 @@ async def balancer_outlooks(survey: Gathered) -> list[Outlook]:
     if isinstance(reads.listed, CloudError):
         error = reads.listed
         if not concerned:
-            survey.cluster.unasked.append(Unasked("list the load balancers of the cloud", str(error)))
+            survey.cluster.unasked.append(Unasked(f"list the load balancers of {survey.subject}", str(error)))
         return [service_outlook(each, error, classes) for each in concerned]
     listed = reads.listed
     implausible_because = survey.judging.implausible_because if isinstance(survey.judging, Judging) else ""

@@ -23,16 +23,18 @@ NEAREST = 3
 @dataclass(frozen=True)
 class Judging:
     """`owns`: whether a providerID is one of this provider's. `singles`: answers about instances that the listing does
-    not have, by name of the Node, each from a read of its own."""
+    not have, by name of the Node, each from a read of its own. `others`: Nodes that are not this cloud's, and may claim
+    its instances."""
 
     nodes: Sequence[Node]
     snapshot: Snapshot
     owns: Callable[[str], bool]
     singles: Mapping[str, Instance | CloudError] = field(default_factory=dict)
+    others: Sequence[Node] = ()
     _claims: dict[str, list[Node]] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        for node in self.nodes:
+        for node in (*self.nodes, *self.others):
             if self.owns(node.spec.provider_id):
                 self._claims.setdefault(self._same_as(node.spec.provider_id), []).append(node)
 

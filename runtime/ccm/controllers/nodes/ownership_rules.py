@@ -16,7 +16,7 @@ nothing else distinguishes them: no listing since the process started, no SMBIOS
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ccm.base.text import quoted
@@ -206,6 +206,18 @@ def _as_declared(
         "InstanceNotFound",
         f"the Node is declared for {cloud}, which has no machine for it; asked: {_names(answers)}",
     )
+
+
+def whose(
+    node: Node, owners: Collection[str], answer_of: Callable[[str], CloudAnswer], declarations: Declarations
+) -> Ownership:
+    """Return whose the Node is, from the answers of those clouds that may have it. `owners`: as for `candidates`."""
+    asked = candidates(node, owners, declarations)
+    if isinstance(asked, Unowned):
+        return asked
+    if node.spec.provider_id and len(asked) == 1:
+        return Owned(asked[0])
+    return owner(node, {cloud: answer_of(cloud) for cloud in asked}, declarations)
 
 
 def keeper(node: Node, owners: Collection[str], declarations: Declarations) -> str | None:

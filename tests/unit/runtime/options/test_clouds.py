@@ -110,6 +110,9 @@ def test_the_command_line_refuses_what_several_clouds_cannot_mean(flags, problem
     assert any(problem in each for each in refused.value.problems), refused.value.problems
 
 
-def test_a_command_that_asks_one_cloud_refuses_several():
-    with pytest.raises(OptionsError, match=r"this command asks one cloud.*openstack and static"):
-        parse_as(PlanFlags, [f"--cloud-provider={BOTH}"])
+def test_a_command_asks_several_clouds_by_the_same_flags():
+    options = parse_as(PlanFlags, [f"--cloud-provider={BOTH}", "--load-balancer-class=metal=static"])
+    assert [each.provider for each in options.clouds()] == ["openstack", "static"]
+    assert options.served_classes() == ServedClasses(frozenset({"metal"}), True, True)
+    nobody = parse_as(PlanFlags, [f"--cloud-provider={BOTH}", "--default-load-balancer-provider=none"])
+    assert nobody.served_classes().without_class is False
