@@ -68,6 +68,19 @@ options:
       - Ranges for which the new controller creates routes, separated by commas; empty if it creates none. It is a problem if
         kube-controller-manager's in-tree provider creates routes for others. If omitted, they are not compared.
     type: str
+  clouds:
+    description:
+      - The clouds of the new controller, its first one first. The plan notes who will have which Node and Service, and warns of Services
+        that nobody serves any more.
+      - Each has C(provider), and may have C(nodes), C(load_balancer_classes) and C(default_load_balancers), as in the variable
+        C(ccm_runtime_clouds).
+    type: list
+    elements: dict
+    default: []
+  provider_ids:
+    description: The prefix of each provider's providerIDs; missing or empty if it is not known.
+    type: dict
+    default: {}
   max_failed:
     description:
       - Number or share of the workers that the run may leave out because they returned something that cannot be planned. It is a problem if
@@ -108,6 +121,7 @@ _value:
 """
 
 from ansible.errors import AnsibleFilterError
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.clouds import Cloud
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.isolation import isolated, leave_out
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.plan import make_plan
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import Choices, NewController
@@ -115,18 +129,26 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import C
 
 def migration_plan(detected, cluster, control_plane, adopt=True, excluded_hosts=(), takeover=False, cluster_name="",
                    port=10258, reregister=False, names=None, volumes_ignore=(), runtime_name="cloud-controller-manager",
-                   serving_csr=False, cluster_cidr=None, max_failed=0):
+                   serving_csr=False, cluster_cidr=None, max_failed=0, clouds=(), provider_ids=None):
     if not isinstance(detected, dict) or not isinstance(cluster, dict):
         raise AnsibleFilterError("migration_plan needs the results of ccm_component_flags_info by host, and the result of "
                                  "ccm_cluster_info")
 
     choices = Choices(adopt, takeover, bool(reregister), list(excluded_hosts), list(volumes_ignore))
-    controller = NewController(cluster_name, port, runtime_name, bool(serving_csr), cluster_cidr)
+    controller = NewController(cluster_name, port, runtime_name, bool(serving_csr), cluster_cidr, served(clouds, provider_ids or {}))
 
     def make(hosts):
         return make_plan(hosts, cluster, list(control_plane), names, choices, controller)
 
     return leave_out(isolated(make, detected), detected, list(control_plane), max_failed)
+
+
+def served(clouds, provider_ids):
+    """Return the clouds as the plan knows them. If none is marked, the first one serves the Services without a class."""
+    marked = [each["provider"] for each in clouds if each.get("default_load_balancers")]
+    default = marked[0] if marked else clouds[0]["provider"] if clouds else ""
+    return [Cloud(each["provider"], provider_ids.get(each["provider"]) or "", list(each.get("nodes") or []), list(each.get("load_balancer_classes") or []),
+                  each["provider"] == default) for each in clouds]
 
 
 class FilterModule:

@@ -49,7 +49,7 @@ def test_a_playbook_is_found_by_its_name_and_complete(user: User, inventory: Pat
     assert "Find what sets the cloud flags of this host's components" in listed.stdout
 
 
-@pytest.mark.parametrize("path", sorted(REPOSITORY.glob("docs/inventories/*.yml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(REPOSITORY.glob("docs/inventories/**/*.yml")), ids=lambda path: path.stem)
 def test_a_sample_inventory_is_understood(user: User, path: Path):
     run = user.run("ansible-inventory", "-i", str(path), "--list", ANSIBLE_INVENTORY_UNPARSED_FAILED="true")
     assert run.returncode == 0 and "WARNING" not in run.stderr, run.stderr

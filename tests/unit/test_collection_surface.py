@@ -17,7 +17,7 @@ import yaml
 
 ROOT = Path(__file__).parents[2]
 ROLES = sorted(path.parents[1] for path in ROOT.glob("roles/*/meta/argument_specs.yml"))
-MOST_OPTIONS = 71
+MOST_OPTIONS = 72
 MOST_PLAYBOOKS = 8
 #: ccm_install: main. ccm_runtime: main, and remove for those who rolled it out with the role alone.
 ENTRY_POINTS = {"ccm_install": {"main"}, "ccm_runtime": {"main", "remove"}}

@@ -182,7 +182,7 @@ def test_the_page_about_testing_names_every_scenario_that_it_relies_on():
     assert named == {path.parent.name for path in ROOT.glob("molecule/*/molecule.yml")}
 
 
-@pytest.mark.parametrize("path", sorted(ROOT.glob("docs/inventories/*.yml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(ROOT.glob("docs/inventories/**/*.yml")), ids=lambda path: path.stem)
 def test_the_provider_accepts_the_configuration_of_each_sample_inventory(path: Path):
     everything = yaml.safe_load(path.read_text())["all"]
     groups = {name: list(group["hosts"]) for name, group in everything["children"].items()}
@@ -193,6 +193,9 @@ def test_the_provider_accepts_the_configuration_of_each_sample_inventory(path: P
     environment = jinja2.Environment(trim_blocks=True)  # as Ansible's
     environment.filters["union"] = lambda one, other: [*one, *(each for each in other if each not in one)]
     secrets = {"vault_credential_id": "id", "vault_credential_secret": "secret"}
-    config = environment.from_string(everything["vars"]["ccm_runtime_cloud_config"])
-    kind = providers.load(everything["vars"]["ccm_runtime_cloud_provider"])
-    assert kind(ProviderConfig(config.render(groups=groups, hostvars=hosts, **secrets))).instances is not None
+    variables = everything["vars"]
+    clouds = {variables["ccm_runtime_cloud_provider"]: variables["ccm_runtime_cloud_config"]}
+    clouds |= {each["provider"]: each["config"] for each in variables.get("ccm_runtime_clouds", [])}
+    for name, text in clouds.items():
+        config = environment.from_string(text).render(groups=groups, hostvars=hosts, **secrets)
+        assert providers.load(name)(ProviderConfig(config)).instances is not None

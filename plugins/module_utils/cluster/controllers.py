@@ -88,7 +88,8 @@ def run_in_runtime(api: Any, params: Params, runtime: RuntimeFacts, command: Lis
     meta, container = running[0]["metadata"], running[0]["spec"]["containers"][0]
     if container.get("command") or FOREIGN_POD in (meta.get("annotations") or {}):
         return None, "the controller is not this collection's own runtime"
-    cloud = [argument for argument in container.get("args") or [] if argument.startswith(("--cloud-provider=", "--cloud-config="))]
+    flags = ("--cloud-provider=", "--cloud-config=", "--cloud-nodes=")
+    cloud = [argument for argument in container.get("args") or [] if argument.startswith(flags)]
     try:
         status, out, err = api.execute(params["namespace"], meta["name"], container["name"], command + cloud)
         said = "'{0}' failed: {1}".format(" ".join(command[:2]), " ".join(err.split())[-300:])

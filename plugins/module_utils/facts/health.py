@@ -146,7 +146,9 @@ def judge(daemonset: DaemonSetState, pods: List[PodState], lease: LeaseState, no
     cloud_age = age(notes.get("last-cloud-success"), now)
     if "cloud-provider" in notes:
         if cloud_age is None and require_cloud:
-            reasons.append("no call to the cloud has succeeded yet")
+            silent = [name for name in notes["cloud-provider"].split(",") if not notes.get("last-cloud-success." + name)]
+            several = " {0}".format(" and ".join(silent)) if "," in notes["cloud-provider"] else ""
+            reasons.append("no call to the cloud{0} has succeeded yet".format(several))
         elif cloud_age is not None and max_cloud_age and cloud_age > max_cloud_age:
             reasons.append("the last successful call to the cloud was {0} s ago".format(cloud_age))
     unjudged = [what for note, what in NOTES.items() if note not in notes]

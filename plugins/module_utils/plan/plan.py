@@ -18,7 +18,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostAnswer, HostFacts, HostSteps
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.target import control_plane_changes
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import (
-    adoption, baseline, cloud_loops, cluster_steps, control_plane as _control_plane, draft, drift, gates, image_pulls, inventory, kubelets,
+    adoption, baseline, cloud_loops, clouds, cluster_steps, control_plane as _control_plane, draft, drift, gates, image_pulls, inventory, kubelets,
     lint, new_nodes, old_config, places, reregister as _reregister, serving, takeover as _takeover, volumes,
 )
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import Choices, NewController, Plan
@@ -65,6 +65,7 @@ def make_plan(detected: Dict[str, HostAnswer], cluster: ClusterFacts, control_pl
     image_pulls.check(plan, known, cluster)
     cloud_loops.check(plan, known, cluster, control_plane, controller)
     volumes.check(plan, cluster, list(choices.volumes_ignore))
+    clouds.check(plan, cluster, controller.clouds)
     old_config.check(plan, known)
     plan["new_nodes"] = new_nodes.instructions({facts["layout"] for facts in known.values()}, cluster)
     return draft.finish(plan)

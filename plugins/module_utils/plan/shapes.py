@@ -10,7 +10,7 @@ The filters P(outoftree.ccm.migration_plan#filter) and P(outoftree.ccm.rollback_
 
 from __future__ import annotations
 
-from typing import Dict, List, NamedTuple, Optional, Sequence, TypedDict
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, TypedDict
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes import OtherController, StorageClass
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostSteps
@@ -34,7 +34,8 @@ class NewController(NamedTuple):
     """What the plan must know about the new controller.
 
     C(port): its secure port. C(account): the name of its ServiceAccount, None for no controller. C(approves): whether it approves requests
-    for serving certificates. C(cluster_cidr): None if it is unknown, and '' if the controller creates no routes.
+    for serving certificates. C(cluster_cidr): None if it is unknown, and '' if the controller creates no routes. C(clouds): those that it
+    serves, each a C(clouds.Cloud); empty if they are not known.
     """
 
     cluster_name: str = ""
@@ -42,6 +43,7 @@ class NewController(NamedTuple):
     account: Optional[str] = None
     approves: bool = False
     cluster_cidr: Optional[str] = None
+    clouds: Sequence[Any] = ()
 
 
 class Edit(TypedDict):

@@ -171,6 +171,7 @@ class Leadership:
         """Annotations in which the leader describes itself; of several clouds, also each one.
 
         For all clouds together: what none of them offers, and the last success of the one that is silent for longest.
+        Of several, one that never answered this process is empty: the Lease may have the time of a former leader.
         """
         refused = {each.name: not_offered(self._settings.requested, each.cloud) for each in self._gateways}
         nowhere = [name for name in self._settings.requested if all(name in found for found in refused.values())]
@@ -179,12 +180,19 @@ class Leadership:
             f"{ANNOTATION}controllers": ",".join(controllers),
             f"{ANNOTATION}not-offered": ",".join(nowhere),
         }
-        answered = {each.name: each.last_success for each in self._gateways if each.last_success is not None}
-        if len(answered) == len(self._gateways):
-            values[f"{ANNOTATION}last-cloud-success"] = min(answered.values()).strftime(_TIME)
-        if len(self._gateways) > 1:
+        several = len(self._gateways) > 1
+        answered = {each.name: each.last_success for each in self._gateways}
+        times = [at for at in answered.values() if at is not None]
+        if len(times) == len(answered):
+            values[f"{ANNOTATION}last-cloud-success"] = min(times).strftime(_TIME)
+        elif several:
+            values[f"{ANNOTATION}last-cloud-success"] = ""
+        if several:
             values |= {f"{ANNOTATION}not-offered.{name}": ",".join(found) for name, found in refused.items()}
-            values |= {f"{ANNOTATION}last-cloud-success.{name}": at.strftime(_TIME) for name, at in answered.items()}
+            values |= {
+                f"{ANNOTATION}last-cloud-success.{name}": at.strftime(_TIME) if at is not None else ""
+                for name, at in answered.items()
+            }
         return values
 
 

@@ -187,7 +187,9 @@ async def test_a_cloud_that_is_down_costs_the_other_one_nothing(
     assert {each["operation"] for each in clouds["static"]["calls"]} >= {"instances.list"}
     _, metrics = await ccm.get("/metrics", admin_token)
     assert 'ccm_cloud_last_success_timestamp_seconds{cloud="static"}' in metrics
-    assert "ccm.outoftree.dev/last-cloud-success.sim" not in (await get_lease(kube)).metadata.annotations
+    noted = (await get_lease(kube)).metadata.annotations
+    assert noted["ccm.outoftree.dev/last-cloud-success.sim"] == noted["ccm.outoftree.dev/last-cloud-success"] == ""
+    assert noted["ccm.outoftree.dev/last-cloud-success.static"]
     both.cloud.clear_faults()
     await eventually(lambda: initialised(kube, virtual))
 

@@ -182,3 +182,17 @@ def test_the_flags_say_which_services_are_the_controllers(daemonset: Any, served
 def test_only_services_of_the_controller_wait_for_it() -> None:
     rows: Any = [{"name": "a", "ours": True, "ingress": []}, {"name": "b", "ours": True, "ingress": ["x"]}, {"name": "c", "ours": False, "ingress": []}]
     assert [row["name"] for row in health.without_address(rows)] == ["a"]
+
+
+@pytest.mark.parametrize(("noted", "reason"), [
+    ({"cloud-provider": "sim"}, "no call to the cloud has succeeded yet"),
+    ({"cloud-provider": "sim", "last-cloud-success": "2026-11-21T09:00:20Z"}, ""),
+    ({"cloud-provider": "sim,static", "last-cloud-success": "", "last-cloud-success.sim": "2026-11-21T09:00:20Z", "last-cloud-success.static": ""},
+     "no call to the cloud static has succeeded yet"),
+    ({"cloud-provider": "sim,static", "last-cloud-success": "2026-11-21T09:00:20Z"}, ""),
+])
+def test_each_of_several_clouds_must_have_answered(noted: dict[str, str], reason: str) -> None:
+    daemonset = {"exists": True, "observed": True, "desired": 1, "ready": 1, "updated": 1, "image": ""}
+    lease = {"exists": True, "holder": "a_1", "renewed": "", "age": 1.0, "held": True, "annotations": noted}
+    found = health.judge(daemonset, [], lease, NOW)
+    assert found["reasons"] == ([reason] if reason else [])

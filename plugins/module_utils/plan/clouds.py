@@ -1,0 +1,85 @@
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which of several clouds of one controller has which Node and Service, as far as that is known before a rollout. Pure, controller side.
+
+The controller decides a Node without a providerID by the clouds' answers. Before it runs, only the declared names are known.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from typing import Dict, List, NamedTuple, Sequence
+
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes import BalancedService, ClusterFacts, NodeFacts
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan import grouping
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import Plan
+
+#: Nodes that belong to none of the clouds, and those about which only the clouds can say it.
+NOBODY, ASK = "", "?"
+
+
+class Cloud(NamedTuple):
+    """A cloud of the new controller. C(prefix): of its providerIDs, '' if it is not known. C(patterns): of the names of its Nodes.
+
+    C(classes): of the Services that it serves. C(default): whether it serves those without a class.
+    """
+
+    provider: str
+    prefix: str = ""
+    patterns: Sequence[str] = ()
+    classes: Sequence[str] = ()
+    default: bool = False
+
+
+def of_node(node: NodeFacts, clouds: Sequence[Cloud]) -> str:
+    """Return the provider of the Node's cloud, C(NOBODY) or C(ASK)."""
+    provider_id = node["provider_id"]
+    if provider_id:
+        known = [cloud.provider for cloud in clouds if cloud.prefix and provider_id.startswith(cloud.prefix)]
+        return known[0] if len(known) == 1 else NOBODY if all(cloud.prefix for cloud in clouds) else ASK
+    declared = [cloud.provider for cloud in clouds if any(fnmatch.fnmatchcase(node["name"], pattern) for pattern in cloud.patterns)]
+    return declared[0] if len(declared) == 1 else ASK
+
+
+def of_service(service: BalancedService, clouds: Sequence[Cloud]) -> str:
+    """Return the provider of the cloud that serves it, or C(NOBODY)."""
+    name = service["class"]
+    return next((cloud.provider for cloud in clouds if (name in cloud.classes if name else cloud.default)), NOBODY)
+
+
+def check(plan: Plan, cluster: ClusterFacts, clouds: Sequence[Cloud]) -> None:
+    """Note who will have which Node and Service, and warn of Services that nobody serves any more."""
+    lost = [_name(each) for each in cluster["services"] if each["ours"] and of_service(each, clouds) == NOBODY]
+    if clouds and lost:
+        plan["warnings"].append("no cloud serves these Services any more: {0}. Their load balancers stay as they are, and follow no changes; "
+                                "they go with the Services. To serve them, name their class".format(_few(lost)))
+    if len(clouds) < 2:
+        return
+    nodes: Dict[str, List[str]] = {}
+    for node in cluster["nodes"]:
+        nodes.setdefault(of_node(node, clouds), []).append(node["name"])
+    services: Dict[str, List[str]] = {}
+    for service in cluster["services"]:
+        services.setdefault(of_service(service, clouds), []).append(_name(service))
+    for cloud in clouds:
+        plan["notes"].append("cloud {0} will have the Nodes {1}, and the Services {2}".format(
+            cloud.provider, _few(nodes.get(cloud.provider, [])), _few(services.get(cloud.provider, []))))
+    if nodes.get(ASK):
+        plan["notes"].append("the answers of the clouds {0} decide whose these Nodes are: {1}. Names that occur in several are declared with "
+                             "nodes of ccm_runtime_clouds".format(" and ".join(cloud.provider for cloud in clouds), _few(nodes[ASK])))
+    if nodes.get(NOBODY):
+        plan["notes"].append("the controller will leave these Nodes alone, because their providerID is of none of its clouds: {0}".format(
+            _few(nodes[NOBODY])))
+    if services.get(NOBODY):
+        plan["notes"].append("the controller will leave these Services alone, because it does not serve their class: {0}".format(
+            _few(services[NOBODY])))
+
+
+def _name(service: BalancedService) -> str:
+    return "{0}/{1}".format(service["namespace"], service["name"])
+
+
+def _few(names: Sequence[str]) -> str:
+    return grouping.compact(sorted(names, key=grouping.in_order)) if names else "none"

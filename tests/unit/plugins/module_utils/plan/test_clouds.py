@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who will have which Node and Service, of several clouds of one controller."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.outoftree.ccm.plugins.filter.migration_plan import served
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan import clouds, draft
+
+PREFIXES = {"openstack": "openstack://", "static": "static://", "libcloud": ""}
+METAL = {"provider": "static", "nodes": ["bm-*"], "load_balancer_classes": ["metal"]}
+BOTH = served([{"provider": "openstack"}, METAL], PREFIXES)
+
+
+def node(name: str, provider_id: str = "") -> Any:
+    return {"name": name, "provider_id": provider_id}
+
+
+def service(name: str, of_class: str = "", ours: bool = True) -> Any:
+    return {"namespace": "shop", "name": name, "class": of_class, "ours": ours}
+
+
+@pytest.mark.parametrize(
+    ("found", "among", "expected"),
+    [
+        (node("x", "openstack:///1"), BOTH, "openstack"),
+        (node("bm-1", "openstack:///1"), BOTH, "openstack"),
+        (node("x", "k3s://x"), BOTH, clouds.NOBODY),
+        (node("x", "k3s://x"), served([{"provider": "libcloud"}, METAL], PREFIXES), clouds.ASK),
+        (node("bm-1"), BOTH, "static"),
+        (node("w-1"), BOTH, clouds.ASK),
+        (node("bm-1"), served([{"provider": "openstack", "nodes": ["bm-1"]}, METAL], PREFIXES), clouds.ASK),
+    ],
+)
+def test_whose_a_node_will_be(found: Any, among: Any, expected: str) -> None:
+    assert clouds.of_node(found, among) == expected
+
+
+@pytest.mark.parametrize(
+    ("found", "among", "expected"),
+    [
+        (service("a"), BOTH, "openstack"),
+        (service("a", "metal"), BOTH, "static"),
+        (service("a", "else"), BOTH, clouds.NOBODY),
+        (service("a"), served([{"provider": "sim"}, METAL | {"default_load_balancers": True}], PREFIXES), "static"),
+    ],
+)
+def test_whose_a_service_will_be(found: Any, among: Any, expected: str) -> None:
+    assert clouds.of_service(found, among) == expected
+
+
+def world() -> Any:
+    return {
+        "nodes": [node("w-1", "openstack:///1"), node("w-2"), node("bm-1"), node("k", "k3s://k")],
+        "services": [service("web"), service("bare", "metal"), service("other", "else", ours=False)],
+    }
+
+
+def test_the_plan_names_the_owners_before_anything_changes() -> None:
+    plan = draft.empty()
+    clouds.check(plan, world(), BOTH)
+    assert plan["warnings"] == [] and plan["problems"] == []
+    assert plan["notes"] == [
+        "cloud openstack will have the Nodes w-1, and the Services shop/web",
+        "cloud static will have the Nodes bm-1, and the Services shop/bare",
+        "the answers of the clouds openstack and static decide whose these Nodes are: w-2. Names that occur in several "
+        "are declared with nodes of ccm_runtime_clouds",
+        "the controller will leave these Nodes alone, because their providerID is of none of its clouds: k",
+        "the controller will leave these Services alone, because it does not serve their class: shop/other",
+    ]
+
+
+def test_one_cloud_is_as_before_and_one_that_goes_is_warned_of() -> None:
+    plan = draft.empty()
+    alone = served([{"provider": "openstack"}], PREFIXES)
+    clouds.check(plan, world() | {"services": [service("web")]}, alone)
+    assert plan["notes"] == plan["warnings"] == []
+    clouds.check(plan, world(), alone)
+    assert plan["notes"] == []
+    (warning,) = plan["warnings"]
+    assert warning.startswith("no cloud serves these Services any more: shop/bare. Their load balancers stay")
+    clouds.check(plan, world(), [])
+    assert len(plan["warnings"]) == 1

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The role ccm_runtime with several clouds: what the runtime gets, and what is refused."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+from ccm.options.clouds import CloudFlags
+from ccm.options.command_line import parse
+
+from .ccm_runtime_role import rendered, value
+
+METAL = {
+    "provider": "static",
+    "config": "cluster: cellar\n",
+    "nodes": ["bm-*", "rack?"],
+    "load_balancer_classes": ["example.com/metal"],
+}
+FIRST = {"ccm_runtime_cloud_provider": "openstack", "ccm_runtime_cloud_config": "[Global]\n"}
+
+
+def arguments(**variables: Any) -> list[str]:
+    (daemonset,) = rendered("daemonset.yaml.j2", **FIRST | variables)
+    found: list[str] = daemonset["spec"]["template"]["spec"]["containers"][0]["args"]
+    return found
+
+
+def test_the_runtime_gets_each_cloud_with_its_file_nodes_and_classes() -> None:
+    given = arguments(
+        ccm_runtime_clouds=[METAL, {"provider": "sim"}], ccm_runtime_load_balancer_classes=["example.com/fast"]
+    )
+    options = parse([*given, "--kubeconfig=/nowhere"])
+    assert options.clouds() == [
+        CloudFlags("openstack", "/etc/ccm/cloud/cloud.conf"),
+        CloudFlags("static", "/etc/ccm/cloud/static.conf", ("bm-*", "rack?")),
+        CloudFlags("sim"),
+    ]
+    assert options.load_balancer_class == ("example.com/fast=openstack", "example.com/metal=static")
+    assert options.default_load_balancer_provider == "openstack"
+
+
+def test_another_cloud_may_serve_the_services_without_a_class() -> None:
+    given = arguments(ccm_runtime_clouds=[METAL | {"default_load_balancers": True}])
+    assert parse([*given, "--kubeconfig=/nowhere"]).default_load_balancer_provider == "static"
+
+
+def test_one_cloud_has_the_arguments_of_before() -> None:
+    given = arguments(ccm_runtime_load_balancer_classes=["a", "b"])
+    assert given[:2] == ["--cloud-provider=openstack", "--cloud-config=/etc/ccm/cloud/cloud.conf"]
+    assert "--load-balancer-class=a,b" in given
+    assert not [flag for flag in given if flag.startswith(("--cloud-nodes", "--default-load"))]
+
+
+def test_the_secret_has_a_file_for_each_cloud() -> None:
+    (secret,) = rendered("secret.yaml.j2", **FIRST, ccm_runtime_clouds=[METAL, {"provider": "sim"}])
+    files = {key: base64.b64decode(text).decode() for key, text in secret["data"].items()}
+    assert files == {"cloud.conf": "[Global]\n", "static.conf": "cluster: cellar\n"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "problem"),
+    [
+        ({"ccm_runtime_clouds": []}, ""),
+        ({"ccm_runtime_clouds": [METAL]}, ""),
+        ({"ccm_runtime_clouds": [METAL, METAL]}, "a provider is named twice"),
+        ({"ccm_runtime_clouds": [METAL | {"provider": "openstack"}]}, "a provider is named twice"),
+        ({"ccm_runtime_clouds": [METAL], "ccm_runtime_command": ["/bin/vendor"]}, "another vendor's controller"),
+        (
+            {"ccm_runtime_clouds": [{"provider": name, "default_load_balancers": True} for name in ("sim", "static")]},
+            "default_load_balancers is set for sim and static",
+        ),
+        ({"ccm_runtime_clouds": [METAL], "ccm_runtime_credentials": {"static.conf": "x"}}, "the key static.conf"),
+        (
+            {"ccm_runtime_clouds": [METAL], "ccm_runtime_controllers": ["*", "node-ipam-controller"]},
+            "node-ipam-controller does not support several clouds yet",
+        ),
+    ],
+)
+def test_what_one_controller_cannot_serve_together(variables: dict[str, Any], problem: str) -> None:
+    problems = value("__ccm_runtime_cloud_problems", **FIRST | variables)
+    if not problem:
+        assert problems == []
+    else:
+        (only,) = problems
+        assert problem in only
