@@ -59,6 +59,9 @@ def _files(text: str, names: Sequence[str]) -> tuple[dict[str, str], list[str]]:
             problems.append(f"--cloud-config: {quoted(part)} is for {name!r}, which --cloud-provider does not name")
         elif name in files:
             problems.append(f"--cloud-config names two files for {name!r}: {files[name]} and {path}")
+        elif path in files.values():  # they would have one project, if one of them could read it at all
+            other = next(each for each, own in files.items() if own == path)
+            problems.append(f"--cloud-config names {path} for both {other!r} and {name!r}: each cloud has its own file")
         else:
             files[name] = path
     return files, problems

@@ -49,9 +49,9 @@ class TwoClouds:
             "".join(f"- {{name: {name}, addresses: [10.9.1.{n}]}}\n" for n, name in enumerate(names))
         )
 
-    def start(self, **flags: Any) -> Ccm:
+    def start(self, request_timeout: float = 10.0, **flags: Any) -> Ccm:
         sim, static = self._folder / "sim.conf", self._folder / "static.yaml"
-        sim.write_text(self.cloud.conf(request_timeout=0.5))
+        sim.write_text(self.cloud.conf(request_timeout=request_timeout))
         static.write_text(
             f"cluster: cellar\nmachines_file: {self.machines}\nload_balancer_addresses: [192.0.2.10-192.0.2.19]\n"
         )
@@ -173,7 +173,7 @@ async def test_a_cloud_that_is_down_costs_the_other_one_nothing(
     virtual = f"down-{action.replace('_', '-')}-0"
     both.cloud.fault(action=action)
     both.write("metal-0")
-    ccm = both.start(cloud_nodes="static=metal-*")
+    ccm = both.start(request_timeout=0.5, cloud_nodes="static=metal-*")
     await ccm.leading()
     await nodes(kube, virtual, "metal-0")
     await eventually(lambda: initialised(kube, "metal-0"))
@@ -184,7 +184,7 @@ async def test_a_cloud_that_is_down_costs_the_other_one_nothing(
     _, page = await ccm.get("/statusz?format=json", admin_token)
     clouds = {each["name"]: each for each in json.loads(page)["clouds"]}
     assert clouds["sim"]["failing"] is not None and clouds["static"]["failing"] is None
-    assert {each["operation"] for each in clouds["static"]["calls"]} >= {"instances.list"}
+    assert any(each["operation"].startswith("instances.") for each in clouds["static"]["calls"])
     _, metrics = await ccm.get("/metrics", admin_token)
     assert 'ccm_cloud_last_success_timestamp_seconds{cloud="static"}' in metrics
     noted = (await get_lease(kube)).metadata.annotations
