@@ -15,16 +15,13 @@ from ccm.cloud import ProviderConfig
 from ccm.providers.openstack import OpenStackCloud
 from tests.integration.cluster import ApiServer
 from tests.integration.runtime.conftest import clean
-from tests.integration.runtime.support import CLUSTER_CIDR, Ccm
+from tests.integration.runtime.support import CLUSTER_CIDR, PATIENT, Ccm
 from tests.ports import free_port
 
 from .customer import DATA, Site
 
 StartCcm = Callable[..., Ccm]
 Provider = Callable[..., AbstractAsyncContextManager[OpenStackCloud]]
-
-#: On a machine that starves the API server for ten seconds a leader ends, as it must, and here nobody starts it again.
-PATIENT = {"leader-elect-lease-duration": "120s", "leader-elect-renew-deadline": "100s"}
 
 __all__ = ["clean"]
 

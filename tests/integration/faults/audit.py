@@ -21,7 +21,7 @@ from ccm.engine.objects import Node, Service
 from ccm_simcloud.model import LoadBalancerBody, Port, RouteBody
 from ccm_simcloud.testing import Simulator
 
-from ..runtime.support import CLUSTER_CIDR, NODES, is_tainted
+from ..runtime.support import CLUSTER_CIDR, DEADLINE, NODES, is_tainted
 
 CLUSTER = "kubernetes"
 #: What the runtime may write; an instance, for one, is never its to change.
@@ -195,7 +195,9 @@ def wrong_writes(cloud: Simulator) -> list[str]:
     ]
 
 
-async def passes(kube: KubeClient, cloud: Simulator, witness: Witness, seconds: float = 180.0, **options: bool) -> None:
+async def passes(
+    kube: KubeClient, cloud: Simulator, witness: Witness, seconds: float = DEADLINE, **options: bool
+) -> None:
     """Wait until the audit finds nothing; fails with what it finds after `seconds`, or with what the witness saw."""
     deadline = time.monotonic() + seconds
     while problems := await audit(kube, cloud, **options):

@@ -52,6 +52,11 @@ class Churn:
     async def run(self, per_second: float) -> None:
         """Until cancelled."""
         while True:
+            await self.changes(1, per_second)
+
+    async def changes(self, count: int, per_second: float = 10.0) -> None:
+        """So many, and at most so many a second."""
+        for _ in range(count):
             await asyncio.gather(self.step(), asyncio.sleep(1 / per_second))
 
     async def step(self) -> None:

@@ -23,13 +23,8 @@ from .audit import Witness, passes
 from .churn import Churn
 from .conftest import FAST, StartCcm
 
-LEASE = {
-    "leader_elect_lease_duration": "8s",
-    "leader_elect_renew_deadline": "7s",
-    "leader_elect_retry_period": "500ms",
-}
-#: Long enough that only a lost Lease ends the process, not the API server's absence in a test.
-PATIENT = {"leader_elect_lease_duration": "60s", "leader_elect_renew_deadline": "50s"}
+#: Of a leader that is frozen for as long as its Lease lasts. Not so short that a busy machine ends it before that.
+LEASE = {"leader_elect_lease_duration": "20s", "leader_elect_renew_deadline": "18s"}
 #: What a list lacks goes after seconds.
 IMPATIENT = (str(Path(__file__).with_name("impatient_ccm.py")),)
 
@@ -46,7 +41,7 @@ async def proxy(apiserver: ApiServer) -> AsyncIterator[FaultProxy]:
 async def test_restarts_under_churn(
     apiserver: ApiServer, kube: KubeClient, cloud: Simulator, witness: Witness, start_ccm: StartCcm
 ):
-    ccm = start_ccm(program=IMPATIENT, **FAST, **PATIENT)
+    ccm = start_ccm(program=IMPATIENT, **FAST)
     await ccm.leading()
     churn = Churn(kube, cloud, witness, seed=2, nodes=10, services=5)
     await churn.begin()
@@ -54,7 +49,6 @@ async def test_restarts_under_churn(
         for _ in range(20):
             await churn.step()
         await asyncio.to_thread(apiserver.stop)
-        await asyncio.sleep(1)
         await asyncio.to_thread(apiserver.start)
     await churn.rest()
     await passes(kube, cloud, witness)
@@ -68,10 +62,8 @@ async def test_it_is_waited_for_at_start(
     kubeconfig = apiserver.kubeconfig()
     await asyncio.to_thread(apiserver.stop)
     try:
-        ccm = start_ccm(kubeconfig=kubeconfig)
-        await ccm.until_logged("does not answer, waiting")
-        await asyncio.sleep(10)
-        assert ccm.process.poll() is None
+        ccm = start_ccm(kubeconfig=kubeconfig, kube_api_wait="5m")
+        await ccm.until_logged("does not answer, waiting up to 300 s")
     finally:
         await asyncio.to_thread(apiserver.start)
     await ccm.leading()
@@ -125,14 +117,13 @@ async def test_all_is_right_in_the_end_although_it_is(
     start_ccm: StartCcm,
 ):  # fmt: skip
     through = apiserver.kubeconfig(f"through-{kind}", server=proxy.url)
-    ccm = start_ccm(program=IMPATIENT, kubeconfig=through, **FAST, **PATIENT)
+    ccm = start_ccm(program=IMPATIENT, kubeconfig=through, **FAST)
     await ccm.leading()
     fault: Any = {"slow": slow, "throttled": Throttled(), "answers-lost": Flaky(proxy)}[kind]
     proxy.fault = fault
     churn = Churn(kube, cloud, witness, seed=3, nodes=8, services=4)
     await churn.begin()
-    for _ in range(40):
-        await asyncio.gather(churn.step(), asyncio.sleep(0.1))
+    await churn.changes(40)
     await churn.rest()
     await passes(kube, cloud, witness)
     assert kind == "slow" or getattr(fault, "refused", 0) + getattr(fault, "lost", 0) > 3
@@ -167,7 +158,7 @@ async def test_objects_that_cannot_be_read_stop_no_other(
     cloud.add_instances(3, prefix="good-")
     cloud.add_instances(1, prefix="bad-")
     service = {"spec": {"type": "LoadBalancer", "ports": [{"port": 80}], "selector": {"a": "b"}}}
-    ccm = start_ccm(kubeconfig=apiserver.kubeconfig("through-spoilt", server=proxy.url), **FAST, **PATIENT)
+    ccm = start_ccm(kubeconfig=apiserver.kubeconfig("through-spoilt", server=proxy.url), **FAST)
     await ccm.leading()
     await kube.create(SERVICES, {**service, "metadata": {"name": "bad-1"}})
 
@@ -198,14 +189,13 @@ async def test_a_leader_that_is_frozen_stops_when_it_wakes_and_does_no_harm(
     await leader.leading()
     churn = Churn(kube, cloud, witness, seed=4, nodes=8, services=5)
     await churn.begin()
-    standby = start_ccm(**FAST, **LEASE)
+    standby = start_ccm(**FAST)
     await standby.until_logged("the cloud accepts the credentials")
     for _ in range(10):
         await churn.step()
     leader.signal(signal.SIGSTOP)
     await standby.leading()
-    for _ in range(20):
-        await asyncio.gather(churn.step(), asyncio.sleep(0.1))
+    await churn.changes(20)
     leader.signal(signal.SIGCONT)
     assert await leader.wait() == 1 and "leadership is lost" in leader.text
     await churn.rest()
@@ -216,14 +206,14 @@ async def test_a_leader_that_is_frozen_stops_when_it_wakes_and_does_no_harm(
 async def test_a_robbed_leader_ends_and_comes_back_when_the_thief_is_silent(
     kube: KubeClient, cloud: Simulator, witness: Witness, start_ccm: StartCcm
 ):
-    leader = start_ccm(**FAST, **LEASE)
+    leader = start_ccm(**FAST)
     await leader.leading()
     cloud.add_instances(1, prefix="robbed-")
     lease = await get_lease(kube)
     path = f"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{lease.metadata.name}"
     await kube.patch(path, {"spec": {"holderIdentity": "a-thief", "leaseDurationSeconds": 2}})
-    assert await leader.wait(8) == 1
-    again = start_ccm(**FAST, **LEASE)
+    assert await leader.wait() == 1
+    again = start_ccm(**FAST)
     await again.leading()
     await kube.create(NODES, node_body("robbed-0"))
     await eventually(lambda: initialised(kube, "robbed-0"))

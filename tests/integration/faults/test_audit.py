@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
 from ccm.engine.client import KubeClient
@@ -78,7 +77,11 @@ async def test_each_thing_that_does_not_fit_is_found(
 async def test_what_must_not_be_at_any_moment_is_seen(kube: KubeClient, cloud: Simulator, witness: Witness):
     churn = Churn(kube, cloud, witness, seed=1, nodes=3, services=0)
     await churn.begin()
-    await asyncio.sleep(0.5)
+
+    async def begun() -> bool:
+        return len(witness.present()) == 3
+
+    await eventually(begun)
     project = cloud.project()
     await kube.patch(f"{NODES}/{name_of(0)}", {"spec": {"providerID": f"sim://north/{instance(project)}"}})
 

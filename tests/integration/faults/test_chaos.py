@@ -20,7 +20,7 @@ import pytest
 from ccm.engine.client import KubeClient
 from ccm_simcloud.testing import Simulator
 
-from ..runtime.support import Ccm
+from ..runtime.support import DEADLINE, Ccm
 from .audit import Witness, passes
 from .churn import Churn
 from .conftest import FAST, StartCcm
@@ -51,7 +51,7 @@ class Pair:
                 self.lost += process.process.returncode == 1  # its Lease ran out: the machine is slow
                 self.processes[number] = self._start()
 
-    async def leader(self, seconds: float = 90.0) -> Ccm:
+    async def leader(self, seconds: float = DEADLINE) -> Ccm:
         """The process that leads, once one does."""
         deadline = time.monotonic() + seconds
         while True:
@@ -80,7 +80,7 @@ class Pair:
             await asyncio.gather(task, return_exceptions=True)
 
 
-@pytest.mark.timeout(120 + 6 * KILLS)
+@pytest.mark.timeout(2 * DEADLINE + 20 * KILLS)
 async def test_a_leader_killed_at_random_points_leaks_and_doubles_nothing(
     kube: KubeClient, cloud: Simulator, witness: Witness, start_ccm: StartCcm, capsys: pytest.CaptureFixture[str]
 ):

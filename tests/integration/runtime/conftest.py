@@ -16,7 +16,7 @@ from ccm_simcloud.testing import Simulator, running_simulator
 from tests.ports import free_port
 
 from ..cluster import ApiServer
-from .support import CLUSTER_CIDR, LEASE, NODES, VOLUMES, Ccm, rights
+from .support import CLUSTER_CIDR, LEASE, NODES, PATIENT, VOLUMES, Ccm, rights
 
 StartCcm = Callable[..., Ccm]
 
@@ -67,7 +67,9 @@ async def clean_cluster(kube: KubeClient) -> None:
 
 
 @pytest.fixture
-async def start_ccm(apiserver: ApiServer, cloud: Simulator, clean: None, tmp_path: Path) -> AsyncIterator[StartCcm]:
+async def start_ccm(
+    apiserver: ApiServer, kube: KubeClient, cloud: Simulator, clean: None, tmp_path: Path
+) -> AsyncIterator[StartCcm]:
     """Start `ccm` processes; all are stopped at the end. Keyword arguments become flags."""
     started: list[Ccm] = []
 
@@ -89,9 +91,11 @@ async def start_ccm(apiserver: ApiServer, cloud: Simulator, clean: None, tmp_pat
             "cluster-cidr": CLUSTER_CIDR,
             "bind-address": "127.0.0.1",
             "secure-port": port,
+            **PATIENT,
         } | {name.replace("_", "-"): value for name, value in flags.items()}
         arguments = [f"--{name}={value}" for name, value in values.items() if name not in without]
         process = Ccm(arguments, tmp_path / f"ccm-{number}.log", port, program)
+        process.kube = kube
         started.append(process)
         return process
 

@@ -147,7 +147,7 @@ async def scene(
     apiserver: ApiServer, kube: KubeClient, cloud: Simulator, start_ccm: StartCcm, reader: Path, tmp_path: Path
 ) -> AsyncIterator[Scene]:
     conf = tmp_path / "on-call.conf"
-    conf.write_text(cloud.conf(request_timeout=5))
+    conf.write_text(cloud.conf(request_timeout=60))
     yield Scene(kube, cloud, start_ccm, apiserver, conf, reader)
 
 

@@ -111,7 +111,7 @@ async def test_a_kubeconfig_that_is_not_there(start_ccm: StartCcm, tmp_path: Pat
         ({"node_monitor_period": "5 parsecs"}, ["5 parsecs", "duration such as 10s"]),
         ({"nonsense": 1}, ["--nonsense=1"]),
         ({"cluster_cidr": "10.0.0.0/33"}, ["--cluster-cidr", "10.0.0.0/33"]),
-        ({"leader_elect_renew_deadline": "20s"}, ["lease-duration > renew-deadline"]),
+        ({"leader_elect_renew_deadline": "10m"}, ["lease-duration > renew-deadline"]),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )

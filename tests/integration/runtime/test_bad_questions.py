@@ -23,8 +23,6 @@ from ..cluster import ApiServer
 from .support import CLUSTER_CIDR, NODES, SERVICES, VOLUMES, ask, documented, node_body
 from .test_volumes import volume_body
 
-pytestmark = pytest.mark.timeout(300)
-
 
 @pytest.fixture
 def conf(cloud: Simulator, clean: None, tmp_path: Path) -> Path:

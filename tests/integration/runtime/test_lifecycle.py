@@ -17,7 +17,7 @@ from ccm_simcloud.model import InstancePatch
 from ccm_simcloud.testing import Simulator, running_simulator
 
 from .conftest import StartCcm
-from .support import NODES, Ccm, event_messages, eventually, get_node, initialised, node_body, set_ready
+from .support import NODES, Ccm, event_messages, eventually, expire, get_node, initialised, node_body, set_ready
 
 #: Safety rules at a pace at which a test can wait for them.
 FAST = {"node_monitor_period": "200ms", "node_deletion_min_age": "0s"}
@@ -114,7 +114,7 @@ async def test_no_node_goes_while_the_cloud(
     async def is_gone() -> bool:
         return await get_node(kube, names[0]) is None
 
-    await eventually(is_gone, 90, "the missing one goes once the cloud answers again")
+    await eventually(is_gone, what="the missing one goes once the cloud answers again")
     assert await get_node(kube, names[1]) is not None
 
 
@@ -209,8 +209,10 @@ async def test_what_a_killed_leader_deleted_counts_for_its_successor(
         delete_instance(cloud, name)
         await eventually(gone(name))
     ccm.signal(signal.SIGKILL)
+    await ccm.wait()
+    await expire(kube)
     ccm = start_ccm(**FAST)
-    await ccm.until_logged(r"leading; controllers")  # the Lease of the killed one is good for 15 s
+    await ccm.leading()
     delete_instance(cloud, names[2])
     messages = await eventually(lambda: event_messages(kube, "DeletionWaits", names[2]))
     assert "2 other Nodes were deleted or go first; at most 2 of" in messages[0] and "within 180 s" in messages[0]

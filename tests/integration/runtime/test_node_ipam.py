@@ -13,7 +13,7 @@ from ccm_simcloud.model import InstancePatch
 from ccm_simcloud.testing import Simulator
 
 from .conftest import StartCcm
-from .support import NODES, event_messages, eventually, get_node, node_body
+from .support import NODES, event_messages, eventually, expire, get_node, node_body
 
 ON = {"controllers": "*,nodeipam", "allocate_node_cidrs": "true"}
 PODS = "/api/v1/namespaces/kube-system/pods"
@@ -72,19 +72,15 @@ async def test_no_two_nodes_have_one_range_across_kills_of_the_leader(
     kube: KubeClient, cloud: Simulator, start_ccm: StartCcm
 ):
     names = [f"many-{number}" for number in range(60)]
-    elect = {
-        "leader_elect_lease_duration": "2s",
-        "leader_elect_renew_deadline": "1500ms",
-        "leader_elect_retry_period": "300ms",
-    }
     for part in (names[:20], names[20:40], names[40:]):
-        process = start_ccm(**ON, **elect)
+        process = start_ccm(**ON)
         await process.leading()
         await asyncio.gather(*(kube.create(NODES, node_body(name)) for name in part))
         await eventually(lambda part=part: cidrs(kube, *part))
         process.process.kill()
         await process.wait()
-    await start_ccm(**ON, **elect).leading()
+        await expire(kube)
+    await start_ccm(**ON).leading()
     found = await all_have_some(kube, *names)
     networks = [ipaddress.ip_network(each) for each in itertools.chain(*found.values())]
     assert len(set(networks)) == len(names)

@@ -33,13 +33,13 @@ async def test_W27_rotated_credentials_need_no_restart(
         cloud.add_instance(name, addresses=[{"type": "InternalIP", "address": f"10.0.0.{number}"}])
         await kube.create(NODES, node_body(name, number=number))
         await kube.create(SERVICES, service_body(f"web-{name}", 8000 + number))
-        await eventually(lambda: initialised(kube, name), 30, f"{name} initialised")
-        await eventually(lambda: served(kube, f"web-{name}"), 30, f"web-{name} served")
+        await eventually(lambda: initialised(kube, name), what=f"{name} initialised")
+        await eventually(lambda: served(kube, f"web-{name}"), what=f"web-{name} served")
 
         async def routed() -> bool:
             return routes(cloud).get(f"10.244.{number}.0/24") == name
 
-        await eventually(routed, 30, f"route to {name}")
+        await eventually(routed, what=f"route to {name}")
 
     await works("before", 1)
 

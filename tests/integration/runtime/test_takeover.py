@@ -76,28 +76,28 @@ async def test_load_balancers_stay_when_the_other_one_takes_over_and_on_the_way_
     try:
         await kube.create(NODES, node_body("taken-1", number=1))
         await set_ready(kube, "taken-1", "True")
-        await eventually(lambda: initialised(kube, "taken-1"), 120, "initialised by the upstream framework")
+        await eventually(lambda: initialised(kube, "taken-1"), what="initialised by the upstream framework")
         spec = {"type": "LoadBalancer", "ports": [{"name": "p80", "port": 80, "protocol": "TCP"}]}
         body = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "taken"}, "spec": spec}
         await kube.create(SERVICES, body)
-        await eventually(lambda: served(80), 120, "served by the upstream framework")
+        await eventually(lambda: served(80), what="served by the upstream framework")
         (before,) = cloud.project().load_balancers.rows
         first = (await get_lease(kube)).spec.holder_identity or ""
 
         ours = start_ccm()  # a standby, as long as the other one renews
-        await eventually(lambda: ready(ours), 60, "ours is ready to take over")
+        await eventually(lambda: ready(ours), what="ours is ready to take over")
         assert "leading; controllers" not in ours.text and (await get_lease(kube)).spec.holder_identity == first
         old.kill()  # as when its Pod ends: it does not release the Lease
-        second = await eventually(lambda: leads(first), 120, "ours leads after it")
+        second = await eventually(lambda: leads(first), what="ours leads after it")
         await change(80, 81)
-        await eventually(lambda: served(80, 81), 120, "served by ours")
+        await eventually(lambda: served(80, 81), what="served by ours")
 
         old.wait(10)
         old = start_peer()
         await ours.stop()
-        await eventually(lambda: leads(second), 120, "the upstream framework leads again")
+        await eventually(lambda: leads(second), what="the upstream framework leads again")
         await change(80)
-        await eventually(lambda: served(80), 120, "served by the upstream framework again")
+        await eventually(lambda: served(80), what="served by the upstream framework again")
         assert list(cloud.project().load_balancers.rows) == [before]
         given = cloud.project().load_balancers.rows[before].ip
         assert [each.ip for each in (await get_service(kube, "taken")).status.load_balancer.ingress] == [given]

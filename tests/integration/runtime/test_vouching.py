@@ -106,7 +106,7 @@ async def test_a_start_lists_the_instances_once(kube: KubeClient, cloud: Simulat
     await nodes_of(kube, cloud, "many-", 60)
     await kube.create(SERVICES, service_body("web"))
     await eventually(lambda: served(kube, "web"))
-    await eventually(lambda: targets(cloud, 60), 60)
+    await eventually(lambda: targets(cloud, 60))
     await first.stop()
     before, since = cloud.calls("instances.*"), cloud.server.journal.sequence
     await start_ccm(**LIFECYCLE_OFF).leading()

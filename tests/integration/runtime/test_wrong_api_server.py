@@ -16,14 +16,8 @@ from ccm_simcloud.testing import Simulator
 from ..cluster import ApiServer
 from .conftest import StartCcm
 from .support import SERVICES, Ccm, eventually, get_service
-from .test_services_and_routes import balancers, nodes_of, served, service_body, targets
+from .test_services_and_routes import LIFECYCLE_OFF, balancers, nodes_of, served, service_body, targets
 
-#: So long that the leader leads on while the API server is away.
-PATIENT = {
-    "leader_elect_lease_duration": "120s",
-    "leader_elect_renew_deadline": "100s",
-    "controllers": "*,-cloud-node-lifecycle",
-}
 NODES, NAMES = 3, ("web", "api", "db")
 
 
@@ -74,7 +68,7 @@ class Cluster:
 
 @pytest.fixture
 async def cluster(apiserver: ApiServer, kube: KubeClient, cloud: Simulator, start_ccm: StartCcm) -> Cluster:
-    made = Cluster(apiserver, kube, cloud, start_ccm(**PATIENT))
+    made = Cluster(apiserver, kube, cloud, start_ccm(**LIFECYCLE_OFF))
     await made.begin()
     return made
 
@@ -100,10 +94,10 @@ async def test_a_snapshot_older_than_all_services_costs_nothing(cluster: Cluster
 async def test_an_empty_etcd_ends_the_process(cluster: Cluster, start_ccm: StartCcm):
     state, deletions = cluster.state(), cluster.deletions()
     await asyncio.to_thread(cluster.apiserver.restore, None)
-    assert await cluster.ccm.wait(60) == 1
+    assert await cluster.ccm.wait() == 1
     assert "serves another cluster than before: its Namespace kube-system has the UID" in cluster.ccm.text
     assert "Traceback" not in cluster.ccm.text
-    again = start_ccm(**PATIENT)  # as the kubelet does
+    again = start_ccm(**LIFECYCLE_OFF)  # as the kubelet does
     await again.leading()
     await asyncio.sleep(10)
     assert (cluster.state(), cluster.deletions()) == (state, deletions)

@@ -104,7 +104,7 @@ async def test_the_example_works_and_what_is_broken_is_named(
     async def idle_is_reported() -> bool:
         return bool(await reported(kube))
 
-    await eventually(idle_is_reported, 30, "an Event on the Service idle")
+    await eventually(idle_is_reported, what="an Event on the Service idle")
     await asyncio.sleep(1.5)
     assert await reported(kube) == ["idle"]
     await kube.delete(f"{SLICES}/busy-x")
