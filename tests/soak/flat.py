@@ -31,7 +31,7 @@ class Verdict:
 
 
 def judge(name: str, samples: Sequence[tuple[float, float]], tolerance: float) -> Verdict:
-    """`samples`: (seconds, value) in order. Needs ten after the warm-up (ValueError)."""
+    """`samples`: (round or seconds, value) in order. Needs ten after the warm-up (ValueError)."""
     end = samples[-1][0]
     kept = [(when, value) for when, value in samples if when >= end * WARM_UP]
     if len(kept) < 10:

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A leader and a standby under a steady churn: nothing in them grows.
 
-SOAK_SECONDS: how long (`make soak`: 30 minutes; otherwise 2). The figures are kept in build/soak/.
+SOAK_SECONDS: about how long (`make soak`: 30 minutes; otherwise 2). The figures are kept in build/soak/.
+
+It is measured when all is as it should be after a round of changes: what waits because the machine is busy is no leak.
+The rounds are what is counted, so that a slow machine has as many of them, and takes longer.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import random
@@ -27,7 +29,9 @@ from .flat import judge, table
 
 SECONDS = float(os.environ.get("SOAK_SECONDS", "120"))
 SEED = int(os.environ.get("SOAK_SEED", "0")) or random.randrange(1, 1 << 32)
-NODES, SERVICES, PER_SECOND = 50, 30, 6.0
+NODES, SERVICES = 50, 30
+#: Changes of a round, at most so many a second; and the rounds, which take about eight seconds each.
+CHANGES, PER_SECOND, ROUNDS = 40, 7.0, max(15, round(SECONDS / 8))
 RESULTS = Path(__file__).parents[2] / "build" / "soak"
 
 #: By how much a value may be higher at the end than after the warm-up. Numbers of Nodes and Services go up and down by
@@ -62,7 +66,7 @@ async def measure(process: Ccm, token: str) -> dict[str, float]:
     }
 
 
-@pytest.mark.timeout(SECONDS + 180)
+@pytest.mark.timeout(600 + 10 * SECONDS)
 async def test_nothing_grows_under_a_steady_churn(
     kube: KubeClient,
     cloud: Simulator,
@@ -79,23 +83,19 @@ async def test_nothing_grows_under_a_steady_churn(
     await churn.begin()
     samples: dict[str, list[tuple[float, float]]] = defaultdict(list)
     started = time.monotonic()
-    changes = asyncio.create_task(churn.run(PER_SECOND))
-    while (now := time.monotonic() - started) < SECONDS:
+    for number in range(ROUNDS):
+        await churn.changes(CHANGES, PER_SECOND)
+        await churn.rest()
+        await passes(kube, cloud, witness)
         for role, process in processes.items():
             for name, value in (await measure(process, admin_token)).items():
-                samples[f"{role}: {name}"].append((now, value))
-        await asyncio.sleep(min(5.0, SECONDS / 60))
-        if changes.done():
-            changes.result()
-    changes.cancel()
-    await asyncio.gather(changes, return_exceptions=True)
-    await churn.rest()
-    await passes(kube, cloud, witness)
+                samples[f"{role}: {name}"].append((float(number), value))
+    seconds = time.monotonic() - started
 
     verdicts = [judge(name, values, TOLERANCES[name.partition(": ")[2]]) for name, values in samples.items()]
     RESULTS.mkdir(parents=True, exist_ok=True)
     report = {
-        "seconds": SECONDS,
+        "seconds": seconds,
         "seed": SEED,
         "changes": dict(churn.done),
         "cloud_calls": cloud.server.journal.sequence,
@@ -104,5 +104,6 @@ async def test_nothing_grows_under_a_steady_churn(
     }
     (RESULTS / time.strftime("%Y-%m-%dT%H-%M-%S.json")).write_text(json.dumps(report, indent=1))
     with capsys.disabled():
-        print(f"\nsoak: {SECONDS:g} s, {sum(churn.done.values())} changes, seed {SEED}\n{table(verdicts)}", flush=True)
+        changes = sum(churn.done.values())
+        print(f"\nsoak: {seconds:.0f} s, {ROUNDS} rounds, {changes} changes, {SEED=}\n{table(verdicts)}", flush=True)
     assert [verdict.name for verdict in verdicts if not verdict.flat] == []
