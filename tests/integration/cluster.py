@@ -35,7 +35,7 @@ ADMIN_TOKEN = "admin-token-of-the-tests"  # of a server on loopback that lives f
 MEMORY = Path("/dev/shm")
 ROOM = 2 << 30  # bytes that are free in memory; the data of an etcd of the tests have at most a few hundred MiB
 #: No command of the tests takes this long, and one that does is worth an error.
-KUBECTL_SECONDS = 90
+KUBECTL_SECONDS = 300
 
 
 class MissingBinaries(Exception):

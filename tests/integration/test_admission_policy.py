@@ -17,6 +17,8 @@ from ccm.engine.api_errors import ApiError
 from ccm.engine.client import KubeClient, NotFoundError
 from ccm.providers.openstack.annotations import PREFIX, TABLE
 
+from .runtime.support import DEADLINE
+
 EXAMPLE = Path(__file__).resolve().parents[2] / "docs/providers/openstack-admission-policy.yml"
 KINDS = "/apis/admissionregistration.k8s.io/v1"
 PLURALS = {
@@ -52,7 +54,7 @@ async def policy(kube: KubeClient) -> AsyncIterator[None]:
         path = f"{KINDS}/{PLURALS[document['kind']]}"
         await kube.create(path, document)
         paths.append(f"{path}/{document['metadata']['name']}")
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(DEADLINE):
         while True:  # it takes the API server a moment
             try:
                 await kube.create(f"{NAMESPACES}/plain/services", service("probe", {"port-id": "p"}))

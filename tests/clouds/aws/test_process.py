@@ -35,8 +35,6 @@ from .account import KEYS, REGION, Account, Row
 from .proxy import Proxy
 from .world import PAGE, config
 
-#: Longer than a busy machine takes, in seconds.
-PATIENCE = 60.0
 #: A volume that does not exist.
 GONE = "vol-0123456789abcdef0"
 TOPOLOGY = "topology.kubernetes.io/"
@@ -112,7 +110,7 @@ async def create_service(kube: KubeClient, *ports: dict[str, Any]) -> str:
     async def served() -> bool:
         return bool((await get_service(kube, "web")).status.load_balancer.ingress)
 
-    await eventually(served, PATIENCE)
+    await eventually(served)
     uid = (await get_service(kube, "web")).metadata.uid
     return f"a{uid.replace('-', '')}"[:32]
 
@@ -140,7 +138,7 @@ async def test_nodes_routes_and_a_service_from_their_creation_to_their_end(
     names = [await register(kube, machine, number) for number, machine in enumerate(machines, 1)]
     flags = {"node-monitor-period": "1s", "node-deletion-min-age": "0s", "cluster-cidr": CLUSTER_CIDR}
     async with start(**flags, configure_cloud_routes="true"):
-        await eventually(lambda: initialised(kube, *names), PATIENCE)
+        await eventually(lambda: initialised(kube, *names))
         for name, machine, zone in zip(names, machines, "abab", strict=True):
             node = await get_node(kube, name)
             assert node is not None
@@ -158,33 +156,33 @@ async def test_nodes_routes_and_a_service_from_their_creation_to_their_end(
             assert labels["topology.kubernetes.io/region"] == REGION
             assert labels["node.kubernetes.io/instance-type"] == "t3.small"
             assert labels["topology.k8s.aws/zone-id"]
-        await eventually(lambda: _is_routed(account, dict(enumerate(machines, 1))), PATIENCE)
+        await eventually(lambda: _is_routed(account, dict(enumerate(machines, 1))))
 
         balancer = await create_service(kube, HTTP)
-        await eventually(has_targets(account, balancer, machines), PATIENCE)
+        await eventually(has_targets(account, balancer, machines))
         (ingress,) = (await get_service(kube, "web")).status.load_balancer.ingress
         assert ingress.hostname == account.balancer(balancer)["dns"]
 
         machines.append(account.run(zone="a"))
         names.append(await register(kube, machines[-1], 5))
-        await eventually(lambda: initialised(kube, *names), PATIENCE)
-        await eventually(has_targets(account, balancer, machines), PATIENCE)
-        await eventually(lambda: _is_routed(account, dict(enumerate(machines, 1))), PATIENCE)
+        await eventually(lambda: initialised(kube, *names))
+        await eventually(has_targets(account, balancer, machines))
+        await eventually(lambda: _is_routed(account, dict(enumerate(machines, 1))))
 
         account.terminate(machines[1]["InstanceId"])
 
         async def is_deleted() -> bool:
             return await get_node(kube, names[1]) is None
 
-        await eventually(is_deleted, PATIENCE)
+        await eventually(is_deleted)
         kept = {number: machine for number, machine in enumerate(machines, 1) if number != 2}
-        await eventually(has_targets(account, balancer, list(kept.values())), PATIENCE)
-        await eventually(lambda: _is_routed(account, kept), PATIENCE)
+        await eventually(has_targets(account, balancer, list(kept.values())))
+        await eventually(lambda: _is_routed(account, kept))
         for name in {*names} - {names[1]}:
             assert await get_node(kube, name) is not None
 
         await kube.delete(f"{SERVICES}/web")
-        await eventually(lambda: _is_deleted(kube), PATIENCE)
+        await eventually(lambda: _is_deleted(kube))
         assert account.parts() == frozenset()
 
 
@@ -194,7 +192,7 @@ async def test_nodes_take_the_pages_of_a_listing_and_one_call(
 ) -> None:
     names = [await register(kube, account.run(zone="ab"[each % 2]), each) for each in range(1, count + 1)]
     async with start(controllers="cloud-node"):
-        await eventually(lambda: initialised(kube, *names), PATIENCE)
+        await eventually(lambda: initialised(kube, *names))
     pages = -(-count // PAGE)
     assert proxy.counted() == {"DescribeAvailabilityZones": 1, "DescribeInstances": pages}
 
@@ -204,23 +202,23 @@ async def test_a_load_balancer_takes_few_calls(start: Start, account: Account, p
     names = [await register(kube, machine, number) for number, machine in enumerate(machines, 1)]
     flags = {"controllers": "cloud-node,service"}
     async with start(**flags):
-        await eventually(lambda: initialised(kube, *names), PATIENCE)
-        await eventually(lambda: _has_listed(proxy, 0, len(BOTH_TYPES)), PATIENCE)
+        await eventually(lambda: initialised(kube, *names))
+        await eventually(lambda: _has_listed(proxy, 0, len(BOTH_TYPES)))
         since = len(proxy.calls)
         balancer = await create_service(kube, HTTP)
-        await eventually(lambda: _is_served(kube), PATIENCE)
+        await eventually(lambda: _is_served(kube))
         created = await calls_in_the_end(kube, proxy, since)
         assert created.total() == NEW_WITH_ONE_PORT + UNTIL_ACTIVE, created
 
         machines.append(account.run())
         since = len(proxy.calls)
         names.append(await register(kube, machines[-1], 4))
-        await eventually(has_targets(account, balancer, machines), PATIENCE)
+        await eventually(has_targets(account, balancer, machines))
         assert await calls_in_the_end(kube, proxy, since) == {"RegisterTargets": 1, "AddTags": 1}
 
         since = len(proxy.calls)
         await kube.delete(f"{NODES}/{names[0]}")
-        await eventually(has_targets(account, balancer, machines[1:]), PATIENCE)
+        await eventually(has_targets(account, balancer, machines[1:]))
         assert await calls_in_the_end(kube, proxy, since) == {"DeregisterTargets": 1, "AddTags": 1}
 
         since = len(proxy.calls)
@@ -229,12 +227,12 @@ async def test_a_load_balancer_takes_few_calls(start: Start, account: Account, p
 
     since = len(proxy.calls)
     async with start(**flags):
-        await eventually(lambda: _has_listed(proxy, since), PATIENCE)
+        await eventually(lambda: _has_listed(proxy, since))
         assert await calls_in_the_end(kube, proxy, since) == LISTING
 
         since = len(proxy.calls)
         await register(kube, machines[0], 1)
-        await eventually(has_targets(account, balancer, machines), PATIENCE)
+        await eventually(has_targets(account, balancer, machines))
         assert await calls_in_the_end(kube, proxy, since) == FIRST_CHANGE
 
 
@@ -255,8 +253,8 @@ async def test_instances_of_nodes_are_tagged_for_few_calls(
         return all(tags(each) == {**before, "team": "a", "stage": ""} for each in machines)
 
     async with start(controllers="cloud-node,instance-tags", instance_tags="team=a,stage="):
-        await eventually(lambda: initialised(kube, *names), PATIENCE)
-        await eventually(is_tagged, PATIENCE)
+        await eventually(lambda: initialised(kube, *names))
+        await eventually(is_tagged)
     assert tags(other) == before
     assert proxy.counted()["CreateTags"] == 1
 
@@ -272,10 +270,10 @@ async def calls_in_the_end(kube: KubeClient, proxy: Proxy, since: int) -> Counte
     async def is_refused() -> bool:
         return bool((await kube.get("/api/v1/events", dict, params=refused))["items"])
 
-    await eventually(is_refused, PATIENCE)
+    await eventually(is_refused)
     calls = about_balancers(proxy, since)
     await kube.delete(f"{SERVICES}/last")
-    await eventually(lambda: _is_deleted(kube, "last"), PATIENCE)
+    await eventually(lambda: _is_deleted(kube, "last"))
     return calls
 
 
@@ -328,8 +326,8 @@ async def test_volumes_get_the_zone_of_their_disk(
         return all([(await found(name))[0] for name, zone in zones.items() if zone])
 
     async with start(controllers="pvlabel", configure_cloud_routes="false"):
-        await eventually(are_labelled, PATIENCE)
-        (message,) = await eventually(lambda: event_messages(kube, "VolumeNotLabelled", "gone"), PATIENCE)
+        await eventually(are_labelled)
+        (message,) = await eventually(lambda: event_messages(kube, "VolumeNotLabelled", "gone"))
         assert GONE in message
     for name, zone in zones.items():
         labels, affinity = await found(name)

@@ -167,7 +167,6 @@ async def _number_of_calls(way: str) -> int:
         return len(calls) if way != "in its job" else sum(writes(calls).values())
 
 
-@pytest.mark.timeout(400)  # some 80 clouds, one after the other
 @pytest.mark.parametrize("way", WAYS)
 async def test_nothing_is_left_behind_after_any_call_failed(way: str, at_once: None) -> None:
     """A Service is created, changed so that its rules are created again, and deleted. Each call fails once."""
@@ -192,7 +191,6 @@ async def test_nothing_is_left_behind_after_any_call_failed(way: str, at_once: N
             assert face.region.parts() == frozenset(), f"call {at} failed {way}"
 
 
-@pytest.mark.timeout(400)  # some 80 clouds, one after the other
 @pytest.mark.parametrize("way", WAYS)
 async def test_a_service_that_goes_while_it_is_created_leaves_nothing_behind(way: str, at_once: None) -> None:
     """Each call of the creation fails once. A new process deletes the Service without another try."""

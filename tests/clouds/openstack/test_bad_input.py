@@ -82,14 +82,16 @@ async def test_what_a_project_lacks_is_told_on_the_service_and_served_later(
         await told(kube, "addresses", "Quota exceeded", "floatingip")
         await asyncio.to_thread(network.delete_quota, site.project)
 
-        # The load balancer is made with a good token, its floating IP is not.
+        # The load balancer is made with a good token, its floating IP is not. The others have theirs by then: what is
+        # refused is asked for by one Service, one attempt after the other, the last of which may be under way.
+        await eventually(lambda: served(kube, *names[:3]), SECONDS)
         site.rig.reset()
         site.rig.load_balancers(0.1)
         site.rig.fault(service="network", method="POST", path="/floatingips", status=401, body=REFUSED)
         await kube.create(SERVICES, service_body("token"))
         message = await told(kube, "token", "credentials are not accepted", "POST network /floatingips")
         refused = [call for call in site.rig.journal() if call["status"] == 401]
-        assert len(refused) <= 2 * site.rig.logins(), "each attempt asks for one new token"
+        assert len(refused) <= 2 * site.rig.logins() + 1, "each attempt asks for one new token"
         assert PASSWORD not in message
         site.rig.end_faults()
 
@@ -177,7 +179,7 @@ async def test_two_servers_of_one_name_and_names_that_differ_in_case(
 
 async def test_wrong_credentials_end_the_start_and_are_told_without_the_secret(site: Site, start_ccm: StartCcm) -> None:
     ccm = start_ccm(conf=site.conf(Global={"password": "another-secret-word"}))
-    assert await ccm.wait(120) == 1
+    assert await ccm.wait() == 1
     assert "keystone does not accept the credentials of [Global]" in ccm.text
     assert "another-secret-word" not in ccm.text
 
@@ -200,7 +202,7 @@ async def test_all_that_is_wrong_with_the_file_is_told_at_once_with_its_lines(si
         ([line for line in lines if "colour" not in line], ((5, "ca-file"), (3, "user-domain-name"), (4, "tenant-id"))),
     ):
         ccm = start_ccm(conf="\n".join(conf))
-        assert await ccm.wait(120) == 1
+        assert await ccm.wait() == 1
         for line, words in problems:
             assert any(f"line {line}:" in told and words in told for told in ccm.text.splitlines()), (
                 line,

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-import time
 
 import pytest
 
@@ -75,10 +74,8 @@ async def test_a_request_that_is_never_answered_is_given_up_and_what_it_made_is_
     try:
         async with provider(Metadata={"request-timeout": "10s"}) as cloud:
             site.rig.fault(service="load-balancer", method="POST", kind="hang", late=True, times=1)
-            began = time.monotonic()
             with pytest.raises(Transient):
                 await cloud.load_balancers.ensure(spec, [])
-            assert time.monotonic() - began < cloud.limits.deadline
             await _ready(cloud, spec)
             assert len(await asyncio.to_thread(site.balancers)) == 1
     finally:

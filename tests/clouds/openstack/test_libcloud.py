@@ -166,7 +166,7 @@ async def test_a_node_is_initialised_and_removed_with_its_server(kube, site: Sit
         node_monitor_period="1s",
         node_deletion_min_age="0s",
     )
-    await eventually(lambda: initialised(kube, "node-0", "node-1", f"{site.name}-node"), 120, ccm.text)
+    await eventually(lambda: initialised(kube, "node-0", "node-1", f"{site.name}-node"), what=ccm.text)
     node = await get_node(kube, f"{site.name}-node")
     assert node is not None and node.spec.provider_id == f"openstack:///{server}"
     assert node.metadata.labels["topology.kubernetes.io/zone"] == "zone-c"
@@ -175,5 +175,5 @@ async def test_a_node_is_initialised_and_removed_with_its_server(kube, site: Sit
         return await get_node(kube, f"{site.name}-node") is None
 
     await asyncio.to_thread(site.delete, server)
-    await eventually(gone, 120, ccm.text)
+    await eventually(gone, what=ccm.text)
     assert await initialised(kube, "node-0", "node-1")

@@ -24,7 +24,7 @@ from .proxy import Proxy
 from .table import Row, node_of
 from .vcenter import PASSWORD, USER
 
-PATIENCE = 60.0
+PATIENCE = 300.0
 SHUTDOWN = "node.cloudprovider.kubernetes.io/shutdown"
 TRIES = 5
 #: Reasons of Events about Nodes that are not initialised.

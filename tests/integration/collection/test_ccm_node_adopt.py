@@ -84,7 +84,7 @@ async def test_the_runtime_initialises_what_is_adopted(
         await kube.create(NODES, body)
     await start_ccm(controllers="cloud-node-controller").leading()
     first, second, orphan = await call(
-        kubeconfig, adopt("old", wait_timeout=20), adopt("old"), adopt("orphan", wait_timeout=1)
+        kubeconfig, adopt("old", wait_timeout=300), adopt("old"), adopt("orphan", wait_timeout=1)
     )
 
     assert not first.get("failed"), first

@@ -107,7 +107,7 @@ async def test_budgets_are_honoured_and_a_node_that_cannot_be_drained_is_given_b
     try:
         done, again = await call(
             kubeconfig,
-            task("ccm_node_drain", name=NODE, state="deleted", wait_timeout=40),
+            task("ccm_node_drain", name=NODE, state="deleted", wait_timeout=300),
             task("ccm_node_drain", name=NODE, state="deleted"),
         )
     finally:

@@ -22,8 +22,6 @@ from .conftest import Interloper, kubeconfig_for
 from .test_layouts import HOSTS, Cluster, cluster
 from .test_pages import inventory
 
-pytestmark = pytest.mark.timeout(400)
-
 __all__ = ["cluster"]
 
 PAGE = "docs/how-to/lint.md"

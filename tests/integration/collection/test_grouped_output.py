@@ -70,7 +70,7 @@ def run(folder: Path, *arguments: str, play: dict[str, Any] = PLAY, deprecations
         "PYTHONPYCACHEPREFIX": str(REPOSITORY / "build" / "pycache"),
     }
     command = [PROGRAM, "-i", inventory, book, *arguments]
-    done = subprocess.run(command, cwd=REPOSITORY, env=kept | settings, text=True, capture_output=True, timeout=100)
+    done = subprocess.run(command, cwd=REPOSITORY, env=kept | settings, text=True, capture_output=True)
     assert done.returncode == status, done.stdout + done.stderr
     return done.stdout
 

@@ -165,7 +165,6 @@ async def test_a_missing_right_is_named_and_what_may_be_read_is_read(apiserver: 
     assert [item["name"] for item in found["volumes"]["inline"]] == ["vol-web"]
 
 
-@pytest.mark.timeout(300)
 async def test_preflight_is_a_no_go_until_the_operator_accepts_it(cluster: Cluster, volumes: None) -> None:
     cluster.add(NODE, HOSTS[NODE])
     run = await cluster.play("playbooks/preflight.yml")

@@ -5,16 +5,12 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from tests.ports import free_port
 
 from ..cluster import VERSION
 from .conftest import kubeconfig_for
 from .test_layouts import HOSTS, Cluster, cluster
 from .test_refusals import assert_plain
-
-pytestmark = pytest.mark.timeout(400)
 
 __all__ = ["cluster"]
 

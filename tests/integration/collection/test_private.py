@@ -13,8 +13,6 @@ from ..cluster import ApiServer
 from .ansible import Run, playbook
 from .test_render import VARIABLES, render
 
-pytestmark = pytest.mark.timeout(300)
-
 
 async def refuse(apiserver: ApiServer, **variables: Any) -> Run:
     """The role's checks, which come before its first change."""

@@ -132,7 +132,7 @@ async def workloads(request: pytest.FixtureRequest, kube: KubeClient, cluster: C
     for path in (f"{APPS}/daemonsets/{NEW}", f"{LEASES}/{OLD}", f"{LEASES}/{NEW}"):
         with contextlib.suppress(NotFoundError):
             await kube.delete(path)
-    await eventually(played.ended, 30, "their Pods go")
+    await eventually(played.ended, what="their Pods go")
     task.cancel()
 
 

@@ -26,6 +26,7 @@ from ccm_simcloud.testing import Simulator
 
 from ..cluster import ApiServer
 from ..kubelet import FEATURE, running_kubelet
+from ..runtime.support import DEADLINE
 
 NAMESPACE = "outoftree-ccm-check"
 #: A network of this process's own, so that tests side by side do not meet.
@@ -121,7 +122,7 @@ class World:
         await self.call("PATCH", f"{place}/{name}/status", body, "application/merge-patch+json")
 
     async def until_open(self, ip: str) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(DEADLINE):
             while True:
                 with contextlib.suppress(OSError):
                     _, writer = await asyncio.open_connection(ip, 8080)

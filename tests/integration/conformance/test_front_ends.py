@@ -18,6 +18,7 @@ from ccm.conformance.subject import secrets_in
 from ccm_simcloud.testing import Simulator, running_simulator
 from tests.kit import PATIENT
 
+from ..runtime.support import DEADLINE
 from .simworld import CONFIG, TOKEN
 
 
@@ -89,7 +90,7 @@ async def test_interrupted_it_removes_what_it_has_made(cloud: Simulator, conf: P
         # A shell starts jobs in the background with the signal ignored, and everything below them inherits that.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(DEADLINE):
         while not cloud.project().load_balancers.rows:
             await cloud.changed()
         await asyncio.sleep(0.5)
