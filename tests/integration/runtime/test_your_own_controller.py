@@ -107,9 +107,13 @@ async def test_the_example_works_and_what_is_broken_is_named(
     await eventually(idle_is_reported, what="an Event on the Service idle")
     await asyncio.sleep(1.5)
     assert await reported(kube) == ["idle"]
+
+    async def is_counted() -> str:
+        _, text = await leader.get("/metrics", admin_token)
+        return text if "acme_idle_load_balancers 1.0" in text else ""
+
+    metrics = await eventually(is_counted)
     await kube.delete(f"{SLICES}/busy-x")
-    _, metrics = await leader.get("/metrics", admin_token)
-    assert "acme_idle_load_balancers 1.0" in metrics
     assert re.search(r'running_managed_controllers\{.*name="idle-load-balancer".*\} 1\.0', metrics)
     assert 'running_managed_controllers{manager="cloud-controller-manager",name="service"} 1.0' in metrics
 
