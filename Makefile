@@ -48,9 +48,10 @@ status-picture: setup ## docs/images/status-*.png: the page /statusz of an examp
 KEEP_GOING ?= $(findstring k,$(filter-out --%,$(firstword $(MAKEFLAGS))))
 ONE_AT_A_TIME ?=
 PARTS := $(BIN)/python -m tools.run $(if $(KEEP_GOING),--keep-going) $(if $(ONE_AT_A_TIME),--one-at-a-time)
-# Where the results of a target's tests go in such a run: $(call junit,NAME) has pytest's option for it.
+# Where the results of a target's tests go in such a run: $(call junit,NAME) has pytest's options for it. There a test that
+# fails gets a second try, which the summary reports.
 RESULTS ?=
-junit = $(if $(RESULTS),--junitxml=$(RESULTS)/$(1).xml)
+junit = $(if $(RESULTS),--junitxml=$(RESULTS)/$(1).xml --reruns=1 --reruns-delay=2)
 
 .PHONY: test
 test: prerequisites setup ## what a contributor runs before a change lands; docs/testing.md says how long it takes

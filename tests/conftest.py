@@ -29,9 +29,12 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile("ci")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     entries = quarantine.parse(quarantine.LIST.read_text().splitlines())
+    once = config.pluginmanager.has_plugin("rerunfailures")  # else nothing is tried again, and the mark is unknown
     for item in items:
+        if once and not _may_be_late(item):
+            item.add_marker(pytest.mark.flaky(reruns=0))
         entry = quarantine.entry_of(item.nodeid, entries)
         if entry is not None:
             item.add_marker(pytest.mark.xfail(reason=f"in quarantine since {entry.since}: {entry.why}", strict=False))
@@ -43,6 +46,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if hasattr(session.config, "workerinput"):  # the worker of the mutation tests looks for functions first
         gc.collect()
         gc.freeze()
+
+
+def _may_be_late(item: pytest.Item) -> bool:
+    """Whether the test gets a second try: one with real servers, but none that asks what an attacker would see."""
+    with_servers = item.nodeid.startswith(("tests/integration/", "tests/clouds/"))
+    return with_servers and "/secrecy/" not in item.nodeid and item.get_closest_marker("threat") is None
 
 
 @pytest.hookimpl(tryfirst=True)

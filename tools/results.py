@@ -14,12 +14,13 @@ ROOT = Path(__file__).resolve().parents[1]
 
 @dataclass(frozen=True)
 class Test:
-    """One test. `outcome`: passed, or failed or skipped with its reason; `cpu`: None if unknown."""
+    """One test. `outcome`: of its last try: passed, or failed or skipped with its reason; `cpu`: None if unknown."""
 
     name: str
     seconds: float
     outcome: str
     reason: str = ""
+    tries: int = 1
     cpu: float | None = None
     quarantine: str = ""
     #: What it leaves out, of what it says it shows: the property of that name.
@@ -56,7 +57,7 @@ def file_of(module: str) -> tuple[str, tuple[str, ...]]:
 
 
 def read(path: Path) -> list[Test]:
-    """The tests of a JUnit file of pytest. One whose fixtures fail after it has two cases; the last one counts."""
+    """The tests of a JUnit file of pytest, which has a case for each try; the last one counts."""
     tests: dict[str, Test] = {}
     for case in ET.parse(path).iter("testcase"):
         name = f"{case.get('classname', '')}::{case.get('name', '')}".removeprefix("::")
@@ -72,6 +73,7 @@ def read(path: Path) -> list[Test]:
             float(case.get("time", 0)),
             outcome,
             reason.strip(),
+            tries=1 + (tests[name].tries if name in tests else 0),
             cpu=float(properties["cpu"]) if "cpu" in properties else None,
             quarantine=properties.get("quarantine", ""),
             unchecked=properties.get("unchecked", ""),

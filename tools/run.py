@@ -9,7 +9,8 @@ they wait more than they compute, and a test among them fails when it gets no pr
 run one after the other beside them, at a low priority: they compute, and take the time that is left. When the timed
 parts have ended, patient parts run two at a time. Those of --then follow the patient ones, as timed ones.
 
-Each part runs as `make PART RESULTS=FOLDER`; its pytest runs write their results (JUnit XML) there. All that a part
+Each part runs as `make PART RESULTS=FOLDER`; its pytest runs write their results (JUnit XML) there. A test with real
+servers that fails gets a second try (tests/conftest.py says which); the summary names it. All that a part
 prints is in build/results/PART.log; the end of it is shown when the part fails.
 """
 
@@ -240,6 +241,10 @@ def summary(parts: Sequence[Part], seconds: float, elsewhere: Iterable[str] = ()
     slowest = sorted((test for test in tests if "::" in test.name), key=lambda test: -test.seconds)[:10]
     if slowest:
         lines += ["", "The slowest tests:", *(f"  {test.seconds:6.1f} s  {test.name}" for test in slowest)]
+    late = [test for test in tests if test.outcome == "passed" and test.tries > 1]
+    if late:
+        lines += ["", "Failed at first, and passed on the second try. Each is a bug of the test or of the code:"]
+        lines += [f"  {test.name}" for test in late]
     quarantined = [test for test in tests if test.quarantine]
     if quarantined:
         lines += ["", "In quarantine (tests/quarantine.txt), and no reason to stop:"]

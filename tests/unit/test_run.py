@@ -103,6 +103,44 @@ def test_results_that_cannot_be_read_are_a_failure(parts: Parts):
     assert parts.run("--patient", "unit")[1][-1] == "0 passed, 1 failed"
 
 
+#: What a part does whose tests fail at the first try, never, and, unless `good`, at every try.
+TRIED = """
+import pathlib, subprocess, sys
+folder = pathlib.Path(__file__).parent / "tried"
+folder.mkdir()
+(folder / "test_tried.py").write_text({tests!r})
+(folder / "pytest.ini").write_text("[pytest]\\nasyncio_default_fixture_loop_scope = function")
+options = [f"--junitxml={{results}}/a.xml", "--reruns=1", "--rootdir", str(folder), "-c", str(folder / "pytest.ini")]
+raise SystemExit(subprocess.run([sys.executable, "-m", "pytest", "-q", *options, str(folder)]).returncode)
+"""
+TESTS = """
+import pathlib
+
+def test_late():
+    mark = pathlib.Path(__file__).with_name("mark")
+    was_there = mark.exists()
+    mark.touch()
+    assert was_there
+
+def test_good():
+    pass
+
+def test_bad():
+    assert {good}
+"""
+
+
+@pytest.mark.parametrize(("good", "end"), [(True, "3 passed, 0 failed"), (False, "2 passed, 1 failed")])
+def test_a_test_that_passes_on_its_second_try_is_named(parts: Parts, good: bool, end: str):
+    parts.add("integration", TRIED.format(tests=TESTS.format(good=good)))
+    status, said = parts.run("--timed", "integration")
+    assert (status, said[-1]) == (0 if good else 1, end)
+    (heading,) = (number for number, line in enumerate(said) if line.startswith("Failed at first, and passed"))
+    assert said[heading + 1].endswith("test_tried::test_late") and not said[heading + 2]
+    failed = said[said.index("Failed:") :] if "Failed:" in said else []
+    assert any(line.endswith("test_tried::test_bad") for line in failed) is not good
+
+
 def test_a_failed_test_comes_with_the_command_that_runs_it_alone(parts: Parts):
     failed = case("test_x[a b]", inside="<failure/>").replace("tests.test_it", "tests.unit.test_run")
     parts.add("unit", "raise SystemExit(1)", failed)
