@@ -298,7 +298,7 @@ def main():
     api = _api.connect(module)
     params = module.params
     try:
-        served = health.served_classes(api.get(_api.daemonset_path(params["name"], params["namespace"])))
+        served = controllers.read_served_classes(api, params["name"], params["namespace"])
         services = wait_for_services(api, params["services_timeout"], served)
         found = api.items("/api/v1/nodes")
         result = dict(

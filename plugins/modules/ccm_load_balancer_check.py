@@ -56,7 +56,8 @@ options:
     type: dict
     default: {}
   wait_timeout:
-    description: Seconds to wait until the load balancer answers, and again after the change of its port, and until everything is removed.
+    description: Maximum number of seconds to wait for an address, until the load balancer answers, again after the change of its port, and
+      until everything is removed. If the load balancer has an IP address, 35 seconds without a better answer are enough.
     type: int
     default: 180
   request_timeout:
@@ -147,12 +148,7 @@ class Check:
         self.token = secrets.token_hex(8)
         self.uid = ""
         self.limit = module.params["wait_timeout"]
-        self.evidence = {
-            "limit": self.limit, "nodes": [], "pods": {}, "unheard": {}, "first": {}, "second": {}, "changed_nodes": [],
-            "controller": {}, "removal": {"seconds": 0.0, "left": [], "after": None},
-            "service": {"refused": "", "created": False, "class": "", "finalizer": False, "address": "", "seconds": 0.0, "waited": 0.0, "events": [],
-                        "node_port": 0, "health_port": 0, "cluster_ip": ""},
-        }
+        self.evidence = traffic.no_evidence(self.limit)
 
     # -- reading ---------------------------------------------------------------------------------------------------------------------------
 
@@ -163,7 +159,7 @@ class Check:
         """Read what the check needs to know before its first change."""
         daemonset = self.api.get(_api.daemonset_path(self.params["name"]))
         self.runtime = traffic.runtime_image(daemonset)
-        self.served = health.served_classes(daemonset)
+        self.served = controllers.read_served_classes(self.api, self.params["name"], _api.NAMESPACE)
         self.read_controller()
         items = self.api.items("/api/v1/nodes")
         self.before = traffic.identity(items)
@@ -176,16 +172,7 @@ class Check:
 
     def refusal(self):
         """Return why the check cannot begin, '' if it can."""
-        existing = self.api.get("/api/v1/namespaces/" + self.place)
-        if existing is not None:
-            ours = (existing["metadata"].get("labels") or {}).get("app.kubernetes.io/name") == traffic.LABEL["app.kubernetes.io/name"]
-            return "the namespace {0} is there already{1}".format(self.place, (
-                ": another check runs, or one was killed. If none runs, remove it: kubectl delete namespace {0}".format(self.place)) if ours
-                else ", and is not this check's own. Choose another one with check_namespace")
-        if not self.image:
-            return ("there is no image for the Pods: the runtime of this collection does not run here. Name an image with Python (option image, "
-                    "variable ccm_install_verify_active_details)")
-        return ""
+        return traffic.refusal(self.place, self.api.get("/api/v1/namespaces/" + self.place), self.image)
 
     def read_pods(self):
         expected = [node["name"] for node in self.evidence["nodes"] if node["ready"] and node["linux"]]
@@ -241,42 +228,59 @@ class Check:
             time.sleep(POLL)
 
     def wait_for_address(self, began):
-        service, patience = self.evidence["service"], traffic.Patience(self.limit, began)
+        """Wait for the address. While it is in doubt, Pods are asked, which takes a moment."""
+        first, service, patience = self.evidence["first"], self.evidence["service"], traffic.Patience(self.limit, began)
         while service["created"]:
             self.read_service(began)
             self.read_controller()
             self.read_events()
-            service["waited"] = time.monotonic() - began
-            if patience.is_over(time.monotonic(), service, self.evidence["controller"]):
+            now = time.monotonic()
+            service["waited"] = now - began
+            if patience.is_over(now, service, self.evidence["controller"]):
                 return
+            if "inside" not in first and patience.is_in_doubt(now):
+                first["inside"] = self.ask_inside(traffic.FIRST_PORT)
             time.sleep(POLL)
 
     def expected(self):
         return traffic.expected(self.evidence["nodes"], self.evidence["pods"])
 
-    def ask_outside(self, port, began, expected):
-        """Wait until the load balancer answers, then ask often; return (result, seconds until it answered).
+    def ask_outside(self, port, requests=1):
+        """Return what the load balancer answers, asked from here."""
+        job = {"targets": traffic.outside(self.evidence["service"]["address"], port, requests), "token": self.token,
+               "timeout": self.params["request_timeout"]}
+        return traffic.merged(asker.ask_all(job))
+
+    def hope(self):
+        return traffic.Hope(self.limit, self.evidence["service"]["address"], time.monotonic())
+
+    def first_answer(self, port, began):
+        """Wait until the load balancer answers; return (result, seconds until then)."""
+        hope, kinds = self.hope(), set()
+        while True:
+            result = self.ask_outside(port)
+            kinds.update(result["errors"])
+            now = time.monotonic()
+            if result["answered"] or hope.is_over(now, (len(kinds),)):
+                return result, round(now - began, 1)
+            time.sleep(POLL)
+
+    def ask_often(self, port, names, look_inside):
+        """Ask often, until each of these Nodes and each request is answered; return (result, what C(look_inside) returned last).
 
         A load balancer needs a while until each Node behind it is healthy. So an incomplete result is asked for again, each time after a
-        longer pause: one that loses requests for good must not pass by chance.
+        longer pause: one that loses requests for good must not pass by chance. Pods are asked first, because kube-proxy needs a while, too.
         """
-        address, timeout = self.evidence["service"]["address"], self.params["request_timeout"]
-        one = traffic.outside(address, port, 1)
+        hope, pause, inside = self.hope(), POLL, None
         while True:
-            result = traffic.merged(asker.ask_all({"targets": one, "token": self.token, "timeout": timeout}))
-            seconds = round(time.monotonic() - began, 1)
-            if result["answered"] or seconds > self.limit:
-                break
-            time.sleep(POLL)
-        many, pause = traffic.outside(address, port, traffic.requests_for(len(self.expected()))), POLL
-        while result["answered"]:
-            result = traffic.merged(asker.ask_all({"targets": many, "token": self.token, "timeout": timeout}))
-            left = self.limit - (time.monotonic() - began)
-            if traffic.is_complete(result, expected) or left < 0:
-                break
-            time.sleep(min(pause, max(left, POLL)))
+            if inside is None or not traffic.is_local(inside):
+                inside = look_inside()
+            result = self.ask_outside(port, traffic.requests_for(len(self.expected())))
+            complete, now = traffic.is_complete(result, names) and traffic.is_local(inside), time.monotonic()
+            if complete or hope.is_over(now, traffic.score(result, names, inside)):
+                return result, inside
+            time.sleep(min(pause, max(hope.left(now), POLL)))
             pause *= 2
-        return result, seconds
 
     def ask_inside(self, port):
         """Return what the Pods of each Node got, by Node."""
@@ -311,8 +315,11 @@ class Check:
         self.wait_for_address(began)
         first, service = self.evidence["first"], self.evidence["service"]
         if service["address"]:
-            first["outside"], first["seconds"] = self.ask_outside(traffic.FIRST_PORT, time.monotonic(), [])
-        first["inside"] = self.ask_inside(traffic.FIRST_PORT)
+            first["outside"], first["seconds"] = self.first_answer(traffic.FIRST_PORT, time.monotonic())
+            if first["outside"]["answered"]:
+                first["outside"] = self.ask_often(traffic.FIRST_PORT, [], dict)[0]
+        if service["address"] or "inside" not in first:
+            first["inside"] = self.ask_inside(traffic.FIRST_PORT)
         if service["address"] and first["outside"]["answered"]:
             self.change_port()
         if not (self.evidence["second"].get("outside") or {}).get("answered"):
@@ -322,21 +329,15 @@ class Check:
         second, began = self.evidence["second"], time.monotonic()
         self.api.patch(self.path("services", traffic.NAME), traffic.changed_service(self.read_service(began)))
         self.read_service(began)
-        second["outside"], second["seconds"] = self.ask_outside(traffic.SECOND_PORT, began, [])
+        second["outside"], second["seconds"] = self.first_answer(traffic.SECOND_PORT, began)
         # A load balancer may close its old port a little later than it opens the new one.
-        second["old"] = self.ask_until_silent(traffic.FIRST_PORT, began)
-        second["inside"] = self.ask_until_local(began)
-        # Only now each answer comes from the Node that the load balancer asked.
+        second["old"] = self.ask_until_silent(traffic.FIRST_PORT)
         if second["outside"]["answered"]:
-            second["outside"] = self.ask_outside(traffic.SECOND_PORT, began, self.expected())[0]
-
-    def ask_until_local(self, began):
-        """Return what Pods got once Nodes serve only their own Pods. kube-proxy opens a health port when it takes up the policy."""
-        while True:
-            inside = self.ask_inside(traffic.SECOND_PORT)
-            if traffic.is_local(inside) or time.monotonic() - began > self.limit:
-                return inside
-            time.sleep(POLL)
+            # Once Nodes serve only their own Pods, each answer comes from the Node that the load balancer asked.
+            second["outside"], second["inside"] = self.ask_often(
+                traffic.SECOND_PORT, self.expected(), lambda: self.ask_inside(traffic.SECOND_PORT))
+        else:
+            second["inside"] = self.ask_inside(traffic.SECOND_PORT)
 
     def ask_controller(self):
         """Ask the runtime what the cloud has. Other controllers have no such command."""
@@ -355,7 +356,7 @@ class Check:
             removal["left"].append("the Service {0}/{1} waits for its controller ({2})".format(self.place, traffic.NAME, traffic.CLEANUP))
         elif (self.evidence["first"].get("outside") or {}).get("answered"):
             changed = (self.evidence["second"].get("outside") or {}).get("answered")
-            removal["after"] = self.ask_until_silent(traffic.SECOND_PORT if changed else traffic.FIRST_PORT, began)
+            removal["after"] = self.ask_until_silent(traffic.SECOND_PORT if changed else traffic.FIRST_PORT)
         self.delete("/api/v1/namespaces/" + self.place)
         if not self.is_gone("/api/v1/namespaces/" + self.place, began) and not removal["left"]:
             removal["left"].append("the namespace {0} is still being deleted".format(self.place))
@@ -376,12 +377,11 @@ class Check:
             time.sleep(POLL)
         return True
 
-    def ask_until_silent(self, port, began):
-        job = {"targets": traffic.outside(self.evidence["service"]["address"], port, 1), "token": self.token,
-               "timeout": self.params["request_timeout"]}
+    def ask_until_silent(self, port):
+        hope = self.hope()
         while True:
-            result = traffic.merged(asker.ask_all(job))
-            if not result["answered"] or time.monotonic() - began > self.limit:
+            result = self.ask_outside(port)
+            if not result["answered"] or hope.is_over(time.monotonic(), ()):
                 return result
             time.sleep(POLL)
 

@@ -22,7 +22,7 @@ BELOW = {
     "edit": {"facts"},
     "plan": {"facts", "edit"},
     "host": {"facts", "edit"},
-    "cluster": {"facts"},
+    "cluster": {"facts", "edit"},
 }
 #: Modules that Ansible runs on managed nodes.
 ON_NODES = ("ccm_component_config", "ccm_component_flags_info", "ccm_image", "ccm_journal_info")

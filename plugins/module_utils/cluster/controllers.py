@@ -9,12 +9,16 @@ Reading only. C(params) are the options of M(outoftree.ccm.ccm_cluster_info).
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any, Dict, List, Optional, Tuple
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.cluster import api as _api
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit import kubernetes_yaml
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import health, others as _others
-from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes import ApiObject, CloudMatch, HeldLease, OtherController, RuntimeFacts
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes import (
+    ApiObject, CloudMatch, HeldLease, OtherController, RuntimeFacts, ServedClasses,
+)
 
 Params = Dict[str, Any]
 
@@ -63,6 +67,30 @@ def leftovers(api: Any, params: Params) -> List[str]:
         if ((item.get("metadata") or {}).get("labels") or {}).get("app.kubernetes.io/managed-by") == params["managed_by"]:
             found.append("{0}/{1}".format(kind, name))
     return found
+
+
+def read_served_classes(api: Any, name: str, namespace: str) -> ServedClasses:
+    """Return which Services the controller serves, by its flags and by the file of C(--config), if the API server has that file."""
+    daemonset = api.get(_api.daemonset_path(name, namespace))
+    place = health.mounted_file(daemonset, "config")
+    return health.served_classes(daemonset, _configuration(api, namespace, *place) if place else None)
+
+
+def _configuration(api: Any, namespace: str, resource: str, name: str, key: str) -> Dict[str, Any]:
+    """Return the options without an upstream key of a C(--config) file. A file that cannot be read has none: the controller would not start."""
+    try:
+        item = api.get("/api/v1/namespaces/{0}/{1}/{2}".format(namespace, resource, name)) or {}
+    except _api.ApiError as exc:
+        if exc.status != 403:
+            raise
+        return {}
+    text = (item.get("data") or {}).get(key) or ""
+    try:
+        data = kubernetes_yaml.load(base64.b64decode(text).decode("utf-8") if resource == "secrets" else text)
+    except ValueError:
+        return {}
+    own = data.get("OutOfTree") if isinstance(data, dict) else None
+    return own if isinstance(own, dict) else {}
 
 
 def _is_ready(pod: ApiObject) -> bool:

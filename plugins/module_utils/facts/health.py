@@ -10,7 +10,7 @@ Pure and stdlib-only: it takes objects as dicts from the API, and the API server
 from __future__ import annotations
 
 from datetime import datetime, timezone
-from typing import List, Optional
+from typing import Any, List, Mapping, Optional, Tuple
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import others
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes import (
@@ -160,15 +160,44 @@ def without_address(services: List[BalancedService]) -> List[BalancedService]:
     return [service for service in services if service["ours"] and not service["ingress"]]
 
 
-def served_classes(daemonset: Optional[ApiObject]) -> ServedClasses:
-    """Return which Services the controller serves, by its flags: upstream's serves those without a loadBalancerClass alone.
+def served_classes(daemonset: Optional[ApiObject], configuration: Optional[Mapping[str, Any]] = None) -> ServedClasses:
+    """Return which Services the controller serves, by its options: upstream's serves those without a loadBalancerClass alone.
 
-    The note on its Lease does not say it: it also has the classes of former leaders, which the runtime hands over.
+    C(configuration): the keys of C(OutOfTree) in its C(--config) file, named like flags, which override them. The note on its Lease does
+    not say it: it also has the classes of former leaders, which the runtime hands over.
     """
     words = others.words_of(others.controller_container(daemonset)) if daemonset else []
-    names = {text.partition("=")[0].strip() for value in others.flag_values(words, "load-balancer-class") for text in value.split(",")}
-    default = others.flag_values(words, "default-load-balancer-provider")
-    return {"names": sorted(names - {""}), "without": default[-1:] != ["none"]}
+
+    def values(flag: str) -> List[str]:
+        written = (configuration or {}).get(flag)
+        return others.flag_values(words, flag) or [str(value) for value in (written if isinstance(written, list) else [written or ""])]
+
+    names = {text.partition("=")[0].strip() for value in values("load-balancer-class") for text in value.split(",")}
+    return {"names": sorted(names - {""}), "without": values("default-load-balancer-provider")[-1:] != ["none"]}
+
+
+def mounted_file(daemonset: Optional[ApiObject], flag: str) -> Optional[Tuple[str, str, str]]:
+    """Return the object of the API that has the file of a flag: its resource (C(configmaps) or C(secrets)), its name and the key.
+
+    None without the flag, and for a file of the host or of the image.
+    """
+    if not daemonset:
+        return None
+    container = others.controller_container(daemonset)
+    path = (others.flag_values(others.words_of(container), flag) or [""])[-1]
+    spec = daemonset["spec"]["template"]["spec"]
+    for mount in sorted(container.get("volumeMounts") or [], key=lambda each: -len(each["mountPath"])):
+        folder = mount["mountPath"].rstrip("/")
+        if path != folder and not path.startswith(folder + "/"):
+            continue
+        inner = "/".join(part for part in (mount.get("subPath", ""), path[len(folder):]) if part).replace("//", "/").strip("/")
+        volume = next(each for each in spec["volumes"] if each["name"] == mount["name"])
+        for source, resource, name in (("configMap", "configmaps", "name"), ("secret", "secrets", "secretName")):
+            if volume.get(source):
+                keys = {item["path"]: item["key"] for item in volume[source].get("items") or []}
+                return resource, volume[source][name], keys.get(inner, inner)
+        return None
+    return None
 
 
 def serves(served: ServedClasses, name: str) -> bool:

@@ -10,8 +10,9 @@ only by Nodes that have a Pod (C(externalTrafficPolicy: Local)), so that each an
 
 from __future__ import annotations
 
+import ipaddress
 import re
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes import ServedClasses
 
@@ -45,6 +46,11 @@ SIDE_BY_SIDE = 4
 #: For this many seconds without a break, the cluster must say that no address will come before the check believes it: longer than a change
 #: of leaders, and than a cloud needs to free what was just deleted.
 CERTAIN = 30
+#: For this many seconds, answers of a load balancer with an IP address must not get better before the check believes them: longer than the
+#: health checks of clouds need to take up a Node. A cloud gives out a name before the load balancer exists, so a name has the whole limit.
+SETTLED = 35
+#: An address that takes longer than this many seconds is late.
+LATE = 30
 #: Words of clouds and of Kubernetes for a quota that is used up.
 QUOTA = re.compile(r"quota|limit ?exceeded|exceeded (?:the )?(?:\w+ )?limit|too many load ?balancers|limit (?:of|on) .{0,40}reached", re.I)
 
@@ -52,6 +58,27 @@ QUOTA = re.compile(r"quota|limit ?exceeded|exceeded (?:the )?(?:\w+ )?limit|too 
 def namespace(name: str) -> Row:
     labels = dict(LABEL, **{"pod-security.kubernetes.io/enforce": "restricted"})
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+
+
+def no_evidence(limit: int) -> Row:
+    """Return what the check knows before it begins, in the form of what it knows at its end."""
+    return {
+        "limit": limit, "nodes": [], "pods": {}, "unheard": {}, "first": {}, "second": {}, "changed_nodes": [],
+        "controller": {}, "removal": {"seconds": 0.0, "left": [], "after": None},
+        "service": {"refused": "", "created": False, "class": "", "finalizer": False, "address": "", "seconds": 0.0, "waited": 0.0, "events": [],
+                    "node_port": 0, "health_port": 0, "cluster_ip": ""},
+    }
+
+
+def refusal(place: str, existing: Optional[Row], image: str) -> str:
+    """Return why the check cannot begin, '' if it can. C(existing) is the namespace if it is there already."""
+    if existing is not None:
+        ours = (existing["metadata"].get("labels") or {}).get("app.kubernetes.io/name") == LABEL["app.kubernetes.io/name"]
+        return "the namespace {0} is there already{1}".format(place, (
+            ": another check runs, or one was killed. If none runs, remove it: kubectl delete namespace {0}".format(place)) if ours
+            else ", and is not this check's own. Choose another one with check_namespace")
+    return "" if image else ("there is no image for the Pods: the runtime of this collection does not run here. Name an image with Python (option "
+                             "image, variable ccm_install_verify_active_details)")
 
 
 def program(python: str, *arguments: str) -> List[str]:
@@ -216,6 +243,42 @@ class Patience:
         if controller["leads"] and not QUOTA.search(last_warning(service["events"])):
             self.hope = now
         return now - self.began > self.limit or now - self.hope > CERTAIN
+
+    def is_in_doubt(self, now: float) -> bool:
+        """Whether the cluster said just now that no address will come."""
+        return self.hope < now
+
+
+class Hope:
+    """How long to ask a load balancer again: while its answers get better, and a while after that, within the limit."""
+
+    def __init__(self, limit: float, address: str, now: float) -> None:
+        self.settled = SETTLED if _is_ip(address) else limit
+        self.end, self.better = now + limit, now
+        self.best: Tuple[int, ...] = ()
+
+    def is_over(self, now: float, score: Tuple[int, ...]) -> bool:
+        """Whether no better answer is to be expected. C(score) is greater for a better one."""
+        if score > self.best:
+            self.best, self.better = score, now
+        return self.left(now) < 0
+
+    def left(self, now: float) -> float:
+        """Return the seconds until it is over without a better answer."""
+        return min(self.end, self.better + self.settled) - now
+
+
+def _is_ip(address: str) -> bool:
+    try:
+        return bool(ipaddress.ip_address(address))
+    except ValueError:
+        return False
+
+
+def score(result: Row, names: Sequence[str], inside: Dict[str, List[Row]]) -> Tuple[int, ...]:
+    """Return how good the answers are: by the health ports that Pods reach, the Nodes that answered, and the answered requests."""
+    health = sum(1 for results in inside.values() for one in results if one["answered"] and one["name"].startswith("health:"))
+    return health, sum(name in result["nodes"] for name in names), result["answered"]
 
 
 def last_warning(events: Sequence[Row]) -> str:

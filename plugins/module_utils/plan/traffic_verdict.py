@@ -169,7 +169,7 @@ def _address(evidence: Row) -> Check:
         return Check("address", FAILED, "the API server refused the Service: {0}".format(service["refused"]),
                      "quota" if traffic.QUOTA.search(service["refused"]) else "refused")
     if service["address"]:
-        late = service["seconds"] > evidence["limit"] / 2
+        late = service["seconds"] > min(traffic.LATE, evidence["limit"] / 2)
         return Check("address", OK, "{0} after {1:.1f} s{2}".format(service["address"], service["seconds"], ": the cloud is slow" if late else ""))
     if not service["created"]:
         return Check("address", UNASKED, "no Service was created")

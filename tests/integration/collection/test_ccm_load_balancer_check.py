@@ -170,14 +170,23 @@ async def test_a_class_of_somebody_else_is_named(world: World, start_ccm: StartC
 
 
 @contextlib.asynccontextmanager
-async def rolled_out(world: World, *flags: str) -> AsyncIterator[None]:
-    """The DaemonSet of the runtime as the role creates it, with these flags. Nobody starts its Pods here."""
-    path = "/apis/apps/v1/namespaces/kube-system/daemonsets"
+async def rolled_out(world: World, *flags: str, options: dict[str, Any] | None = None) -> AsyncIterator[None]:
+    """The DaemonSet of the runtime as the role creates it, with these flags. Nobody starts its Pods here.
+
+    `options` are in the file of its `--config`, which a ConfigMap has.
+    """
+    path, maps = "/apis/apps/v1/namespaces/kube-system/daemonsets", "/api/v1/namespaces/kube-system/configmaps"
     labels = {"app.kubernetes.io/name": "cloud-controller-manager", "app.kubernetes.io/managed-by": "outoftree.ccm"}
-    container = {"name": "cloud-controller-manager", "image": "localhost/check:1", "args": list(flags)}
-    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+    mount = {"name": "options", "mountPath": "/etc/ccm/options"}
+    arguments = [*flags, "--config=/etc/ccm/options/options.yaml"]
+    container = {"name": "cloud-controller-manager", "image": "localhost/check:1", "args": arguments}
+    volumes = [{"name": "options", "configMap": {"name": "ccm-options"}}]
+    pod = {"containers": [container | {"volumeMounts": [mount]}], "volumes": volumes}
     meta = {"name": "cloud-controller-manager", "labels": labels}
-    spec = {"selector": {"matchLabels": labels}, "template": template}
+    spec = {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}}
+    text = "".join(f"  {name}: {json.dumps(value)}\n" for name, value in (options or {}).items())
+    data = {"options.yaml": f"kind: CloudControllerManagerConfiguration\nOutOfTree:\n{text}"}
+    assert await world.call("POST", maps, {"metadata": {"name": "ccm-options"}, "data": data})
     assert await world.call(
         "POST", path, {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": meta, "spec": spec}
     )
@@ -185,12 +194,15 @@ async def rolled_out(world: World, *flags: str) -> AsyncIterator[None]:
         yield
     finally:
         await world.call("DELETE", f"{path}/cloud-controller-manager")
+        await world.call("DELETE", f"{maps}/ccm-options")
 
 
 async def test_a_controller_that_serves_only_its_own_class_is_asked_with_that_class(world: World, start_ccm: StartCcm):
+    """One of the two options is in its file, the other one is a flag."""
     flags = {"load-balancer-class": "example.com/own", "default-load-balancer-provider": "none"}
     await start_ccm(**flags).leading()
-    async with rolled_out(world, *(f"--{name}={value}" for name, value in flags.items())):
+    options = {"load-balancer-class": ["example.com/own"]}
+    async with rolled_out(world, "--default-load-balancer-provider=none", options=options):
         result = await check(world, PATIENT, request_timeout=30.0)
     assert result.get("ok") and {item["state"] for item in result["checks"]} == {"ok"}, "\n".join(result["lines"])
     leaves_nothing(world)

@@ -179,6 +179,44 @@ def test_the_flags_say_which_services_are_the_controllers(daemonset: Any, served
     assert [health.serves(found, name) for name in served + left] == [True] * len(served) + [False] * len(left)
 
 
+@pytest.mark.parametrize(("flags", "configuration", "served", "left"), [
+    ([], {"load-balancer-class": ["example.com/fast", "internal=sim"]}, ["", "example.com/fast", "internal"], ["sim"]),
+    ([], {"load-balancer-class": ["fast"], "default-load-balancer-provider": "none"}, ["fast"], [""]),
+    (["--load-balancer-class=slow"], {"load-balancer-class": ["fast"], "default-load-balancer-provider": "none"}, ["slow"], ["", "fast"]),
+    (["--default-load-balancer-provider=sim"], {"load-balancer-class": ["fast"], "default-load-balancer-provider": "none"}, ["", "fast"], []),
+    ([], {"load-balancer-class": None, "orphan-audit-period": "10m"}, [""], ["fast"]),
+    ([], None, [""], ["fast"]),
+])
+def test_the_file_of_options_says_it_where_no_flag_does(flags: list[str], configuration: Any, served: list[str], left: list[str]) -> None:
+    found = health.served_classes(controller("--config=/etc/ccm/options.yaml", *flags), configuration)
+    assert [health.serves(found, name) for name in served + left] == [True] * len(served) + [False] * len(left)
+
+
+OF_MAP = {"name": "options", "configMap": {"name": "ccm-options"}}
+
+
+@pytest.mark.parametrize(("path", "volume", "mount", "place"), [
+    ("/etc/ccm/options.yaml", OF_MAP, {"mountPath": "/etc/ccm"}, ("configmaps", "ccm-options", "options.yaml")),
+    ("/etc/ccm/options.yaml", OF_MAP, {"mountPath": "/etc/ccm/"}, ("configmaps", "ccm-options", "options.yaml")),
+    ("/etc/ccm/options.yaml", OF_MAP, {"mountPath": "/etc/ccm/options.yaml", "subPath": "all.yaml"}, ("configmaps", "ccm-options", "all.yaml")),
+    ("/etc/ccm/options.yaml", {"name": "options", "configMap": {"name": "m", "items": [{"key": "k", "path": "options.yaml"}]}},
+     {"mountPath": "/etc/ccm"}, ("configmaps", "m", "k")),
+    ("/etc/ccm/options.yaml", {"name": "options", "secret": {"secretName": "s"}}, {"mountPath": "/etc/ccm"}, ("secrets", "s", "options.yaml")),
+    ("/etc/ccm/options.yaml", {"name": "options", "hostPath": {"path": "/srv"}}, {"mountPath": "/etc/ccm"}, None),
+    ("/etc/ccm-other/options.yaml", OF_MAP, {"mountPath": "/etc/ccm"}, ("secrets", "c", "ccm-other/options.yaml")),
+    ("/opt/ccm/options.yaml", OF_MAP, {"mountPath": "/etc/ccm"}, None),
+    ("", OF_MAP, {"mountPath": "/etc/ccm"}, None),
+])
+def test_which_object_has_the_file_of_a_flag(path: str, volume: Any, mount: Any, place: Any) -> None:
+    daemonset = controller(*([f"--config={path}"] if path else []))
+    pod_spec = daemonset["spec"]["template"]["spec"]
+    pod_spec["volumes"] = [{"name": "cloud-config", "secret": {"secretName": "c"}}, volume]
+    # A folder above is a mount, too: the nearer one counts.
+    pod_spec["containers"][0]["volumeMounts"] = [{"name": "cloud-config", "mountPath": "/etc"}, {"name": "options", **mount}]
+    assert health.mounted_file(daemonset, "config") == place
+    assert health.mounted_file(None, "config") is None
+
+
 def test_only_services_of_the_controller_wait_for_it() -> None:
     rows: Any = [{"name": "a", "ours": True, "ingress": []}, {"name": "b", "ours": True, "ingress": ["x"]}, {"name": "c", "ours": False, "ingress": []}]
     assert [row["name"] for row in health.without_address(rows)] == ["a"]

@@ -75,3 +75,35 @@ def test_a_change_of_leaders_and_a_quota_that_is_free_again_end_no_wait(good: Di
 def test_the_newest_warning_counts():
     assert traffic.last_warning([OTHER, QUOTA, FREED]) == "SyncLoadBalancerFailed: QuotaExceeded: the limit is 0"
     assert traffic.last_warning([FREED]) == traffic.last_warning([]) == ""
+
+
+def hoped(address: str, scores: Dict[int, int], limit: float = 180) -> float:
+    """Return the seconds until no better answer is expected. `scores`: from which second on the answers are how good."""
+    hope, now = traffic.Hope(limit, address, 0.0), 0.0
+    while not hope.is_over(now, (max([0] + [score for since, score in scores.items() if since <= now]),)):
+        now += 0.5
+    return now
+
+
+@pytest.mark.parametrize(
+    ("address", "scores", "seconds"),
+    [
+        ("192.0.2.1", {}, traffic.SETTLED + 0.5),
+        ("2001:db8::1", {}, traffic.SETTLED + 0.5),
+        ("lb.example.com", {}, 180.5),
+        ("192.0.2.1", {20: 1}, 20 + traffic.SETTLED + 0.5),
+        ("192.0.2.1", {20: 1, 25: 0}, 20 + traffic.SETTLED + 0.5),
+        ("192.0.2.1", {30: 1, 60: 2, 90: 3, 120: 4, 150: 5}, 180.5),
+    ],
+)
+def test_it_asks_again_while_answers_get_better(address: str, scores: Dict[int, int], seconds: float):
+    assert hoped(address, scores) == seconds
+
+
+def test_a_better_answer_has_more_health_ports_then_nodes_then_requests():
+    def score(health: int, nodes: List[str], answered: int) -> Any:
+        results = [{"name": "health:w", "answered": 1}] * health + [{"name": "health:w", "answered": 0}, {"name": "pod:w", "answered": 1}]
+        return traffic.score({"answered": answered, "nodes": dict.fromkeys(nodes, 1)}, ["w-1", "w-2"], {"w-1": results})
+
+    assert score(1, [], 0) > score(0, ["w-1", "w-2"], 40) > score(0, ["w-1"], 48) > score(0, ["w-1"], 40)
+    assert score(0, ["w-1", "another"], 0) == score(0, ["w-1"], 0)
