@@ -15,6 +15,7 @@ author:
 description:
   - Has one line for all hosts that a task changed, and one line for a message of one line. Longer messages and failures are those of
     P(ansible.builtin.default#callback).
+  - In YAML, it breaks the lines of messages between words, so that they fit the terminal.
   - It does not show tasks without a change. A play that runs again for the next batch of hosts shows its name once. The recap has one
     line for all hosts with the same counts.
   - With C(-v), it shows the same as P(ansible.builtin.default#callback).
@@ -25,13 +26,17 @@ extends_documentation_fragment:
   - result_format_callback
 """
 
+import shutil
+
 from ansible import constants as C
 from ansible.plugins.callback.default import CallbackModule as Default
-from ansible_collections.outoftree.ccm.plugins.module_utils.plan import grouping
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan import columns, grouping
 
 #: The counts of a host in the recap, and their names in Ansible's statistics.
 COUNTS = (("ok", "ok"), ("changed", "changed"), ("unreachable", "unreachable"), ("failed", "failures"), ("skipped", "skipped"),
           ("rescued", "rescued"), ("ignored", "ignored"))
+#: Counts that stand in the recap if there are any.
+RARE = ("skipped", "rescued", "ignored")
 #: Counts that differ between hosts of which the same is known.
 UNEQUAL = ("ok", "changed", "skipped")
 
@@ -74,11 +79,28 @@ class CallbackModule(Default):
         shown = {name for name in data if not name.startswith("_ansible_")} - {"changed", "failed", "msg"}
         return message if isinstance(message, str) and "\n" not in message and not shown else ""
 
+    def _dump_results(self, result, *args, **kwargs):
+        """Break the lines of a message where the terminal would break words. Programs read JSON."""
+        message = result.get("msg")
+        if isinstance(message, str) and self.get_option("result_format") == "yaml" and not self._display.verbosity:
+            # The condition of an assertion says nothing to people that its message does not.
+            result = {name: value for name, value in result.items() if name not in ("assertion", "evaluated_to")}
+            result["msg"] = "\n".join(columns.fitted([message], self._columns()))
+        return super()._dump_results(result, *args, **kwargs)
+
+    @staticmethod
+    def _columns():
+        return shutil.get_terminal_size((columns.TERMINAL, 24)).columns
+
+    def _show(self, text, color):
+        """Show a line of our own, which has no margin."""
+        self._display.display("\n".join(columns.fitted([text], self._columns() + columns.MARGIN)), color=color)
+
     def v2_runner_on_ok(self, result):
         line = self._line_of(result)
         if line:
             self._flush()
-            self._display.display("ok: [{0}] {1}".format(_part(result, "host").get_name(), line), color=C.COLOR_OK)
+            self._show("ok: [{0}] {1}".format(_part(result, "host").get_name(), line), C.COLOR_OK)
         elif not self._is_short(result):
             self._flush()
             super().v2_runner_on_ok(result)
@@ -132,8 +154,8 @@ class CallbackModule(Default):
             return
         task, names = self._changed_task, sorted(self._changed, key=grouping.in_order)
         self._changed, self._changed_task = [], None
-        self._display.display("changed: {0}: {1}".format(
-            "[{0}]".format(names[0]) if len(names) == 1 else grouping.hosts(names), (task.name or task.get_name()).strip()), color=C.COLOR_CHANGED)
+        self._show("changed: {0}: {1}".format(
+            "[{0}]".format(names[0]) if len(names) == 1 else grouping.hosts(names), (task.name or task.get_name()).strip()), C.COLOR_CHANGED)
 
     def v2_playbook_on_stats(self, stats):
         self._flush()
@@ -156,6 +178,7 @@ class CallbackModule(Default):
             if len(names) > 1:
                 changes = sorted(dict(each)["changed"] for unused, each in entries)
                 shown.insert(0, ("changed", changes[0] if changes[0] == changes[-1] else "{0}-{1}".format(changes[0], changes[-1])))
-            self._display.display("{0} : {1}".format(
-                names[0] if len(names) == 1 else grouping.hosts(names), "  ".join("{0}={1}".format(*pair) for pair in shown)), color=color)
+            shown = [(name, count) for name, count in shown if count or name not in RARE]
+            self._show("{0} : {1}".format(
+                names[0] if len(names) == 1 else grouping.hosts(names), "  ".join("{0}={1}".format(*pair) for pair in shown)), color)
         self._display.display("")

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 ROLE = ROOT / "roles" / "ccm_install"
 PROGRAM = Path(os.environ.get("OUTOFTREE_ANSIBLE") or Path(sys.executable).parent) / "ansible-playbook"
 VARIABLES = yaml.safe_load((ROLE / "vars/main.yml").read_text())
-NEEDED = ("command", "break", "stopped", "in_blocks")
+NEEDED = ("command", "stopped", "in_blocks")
 #: As a terminal has them that nobody made wider.
 COLUMNS = 80
 
@@ -31,11 +31,23 @@ CASES: list[tuple[str, dict[str, Any], list[str]]] = [
         [
             "The run was stopped: w-2, w-3 failed (see above). At risk now: The cloud-controller-manager runs only "
             "its node controller: the summary explains what that means.",
-            "Completed changes stay active. Next: Fix the cause and run again: the run continues from here.",
+            "Completed changes stay active. Next: Fix the cause and run again: the run continues from here:",
             "To undo everything: ",
         ],
     ),
-    ("report/stopped", {"__ccm_install_node_only": False}, ["At risk now: only what the summary names."]),
+    (
+        "report/stopped",
+        {"__ccm_install_node_only": False, "hosts": {"w-2": "unreachable", "w-3": "restored", "w-4": "half done"}},
+        ["At risk now: w-2, w-4: nobody knows whether the components there are healthy. No change was started on other"],
+    ),
+    (
+        "report/stopped",
+        {"__ccm_install_node_only": False, "hosts": {"w-2": "restored", "w-3": "changed", "w-4": "not begun"}},
+        [
+            "At risk now: nothing that the run knows of. Each host serves, with its old configuration or the new one. No "
+            "change was started on other hosts after that. Completed changes stay active."
+        ],
+    ),
     (
         "rollback/stopped",
         {"__ccm_install_left": {"failed": True}},
@@ -63,7 +75,9 @@ def stop(step: str, known: dict[str, Any]) -> dict[str, Any]:
     tasks = yaml.safe_load((ROLE / "tasks" / f"{step}.yml").read_text())
     (task,) = (each for each in tasks if each["name"] == "Stop the run")
     variables = {f"__ccm_install_{name}": VARIABLES[f"__ccm_install_{name}"] for name in NEEDED}
-    variables |= known | {"__ccm_install_sum": {"named": "w-2, w-3"}}
+    hosts = [{"host": name, "state": state} for name, state in known.get("hosts", {}).items()]
+    variables |= {name: value for name, value in known.items() if name != "hosts"}
+    variables["__ccm_install_sum"] = {"named": "w-2, w-3", "hosts": hosts}
     return {"hosts": "all", "gather_facts": False, "vars": variables, "tasks": [task | {"ignore_errors": True}]}
 
 
@@ -97,9 +111,10 @@ def test_a_tired_person_reads_it_on_a_terminal(inventory: Path, callback: str) -
     for (_, _, parts), shown in zip(CASES, run(inventory, ANSIBLE_STDOUT_CALLBACK=callback), strict=True):
         # Before that, newer releases of ansible-core show the same as an error, in a width of their own.
         lines = shown.partition("\nfatal: ")[2].splitlines()
-        (command,) = (line for line in lines if "ansible-playbook" in line)
+        *again, command = (line for line in lines if "ansible-playbook" in line)
         assert shlex.split(command) == ["ansible-playbook", "-i", str(inventory), "outoftree.ccm.rollback"]
-        assert [line for line in lines if line != command and len(line) > COLUMNS] == []
+        assert [line.replace(".site", ".rollback") for line in again] in ([], [command])
+        assert [line for line in lines if line not in (*again, command) and len(line) > COLUMNS] == []
         text = " ".join(" ".join(lines).split())
         assert all(part in text for part in parts), shown
 

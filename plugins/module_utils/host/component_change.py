@@ -101,9 +101,9 @@ def report(component, failure, files, state) -> str:
         item["action"] = "written" if item["path"] in outcome.stuck else "restored"
     host = os.uname().nodename
     if not outcome.begun:
-        parts = ["{0} on {1} was not changed: {2}.".format(component.name, host, reason)]
+        parts = ["{0} on {1} was not changed: {2}.".format(component.name, host, reason.rstrip("."))]
     else:
-        parts = ["{0} on {1} did not become healthy with the new configuration: {2}.".format(component.name, host, reason)]
+        parts = ["{0} on {1} did not become healthy with the new configuration: {2}.".format(component.name, host, reason.rstrip("."))]
     if files:
         parts += _of_files(component, outcome, files)
     elif state == "restored":

@@ -117,7 +117,8 @@ def progress(serial: Any, workers: int, begun: Sequence[float], now: float) -> s
     number = len(begun)
     before = sum(batches[:number - 1])
     size = batches[number - 1] if number <= len(batches) else workers - before
-    text = "Workers {0} to {1} of {2} (batch {3} of {4})".format(before + 1, before + size, workers, number, len(batches))
+    who = "Worker {0}".format(before + 1) if size == 1 else "Workers {0} to {1}".format(before + 1, before + size)
+    text = "{0} of {1} (batch {2} of {3})".format(who, workers, number, len(batches))
     if number < 2:
         return text
     took = [second - first for first, second in zip(begun, begun[1:])]

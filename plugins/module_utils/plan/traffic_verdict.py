@@ -11,17 +11,13 @@ same from here, the text names both.
 from __future__ import annotations
 
 import re
-import textwrap
 from typing import Any, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
-from ansible_collections.outoftree.ccm.plugins.module_utils.plan import grouping, traffic
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan import columns, grouping, traffic
 
 Row = Dict[str, Any]
 
 OK, FAILED, UNASKED = "ok", "failed", "not asked"
-
-#: Columns of a terminal.
-WIDTH = 80
 
 #: Reasons of a kubelet for an image that it does not have.
 _IMAGE = re.compile(r"ErrImage|ImagePull|ImageInspect|InvalidImageName|ErrImageNeverPull|RegistryUnavailable")
@@ -66,24 +62,20 @@ def judge(evidence: Row) -> Row:
     """Return {ok, cause, checks, message, lines, requests}. C(cause) is that of the first question that failed, in the order of the questions."""
     checks = [question(evidence) for question in (_pods, _pod_network, _address, _outside, _port_change, _behind, _inside, _removal, _nodes)]
     failed = [check for check in checks if check.state == FAILED]
-    lines = [line for check in checks for line in _lines(check)]
+    lines = [_line(check) for check in checks]
     if failed and evidence["controller"]["differences"]:
-        lines += ["", *_wrapped("The controller compared the load balancer with the Service: " + evidence["controller"]["differences"], "")]
+        lines += ["", "The controller compared the load balancer with the Service: " + evidence["controller"]["differences"]]
     if failed:
-        lines += ["", *_wrapped("Do next: " + ADVICE[failed[0].cause], "")]
+        lines += ["", "Do next: " + ADVICE[failed[0].cause]]
     return {"ok": not failed, "cause": failed[0].cause if failed else "", "checks": [dict(check._asdict()) for check in checks],
-            "message": ["{0}: {1} [{2}]".format(check.name, check.detail, check.cause) for check in failed], "lines": lines,
+            "message": ["{0}: {1} [{2}]".format(check.name, check.detail, check.cause) for check in failed], "lines": columns.fitted(lines),
             "requests": {name: _counts(result) for name, result in _asked(evidence)}}
 
 
-def _lines(check: Check) -> List[str]:
+def _line(check: Check) -> str:
     mark = {OK: "ok  ", FAILED: "FAIL", UNASKED: "-   "}[check.state]
     cause = " [{0}]".format(check.cause) if check.state == FAILED else ""
-    return _wrapped("{0}  {1}  {2}{3}".format(mark, check.name.ljust(11), check.detail, cause), " " * 19)
-
-
-def _wrapped(text: str, indent: str) -> List[str]:
-    return textwrap.wrap(text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return "{0}  {1}  {2}{3}".format(mark, check.name.ljust(11), check.detail, cause)
 
 
 def _asked(evidence: Row) -> Iterator[Tuple[str, Row]]:

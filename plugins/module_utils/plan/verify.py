@@ -16,7 +16,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostAnswer, HostFacts
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import grouping, old_config, serving
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.plan import make_plan
-from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import Check, Plan
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import Check, Edit, Plan
 
 #: With more Nodes than this, those that are initialised share one line.
 MANY = 12
@@ -50,7 +50,7 @@ def verify(detected: Dict[str, HostAnswer], cluster: ClusterFacts, health: Healt
         message.extend("{0}: {1}".format(name, text) for text in grouped)
 
     check("hosts", plan["problems"], "{0} host(s) were inspected".format(len(known)))
-    check("flags", ["{host}: {component} {file} {flag}".format(**edit) for edit in plan["edits"]
+    check("flags", ["{host}: {file} {0}".format(_still(edit), **edit) for edit in plan["edits"]
                     if edit["component"] != "node" and edit["host"] != "(cluster)"],
           "no file sets a flag that should not be there")
     check("kubelets", ["{0}: runs with {1}".format(host, " ".join(_cloud_flags(facts)) or "no cloud flag")
@@ -93,6 +93,13 @@ def _good_services(services: List[BalancedService]) -> str:
     return "{0} Service(s) of type LoadBalancer have addresses{1}".format(ours, others)
 
 
+def _still(edit: Edit) -> str:
+    """Return what a file has that the migration would change."""
+    if edit["now"] is None:
+        return "does not set {0}={1}".format(edit["flag"], edit["then"])
+    return "still sets {0}={1}".format(edit["flag"], edit["now"] or "''")
+
+
 def _cloud_flags(facts: HostFacts) -> List[str]:
     return [flag for flag in facts["kubelet"].get("flags", []) if flag.startswith("--cloud-")]
 
@@ -110,7 +117,7 @@ def _way_out(node: NodeFacts, plan: Plan) -> str:
 def nodes_table(nodes: List[NodeFacts]) -> List[str]:
     """Return a table of the Nodes with what the cloud gave each of them, as lines of text.
 
-    If there are many, those that are initialised share one line.
+    A zone, region or type that no Node has is no column. If there are many, those that are initialised share one line.
     """
     done = [node["name"] for node in nodes if node["class"] == "initialized"]
     if len(nodes) > MANY:
@@ -120,5 +127,6 @@ def nodes_table(nodes: List[NodeFacts]) -> List[str]:
     rows = [[node["name"], node["class"], node["provider_id"] or "-",
              ",".join(a["address"] for a in node["addresses"] if a["type"].endswith("IP")) or "-",
              node["zone"] or "-", node["region"] or "-", node["instance_type"] or "-"] for node in nodes]
-    widths = [max(len(row[i]) for row in rows + [head]) for i in range(len(head))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in [head] + rows]
+    told = [i for i in range(len(head)) if i < 4 or any(row[i] != "-" for row in rows)]
+    widths = [max(len(row[i]) for row in rows + [head]) for i in told]
+    return ["  ".join(row[i].ljust(width) for i, width in zip(told, widths)).rstrip() for row in [head] + rows]

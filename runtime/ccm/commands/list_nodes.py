@@ -28,6 +28,7 @@ from ccm.gateway.instance_snapshot import Snapshot
 from ccm.options.clouds import CloudFlags, clouds
 
 from .asking import answers
+from .asking.asking import show
 from .asking.question_flags import default_kubeconfig
 from .asking.reading import ReadingClient, ReadingGateway
 from .outlooks.judging import Judging
@@ -95,7 +96,10 @@ def main(argv: Sequence[str]) -> int:
     except (ApiError, KubeConfigError) as error:
         print(f"ccm: {error}", file=sys.stderr)
         return 1
-    print(json.dumps(to_builtins(matches)) if args.output == "json" else "\n".join(table(matches)))
+    if args.output == "json":
+        print(json.dumps(to_builtins(matches)))
+    else:
+        show(table(matches))
     return 0
 
 

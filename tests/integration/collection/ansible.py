@@ -44,7 +44,8 @@ class Run:
 
     @property
     def failures(self) -> list[str]:
-        return [result["msg"] for result in self.results if result.get("failed")]
+        """Their messages without the breaks between lines."""
+        return [" ".join(result["msg"].split()) for result in self.results if result.get("failed")]
 
 
 def task(module: str, /, *, check: bool = False, diff: bool = False, **arguments: Any) -> dict[str, Any]:

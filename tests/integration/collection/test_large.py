@@ -61,7 +61,7 @@ async def test_a_health_command_judges_each_batch(cluster: Cluster):
     assert calls.read_text() == "a b\na b\n"
     assert any("ended with exit status 3: too slow" in message for message in told.failures), told.failures
     assert states(cluster)["w-2"] == "changed" and states(cluster)["w-3"] == "not begun"
-    assert "Workers 2 to 2 of 3 (batch 2 of 3)" in told.output
+    assert "Worker 2 of 3 (batch 2 of 3)" in told.output
 
 
 @pytest.mark.parametrize(

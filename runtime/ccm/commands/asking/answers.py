@@ -7,6 +7,8 @@ The descriptions of the fields are the documentation of the JSON: `make docs` wr
 from __future__ import annotations
 
 import enum
+import re
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Annotated
 
@@ -98,6 +100,20 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
         "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]).rstrip()
         for row in every
     ]
+
+
+def fitted(lines: Iterable[str], columns: int) -> list[str]:
+    """The lines within the columns of a terminal, broken between words; the rest of a row is below its last cell."""
+    return [part for line in lines for part in (_fitted(line, columns) if len(line) > columns else [line])]
+
+
+def _fitted(line: str, columns: int) -> list[str]:
+    cells = [found.end() for found in re.finditer(r"\S  +(?=\S)", line)]
+    own = len(line) - len(line.lstrip()) + 2
+    last = cells[-1] if cells and cells[-1] <= columns // 2 else own
+    longest = max(map(len, line[last:].split()), default=0)
+    indent = " " * (last if last + longest <= columns else own)
+    return textwrap.wrap(line, columns, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def one_line(text: str) -> str:

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import datetime
 import logging
+import shutil
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Protocol, TypeVar
@@ -18,7 +19,7 @@ from ccm.cloud import CloudError, ConfigError
 from ccm.engine.client import ApiError, KubeConfigError
 from ccm.options.command_line import OptionsError, Parser
 
-from .answers import NOT_ANSWERED, one_line
+from .answers import NOT_ANSWERED, fitted, one_line
 from .question_flags import Questions, parse
 
 
@@ -57,8 +58,15 @@ def answer(
     if options.output == "json":
         print(msgspec.json.encode(found).decode())
     else:
-        print("\n".join(render(found, datetime.datetime.now(datetime.UTC))))
+        show(render(found, datetime.datetime.now(datetime.UTC)))
     return found.status
+
+
+def show(lines: Sequence[str]) -> None:
+    """Print lines for people: within the terminal, if there is one. Other programs get each line as it is."""
+    if sys.stdout.isatty():
+        lines = fitted(lines, shutil.get_terminal_size().columns)
+    print("\n".join(lines))
 
 
 async def _run(ask: Callable[[Q], Awaitable[A]], options: Q) -> A:

@@ -33,7 +33,7 @@ def test_the_title_is_the_playbooks() -> None:
 
 def test_batches_are_judged_and_announced() -> None:
     assert worker_batches([1, "10%"], 50, [5.0]) == {
-        "problems": [], "longest": 4020, "line": "Workers 1 to 1 of 50 (batch 1 of 11)"}
+        "problems": [], "longest": 4020, "line": "Worker 1 of 50 (batch 1 of 11)"}
     assert worker_batches([1]) == {"problems": [], "longest": 4020, "line": ""}
     found = worker_batches(0, 50, [5.0], pause=-1, command="x", timeout=0)
     assert len(found["problems"]) == 4 and (found["line"], found["longest"]) == ("", 0)

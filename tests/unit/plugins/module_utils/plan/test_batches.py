@@ -65,10 +65,10 @@ def test_the_rest_is_estimated_from_a_fixed_time_and_one_for_each_worker() -> No
 
 def test_the_line_says_which_batch_it_is_and_what_is_left() -> None:
     serial = [1, "10%", "25%"]
-    assert batches.progress(serial, 50, [0.0], 0.0) == "Workers 1 to 1 of 50 (batch 1 of 6)"
+    assert batches.progress(serial, 50, [0.0], 0.0) == "Worker 1 of 50 (batch 1 of 6)"
     assert batches.progress(serial, 50, [0.0, 12.0], 12.0) == "Workers 2 to 6 of 50 (batch 2 of 6): 12 s so far, at least 60 s left"
     assert batches.progress(serial, 50, [0.0, 12.0, 32.0], 32.0) == "Workers 7 to 18 of 50 (batch 3 of 6): 32 s so far, about 2 min left"
-    assert batches.progress(1, 2, [0.0, 100.0], 100.0) == "Workers 2 to 2 of 2 (batch 2 of 2): 2 min so far, about 2 min left"
+    assert batches.progress(1, 2, [0.0, 100.0], 100.0) == "Worker 2 of 2 (batch 2 of 2): 2 min so far, about 2 min left"
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0.4, "0 s"), (89.0, "89 s"), (90.0, "2 min"), (5399.0, "90 min"), (5400.0, "1.5 h")])

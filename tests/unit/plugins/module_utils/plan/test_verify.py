@@ -57,7 +57,7 @@ def test_many_workers_with_one_failure_are_one_line(worker: Any, cluster_facts: 
     found = verify(detected, cluster_facts(*((name, "unmanaged") for name in names)), HEALTH, [])
     assert len(found["message"]) <= 20 and len("".join(found["message"])) < 4000
     assert any("120 hosts: w-0...w-119: runs with" in line for line in found["message"])
-    assert any("120 hosts: w-0...w-119: kubelet" in line for line in found["message"])
+    assert any("120 hosts: w-0...w-119: " + FLAGS_ENV in line for line in found["message"])
     assert any("w-0 is unmanaged" in line and "(and 119 more of this kind: w-1...w-119)" in line for line in found["message"])
     assert len("".join(found["lines"])) < 6000
 
