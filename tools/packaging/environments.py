@@ -83,6 +83,11 @@ def environment(core: str, version: str = "") -> Path:
     """
     folder = FOLDER / (f"{core}-python{version}" if version else core)
     _make(folder, core, *FOR_TESTS, version=version)
+    return _with_collections(folder)
+
+
+def _with_collections(folder: Path) -> Path:
+    """Give an environment the other collections, which are those of build/venv."""
     link = next((folder / "lib").glob("python3*")) / "site-packages" / "ansible_collections"
     if not link.is_symlink():
         link.symlink_to(next((BUILD / "venv" / "lib").glob("python3*/site-packages/ansible_collections")))
@@ -111,10 +116,13 @@ def of_release() -> Path:
 
 
 def of_events() -> Path:
-    """ansible-rulebook, and what its event source reads a cluster with. The program needs Java 17 beside it."""
+    """ansible-rulebook, ansible-runner (AWX runs its jobs with it), and what the event source reads a cluster with.
+
+    ansible-rulebook needs Java 17 beside it.
+    """
     folder = FOLDER / "events"
     _make(folder, "2.19", "ansible-rulebook>=1.3")
-    return folder
+    return _with_collections(folder)
 
 
 def _make(folder: Path, core: str, *packages: str, version: str = "") -> None:
