@@ -32,6 +32,15 @@ def test_it_runs_every_command_that_the_list_says_it_runs():
     assert [(page, command) for page, command in promised if masked(command) not in played] == []
 
 
+def test_both_lines_that_install_from_git_are_run_with_their_dependencies():
+    played = newcomer.from_git(HERE)
+    assert [each for each in played if "git+https" in each] == [
+        "ansible-galaxy collection install git+https://github.com/outoftree/ccm",
+        "pip install 'git+https://github.com/outoftree/ccm#subdirectory=runtime'",
+    ]
+    assert not any("--no-deps" in each or "clone" in each for each in played) and played[-2].startswith("ccm --help")
+
+
 def test_what_a_page_needs_is_installed_as_it_says():
     assert newcomer.needed("README.md") == "apt install git python3-venv"
     with pytest.raises(newcomer.Failed, match=r"docs/faq\.md does not say what to install"):

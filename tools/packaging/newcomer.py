@@ -208,6 +208,16 @@ def operator(here: World) -> list[str]:
     return [needed(README), *readme[:first], inventory, *readme[first:], needed(MIGRATE), *shown(MIGRATE), *upgrade]
 
 
+def from_git(_: World) -> list[str]:
+    """README's lines that install from git without a checkout, with everything that they depend on."""
+    text = (REPOSITORY / README).read_text()
+    lines = re.findall(r"`((?:pip|ansible-galaxy collection) install '?git\+[^`]+)`", text)
+    if len(lines) != 2:
+        raise Failed(f"{README} has {len(lines)} lines that install from git")
+    environment = [each for each in shown(README) if each.startswith(("python3 -m venv", "pip install 'ansible-core"))]
+    return [needed(README), *environment, *lines, "ccm --help > /dev/null", "ansible-doc outoftree.ccm.ccm_node_info"]
+
+
 def provider(_: World) -> list[str]:
     """The provider's page in a checkout, and the READMEs of the examples; ports are free ones."""
     port, other = str(free_port()), str(free_port())
@@ -226,7 +236,7 @@ def contributor(_: World) -> list[str]:
     return [needed(CONTRIBUTING), CLONE, *shown(CONTRIBUTING), "make quick TESTS=tests/unit/runtime/options"]
 
 
-PARTS = {"operator": operator, "provider": provider, "contributor": contributor}
+PARTS = {"operator": operator, "from-git": from_git, "provider": provider, "contributor": contributor}
 
 
 def play(system: str, root: Path, here: World, part: str) -> None:
