@@ -379,7 +379,7 @@ test-prometheus: setup binaries ## the alerts by promtool, and a real Prometheus
 	@pytest -q $(call junit,prometheus) tests/prometheus
 
 .PHONY: test-eda
-test-eda: setup binaries ## the rulebooks of extensions/eda by the real ansible-rulebook, which it installs with Java the first time
+test-eda: setup binaries ## the rulebooks of extensions/eda by the real ansible-rulebook, and jobs as AWX runs them; installs both and Java the first time
 	@pytest -q $(call junit,eda) tests/eda
 
 .PHONY: bench

@@ -36,7 +36,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.plan import columns,
 COUNTS = (("ok", "ok"), ("changed", "changed"), ("unreachable", "unreachable"), ("failed", "failures"), ("skipped", "skipped"),
           ("rescued", "rescued"), ("ignored", "ignored"))
 #: Counts that stand in the recap if there are any.
-RARE = ("skipped", "rescued", "ignored")
+RARE = ("unreachable", "skipped", "rescued", "ignored")
 #: Counts that differ between hosts of which the same is known.
 UNEQUAL = ("ok", "changed", "skipped")
 

@@ -38,14 +38,14 @@ CASES: list[tuple[str, dict[str, Any], list[str]]] = [
     (
         "report/stopped",
         {"__ccm_install_node_only": False, "hosts": {"w-2": "unreachable", "w-3": "restored", "w-4": "half done"}},
-        ["At risk now: w-2, w-4: nobody knows whether the components there are healthy. No change was started on other"],
+        ["At risk now: w-2, w-4: nobody knows whether the components there are healthy. No change was started"],
     ),
     (
         "report/stopped",
         {"__ccm_install_node_only": False, "hosts": {"w-2": "restored", "w-3": "changed", "w-4": "not begun"}},
         [
-            "At risk now: nothing that the run knows of. Each host serves, with its old configuration or the new one. No "
-            "change was started on other hosts after that. Completed changes stay active."
+            "At risk now: nothing that the run knows of. Each host serves, with its old configuration or the new one. "
+            "No change was started on other hosts after that. Completed changes stay active."
         ],
     ),
     (

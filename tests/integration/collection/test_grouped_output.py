@@ -142,3 +142,18 @@ def test_a_deprecation_takes_a_line_only_if_ansible_shows_it(
     shown = run(tmp_path, play=play, deprecations=deprecations, status=0).splitlines()
     assert [line for line in shown if line.startswith("changed:")] == expected
     assert ("TASK [Use an old module]" in "\n".join(shown)) == deprecations
+
+
+def test_a_long_message_is_broken_between_words_and_a_condition_is_left_out(tmp_path: Path) -> None:
+    command = "ansible-playbook -i inventory.yml outoftree.ccm.site"
+    message = "the kubelet did not become healthy, so " * 4 + f"run again: {command}"
+    refuse = {"name": "Refuse", "ansible.builtin.assert": {"that": "1 == 2", "quiet": True, "fail_msg": message}}
+    say = {"name": "Say", "ansible.builtin.debug": {"msg": message}}
+    play = {"hosts": "worker-1", "gather_facts": False, "tasks": [say, refuse]}
+    said = run(tmp_path, play=play)
+    # Before that, newer releases of ansible-core show the same as an error, in a width of their own.
+    for shown in (said.partition("TASK [Refuse]")[0], said.partition("\nfatal: ")[2]):
+        lines = shown.splitlines()
+        assert max(map(len, lines)) <= 80 and message.partition("run again")[0].strip() in " ".join(shown.split())
+        assert command in map(str.strip, lines), shown
+    assert "evaluated_to" not in said and "assertion:" not in said
