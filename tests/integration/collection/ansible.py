@@ -89,6 +89,7 @@ async def playbook(
         "ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"),
         "ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json",
         "ANSIBLE_DEPRECATION_WARNINGS": "false",
+        "COLUMNS": "10000",  # tests search for sentences, which a terminal has in several lines
         # Most of a module's time is the import of the library 'kubernetes': compiled, it takes half of it.
         "PYTHONPYCACHEPREFIX": str(REPOSITORY / "build" / "pycache"),
     } | (settings or {})
