@@ -109,5 +109,6 @@ async def test_a_rollback_takes_nothing_away_before_every_host_is_restored(
     expected = migrated["w-2"][ENV].rstrip(b'"\n') + b' --v=4"\n'
     assert files(cluster)["w-2"][ENV] == expected and not await there(kube)
     assert "These files were changed after the migration" in done.output
+    assert "runs only its node controller" not in done.output  # it is gone
     again = await back(cluster)
     assert again.status == 0 and not any(result.get("changed") for result in again), again.output[-3000:]
