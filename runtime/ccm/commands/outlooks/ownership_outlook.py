@@ -66,14 +66,14 @@ def _owner(
     return rules.whose(node, owning(provider_id), answer_of, declarations)
 
 
-def ownership_outlook(node: Node, found: Unowned | Undecided) -> Outlook:
+def ownership_outlook(node: Node, ownership: Unowned | Undecided) -> Outlook:
     """The outlook of a Node that is nobody's, or not known to be anybody's yet."""
     name = node.metadata.name
-    if isinstance(found, Undecided):
-        because, reason = found.message, "CloudNotAvailable"
+    if isinstance(ownership, Undecided):
+        because, reason = ownership.message, "CloudNotAvailable"
         action, to_do = Action.UNKNOWN, ASK_DOCTOR
     else:
-        because, reason = found.message, found.reason
+        because, reason = ownership.message, ownership.reason
         waits = node_rules.is_uninitialized(node) and reason != "OtherController"
         action = Action.BLOCKED if waits or reason == "OwnersContradict" else Action.NOTHING
         to_do = TO_DO.get(reason, "") if action is Action.BLOCKED else ""

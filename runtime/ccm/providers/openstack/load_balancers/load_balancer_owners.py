@@ -132,9 +132,9 @@ def tags_without(row: Row, owner: Mark | None, name: str) -> list[str]:
     ]
 
 
-def kept_tag(spec: LoadBalancerSpec, mark: Mark | None) -> str:
-    """Return the tag of a load balancer that is kept. If only the UID is known, the mark has the namespace."""
-    namespace = ownership_marks.namespace_tag(spec.namespace) or (mark.namespace if mark is not None else "")
+def kept_tag(spec: LoadBalancerSpec, owner: Mark | None) -> str:
+    """Return the tag of a load balancer that is kept. If only the UID is known, the owner's mark has the namespace."""
+    namespace = ownership_marks.namespace_tag(spec.namespace) or (owner.namespace if owner is not None else "")
     return f"{KEPT}{ownership_marks.cluster_tag(spec.cluster)}:{namespace}"
 
 
