@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 
 from ccm.cloud import Conflict, KeepsLoadBalancers, Kept, LoadBalancer, LoadBalancerSpec, NotFound
@@ -85,7 +86,8 @@ async def what_a_service_asks_for_last_is_kept(trial: Trial) -> None:
 
 
 async def _leave(trial: Trial, spec: LoadBalancerSpec) -> None:
-    await trial.patiently(trial.load_balancers.delete, spec)
+    with contextlib.suppress(NotFound):  # after a deletion that took several calls, nothing is left of it
+        await trial.patiently(trial.load_balancers.delete, spec)
 
 
 async def _refused(trial: Trial, spec: LoadBalancerSpec, when: str) -> None:
