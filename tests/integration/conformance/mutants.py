@@ -91,6 +91,7 @@ def with_part(part: type) -> Callable[[ProviderConfig], cloud.Cloud]:
         if issubclass(part, Api):
             for each in (made, *(getattr(made, name) for name in PARTS.values())):
                 each._api = part(made._api.settings) if each is made else made._api
+            made._connection = made._api
         else:
             name = next(name for base, name in PARTS.items() if issubclass(part, base))
             setattr(made, name, part(made._api))
