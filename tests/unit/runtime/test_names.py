@@ -13,10 +13,14 @@ REFUSED = ("found", "given", "said", "want", "told", "each", "mark", "met")
 
 
 def parameters(text: str) -> Counter[str]:
-    """How many functions have a parameter of a name; lambdas are short enough to be read."""
+    """How many functions have a parameter of a name. Lambdas are short: they may have `found` and `each`."""
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
-    functions = (node for node in ast.walk(ast.parse(text)) if isinstance(node, kinds))
-    return Counter(node.arg for each in functions for node in ast.walk(each.args) if isinstance(node, ast.arg))
+    count = Counter[str]()
+    for function in ast.walk(ast.parse(text)):
+        if isinstance(function, (*kinds, ast.Lambda)):
+            names = [node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)]
+            count.update(name for name in names if isinstance(function, kinds) or name not in ("found", "each"))
+    return count
 
 
 def test_no_parameter_has_a_name_that_says_nothing():
@@ -26,8 +30,8 @@ def test_no_parameter_has_a_name_that_says_nothing():
 
 
 def test_parameters_are_counted():
-    text = "def a(found, *given, want=1, **told):\n    def b(found): ...\n    c = lambda said: found\n"
-    assert parameters(text) == {"found": 2, "given": 1, "want": 1, "told": 1}
+    text = "def a(found, *given, want=1, **told):\n    def b(found): ...\n    c = lambda said, found: found\n"
+    assert parameters(text) == {"found": 2, "given": 1, "want": 1, "told": 1, "said": 1}
 
 
 def test_all_options_together_reach_few_files():
