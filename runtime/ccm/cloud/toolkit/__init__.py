@@ -8,6 +8,6 @@
 `ownership_marks` identifies the owner of a load balancer, and `digests` what was last written to it.
 `shared_balancers` and `shared_reads` let Services read and write concurrently; `steps` applies changes without waiting.
 `recent` bounds what a provider remembers. `untrusted_text` makes text of others safe in messages.
-`kept_settings` says which settings do not change what exists.
+`kept_settings` says which settings do not change what exists, and `kept_load_balancers` what outlives its Service.
 `backend_addresses`, `pod_ranges`, `rule_changes` and `retry_after` are small decisions that many clouds need.
 """
