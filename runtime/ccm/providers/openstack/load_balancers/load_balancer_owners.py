@@ -191,3 +191,8 @@ def is_owner(row: Row, owner: Mark) -> bool:
     """Return whether it was created for the Service with this Mark, of which only the UID may be known."""
     name = str(row.get("name") or "")
     return owner.names(name) or name == default_name(owner.uid)
+
+
+def is_outdated(owner: Mark | None, digest: str) -> bool:
+    """Return whether the Service's tag exists and records other members."""
+    return owner is not None and not owner.fingerprint.endswith(f"-{digest}")

@@ -24,7 +24,6 @@ from ccm.cloud import (
     Backend,
     Backends,
     Conflict,
-    Ingress,
     Invalid,
     Kept,
     LoadBalancerSpec,
@@ -103,7 +102,7 @@ class OctaviaLoadBalancers:
             floating = {
                 row["port_id"]: row["floating_ip_address"] for row in await self._floating.all() if row["port_id"]
             }
-        return [self._listed(cluster, row, mark, floating) for row, mark in rows]
+        return [self._memory.obtain((cluster, mark.uid), Memory).listed(row, mark, floating) for row, mark in rows]
 
     async def kept(self, cluster: str) -> Sequence[cloud.KeptLoadBalancer]:
         rows, floating = (await self._balancers.look()).values(), await self._floating.all()
@@ -136,7 +135,7 @@ class OctaviaLoadBalancers:
         if not memory.address:
             on_port = await self._floating.on(row["vip_port_id"]) if want.floating and row.get("vip_port_id") else None
             memory.address = on_port["floating_ip_address"] if on_port else row["vip_address"]
-        return self._answer(Job(spec, want, (), features, row, owner), memory)
+        return memory.answer(Job(spec, want, (), features, row, owner))
 
     async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
         memory = self._remembered(spec)
@@ -177,7 +176,7 @@ class OctaviaLoadBalancers:
                 sharing_rules.check_may_join(row, want.name, want.internal, self._section.max_shared_lb)
             await self._convergence.run(job, memory)
         if written and job.status != "ACTIVE" and memory.address:
-            return self._answer(job, memory)
+            return memory.answer(job)
         memory.address, floating = await self._addresses.reach(want, row, owner)
         await self._open_nodes(job)
         if not (written or want.security_groups) and (job.present is None or "g" in job.present.flags):
@@ -190,7 +189,7 @@ class OctaviaLoadBalancers:
         memory.tried.clear()
         memory.parts = None
         memory.owner, memory.doubted = owner, False
-        return self._answer(job, memory)
+        return memory.answer(job)
 
     async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
         """Send one request for each pool and one that signs. If Octavia needs serial calls, this is `ensure`."""
@@ -203,7 +202,7 @@ class OctaviaLoadBalancers:
         if (
             row is None
             or memory.written
-            or not _is_outdated(load_balancer_owners.own_mark(row, spec.cluster, spec.uid), digest)
+            or not load_balancer_owners.is_outdated(load_balancer_owners.own_mark(row, spec.cluster, spec.uid), digest)
         ):
             row, owner = await self._owned.find(spec)
         memory.row = None
@@ -218,7 +217,7 @@ class OctaviaLoadBalancers:
         present = job.present
         if present is None:
             raise Conflict(f"load balancer {job.id} no longer has this Service's tag")
-        if memory.written or _is_outdated(present, digest):
+        if memory.written or load_balancer_owners.is_outdated(present, digest):
             await self._write_members(job, memory, digest)
             await self._open_nodes(job, rules_too=False)
             desired = present.fingerprint.partition("-")[0]
@@ -227,7 +226,7 @@ class OctaviaLoadBalancers:
         if not memory.address:
             memory.address, _ = await self._addresses.reach(want, row, owner)
         memory.owner = owner
-        return self._answer(job, memory)
+        return memory.answer(job)
 
     async def deviations(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> Sequence[str]:
         """Make one read, two calls for the parts, one for each pool and each monitor, and one for a floating IP."""
@@ -366,7 +365,7 @@ class OctaviaLoadBalancers:
         job = Job(spec, desired, backends, features, row, owner=True)
         await self._open_nodes(job)
         memory.warnings = await self._addresses.warnings(job, memory.address, None if fresh else floating)
-        return self._answer(job, memory)
+        return memory.answer(job)
 
     async def _take_back(self, spec: LoadBalancerSpec, desired: DesiredLoadBalancer) -> None:
         """Give the Service a load balancer that is kept for its namespace. Raises RetryAfter then, and Conflict if
@@ -438,48 +437,6 @@ class OctaviaLoadBalancers:
         sources = [cidr] if job.features.acl or job.want.runs_on != "ovn" else list(job.want.allowed)
         return wanted_rules(job.want.ports, job.spec.health_check_node_port, cidr, sources)
 
-    # --- answers ------------------------------------------------------------------------------------------------
-
-    def _answer(self, job: Job, memory: Memory) -> cloud.LoadBalancer:
-        memory.balancer_id, memory.want = job.id, job.want
-        ready = job.status == "ACTIVE"
-        if ready:
-            memory.row, memory.born, memory.look_at = job.row, 0.0, 0.0
-        return cloud.LoadBalancer(
-            job.spec.uid,
-            str(job.row["name"]),
-            rules.ingress(job.want, memory.address, rules.additional_vip(job.row, job.want.also)) if ready else (),
-            job.present.fingerprint if job.present is not None else "",
-            ready,
-            (
-                *memory.warnings,
-                *listener_rules.nobody(job.want, job.backends),
-                *listener_rules.too_many(job.want, job.backends),
-            ),
-        )
-
-    def _listed(self, cluster: str, row: Row, owner: Mark, floating: Mapping[str, str]) -> cloud.LoadBalancer:
-        """Return the contract's object. Without a fingerprint if something is wrong, so that the Service is ensured."""
-        state = row["provisioning_status"]
-        address = floating.get(row.get("vip_port_id") or "", "") if "f" in owner.flags else str(row["vip_address"])
-        memory = self._memory.obtain((cluster, owner.uid), Memory)
-        if memory.want is not None:
-            second = rules.additional_vip(row, memory.want.also)
-            ingress = rules.ingress(memory.want, address or memory.address, second)
-        else:
-            other = "IPv4" if ":" in str(row["vip_address"]) else "IPv6"
-            second = rules.additional_vip(row, other) if "d" in owner.flags else ""
-            mode = "Proxy" if "p" in owner.flags else "VIP"
-            ingress = tuple(Ingress(ip=each, ip_mode=mode) for each in (address, second) if each)
-        right = bool(address) and state != "ERROR" and ("h" not in owner.flags or memory.want is not None)
-        if right and state == "ACTIVE":
-            memory.row, memory.owner, memory.address = row, load_balancer_owners.is_owner(row, owner), address
-        fingerprint = owner.fingerprint if right else ""
-        keep = Kept.LOAD_BALANCER if "l" in owner.flags else Kept.ADDRESS if "k" in owner.flags else None
-        protected = "n" in owner.flags
-        name, ready = row["name"], state == "ACTIVE"
-        return cloud.LoadBalancer(owner.uid, name, ingress, fingerprint, ready, memory.warnings, keep, protected)
-
     def _backends_digest(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
         try:
             want = self._desired.of(spec)
@@ -490,8 +447,3 @@ class OctaviaLoadBalancers:
             key,
             lambda every: rules.members_fingerprint(members_of(want, every), listener_rules.draining_of(want, every)),
         )
-
-
-def _is_outdated(owner: Mark | None, digest: str) -> bool:
-    """Return whether the Service's tag exists and records other members."""
-    return owner is not None and not owner.fingerprint.endswith(f"-{digest}")

@@ -1,10 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this process remembers about a Service's load balancer between two calls."""
+"""What this process remembers about a Service's load balancer between two calls, and what it answers about it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ccm import cloud
+from ccm.cloud import Ingress, Kept
+
+from . import listener_rules, load_balancer_owners
+from . import load_balancer_rules as rules
+from .job import Job
+from .load_balancer_owners import Mark
 from .load_balancer_rules import DesiredLoadBalancer, Row
 from .load_balancer_steps import Observed
 from .parts import Pools
@@ -49,3 +57,43 @@ class Memory:
         """Plan the next read of a new load balancer."""
         if self.born:
             self.look_at = now + min(PATIENCE, max(1.0, now - self.born + 1.0))
+
+    def answer(self, job: Job) -> cloud.LoadBalancer:
+        """Return the contract's object, and remember what it is about."""
+        self.balancer_id, self.want = job.id, job.want
+        ready = job.status == "ACTIVE"
+        if ready:
+            self.row, self.born, self.look_at = job.row, 0.0, 0.0
+        return cloud.LoadBalancer(
+            job.spec.uid,
+            str(job.row["name"]),
+            rules.ingress(job.want, self.address, rules.additional_vip(job.row, job.want.also)) if ready else (),
+            job.present.fingerprint if job.present is not None else "",
+            ready,
+            (
+                *self.warnings,
+                *listener_rules.nobody(job.want, job.backends),
+                *listener_rules.too_many(job.want, job.backends),
+            ),
+        )
+
+    def listed(self, row: Row, owner: Mark, floating: Mapping[str, str]) -> cloud.LoadBalancer:
+        """Return the contract's object. Without a fingerprint if something is wrong, so that the Service is ensured."""
+        state = row["provisioning_status"]
+        address = floating.get(row.get("vip_port_id") or "", "") if "f" in owner.flags else str(row["vip_address"])
+        if self.want is not None:
+            second = rules.additional_vip(row, self.want.also)
+            ingress = rules.ingress(self.want, address or self.address, second)
+        else:
+            other = "IPv4" if ":" in str(row["vip_address"]) else "IPv6"
+            second = rules.additional_vip(row, other) if "d" in owner.flags else ""
+            mode = "Proxy" if "p" in owner.flags else "VIP"
+            ingress = tuple(Ingress(ip=each, ip_mode=mode) for each in (address, second) if each)
+        right = bool(address) and state != "ERROR" and ("h" not in owner.flags or self.want is not None)
+        if right and state == "ACTIVE":
+            self.row, self.owner, self.address = row, load_balancer_owners.is_owner(row, owner), address
+        fingerprint = owner.fingerprint if right else ""
+        keep = Kept.LOAD_BALANCER if "l" in owner.flags else Kept.ADDRESS if "k" in owner.flags else None
+        protected = "n" in owner.flags
+        name, ready = row["name"], state == "ACTIVE"
+        return cloud.LoadBalancer(owner.uid, name, ingress, fingerprint, ready, self.warnings, keep, protected)
