@@ -29,9 +29,14 @@ SINCE = 60.0
 #: old, a process stands still between an answer and its write, and the write is carried out late.
 STARTED = 120.0
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
-#: Label and taint that keep a Node from being a backend.
+#: The label that keeps a Node from being a backend.
 EXCLUDE_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers"
-DELETING = "ToBeDeletedByClusterAutoscaler"
+#: Taints with which a Node drains, whatever the traffic policy.
+DRAINING = {
+    "ToBeDeletedByClusterAutoscaler",
+    "node.cloudprovider.kubernetes.io/shutdown",
+    "node.kubernetes.io/out-of-service",
+}
 #: A label of the provider's own. Machines never have the value BY_HAND.
 RACK, BY_HAND = "example.com/rack", "mine"
 #: Ends of sentences by which `known` recognises violations that a restored etcd explains.
@@ -176,6 +181,8 @@ class Checks:
         if row is None or "targets" not in body or not self._lives(row.tags.get("service_uid", "")):
             return
         left = {each["instance_id"] for each in body["targets"]}
+        if left and all(each.get("draining") for each in body["targets"]):
+            self.violated("nobody-serves", f"{self._service_name(row.tags)}: all targets of its load balancer drain")
         taken = {target.instance_id for target in row.targets} - left
         lost = sorted(name for name, id_ in self._backends().items() if id_ in taken and self._is_settled(name))
         if lost:
@@ -231,11 +238,20 @@ class Checks:
         """Node -> id of its instance, for those that load balancers should send to."""
         found = {}
         for name, node in self._simulation.store.table("nodes").items():
-            taints = {taint["key"] for taint in node["spec"].get("taints") or ()}
-            excluded = EXCLUDE_LABEL in node["metadata"].get("labels", {}) or DELETING in taints
+            excluded = EXCLUDE_LABEL in node["metadata"].get("labels", {})
             if self._instance(node) is not None and not excluded:
                 found[name] = _id(node)
         return found
+
+    def _draining(self) -> list[str]:
+        """Ids of instances whose Nodes drain. If all would, none does."""
+        nodes, backends = self._simulation.store.table("nodes"), self._backends()
+        found = sorted(
+            id_
+            for name, id_ in backends.items()
+            if DRAINING & {taint["key"] for taint in nodes[name]["spec"].get("taints") or ()}
+        )
+        return found if len(found) < len(backends) else []
 
     # While mistakes last
 
@@ -383,6 +399,8 @@ class Checks:
                 found.append(("not-converged", f"the load balancer of Service {key} has other ports"))
             if sorted(target.instance_id for target in row.targets) != targets:
                 found.append(("not-converged", f"the load balancer of Service {key} has other targets"))
+            if sorted(target.instance_id for target in row.targets if target.draining) != self._draining():
+                found.append(("not-converged", f"the load balancer of Service {key} has other targets that drain"))
             ingress = service.get("status", {}).get("loadBalancer", {}).get("ingress") or []
             if [entry.get("ip") for entry in ingress] != [row.ip]:
                 found.append(("not-converged", f"Service {key} does not name its load balancer's address"))

@@ -225,6 +225,11 @@ class People:
             self.store.delete("nodes", name)
         self.lose(name)
 
+    def taint(self, name: str, key: str = "") -> None:
+        """As the autoscaler does with a Node that it will remove; without a key, it changes its mind."""
+        taints = [{"key": key, "effect": "NoSchedule"}] if key else []
+        self._change("nodes", name, {"spec": {"taints": taints}})
+
     def power(self, name: str, state: Any) -> None:
         self.switch(name, state)
         self.ready(name, "True" if state == "running" else "Unknown")

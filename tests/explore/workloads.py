@@ -264,12 +264,25 @@ RELABELLED = Workload(
     ),
     arguments=("--refresh-node-labels=always", "--node-status-update-frequency=10s"),
 )
+AUTOSCALER = "ToBeDeletedByClusterAutoscaler"
+DRAINS = Workload(
+    "drains",
+    (*_settled(3), ("create_service", "web")),
+    _steps(
+        (4, "taint", "n1", AUTOSCALER),
+        (10, "taint", "n2", AUTOSCALER),
+        (11, "taint", "n3", AUTOSCALER),
+        (20, "taint", "n1"),
+        (26, "drain", "n2"),
+        (27, "join", "n4", 4),
+    ),
+)
 WORKLOADS = {
     each.name: each
     for each in (
         *(SERVICES, NODES, REPLACE, LEADERS, SCALE_DOWN, SCALE_DOWN_30),
         *(ONE_SERVICE, ONE_NODE, ONE_REPLACED, VOLUMES, RELOAD, TWO_LEADERS, RIVALS, MIGRATION),
-        *(REFUSED, REFUSED_LEADERS, TENANTS, SLOW, BLIND, DEAD_CONNECTIONS, FENCING, RELABELLED),
+        *(REFUSED, REFUSED_LEADERS, TENANTS, SLOW, BLIND, DEAD_CONNECTIONS, FENCING, RELABELLED, DRAINS),
     )
 }
 
