@@ -56,7 +56,7 @@ junit = $(if $(RESULTS),--junitxml=$(RESULTS)/$(1).xml --reruns=1 --reruns-delay
 .PHONY: test
 test: prerequisites setup ## what a contributor runs before a change lands; docs/testing.md says how long it takes
 	@$(PARTS) --first images --timed integration-spine --patient lint,docs-site,peers-tests,unit \
-		--elsewhere "make test-ci: a real cluster, OpenStack, all of make integration, the tarball, 9,000 sequences of faults" \
+		--elsewhere "make test-ci: a real cluster, OpenStack, all of make integration, the tarball, 5,000 sequences of faults" \
 		--elsewhere "make test-all: every ansible-core, other clusters and clouds, half an hour of churn, mutation"
 
 # docs/testing.md says what make test-all has beside this, and why: other clusters and clouds, the playbooks' long stories, the
@@ -65,7 +65,7 @@ test: prerequisites setup ## what a contributor runs before a change lands; docs
 test-ci: export CLOUD_TESTS := not long
 test-ci: export CHAOS_KILLS := 30
 test-ci: export LONG_TESTS := $(addprefix tests/integration/,faults runtime secrecy) tests/soak tests/packaging
-test-ci: prerequisites setup ## what CI runs after make test: a real cluster, OpenStack, 9,000 sequences, the rest of integration
+test-ci: prerequisites setup ## what CI runs after make test: a real cluster, OpenStack, 5,000 sequences, the rest of integration
 	@$(PARTS) --first images --timed molecule,openstack-once --patient sequences,install-test \
 		--then integration-rest,integration-long,chaos
 
@@ -167,16 +167,16 @@ prose: setup ## words that this project does not use, in every file; make lint r
 	@python tools/prose/check.py --all
 
 .PHONY: unit
-unit: setup ## pure logic, and 5,500 sequences of faults
+unit: setup ## pure logic, and 10,000 sequences of faults
 	@pytest -q $(call junit,unit) -n 2 --timeout 300 tests/unit tests/tools tests/peers tests/explore
-	@python -m tests.explore --seeds 0-59 --chains 0-99,325-424 --jobs 2 --least 5500
+	@python -m tests.explore --seeds 0-59 --chains 0-379 --jobs 2 --least 10000
 
 # Files whose formats the programs decide that own them: systemd, Kubernetes' parser.
 DRAWN := tests/unit/formats tests/unit/plugins/module_utils/edit/test_units_against_systemd.py
 .PHONY: sequences
-sequences: setup ## 9,000 sequences of faults more than make unit has, and all texts of which that draws a thousand
+sequences: setup ## 5,000 sequences of faults more than make unit has, and all texts of which that draws a thousand
 	@DRAWN_TEXTS=6000 pytest -q $(call junit,sequences) -n 2 $(DRAWN)
-	@python -m tests.explore --seeds 60-549 --jobs 2 --least 9000
+	@python -m tests.explore --seeds 60-339 --jobs 2 --least 5000
 
 CORE ?= 2.19
 .PHONY: sanity
@@ -241,7 +241,7 @@ chaos: setup binaries ## the leader is killed CHAOS_KILLS times at random moment
 
 # Seeds: one (7), a range (0-9999), or several with commas between; each gives about 20 sequences.
 SEEDS ?= 0-499
-# Seeds of chains, each with 25 sequences that follow each other in one cluster: half the time of a run for each.
+# Seeds of chains, each with 25 sequences that follow each other in one cluster: less than half the CPU of a run for each.
 CHAINS ?=
 # One sequence, as a finding names it: then only that one is run, and its story told.
 REPLAY ?=

@@ -29,7 +29,7 @@ from .workloads import Step, Workload
 #: All is as it should be, and nothing was written, for so many seconds: the run is over.
 QUIET = 12.0
 #: The same for an episode. What comes later is seen in the next one: writes and what is left are judged there as well.
-PAUSE = 6.0
+PAUSE = 3.0
 #: Without faults, backends follow within so many seconds: the end of a burst, a back-off, a change of the leader.
 FOLLOW = 60.0
 #: After the last step and the last fault everything is as it should be within so many seconds.

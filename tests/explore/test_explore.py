@@ -30,7 +30,7 @@ from .faults import Fault, episode_of
 from .known import KNOWN, explain
 from .workloads import EPISODES, WORKLOADS
 
-#: What is explored here. `make unit` explores more than 5,500 sequences, by a command of its own.
+#: What is explored here. `make unit` explores more than 10,000 sequences, by a command of its own.
 SEEDS, SEQUENCES = "0-1", 30
 #: A seed whose chain has a change that is refused while Nodes change.
 CHAIN = 1
