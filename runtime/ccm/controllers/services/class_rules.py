@@ -61,11 +61,12 @@ def is_handed_over(service: Service, classes: ServedClasses, former: Collection[
     """Return whether the Service was ours, and is not any more although the Service itself did not change.
 
     `former`: the classes that a leader served. Its load balancer stays then: a flag that somebody removed must not
-    delete it. Of a Service that got another class itself, the load balancer is deleted.
+    delete it. Of a Service that got another class itself, the load balancer is deleted; not so if another cloud of this
+    process may serve that class, because two clouds with one project see the load balancers of both.
     """
     name = service.spec.load_balancer_class
     is_excluded = classes.exclude(service) and service.metadata.deletion_timestamp is None
-    return is_excluded and (not name or name in former)
+    return is_excluded and (not name or name in former or classes.are_shared)
 
 
 def recalled(note: str | None) -> frozenset[str]:

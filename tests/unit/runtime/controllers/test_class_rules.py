@@ -71,6 +71,9 @@ def test_a_deleted_service_of_another_controller_is_left_to_it_once_classes_are_
         (NAMED, "", {}, False),
         (NAMED, "was", GOING, False),
         (ALONE, "", GOING, False),
+        (ServedClasses(are_shared=True), "other", {}, True),
+        (ServedClasses(are_shared=True), "other", GOING, False),
+        (ServedClasses(are_shared=True), "", {}, False),
     ],
 )
 def test_what_was_handed_over(classes, name, metadata, handed_over):
