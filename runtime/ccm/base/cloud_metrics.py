@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Metrics that each of several clouds counts for itself.
 
-The only cloud of a process uses a metric as it is, so the metrics are those of any process with one cloud. Each of
-several has samples of its own, with the label `cloud`; those without it, which nobody counts, are not shown then.
+A process with one cloud uses each metric as it is, without a label for the cloud. With several clouds, each cloud has
+its own samples, with the label `cloud`. The samples without that label, which nothing counts, are then not shown.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class _OfClouds(MetricWrapperBase):
         super().__init__(name, documentation, labelnames, **options)
 
     def of(self, cloud: str) -> Self:
-        """Return the metric that one cloud counts with. `cloud`: its name, "" if it is the only one."""
+        """Return the metric that one cloud counts with. `cloud`: the cloud's name, "" if it is the only one."""
         if not cloud:
             return self
         own = _of_clouds.setdefault(self, {})

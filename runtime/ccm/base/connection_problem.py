@@ -10,13 +10,14 @@ import aiohttp
 
 
 def connection_problem(error: BaseException) -> str:
-    """Return the cause in words, with host and port if no connection was made; the name of the error if it has none."""
+    """Return the cause in words, with host and port if connecting failed; the name of the error's type if it has no
+    text."""
     if not isinstance(error, aiohttp.ClientConnectorError):
         return str(error) or type(error).__name__
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         cause = str(error.certificate_error)
     elif (number := error.os_error.errno) is not None and number in errno.errorcode:
         cause = os.strerror(number).lower()
-    else:  # the numbers of getaddrinfo are others
+    else:  # getaddrinfo has error numbers of its own
         cause = error.os_error.strerror or str(error.os_error)
     return f"cannot connect to {error.host}:{error.port}: {cause}"

@@ -13,7 +13,7 @@ _PART = re.compile(rf"([0-9]+\.?[0-9]*|\.[0-9]+)({'|'.join(_UNITS)})")
 
 
 def parse(text: str) -> float:
-    """Seconds. Raises ValueError for anything that Go's time.ParseDuration rejects."""
+    """Return the duration in seconds. Raises ValueError for anything that Go's time.ParseDuration rejects."""
     unsigned = text[1:] if text[:1] in ("+", "-") else text
     if unsigned == "0":
         return 0.0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What installed packages offer. A process looks through all of them once, which takes as long as 15 imports."""
+"""The entry points of installed packages. Reading them takes as long as 15 imports, so a process reads them once."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ _all_entry_points = functools.cache(metadata.entry_points)
 
 
 def entry_points(*, group: str) -> metadata.EntryPoints:
-    """The entry points of this group."""
+    """Return the entry points of this group."""
     return _all_entry_points().select(group=group)

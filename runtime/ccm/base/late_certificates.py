@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """TLS contexts that read the system's authorities when they are first used.
 
-aiohttp makes two contexts while it is imported. To read the system's authorities into them takes a seventh of the CPU
-until a process sends its first request. If API server and cloud have authorities of their own, it uses neither.
+aiohttp creates two contexts while it is imported. Reading the system's authorities into them takes a seventh of the CPU
+that a process uses until its first request. A process whose API server and cloud have authorities of their own uses
+neither context.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import Any
 
 
 class _Late(ssl.SSLContext):
-    """One that trusts nobody yet. Its first connection makes it what it would have been."""
+    """A context without authorities. Its first connection reads the system's authorities and makes it an
+    `SSLContext`."""
 
     def wrap_bio(self, *arguments: Any, **options: Any) -> ssl.SSLObject:
         self._read()
@@ -25,14 +27,14 @@ class _Late(ssl.SSLContext):
         return self.wrap_socket(*arguments, **options)
 
     def _read(self) -> None:
-        self.__class__ = ssl.SSLContext  # type: ignore[assignment]  # so these methods are no longer its own
+        self.__class__ = ssl.SSLContext  # type: ignore[assignment]  # without the methods of this class
         self.set_default_verify_paths()
 
 
 @contextlib.contextmanager
 def late_certificates() -> Iterator[None]:
-    """Contexts that are made within read the system's authorities later. For the import of a module at start: what
-    other threads make meanwhile would be postponed, too."""
+    """Let the contexts that are created in this block read the system's authorities at their first connection. Use it
+    only to import a module at start: it also affects contexts that other threads create meanwhile."""
 
     def postpone(context: ssl.SSLContext) -> None:
         context.__class__ = _Late
@@ -41,4 +43,4 @@ def late_certificates() -> Iterator[None]:
     try:
         yield
     finally:
-        del ssl.SSLContext.set_default_verify_paths  # it was, and is again, that of the base class
+        del ssl.SSLContext.set_default_verify_paths  # the method of the base class applies again

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the present work is about, for every log line that is written meanwhile, also by libraries.
+"""Fields that say what the present work is about, for every log line written meanwhile, also by libraries.
 
 The fields follow the work into the tasks that it starts, as context variables do. `manager.logs` shows them.
 """
@@ -24,5 +24,5 @@ def about(**fields: str) -> Iterator[None]:
 
 
 def fields() -> Mapping[str, str]:
-    """The fields of the present work, in the order in which they were added."""
+    """Return the fields of the present work, in the order in which they were added."""
     return _FIELDS.get()

@@ -11,7 +11,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 def namespace_of(key: object) -> str:
-    """The namespace of an object by its key, `namespace/name`; "" for an object that has none."""
+    """Return the namespace in a key of the form `namespace/name`; "" for any other key."""
     return key.partition("/")[0] if isinstance(key, str) and "/" in key else ""
 
 
@@ -34,7 +34,7 @@ class Rounds(Generic[T]):
             self._count += 1
 
     def discard(self, lane: str, item: T) -> None:
-        """Take an item out that waits no more; nothing happens if it does not wait in this lane."""
+        """Remove an item that need not wait any more; do nothing if it does not wait in this lane."""
         items = self._lanes.get(lane, OrderedDict())
         if item in items:
             del items[item]
@@ -43,7 +43,8 @@ class Rounds(Generic[T]):
                 del self._lanes[lane]
 
     def take(self, may_go: Callable[[str], bool] = lambda lane: True) -> tuple[str, T] | None:
-        """The first lane that may go, and its next item; that lane is the last one then. None if no lane may go."""
+        """Remove the next item of the first lane that may go, and return lane and item. That lane becomes the last one.
+        Return None if no lane may go."""
         for lane, items in self._lanes.items():
             if may_go(lane):
                 item, _ = items.popitem(last=False)

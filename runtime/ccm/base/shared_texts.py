@@ -1,21 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps texts once that thousands of objects have in common, such as labels: with many Nodes, most of the memory.
+"""Keeps one copy of each text that thousands of objects share, such as labels. With many Nodes, the copies would take
+most of the memory.
 
 Users and kubelets write such texts, so neither their number nor their length may grow without bounds.
 """
 
 from __future__ import annotations
 
-#: How many texts to remember: many more than clusters have zones and pools. And the longest of them in characters.
+#: How many texts to remember, many more than a cluster has zones and pools; and the most characters of such a text.
 MOST, LONGEST = 4096, 256
-#: An object with more of them is like no other: they would only displace those that others have in common.
+#: An object with more texts than this keeps its own copies: no other object is like it, and its texts would displace
+#: the shared ones.
 MANY = 500
 
 _texts: dict[str, str] = {}
 
 
 def shared(text: str) -> str:
-    """The text, as the same Python object as last time."""
+    """Return the same Python object for equal texts of at most `LONGEST` characters; return a longer text as it is."""
     if len(text) > LONGEST:
         return text
     if len(_texts) > MOST:

@@ -12,17 +12,17 @@ QUOTED = 100
 
 
 def shorten(text: str, limit: int) -> str:
-    """`text`, or its first `limit` characters and its length."""
+    """Return `text` if it has at most `limit` characters, otherwise its start and its length."""
     return text if len(text) <= limit else f"{text[:limit]}... ({len(text)} characters)"
 
 
 def printable(text: str) -> str:
-    """`text` on one line; invisible and control characters become escape sequences such as `\\x1b`."""
+    """Return `text` on one line; invisible and control characters become escape sequences such as `\\x1b`."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def quoted(text: str) -> str:
-    """A value for a message: in quotes, printable, at most `QUOTED` characters."""
+    """Return a value as a message quotes it: printable, at most `QUOTED` characters; a longer one with its length."""
     return repr(text) if len(text) <= QUOTED else f"{text[:QUOTED]!r}... ({len(text)} characters)"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Spans of traces: which work was done for an object, how long it took, and how it ended.
 
-Nothing is recorded, and nothing is imported for it, until `manager.traces` switches it on. A span is the child of the
+Until `manager.traces` switches recording on, nothing is recorded and no library is imported. A span is the child of the
 span that is open in its task, or was open when its task was created, as context variables follow the work.
 
 The attributes follow the rule of the log: no secret, and text of strangers only where a log line has it, too.
@@ -31,13 +31,13 @@ class Span:
         """Add attributes that are known only now."""
 
     def failed(self, error: BaseException) -> None:
-        """Give the span the status of an error, for one that does not leave the block."""
+        """Give the span the status of an error that does not leave the block."""
 
 
 #: Opens a span: its name, its attributes, and whether it is a request to another program.
 Open: TypeAlias = Callable[[str, Attributes, bool], Span]
 
-#: What all share while nothing is recorded.
+#: The one span that is used while nothing is recorded.
 NOTHING = Span()
 _open: Open | None = None
 
@@ -49,7 +49,8 @@ def switch(open: Open | None) -> None:
 
 
 def span(name: str, attributes: Attributes, *, outgoing: bool = False) -> Span:
-    """A span of the present task. `name` is one of a few; what differs from object to object belongs in `attributes`.
+    """Return a span of the present task. `name`: one of a few; what differs from object to object belongs in
+    `attributes`.
 
     `outgoing`: the span is a request to another program.
     """

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     import yaml
 
 Path = tuple[str | int, ...]
-#: No file that is read here is nested deeper; an alias may contain itself.
+#: No file that is read here is nested deeper. The limit stops an alias that contains itself.
 _DEPTH = 20
-#: No such file has more values; aliases of aliases multiply.
+#: No file that is read here has more values. The limit stops aliases of aliases, which multiply.
 _VALUES = 10_000
 
 
@@ -34,7 +34,8 @@ class Document:
 
     @classmethod
     def parse(cls, text: str, source: str, *, secret: bool = False) -> Document:
-        """Never raises: if the text is not YAML, that is a problem and the data is None. `secret`: quote no content."""
+        """Parse `text`; never raises. Text that is not YAML is a problem, and the data is None. `secret`: quote no
+        content."""
         import yaml  # only in a process that has a file: it takes as long as all of asyncio
 
         harmless = (
@@ -61,12 +62,13 @@ class Document:
         self.problems.append(f"{self.place(path)}: {spell(path)}{': ' if path else ''}{what}")
 
     def place(self, path: Path) -> str:
-        """The file, and the line of the key, or of the mapping where the key is missing: "c.yaml, line 7"."""
+        """Return the file and the line of the key, such as "c.yaml, line 7". For a missing key it is the line of the
+        mapping; if no line is known, return the file alone."""
         line = next((self._lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in self._lines), None)
         return f"{self.source}, line {line}" if line else self.source
 
     def mapping(self, path: Path, value: Any) -> dict[str, Any]:
-        """`value` if it is a mapping, {} for None; anything else also returns {} and adds a problem."""
+        """Return `value` if it is a mapping, otherwise {}. Anything but a mapping or None adds a problem."""
         if isinstance(value, dict):
             return value
         if value is not None:
@@ -105,7 +107,7 @@ class Document:
 
 
 def spell(path: Path) -> str:
-    """For example `Generic.LeaderMigration.controllerLeaders[0].name`."""
+    """Return the path as text, for example `Generic.LeaderMigration.controllerLeaders[0].name`."""
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
