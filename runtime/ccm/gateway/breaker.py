@@ -2,17 +2,18 @@
 """Decides when calls of a group are not made because the cloud fails. No I/O.
 
 The question is whose failure it is. Five objects that fail in a row, or five failures of calls about no object (a
-listing), are an outage. One object that fails five times is not. Nor are the objects of one namespace alone: what they
-have in common may be a mistake of their owner, so they are held back, and nobody else is.
+listing), are an outage. One object that fails five times is not. Nor are failing objects of a single namespace: the
+cause may be a mistake of their owner, so only the calls of that namespace are held back.
 
-While calls are held back, one at a time probes whether the cloud works again, after pauses that double. An object that
-is new need not wait for the end of a pause: what it gets to know is new, too. After two such probes have failed, new
-objects get turns of their own (`ccm.gateway.newcomers`): one mistake in a hundred namespaces looks like an outage until
-somebody else succeeds. They count as probes: each puts off the end of the pause.
+While calls are held back, one call at a time probes whether the cloud works again, after pauses that double. A new
+object need not wait for the end of a pause: nobody knows yet whether its call fails. After two such early probes have
+failed, new objects take turns (`ccm.gateway.newcomers`): one mistake in a hundred namespaces looks like an outage until
+another object succeeds. A turn is a probe, too: if it fails, the pause is prolonged.
 
-The more objects wait, the more seldom each of them asks, and the end of the outage calls all of them: hundreds of
-Services cost next to nothing meanwhile. Whoever came last is called first: if it was a mistake of many and no outage,
-that one is the least likely to share it. Objects that had failed before are not called: that may be their own fault.
+The more objects wait, the less often each of them tries, so hundreds of waiting Services make few calls. At the end of
+the outage all of them are woken, the last one first: if many made the same mistake and there was no outage, the last
+one is the least likely to have made it. Objects that failed themselves are not woken: the failure may be their own
+fault.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ from .newcomers import LONGEST_WAIT, Newcomers
 BREAKER_THRESHOLD = 5
 #: First and longest time for which calls are held back, in seconds; each failed probe doubles it.
 BREAKER_FIRST, BREAKER_MAX = 1.0, 30.0
-#: How many early probes may fail, for objects of a namespace without failures: those of new objects before the end of a
-#: pause. After that, new objects wait for turns.
+#: How many early probes, which are calls of new objects before the end of a pause, may fail if the object's namespace
+#: has no failures. After that, new objects wait for turns.
 EARLY_PROBES = 2
 #: A failing object waits this many times as long as other objects, which therefore come first.
 AFTER_OTHERS = 1.25
@@ -57,7 +58,7 @@ class Subject(NamedTuple):
 
 
 class HeldBack(Transient):
-    """The call was not made. The object's turn comes at the latest after `retry_after`, or when the outage ends."""
+    """The call was not made. Try again after `retry_after` seconds; waiting objects are woken when the outage ends."""
 
 
 class Pass(enum.Enum):
@@ -69,8 +70,8 @@ class Pass(enum.Enum):
 
 
 class Breaker:
-    """Of one group. `failures`: in a row, for people. `open_until`: the end of the pause. Times are monotonic.
-    `shown_open`: whether the metric says that it is open."""
+    """The breaker of one group of calls. `failures`: how many calls failed in a row, for people. `open_until`: the end
+    of the pause. Times are monotonic. `shown_open`: whether the metric shows the breaker as open."""
 
     def __init__(self, group: str) -> None:
         self.group = group
@@ -89,13 +90,14 @@ class Breaker:
         self._unattributed = 0
         # Until the end of the outage: objects that were held back before they failed.
         self._waiting: dict[str, None] = {}
-        # Objects that have not succeeded since they failed, with their owners: a success of another one says nothing.
+        # Objects that have not succeeded since they failed, with their owners. A success of another object removes
+        # none.
         self._failing: OrderedDict[str, str] = OrderedDict()
         self._owners: Counter[str] = Counter()
 
     @property
     def is_open(self) -> bool:
-        """Whether calls of somebody are held back."""
+        """Whether any calls are held back."""
         return len(self._evidence) + self._unattributed >= BREAKER_THRESHOLD
 
     @property
@@ -107,7 +109,7 @@ class Breaker:
         return next(iter(self._accused)) if len(self._accused) == 1 and not self._unattributed else None
 
     def check(self, subject: Subject | None, now: float) -> Pass:
-        """How the call may be made. Raises HeldBack if it may not."""
+        """Return how the call may be made. Raises HeldBack if it may not be made."""
         if not self.is_open:
             return Pass.FREE
         if (owner := self._sole_owner) is not None and (subject is None or subject.owner != owner):
@@ -124,11 +126,11 @@ class Breaker:
         return kind
 
     def ended(self, kind: Pass) -> None:
-        """A call with this pass has ended, also without a result."""
+        """Record that a call with this pass has ended, with or without a result."""
         self._probes.discard(kind)
 
     def take_waiting(self) -> list[str]:
-        """The objects that were held back, if nothing holds them back any more, the last one first."""
+        """Return the objects that were held back, the last one first, and forget them; [] while calls are held back."""
         if not self._waiting or self.is_open:
             return []
         waiting, self._waiting = list(reversed(self._waiting)), {}
@@ -143,8 +145,8 @@ class Breaker:
             self._newcomers.answered(subject.key)
 
     def failed(self, error: CloudError, subject: Subject | None, now: float, kind: Pass) -> None:
-        """Only the failure that opens the breaker and failed probes set the time: concurrent calls fail together and
-        add no information."""
+        """Record a failed call. Only the failure that opens the breaker, and failed probes, set the pause: other calls
+        that were in progress fail together with them and add no information."""
         was_open = self.is_open
         self.failures += 1
         self.last_error = str(error)
@@ -165,11 +167,12 @@ class Breaker:
             self.open_until = now + self._held
 
     def _meet(self, subject: Subject, now: float) -> None:
-        """An object asks that has not failed. Those of a namespace without failures go before others."""
+        """Offer a turn to an object that has not failed. If its namespace has failures, it gets only a turn that is due
+        now."""
         self._newcomers.asks(*subject, now, 0.0 if self._owners[subject.owner] else LONGEST_WAIT)
 
     def _kind(self, subject: Subject | None, now: float) -> Pass | None:
-        """Of the probe that the call would be; None if there is none for it now."""
+        """Return the kind of probe that the call may be now, None if it may not be one."""
         if subject is not None and Pass.EARLY not in self._probes and self._may_be_early(subject, now):
             return Pass.EARLY
         return Pass.PROBE if now >= self.open_until else None
@@ -181,8 +184,9 @@ class Breaker:
         return wait <= 0.0
 
     def _wait(self, subject: Subject | None, now: float) -> float:
-        """Until the end of the pause. While a probe is under way nobody knows how long it takes: the longer the outage
-        has lasted, the more seldom one looks."""
+        """Return the seconds until the caller may try again. They last until the end of the pause; longer for a failing
+        object or if many objects wait, shorter for an object whose turn comes earlier. While a probe is under way,
+        nobody knows how long it takes: the wait grows with the outage."""
         pause = self.open_until - now
         if pause <= 0:
             pause = min(BREAKER_MAX, now - self._opened_at)

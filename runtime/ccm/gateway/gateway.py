@@ -79,12 +79,12 @@ _ONE: dict[str, type] = {
 _MANY: dict[str, type] = {"load_balancers.list": LoadBalancer, "routes.list": Route, "quotas.list": Quota}
 
 
-#: Operations that are about no object, whoever asked first.
+#: Endings of operations that are about no single object, whichever object made them necessary.
 _ABOUT_ALL = (".list", ".kept", ".start")
 #: Verbs of calls that change nothing in the cloud.
 _READS = frozenset({"list", "kept", "get", "labels", "deviations", "start"})
 
-#: Numbers of calls, from a random start, so that those of two processes differ in a common log.
+#: Numbers of calls. They start at random, so that the numbers of two processes differ in a common log.
 _requests = itertools.count(random.getrandbits(31))
 
 
@@ -104,8 +104,8 @@ class _Connection:
         return cls(cloud, Turns(cloud.limits, clock), Slots(cloud.limits.concurrency))
 
     async def take_slot(self, group: str, namespace: str) -> None:
-        """Take one of the slots; calls of this group are not paused then. A call that waits for the end of a pause
-        holds no slot, so that a group that is paused alone leaves all slots to the others."""
+        """Take one of the slots when calls of this group are not paused. A call that waits for the end of a pause holds
+        no slot, so that a paused group leaves all slots to the others."""
         while True:
             while (wait := self.turns.paused_for(group)) > 0:
                 await asyncio.sleep(wait)
@@ -123,10 +123,12 @@ class _Connection:
 
 
 class Gateway:
-    """All calls to one cloud. Create it inside the running event loop. `name`: if the process has several clouds.
+    """All calls to one cloud. Create it inside the running event loop. `name`: the cloud's name if the process has
+    several clouds, otherwise "".
 
     `last_success`: when the cloud last answered. `failing_since`: monotonic seconds of the first failure after that,
-    None while it answers. `last_error`: the text of that failure. `under_way`: operations of calls in progress.
+    None while the cloud answers. `last_error`: the text of the latest failure. `under_way`: operations of calls in
+    progress.
     """
 
     def __init__(self, cloud: Cloud, *, clock: Callable[[], float] = time.monotonic, name: str = "") -> None:
@@ -137,7 +139,7 @@ class Gateway:
         self.failing_since: float | None = None
         self.last_error: str = ""
         self.under_way: list[str] = []
-        self._unanswered_write = -math.inf  # when the last one was given up
+        self._unanswered_write = -math.inf  # when a write was last given up without an answer
         instances = cloud.instances
         self.instances = InstanceDirectory(instances, self.call, clock=clock, name=name) if instances else None
         self._replaced: list[Callable[[], None]] = []
@@ -152,8 +154,8 @@ class Gateway:
         """Make one call. `operation` is `group.verb`, e.g. `instances.list`; each group has its own breaker.
 
         Raises CloudError only. An answer such as NotFound, Conflict or Forbidden proves that the cloud works. A
-        timeout, a 5xx and rejected credentials count as failures: of the object that the caller works on
-        (`log_context`), but those of a listing are about no object.
+        timeout, a 5xx and rejected credentials count as failures of the object that the caller works on
+        (`log_context`); those of a listing count as failures about no object.
         """
         group = operation.partition(".")[0]
         subject = _subject(operation)
@@ -192,7 +194,7 @@ class Gateway:
 
     @property
     def state(self) -> GatewayState:
-        """The present state of the budget and the breakers, for people."""
+        """The present state of the budgets and the breakers, for people."""
         now, connection = self._clock(), self._current
         breakers = [
             BreakerState(
@@ -205,19 +207,19 @@ class Gateway:
         return GatewayState(connection.turns.budgets(), breakers, connection.under_way, limit)
 
     def on_replace(self, handler: Callable[[], None]) -> None:
-        """Call `handler` whenever another cloud replaces the current one. It must not block or raise."""
+        """Call `handler` whenever another cloud replaces the current one. The handler must not block or raise."""
         self._replaced.append(handler)
 
     def on_recovery(self, group: str, handler: Callable[[str], None]) -> None:
-        """Call `handler` with each object whose calls of the group were held back, when they no longer are. It must not
-        block or raise."""
+        """When calls of this group are no longer held back, call `handler` with the key of each object that waited. The
+        handler must not block or raise."""
         self._recovered.setdefault(group, []).append(handler)
 
     async def replace(self, cloud: Cloud) -> None:
-        """Start `cloud` and replace the current cloud with it, which is closed when its calls have ended.
+        """Start `cloud` and replace the current cloud with it. The old cloud is closed when its calls have ended.
 
-        Raises CloudError if the new cloud does not start or lacks a capability of the current one; then it is closed,
-        and nothing changes.
+        Raises CloudError if the new cloud does not start or lacks a capability of the current one; then the new cloud
+        is closed, and nothing changes.
         """
         connection = _Connection.to(cloud, self._clock)
         try:
@@ -300,7 +302,7 @@ class Gateway:
             BREAKER_OPEN.of(self.name).labels(breaker.group).set(breaker.shown_open)
 
     async def _timed(self, operation: str, function: Callable[[], Awaitable[T]], connection: _Connection) -> T:
-        """Make the call under a number of its own, by which logs and traces name it."""
+        """Make the call under a number of its own, by which logs and traces identify it."""
         named = {"call": operation, "request": f"{next(_requests):08x}"}
         with about(**named), tracing.span(operation, named, outgoing=True) as span:
             return await self._counted(operation, function, connection, span)
@@ -345,7 +347,8 @@ class Gateway:
             connection.idle.set()
 
     async def _bounded(self, operation: str, function: Callable[[], Awaitable[T]], deadline: float) -> T:
-        """The result, or TimeoutError after `deadline` seconds, even if the provider ignores the cancellation."""
+        """Return the result, or raise TimeoutError after `deadline` seconds, even if the provider ignores the
+        cancellation."""
 
         async def call() -> T:
             try:
@@ -386,7 +389,7 @@ class _Cancelled(Exception):
 
 
 async def _end(task: asyncio.Task[Any], operation: str, cloud: str) -> None:
-    """Cancel; a call that ignores this is abandoned, because it would block its caller forever."""
+    """Cancel the call. A call that ignores this is abandoned, because it would block its caller forever."""
     task.cancel()
     await asyncio.wait({task}, timeout=GRACE)
     if task.done():
@@ -406,17 +409,17 @@ async def _close(cloud: Cloud) -> None:
 
 
 def writes(operation: str) -> bool:
-    """Whether a call may change something in the cloud. Commands, which only read, are refused those."""
+    """Return whether a call may change something in the cloud. Commands only read, so they refuse such calls."""
     return operation.rpartition(".")[2] not in _READS
 
 
 def _concerns_one_object(operation: str, error: CloudError) -> bool:
-    """Whether the cloud answered about one object. A listing is about no object, whatever the provider says."""
+    """Return whether the cloud answered about one object. A listing is about no object, whatever the provider says."""
     return getattr(error, "scope", "") == "object" and not operation.endswith(_ABOUT_ALL)
 
 
 def _subject(operation: str) -> Subject | None:
-    """The object that the caller works on; None for a call that is about all of them."""
+    """Return the object that the caller works on; None if it works on none, or if the call is about all objects."""
     key = log_context.fields().get("object")
     return None if key is None or operation.endswith(_ABOUT_ALL) else Subject.of(key)
 

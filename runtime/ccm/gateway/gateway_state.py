@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the gateway says of itself to people: budget and breakers, as plain data."""
+"""The state of the gateway for people: budgets and breakers, as plain data."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class BudgetState:
-    """The rate limit of one group of calls. `per_second`: 0 or less means none. `left`: tokens; below 0, calls wait.
-    `paused_for`: seconds of a pause that the cloud requested."""
+    """The rate limit of one group of calls, or of all. `per_second`: 0 or less means no limit. `left`: tokens; below 0,
+    calls wait. `paused_for`: seconds of a pause that the cloud requested."""
 
     group: str
     per_second: float
@@ -21,8 +21,8 @@ class BudgetState:
 
 @dataclass(frozen=True, slots=True)
 class BreakerState:
-    """One group of calls that failed last. `failures`: in a row. `is_open`: calls are not made, whoever asks.
-    `open_for`: seconds until the next probe."""
+    """One group of calls whose last call failed. `failures`: in a row. `is_open`: calls are held back, for whatever
+    object. `open_for`: seconds until the next probe."""
 
     group: str
     failures: int

@@ -63,7 +63,7 @@ class _Batch:
 
     first: float
     latest: float
-    #: The freshest read that any of them needs.
+    #: The latest `not_before` of these queries.
     not_before: float = -math.inf
     waiting: dict[InstanceRef, asyncio.Future[Instance]] = field(default_factory=dict)
 
@@ -74,7 +74,7 @@ class InstanceDirectory:
     def __init__(
         self, instances: Instances, call: Call, *, clock: Callable[[], float] = time.monotonic, name: str = ""
     ) -> None:
-        """`name`: of the cloud, if the process has several."""
+        """`name`: the cloud's name if the process has several clouds, otherwise ""."""
         self._name = name
         self._instances = instances
         self._call = call
@@ -83,10 +83,10 @@ class InstanceDirectory:
         self._batch: _Batch | None = None
         self._reads: set[asyncio.Task[Any]] = set()
         self._listing: asyncio.Task[Snapshot] | None = None
-        #: The listing that begins when the one in progress ends, for all who ask meanwhile.
+        #: The listing that starts when the one in progress ends, for all callers that need a later read.
         self._next_listing: asyncio.Task[Snapshot] | None = None
         self._last_listing = -math.inf
-        #: Pages of the listing in progress so far, 0 without one.
+        #: Pages that the listing in progress has read so far, 0 if none is in progress.
         self._pages_read = 0
         self._expected_at = -math.inf
         #: Results of single reads after the start of the last listing: canonical providerID -> start of read, instance.
@@ -95,11 +95,11 @@ class InstanceDirectory:
         #: `Page.unreachable` of the last listing.
         self._unreachable = ""
         self._news: list[Callable[[Instance | None], None]] = []
-        #: When an instance was confirmed gone, by canonical providerID; the latest ones.
+        #: When an instance was confirmed gone, by canonical providerID: the latest `REMEMBERED_GONE` instances.
         self._gone: dict[str, float] = {}
 
     def owns(self, provider_id: str) -> bool:
-        """Whether the providerID belongs to this provider. If the provider's check fails, it does not."""
+        """Return whether the providerID belongs to this provider; False if the provider's check fails."""
         try:
             return bool(provider_id) and bool(self._instances.owns(provider_id))
         except Exception as error:
@@ -119,7 +119,7 @@ class InstanceDirectory:
 
     def on_news(self, handler: Callable[[Instance | None], None]) -> None:
         """Call `handler` whenever the results of `known` or `named` may change: with the instance that a single read
-        found, or with None if any instance may have changed. It must not block or raise."""
+        found, or with None if any instance may have changed. The handler must not block or raise."""
         self._news.append(handler)
 
     @property
@@ -129,7 +129,8 @@ class InstanceDirectory:
         return found.began if found is not None and found.proves_absence else -math.inf
 
     def known(self, provider_id: str) -> Instance | None:
-        """The instance from the latest read that found it: the last listing, or a single read after it. No I/O.
+        """Return the instance from the latest read that found it: the last listing, or a single read after that. No
+        I/O.
 
         `provider_id` may have any spelling that the provider owns. None proves nothing.
         """
@@ -141,7 +142,7 @@ class InstanceDirectory:
         return self._snapshot.by_id.get(wanted) if self._snapshot is not None else None
 
     def named(self, name: str) -> list[Instance]:
-        """The known instances with this name or alias. No I/O."""
+        """Return the known instances with this name or alias. No I/O."""
         found = {each.provider_id: each for each in self._snapshot.by_name.get(name, ())} if self._snapshot else {}
         for provider_id, (_, instance) in self._singles.items():
             if instance.is_named(name):
@@ -151,11 +152,11 @@ class InstanceDirectory:
         return list(found.values())
 
     def same_as(self, provider_id: str) -> str:
-        """A key that is equal for all spellings of a providerID. No I/O."""
+        """Return a key that is equal for all spellings of a providerID. No I/O."""
         return self._canonical(provider_id) or provider_id
 
     def confirm_gone(self, provider_id: str) -> None:
-        """Record that a listing and a read of its own have just reported the instance gone."""
+        """Record that a listing and a single read have just reported the instance gone."""
         key = self.same_as(provider_id)
         self._gone.pop(key, None)
         self._gone[key] = self._clock()
@@ -163,12 +164,12 @@ class InstanceDirectory:
             del self._gone[next(iter(self._gone))]
 
     def gone_for(self, provider_id: str) -> float | None:
-        """Seconds since the instance was confirmed gone, None if it never was. No I/O."""
+        """Return the seconds since the instance was confirmed gone, None if it never was. No I/O."""
         at = self._gone.get(self.same_as(provider_id))
         return None if at is None else self._clock() - at
 
     def _note(self, instance: Instance, began: float) -> None:
-        """Record the result of a single read."""
+        """Record the result of a single read, unless a later read is known."""
         provider_id = instance.provider_id
         before = self._singles.get(provider_id)
         if (self._snapshot is not None and self._snapshot.began > began) or (before is not None and before[0] > began):
@@ -189,9 +190,10 @@ class InstanceDirectory:
         self._expected_at = self._clock()
 
     async def lookup(self, ref: InstanceRef, *, not_before: float) -> Instance:
-        """The instance of a Node, from a read that started at or after `not_before` (monotonic seconds).
+        """Return the instance of a Node, from a read that started at or after `not_before` (monotonic seconds).
 
-        Raises NotFound only if such a read was complete and did not contain it; any other CloudError means unknown.
+        Raises NotFound only if such a read was complete and did not contain the instance; any other CloudError means
+        unknown.
         """
         if self._snapshot is not None and self._snapshot.began >= not_before:
             ANSWERS.of(self._name).labels("snapshot").inc()
@@ -210,7 +212,8 @@ class InstanceDirectory:
         return await asyncio.shield(future)
 
     async def get(self, ref: InstanceRef) -> Instance:
-        """The instance from a read of its own, regardless of listings: for a last check before an irrevocable action.
+        """Return the instance from a single read, regardless of listings: for a last check before an irrevocable
+        action.
 
         Raises CloudError; NotFound only if the cloud says so about this instance.
         """
@@ -219,7 +222,7 @@ class InstanceDirectory:
         return found
 
     async def list(self, *, not_before: float) -> Snapshot:
-        """A complete listing that started at or after `not_before`; for passes over all nodes."""
+        """Return a complete listing that started at or after `not_before`; for passes over all nodes."""
         if self._snapshot is None or self._snapshot.began < not_before:
             return await self._list_since(not_before)
         return self._snapshot
@@ -278,16 +281,16 @@ class InstanceDirectory:
 
     @property
     def _pages(self) -> int:
-        """How many pages a listing has, as far as known: of the last one, and of the one in progress so far. Without
-        either, one."""
+        """How many pages a listing has at least: as many as the last listing, or as many as the one in progress has
+        read so far; 1 without either."""
         return max(1, self._snapshot.pages if self._snapshot else 0, self._pages_read)
 
     def _single_reads_cost_less(self, questions: int) -> bool:
-        """Compare with the pages of a listing; never list for one query."""
+        """Return whether there are fewer queries than pages in a listing. A single query never needs a listing."""
         return questions == 1 or questions < self._pages
 
     def _canonical(self, provider_id: str) -> str | None:
-        """The spelling in the provider's listings (`contract.CanonicalIds`)."""
+        """Return the spelling in the provider's listings (`contract.CanonicalIds`), None if it cannot be determined."""
         if not hasattr(self._instances, "canonical"):
             return provider_id
         if provider_id not in self._canonical_ids:
@@ -315,8 +318,8 @@ class InstanceDirectory:
                 future.set_result(instance)
 
     async def _list_since(self, not_before: float) -> Snapshot:
-        """A listing that started at or after `not_before`: the one in progress if it did, otherwise the one that
-        follows it. So a slow cloud is asked for one listing at a time, however many wait."""
+        """Return a listing that started at or after `not_before`: the one in progress if that is late enough, otherwise
+        the next one. So there is one listing at a time, even if the cloud is slow and many callers wait."""
         current = self._listing if self._listing is not None and not self._listing.done() else None
         if current is not None and self._last_listing >= not_before:
             return await asyncio.shield(current)
@@ -391,7 +394,8 @@ class InstanceDirectory:
         return snapshot
 
     def _report(self, unreachable: str) -> None:
-        """Log a part of the cloud that cannot be queried, once for each cause, and set a metric. Its Nodes wait."""
+        """Log that a part of the cloud cannot be queried, once for each cause, and set a metric. The Nodes of that part
+        wait."""
         PARTIAL.of(self._name).set(1 if unreachable else 0)
         if unreachable and unreachable != self._unreachable:
             log.warning("cannot query a part of the cloud, so its instances are unknown: %s", printable(unreachable))
@@ -410,7 +414,7 @@ class InstanceDirectory:
         return as_asked(instance, ref, asked.provider_id)
 
     async def _read_page(self, token: str | None) -> Page:
-        """A page with valid fields; its entries are not checked here."""
+        """Return a page with valid fields; the page's entries are not checked here."""
         page: Any = await self._instances.list_page(token)
         if not isinstance(page, Page):
             raise TypeError(f"expected Page, got {type(page).__name__}")

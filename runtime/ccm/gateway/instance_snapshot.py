@@ -16,8 +16,8 @@ from typing import Any
 from ccm.cloud import Address, AddressType, Instance, InstanceRef, InstanceState, Page
 from ccm.cloud.errors import Conflict, NotFound, Transient
 
-#: A listing has no end after so many pages, and after so many in a row with nothing but instances of earlier ones:
-#: pages shift while instances come and go, but not as far.
+#: A listing counts as endless after this many pages, or after this many pages in a row that only repeat instances.
+#: Pages shift while instances come and go, but not that far.
 MOST_PAGES, MOST_REPEATED = 10_000, 10
 
 
@@ -49,7 +49,7 @@ class Snapshot:
         canonical: Callable[[str], str | None] = str,
         unreachable: str = "",
     ) -> Snapshot:
-        """An instance may occur twice if pages shift during the read; the later one counts."""
+        """Return the snapshot. An instance may occur twice if pages shift during the read; the later one counts."""
         by_id: dict[str, Instance] = {}
         by_name: dict[str, dict[str, Instance]] = {}
         for instance in instances:
@@ -78,7 +78,7 @@ class Snapshot:
         return found
 
     def find(self, ref: InstanceRef) -> Instance:
-        """The instance, with the providerID as spelled in `ref`.
+        """Return the instance, with the providerID as spelled in `ref`.
 
         Raises NotFound, Conflict (several instances with that name, or a providerID in another spelling), or Transient
         (the listing is empty, has invalid entries, or omits a part of the cloud, and so proves nothing).
@@ -118,13 +118,14 @@ class Snapshot:
         return named[0]
 
     def _with_system_uuid(self, system_uuid: str, named: Sequence[Instance]) -> list[Instance]:
-        """Those of `named` with this SMBIOS UUID; without `named`, those of all instances."""
+        """Return the instances of `named` with this SMBIOS UUID; if `named` is empty, those of all instances."""
         found = self._by_system_uuid.get(system_uuid.lower(), ())
         return [each for each in found if not named or each in named]
 
 
 def canonical_ref(ref: InstanceRef, canonical: Callable[[str], str | None]) -> InstanceRef:
-    """With the providerID as the cloud lists it. Raises Conflict if it cannot be determined: unknown, never gone."""
+    """Return `ref` with the providerID as the cloud lists it. Raises Conflict if that cannot be determined: the
+    instance is unknown then, not gone."""
     if not ref.provider_id or (spelling := canonical(ref.provider_id)) == ref.provider_id:
         return ref
     if not spelling:
@@ -133,14 +134,15 @@ def canonical_ref(ref: InstanceRef, canonical: Callable[[str], str | None]) -> I
 
 
 def as_asked(instance: Instance, ref: InstanceRef, canonical: str | None) -> Instance:
-    """With the providerID as the Node spells it: that spelling never changes, so comparisons are consistent."""
+    """Return the instance with the providerID as the Node spells it, which never changes, so that comparisons are
+    consistent. An instance whose providerID is not `canonical` stays as it is."""
     if not ref.provider_id or instance.provider_id != canonical or canonical == ref.provider_id:
         return instance
     return dataclasses.replace(instance, provider_id=ref.provider_id)
 
 
 def instance_problem(answer: Any) -> str:
-    """Why this is not a valid Instance, "" if it is valid. Python does not enforce types."""
+    """Return why this is not a valid Instance, "" if it is valid. Python does not enforce types."""
     if not isinstance(answer, Instance):
         return f"expected Instance, got {type(answer).__name__}"
     texts = {name: getattr(answer, name) for name in ("provider_id", "name", "type", "zone", "region", "incomplete")}
@@ -172,14 +174,14 @@ def _is_address(value: Any) -> bool:
 
 
 class ListingEnd:
-    """A listing must come to an end: a cloud that always names another page would be read for ever."""
+    """Stops listings that do not end: a cloud that always names another page would be read for ever."""
 
     def __init__(self) -> None:
         self._ids = set[str]()
         self._pages = self._repeated = 0
 
     def require(self, page: Page) -> None:
-        """Raises Transient if this page shows that there is no end."""
+        """Raises Transient if this page shows that the listing does not end."""
         ids = {each.provider_id for each in page.instances if isinstance(getattr(each, "provider_id", None), str)}
         self._repeated = self._repeated + 1 if ids and ids <= self._ids else 0
         self._pages += 1

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gives objects that ask for the first time while the cloud seems to fail a turn of their own to probe.
+"""Gives new objects, whose first call comes while the cloud seems to fail, turns to probe whether it does.
 
-Such an object is evidence: nobody knows yet whether its call fails. An object that was held back and waits is none
-that counts. If the same mistake was made in a hundred namespaces, there are many of those, they all fail, and
-whoever is new would be the last of them.
+The call of a new object is evidence, because nobody knows yet whether it fails. Calls of objects that already wait
+prove less. If the same mistake was made in a hundred namespaces, all of these fail, and a new object would come after
+all of them.
 
-An object is new once: until the cloud has answered a call for it, it is remembered. So an outage costs one call more
-for each object that is made during the outage, and for no other. The last place in the line is for a namespace that has
-none in it: who creates a thousand Services at once leaves it to others. No I/O.
+An object is new once: it is remembered until the cloud has answered a call for it. So an outage costs one more call for
+each object that is created during the outage, and for no other. The last place in the line is for a namespace that has
+no other place, so that a namespace with a thousand new Services leaves it to others. No I/O.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import math
 from collections import OrderedDict
 from typing import NamedTuple
 
-#: Between two turns, in seconds.
+#: The time between two turns, in seconds.
 EVERY = 4.0
-#: How long an object may wait for its turn, in seconds: as long as two others that came before. Whoever comes when the
-#: next turn is later waits as everybody does.
+#: How long an object may wait for its turn, in seconds: two other turns. If the next turn is later than that, the
+#: object gets none and waits like objects that are not new.
 LONGEST_WAIT = 8.0
-#: When a turn is forgotten whose object did not come, in seconds: it was deleted.
+#: How many seconds after it was due an unused turn is forgotten: its object was deleted.
 EXPIRED = 60.0
 #: How many objects are remembered.
 REMEMBERED = 20_000
@@ -36,7 +36,7 @@ class Newcomers:
     """Times are monotonic."""
 
     def __init__(self) -> None:
-        # Those that have asked, and had no answer after that. They are kept when the outage ends.
+        # Objects that asked for a turn and have had no answer from the cloud since. The end of the outage removes none.
         self._met: OrderedDict[str, None] = OrderedDict()
         self._turns: dict[str, Turn] = {}
         self._next = 0.0
@@ -45,8 +45,8 @@ class Newcomers:
         return key not in self._met
 
     def asks(self, key: str, owner: str, now: float, longest: float = LONGEST_WAIT) -> None:
-        """A call for the object may not be made freely. If it is new, it gets the next turn, unless that is later than
-        `longest` from now, or than one other turn if its owner waits for one."""
+        """Give the object the next turn if it is new and the turn comes within `longest` seconds; within `EVERY`
+        seconds if another object of the owner already waits for a turn."""
         if not self.is_new(key):
             return
         self._met[key] = None
@@ -61,15 +61,15 @@ class Newcomers:
             self._next = due + EVERY
 
     def wait(self, key: str, now: float) -> float:
-        """Seconds until the turn of the object, 0 if it has come, infinite if it has none."""
+        """Return the seconds until the object's turn, 0 if it has come, infinity if the object has none."""
         turn = self._turns.get(key)
         return math.inf if turn is None else max(0.0, turn.due - now)
 
     def failed(self, now: float) -> None:
-        """A probe of a new object failed: the next turn is not sooner than after the usual time."""
+        """Record that a probe of a new object failed: the next turn comes `EVERY` seconds later at the earliest."""
         self._next = max(self._next, now + EVERY)
 
     def answered(self, key: str) -> None:
-        """The cloud answered a call for the object, or failed."""
+        """Forget the object: the cloud answered a call for it, or failed."""
         self._met.pop(key, None)
         self._turns.pop(key, None)

@@ -19,8 +19,8 @@ INSTANCES = "instances"
 class Slots:
     """At most `concurrency` calls at a time. A group holds three quarters of the slots at most, and one more if its
     calls are of several namespaces: one namespace leaves a slot of its group to the others. All groups but the
-    instances leave an eighth to them, one slot at least. Everybody may have one slot: with a single one, nothing is
-    kept free.
+    instances leave an eighth of the slots to the instances, one slot at least. If there is only one slot, every call
+    may take it.
 
     Waiting calls of a group take turns by namespace, and the groups take turns.
     """
@@ -38,7 +38,7 @@ class Slots:
         self._waiting: OrderedDict[str, Rounds[asyncio.Future[None]]] = OrderedDict()
 
     def take(self, group: str, namespace: str) -> bool:
-        """Whether there was a slot for it at once."""
+        """Take a slot if the call may have one at once. Return whether it did."""
         if self._waiting.get(group) or not self._may_go(group, namespace):
             return False
         self._count(group, namespace, 1)
@@ -89,7 +89,8 @@ class Slots:
             pass
 
     def _serve(self, group: str) -> bool:
-        """Whether one of this group got a slot, or had gone."""
+        """Give a slot to the next call of this group that may have one. Return whether there was such a call, even if
+        it had been cancelled."""
         chosen = self._waiting[group].take(lambda namespace: self._may_go(group, namespace))
         if chosen is None:
             return False

@@ -27,7 +27,7 @@ class Turns:
         }
 
     def _of(self, group: str) -> TokenBucket:
-        """A group without its own rate has a bucket for its pauses."""
+        """Return the group's bucket. A group without its own rate has one for its pauses."""
         if (bucket := self._groups.get(group)) is None:
             bucket = self._groups[group] = TokenBucket(clock=self._clock)
         return bucket
@@ -46,11 +46,11 @@ class Turns:
         (self._all if group is None else self._of(group)).pause(seconds)
 
     def budgets(self) -> list[BudgetState]:
-        """What is left of all calls, and of each group that has a rate of its own or is paused."""
+        """Return the budget of all calls, and of each group that has a rate of its own or is paused."""
         found = [("all calls", self._all), *self._groups.items()]
         states = [BudgetState(name, each.rate, each.burst, each.left, each.paused_for) for name, each in found]
         return [each for each in states if each.group == "all calls" or each.per_second > 0 or each.paused_for > 0]
 
     def paused_for(self, group: str) -> float:
-        """Seconds for which calls of this group must still wait."""
+        """Return the seconds for which calls of this group must still wait."""
         return max(self._all.paused_for, self._of(group).paused_for)
