@@ -16,7 +16,8 @@ _alarms: dict[object, tuple[float, Callable[[], None]]] = {}
 
 
 def set_alarm(seconds: float, callback: Callable[[], None]) -> Callable[[], None]:
-    """Call `callback` after `seconds`, in the main thread, between any two steps of its code. Returns its cancellation.
+    """Call `callback` after `seconds`, in the main thread, between any two steps of its code. Returns a function that
+    cancels the alarm.
 
     Call it in the main thread; nothing else in the process may use SIGALRM.
     """

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Creates and starts the cloud from `--cloud-config`, and replaces it when that file changes (upstream: never).
+"""Creates and starts the cloud from `--cloud-config`, and replaces the cloud when that file changes (upstream never
+does).
 
 A rotated credential needs no restart. A changed file cannot change the provider and its capabilities, because the
 running controllers depend on them. A file that cannot be used changes nothing and is reported once: in the log, as an
@@ -46,8 +47,8 @@ Notice = Callable[[str, str, str], None]
 
 @dataclass(frozen=True)
 class CloudSettings:
-    """`file`: its configuration, "" for none. `allow_untagged`: it need not know its clusters by an ID. `name`: if the
-    process has several clouds."""
+    """`file`: the path of the cloud's configuration, "" for none. `allow_untagged`: the provider need not have a
+    cluster ID. `name`: the cloud's name if the process has several clouds, otherwise ""."""
 
     provider: str
     file: str = ""
@@ -56,7 +57,7 @@ class CloudSettings:
 
     @property
     def subject(self) -> str:
-        """The cloud in a sentence."""
+        """How a sentence names the cloud."""
         return f"cloud {self.name}" if self.name else "the cloud"
 
 
@@ -89,7 +90,7 @@ class CloudReloader:
         self.started = asyncio.Event()
         #: Digests of the content that needs no more attempts, and of the last attempt; the time of the next attempt.
         self._done, self._tried, self._again_at, self._delay = self._digest(text), "", 0.0, every
-        #: Why the cloud has not started, "" once it has. Until it has answered at all, it is not silent.
+        #: Why the cloud has not started, "" once it has; and whether the reason is that it does not answer.
         self._waiting, self._is_silent = f"{settings.subject} has not answered yet", False
         self._reloads = RELOADS.of(settings.name)
         for result in RESULTS:
@@ -106,9 +107,9 @@ class CloudReloader:
         return Standing(reason, is_silent=True)
 
     async def start(self) -> None:
-        """Verify the credentials. Waits if the cloud does not answer, and fails if it rejects them.
+        """Verify the credentials. Waits while the cloud does not answer.
 
-        Raises StartError.
+        Raises StartError if the cloud rejects the credentials or the configuration cannot be used.
         """
         delay = 1.0
         while True:
@@ -133,7 +134,8 @@ class CloudReloader:
         log.info("%s accepts the credentials", self._settings.subject)
 
     async def start_beside_others(self) -> None:
-        """Like `start`, for one of several clouds: whatever it rejects costs the others nothing, so it is tried again.
+        """Like `start`, for one of several clouds: a rejection does not affect the other clouds, so the start is tried
+        again.
 
         Only this cloud's part of the process waits.
         """
@@ -158,7 +160,7 @@ class CloudReloader:
                 await self._reload(text)
 
     async def _reloaded_within(self, seconds: float) -> bool:
-        """Whether the file changed within that time and is now in use."""
+        """Wait for that time at most. Return whether the file changed and is now in use."""
         until = self._clock() + seconds
         while (left := until - self._clock()) > 0:
             await asyncio.sleep(min(left, self._every))
@@ -167,7 +169,7 @@ class CloudReloader:
         return False
 
     def _due(self) -> str | None:
-        """The text of the file if it is not in use and must be tried now."""
+        """Return the text of the file if it is not in use and must be tried now, otherwise None."""
         try:
             text = read(self._settings)
         except ConfigError as error:
@@ -181,7 +183,8 @@ class CloudReloader:
         return text
 
     async def _reload(self, text: str) -> bool:
-        """Whether the new text is in use. A rejected text is tried again: the cloud may learn of a key later."""
+        """Put the new text to use. Return whether it is in use. A text that the cloud rejects is tried again, because a
+        new key may not have reached the cloud yet."""
         source = self._settings.file or "a file that the provider watches"
         digest = self._digest(text)
         first = digest != self._tried
@@ -189,7 +192,7 @@ class CloudReloader:
         self._tried = digest
         try:
             cloud = build(self._settings, text)
-            # Before the cloud reads its files, which may have changed: later changes are then noticed.
+            # Taken before the cloud reads its files, so that a change during or after that is noticed.
             in_force = _digest(text, cloud.watched_files)
             await self.gateway.replace(cloud)
         except ConfigError as error:
@@ -223,7 +226,7 @@ class CloudReloader:
 
 
 def read(settings: CloudSettings) -> str:
-    """The text of `--cloud-config`, "" if it is not set. Raises ConfigError."""
+    """Return the text of `--cloud-config`, "" if the flag is not set. Raises ConfigError."""
     if not settings.file:
         return ""
     try:
@@ -256,8 +259,8 @@ def _problems(settings: CloudSettings, error: ConfigError) -> str:
 
 
 def _digest(text: str, files: Iterable[str]) -> str:
-    """A digest of the configuration and all watched files. An unreadable file counts as empty, so that its appearance
-    is noticed."""
+    """Return a digest of the configuration and all watched files. An unreadable file counts as empty, so that its
+    appearance is noticed."""
     parts = [text.encode()]
     for path in files:
         try:

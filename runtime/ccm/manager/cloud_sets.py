@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The clouds of a process, and the controllers of each.
 
-The only cloud must accept its credentials before this process may lead, because a standby may reach a cloud that this
-process cannot reach. Of several clouds, one must. The controllers of each other one begin when their cloud has
+If there is one cloud, it must accept its credentials before this process may lead, because a standby may reach a cloud
+that this process cannot reach. Of several clouds, one must. The controllers of another cloud start when that cloud has
 started, however late that is.
 """
 
@@ -57,7 +57,7 @@ def create(settings: Iterable[CloudSettings]) -> list[CloudReloader]:
 
 
 def specs_of(sets: Sequence[CloudSet], names: Iterable[str]) -> list[ControllerSpec[Any]]:
-    """The controllers that run for any cloud, in the order of `names`."""
+    """Return the controllers that run for any cloud, in the order of `names`."""
     return [
         next(each.controllers[name].spec for each in sets if name in each.controllers)
         for name in names
@@ -66,7 +66,8 @@ def specs_of(sets: Sequence[CloudSet], names: Iterable[str]) -> list[ControllerS
 
 
 async def start(sets: Sequence[CloudSet], cleanup: contextlib.AsyncExitStack) -> list[Coroutine[Any, Any, None]]:
-    """Return, once this process may lead, what goes on meanwhile. Raises StartError if the only cloud is unusable."""
+    """Wait until this process may lead. Return what keeps each cloud up to date, to be run from then on. Raises
+    StartError if the only cloud is unusable."""
     if len(sets) == 1:
         await sets[0].cloud.start()
         return [sets[0].cloud.watch()]
@@ -85,7 +86,8 @@ async def _follow(cloud: CloudReloader, start: asyncio.Task[None]) -> None:
 def divide(
     sets: Sequence[CloudSet], context: ControllerContext, patterns: Mapping[str, Sequence[str]]
 ) -> list[ControllerContext]:
-    """Return the context of each of several clouds. `context`: what they share. `patterns`: of `--cloud-nodes`."""
+    """Return the context of each of several clouds. `context`: what they share. `patterns`: cloud -> its part of
+    `--cloud-nodes`."""
     with_nodes = {each.name: each for each in sets if each.gateway.instances is not None}
     directories = {name: each.gateway.instances for name, each in with_nodes.items() if each.gateway.instances}
     owners = Owners(

@@ -45,7 +45,7 @@ async def connect(settings: ApiServerSettings, rights: list[Right], cleanup: con
 
 
 def create_client(settings: ApiServerSettings, *, kubeconfig: str = "") -> KubeClient:
-    """A client for the API server, with another identity if `kubeconfig` is set. Raises StartError."""
+    """Return a client for the API server, with another identity if `kubeconfig` is set. Raises StartError."""
     try:
         client = KubeClient.from_config(
             kubeconfig=kubeconfig or settings.kubeconfig,
@@ -60,7 +60,8 @@ def create_client(settings: ApiServerSettings, *, kubeconfig: str = "") -> KubeC
 
 
 async def wait_for_api_server(client: KubeClient, patience: float) -> None:
-    """Wait until it answers with anything but a server error. Raises StartError after `patience` seconds."""
+    """Wait until the API server answers with anything but a server error. Raises StartError after `patience` seconds,
+    and if the API server rejects our credentials."""
     deadline = time.monotonic() + patience
     reported = False
     while True:
@@ -86,7 +87,8 @@ async def wait_for_api_server(client: KubeClient, patience: float) -> None:
 
 
 async def check_permissions(client: KubeClient, rights: list[Right]) -> None:
-    """Raises StartError that names every missing permission."""
+    """Raises StartError that names every missing permission. If the API server does not report permissions, only logs
+    that."""
     try:
         missing = await rights_check.missing(client, rights)
     except ApiError as error:

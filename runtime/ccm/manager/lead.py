@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The last stage of a process: the controllers run while it leads; what standbys do as well goes on meanwhile."""
+"""The last stage of a process: it runs the controllers while it leads, beside the tasks that standbys run, too."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ def contexts_of(
     holds: Holds,
     patterns: Mapping[str, Sequence[str]],
 ) -> list[ControllerContext]:
-    """Return what the controllers of each cloud get. `notes`: for the next leader. `patterns`: of `--cloud-nodes`."""
+    """Return the context of each cloud's controllers. `notes`: for the next leader. `patterns`: of `--cloud-nodes`, by
+    cloud."""
     caches, gateway = view.caches, sets[0].gateway
     shared = ControllerContext(
         client, gateway, caches[NODES], caches[SERVICES], view.recorders.of, cluster_name, notes, holds, caches=caches
@@ -44,7 +45,7 @@ def contexts_of(
 
 
 def work_of(sets: Sequence[CloudSet], contexts: Sequence[ControllerContext], identity: ClusterIdentity) -> Work:
-    """Return what runs the controllers with the names that it gets."""
+    """Return a function that runs the controllers whose names it gets."""
 
     async def work(names: tuple[str, ...]) -> None:
         await identity.settled()  # it may have changed while another process led
@@ -76,7 +77,7 @@ async def lead(leadership: Leadership, work: Work, lasting: Iterable[Coroutine[A
 
 
 def _first_of(error: BaseException) -> ClusterChanged:
-    """The first error in a group, at any depth."""
+    """Return the first error in a group, at any depth."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     assert isinstance(error, ClusterChanged)

@@ -29,7 +29,7 @@ from .running_controllers import not_offered
 
 log = logging.getLogger(__name__)
 
-#: A leader whose renewal is overdue by more than this after the lease duration is stuck (as upstream), in seconds.
+#: A leader that has not renewed this many seconds after the end of the lease duration is stuck (as upstream).
 LEASE_GRACE = 20.0
 ANNOTATION = "ccm.outoftree.dev/"
 COMPONENT = "cloud-controller-manager"
@@ -40,7 +40,8 @@ Work = Callable[[tuple[str, ...]], Awaitable[None]]
 
 
 def _end_at_once() -> None:
-    """The Lease expired while work was in progress; another process may lead by now, so nothing may be written."""
+    """Exit: the Lease expired while work was in progress. Another process may lead by now, so this one may not
+    write."""
     try:  # the alarm may have interrupted a write to the log, which then refuses another one
         log.critical("leadership is lost: the Lease expired before the work ended; exiting immediately")
         logging.shutdown()
@@ -51,8 +52,7 @@ def _end_at_once() -> None:
 @dataclass(frozen=True)
 class ElectionSettings:
     """`main`, `migration`: the names of the Leases, None without election or migration. Durations are in seconds.
-
-    `provider` and `requested`, the controllers of `--controllers`, are what a leader says about itself.
+    `provider`, `requested` (the controllers of `--controllers`): a leader writes them into its Lease.
     """
 
     main: str | None
@@ -115,7 +115,7 @@ class Leadership:
 
     @property
     def lease(self) -> ObjectRef | None:
-        """The object of Events about the process as a whole."""
+        """The object of Events about the process as a whole, None without election."""
         if self.main is None:
             return None
         return ObjectRef("coordination.k8s.io/v1", "Lease", self.main.name, self.main.namespace)
@@ -126,7 +126,7 @@ class Leadership:
         return NoNotes() if self.main is None else LeaseNotes(self._client, self.main.namespace, self.main.name)
 
     def unhealthy(self) -> str | None:
-        """Why the kubelet should restart this process."""
+        """Return why the kubelet should restart this process, None if it should not."""
         for elector in (self.main, self.migration):
             if elector is not None and not elector.healthy(LEASE_GRACE):
                 return f"this process leads but has not renewed its Lease {elector.name} in time"
@@ -168,10 +168,11 @@ class Leadership:
             raise _first(lost) from None
 
     def _annotations(self, controllers: tuple[str, ...]) -> dict[str, str]:
-        """Annotations in which the leader describes itself; of several clouds, also each one.
+        """Return the annotations in which the leader describes itself and, if it has several clouds, each of them.
 
-        For all clouds together: what none of them offers, and the last success of the one that is silent for longest.
-        Of several, one that never answered this process is empty: the Lease may have the time of a former leader.
+        The annotations about all clouds together have the controllers that no cloud offers, and the last success of the
+        cloud that has been silent for longest. If one of several clouds never answered this process, its own time and
+        the common time are empty, because the Lease may have the times of a former leader.
         """
         refused = {each.name: not_offered(self._settings.requested, each.cloud) for each in self._gateways}
         nowhere = [name for name in self._settings.requested if all(name in found for found in refused.values())]

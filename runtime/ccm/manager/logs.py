@@ -62,7 +62,7 @@ def _shown(message: str) -> str:
 
 
 def _fields() -> dict[str, str]:
-    """What the line is about: `queue` and `object`, `call` and `request` of a call to the cloud."""
+    """Return what the line is about: `queue` and `object`, and for a call to the cloud `call` and `request`."""
     return {name: printable(shorten(value, FIELD_LIMIT)) for name, value in log_context.fields().items()}
 
 
@@ -73,6 +73,6 @@ def configure(format: str, verbosity: int) -> None:
     logging.basicConfig(handlers=[handler], level=logging.DEBUG if verbosity >= 4 else logging.INFO, force=True)
     logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
     logging.getLogger("asyncio").setLevel(logging.WARNING)
-    # No line says where in the code it was written, and to find that out takes as long as the rest of the record.
+    # No line names its place in the code, and finding that place takes as long as the rest of the record.
     logging._srcfile = None  # as Python's logging HOWTO says under "Optimization"
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False

@@ -66,7 +66,7 @@ def service_state(service: Service, classes: ServedClasses) -> str:
 
 
 def count(states: Iterable[str], order: Sequence[str]) -> list[Count]:
-    """How many objects are in each state. All states are named, so that the rows do not move."""
+    """Return how many objects are in each state. All states are named, so that the rows do not move."""
     counts = Counter(states)
     return [Count(state, counts[state]) for state in order]
 
@@ -97,7 +97,7 @@ def unfinished(
 
 
 def _kind(queue: str) -> str:
-    """The kind of the keys of a queue. Each of several clouds has queues of its own, such as `Nodes-static`."""
+    """Return the kind of the keys of a queue. Each of several clouds has queues of its own, such as `Nodes-static`."""
     return KINDS.get(queue.partition("-")[0], queue)
 
 

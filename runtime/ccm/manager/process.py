@@ -77,7 +77,7 @@ async def run(options: Options) -> int:
 
 
 async def _live(options: Options) -> None:
-    """Everything between the options and shutdown, in four stages: connect, observe, serve, lead.
+    """Do everything between the options and shutdown, in four stages: connect, observe, serve, lead.
 
     Raises StartError, LeadershipLost and ClusterChanged.
     """
@@ -95,7 +95,7 @@ async def _live(options: Options) -> None:
     here = [specs[name] for name in (*parts.own, *parts.migrated)]
     api_server = room_settings.api_server(options)
     async with contextlib.AsyncExitStack() as cleanup:
-        cleanup.callback(traces.start())  # the last traces are sent last: the Lease is released then
+        cleanup.callback(traces.start())  # sends the last traces, after the Lease is released
         for gateway in gateways:
             cleanup.push_async_callback(gateway.close)
         client = await connect(api_server, room_settings.rights(options, here), cleanup)
@@ -117,7 +117,7 @@ async def _live(options: Options) -> None:
             cleanup,
         )
         following = await cloud_sets.start(sets, cleanup)
-        gc.freeze()  # what was imported meanwhile, too
+        gc.freeze()  # now also what was imported meanwhile
         patterns = room_settings.declarations(options)
         contexts = contexts_of(client, sets, view, options.cluster_name, leadership.notes, holds, patterns)
         # Standbys keep their caches warm, too: a new leader starts from them at once.

@@ -16,15 +16,15 @@ from . import readiness_rules
 from .cloud_reload import CloudReloader
 from .leadership import Leadership
 
-#: The caches are stale if an informer has heard nothing from the API server for this long, in seconds; a watch begins
-#: at least once a minute.
+#: The caches are stale if an informer has heard nothing from the API server for this long, in seconds. A new watch
+#: starts at least once a minute.
 STALE_AFTER = 180.0
 #: Work that has waited longer is stuck, in seconds.
 STUCK_AFTER = 600.0
 
 
 def checks(leadership: Leadership, informers: Sequence[Informer[Any]], *clouds: CloudReloader) -> Health:
-    """The checks of `/healthz`, `/livez` and `/readyz`. Each of several clouds has a check of its own."""
+    """Return the checks of `/healthz`, `/livez` and `/readyz`. Each of several clouds has a check of its own."""
     live: dict[str, Check] = {"ping": lambda: None}
     if leadership.main is not None:
         live["leaderElection"] = leadership.unhealthy
@@ -40,7 +40,7 @@ def _cloud(cloud: CloudReloader, others: Sequence[CloudReloader]) -> str | Toler
 
 
 def stale(informers: Sequence[Informer[Any]]) -> str | None:
-    """Why the caches cannot be trusted."""
+    """Return why the caches cannot be trusted, None if they can."""
     for informer in informers:
         if not informer.synced:
             return f"the {informer.name} have not been listed yet"
@@ -50,7 +50,7 @@ def stale(informers: Sequence[Informer[Any]]) -> str | None:
 
 
 def stuck() -> str | None:
-    """A queue whose work has waited so long that its workers must be stuck."""
+    """Return which queue's work has waited so long that its workers must be stuck, None if there is no such queue."""
     for queue in list(QUEUES):
         if (age := queue.oldest_age) >= STUCK_AFTER:
             return f"work in the queue {queue.name} has waited for {age:.0f} s"

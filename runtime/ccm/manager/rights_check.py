@@ -28,14 +28,15 @@ _EVENTS = [Right("events", "create"), Right("events", "patch")]
 
 
 def watching(kind: Watched[Any]) -> list[Right]:
-    """The permissions that a cache of this kind needs."""
+    """Return the permissions that a cache of this kind needs."""
     return [Right(kind.resource, verb, kind.group) for verb in ("list", "watch")]
 
 
 def needed(
     controllers: Iterable[ControllerSpec[Any]], leases: Iterable[tuple[str, str]] = (), *, client_ca: bool = False
 ) -> list[Right]:
-    """All permissions; `leases` are (namespace, name), `client_ca`: whether to read the published client CA."""
+    """Return all permissions. `leases`: (namespace, name) of each. `client_ca`: whether to read the published client
+    CA."""
     rights = {*_READ, *watching(NODES), *watching(SERVICES), *_EVENTS}
     for spec in controllers:
         rights |= {*spec.rights, *(right for kind in spec.watches for right in watching(kind))}
@@ -58,13 +59,13 @@ class _Review(msgspec.Struct):
 
 
 def subject(namespace: str, name: str) -> dict[str, Any]:
-    """A ServiceAccount, as `missing` takes it."""
+    """Return a ServiceAccount in the form of the argument `who` of `missing`."""
     groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"]
     return {"user": f"system:serviceaccount:{namespace}:{name}", "groups": groups}
 
 
 async def missing(client: KubeClient, rights: list[Right], who: Mapping[str, Any] | None = None) -> list[Right]:
-    """Those of `rights` that the API server would deny to this identity, or to `who`. Raises ApiError."""
+    """Return those of `rights` that the API server would deny to this identity, or to `who`. Raises ApiError."""
     kind = "SelfSubjectAccessReview" if who is None else "SubjectAccessReview"
 
     async def allowed(right: Right) -> bool:

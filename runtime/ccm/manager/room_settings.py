@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Takes the options apart: each room of a process gets its own settings, and declares their shape.
 
-No option goes further than this file, and the controllers' own options, which `running_controllers` makes.
+The options go no further than this file and `running_controllers`, which makes the controllers' own options.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def cloud(options: Options) -> CloudSettings:
 
 
 def clouds(options: Options) -> list[CloudSettings]:
-    """One for each provider."""
+    """Return the settings of each provider's cloud."""
     if not options.are_of_several:
         return [cloud(options)]
     return [
@@ -44,7 +44,8 @@ def clouds(options: Options) -> list[CloudSettings]:
 
 
 def for_each(options: Options, clouds: Sequence[Cloud]) -> list[Options]:
-    """The options of each cloud's controllers: as if it were alone, and with its own part of the Services.
+    """Return the options of each cloud's controllers, as if the cloud were the only one, and with its part of the
+    Services.
 
     `clouds`: in the order of `--cloud-provider`. Raises StartError if the Services cannot be divided among them.
     """
@@ -60,7 +61,7 @@ def for_each(options: Options, clouds: Sequence[Cloud]) -> list[Options]:
 
 
 def _of(options: Options, cloud: CloudFlags, services: ServedClasses | None) -> Options:
-    """`services`: None if the cloud serves none."""
+    """Return the options of one cloud. `services`: which Services it serves, None for none."""
     return replace(
         options,
         cloud_provider=cloud.provider,
@@ -76,12 +77,12 @@ def _of(options: Options, cloud: CloudFlags, services: ServedClasses | None) -> 
 
 
 def served_classes(own: Sequence[Options]) -> ServedClasses:
-    """The Services that any cloud serves. `own`: as `for_each` returns it."""
+    """Return which Services any of the clouds serves. `own`: as `for_each` returns it."""
     return together(each.served_classes() for each in own if len(own) == 1 or each.division is not None)
 
 
 def declarations(options: Options) -> dict[str, tuple[str, ...]]:
-    """Cloud -> the patterns of its Nodes' names."""
+    """Return cloud -> the patterns of its Nodes' names."""
     return {each.provider: each.nodes for each in options.clouds()}
 
 
@@ -145,5 +146,5 @@ def serving(options: Options) -> ServingSettings:
 
 
 def rights(options: Options, controllers: Iterable[ControllerSpec[Any]]) -> list[Right]:
-    """All permissions that a process with these options and controllers needs."""
+    """Return all permissions that a process with these options and controllers needs."""
     return rights_check.needed(controllers, election(options).leases, client_ca=serving(options).needs_client_ca)

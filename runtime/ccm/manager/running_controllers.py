@@ -33,13 +33,14 @@ class ConfiguredController:
 
 
 def not_offered(requested: Iterable[str], cloud: Cloud) -> dict[str, str]:
-    """Controllers of `--controllers` that the provider does not support -> the missing capability."""
+    """Return the controllers of `--controllers` that the provider does not support, each with the missing
+    capability."""
     specs = [spec for name in requested if isinstance(spec := look_up(name), ControllerSpec)]
     return {spec.name: what for spec in specs if (what := spec.needs(cloud)) is not None}
 
 
 def usable_controllers(options: Options, cloud: Cloud) -> dict[str, ConfiguredController]:
-    """The controllers of `--controllers` that this provider and these options allow, by name. Raises StartError.
+    """Return the controllers of `--controllers` that this provider and these options allow, by name. Raises StartError.
 
     A controller of another package that cannot be used is reported, and the others run. No other room of the process
     needs all options: from here on, each controller has its own.
@@ -66,14 +67,14 @@ def usable_controllers(options: Options, cloud: Cloud) -> dict[str, ConfiguredCo
 
 
 def _flags_about_classes(options: Options) -> str:
-    """The flags that promise to serve certain Services, as they were set."""
+    """Return the flags that promise to serve certain Services, as they were set."""
     classes = [f"--load-balancer-class={','.join(options.load_balancer_class)}"] if options.load_balancer_class else []
     default = options.default_load_balancer_provider
     return " and ".join(classes + ([f"--default-load-balancer-provider={default}"] if default else []))
 
 
 def _options_of(spec: ControllerSpec[Any], options: Options) -> Any:
-    """The argument of the controller's constructor. Raises StartError."""
+    """Return the argument of the controller's constructor. Raises StartError."""
     if spec.section is not None:
         if spec.name in options.sections:
             return options.sections[spec.name]
@@ -92,9 +93,8 @@ def _options_of(spec: ControllerSpec[Any], options: Options) -> Any:
 
 
 class RunningControllers:
-    """The controllers of one cloud. Created when the process becomes the leader, and its cloud has started.
-
-    `catches_up`: whether the caches must catch up first; not if somebody else made them.
+    """The controllers of one cloud. Created when the process is the leader and its cloud has started. `catches_up`:
+    whether to make the caches catch up; False if the caller has done that.
     """
 
     def __init__(
@@ -107,8 +107,8 @@ class RunningControllers:
     async def run(self) -> None:
         """Run all controllers. If one fails, all stop: a partly working leader would prevent others from leading.
 
-        A watch may have been silently dead while this process was a standby. So first of all, every cache has to show
-        what there is now; controllers wait for those that they use.
+        A watch may have been silently dead while this process was a standby. So first of all, every cache has to catch
+        up with the present state; controllers wait for the caches that they use.
         """
         for cache in self._caches:
             cache.catch_up()

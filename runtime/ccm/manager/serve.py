@@ -27,7 +27,7 @@ from .status_history import Sampler
 @dataclass(frozen=True)
 class Shown:
     """What a process shows of itself. `provider`, `cluster`: the names that it was started with.
-    `classes`: of the Services that it serves, by any cloud."""
+    `classes`: which Services any of its clouds serves."""
 
     provider: str
     cluster: str

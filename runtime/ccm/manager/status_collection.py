@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collects what `/statusz` reports from the parts of this process. It reads caches and counters, and asks nobody."""
+"""Collects what `/statusz` reports from the parts of this process. It reads caches and counters, and makes no
+requests."""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ class Sources:
 
 
 def report(sources: Sources) -> Status:
-    """The state of this process now."""
+    """Return the present state of this process."""
     now = datetime.datetime.now(datetime.UTC)
     nodes, services = list(sources.nodes.items()), list(sources.services.items())
     failures = [

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 #: Seconds between two samples, and how many are kept: one hour.
 STEP, SAMPLES = 20.0, 180
-#: Results of calls to the cloud by which it answered as a working cloud does.
+#: Results of calls to the cloud that do not count as failures of the cloud.
 GOOD = frozenset({"success", "NotFound", "RetryAfter", "cancelled"})
 
 NAMES = (
@@ -53,7 +53,7 @@ class History:
         self._full = self._full or self._next == 0
 
     def series(self) -> dict[str, list[float]]:
-        """Name -> values, the oldest first."""
+        """Return name -> values, the oldest first."""
         start = self._next if self._full else 0
         return {name: [*kept[start:], *kept[:start]][: self._length] for name, kept in self._values.items()}
 
@@ -102,7 +102,8 @@ class Sampler:
         )
 
     def _totals(self) -> tuple[float, float, float, float, float]:
-        """Calls to the cloud, failed ones, the seconds that they took, how many were timed, and API requests."""
+        """Return how many calls to the cloud there were, how many failed, how many seconds they took, how many were
+        timed, and how many API requests there were."""
         calls = failures = 0.0
         for _, result, number in cloud_results(REQUESTS):
             calls += number
@@ -114,12 +115,13 @@ class Sampler:
 
 
 def cloud_results(requests: Counter) -> list[tuple[str, str, float]]:
-    """Operation, result, and number of calls. `requests`: of all clouds, or of one."""
+    """Return operation, result and number of calls of each. `requests`: the counter of all clouds, or of one."""
     return [(labels["operation"], labels["result"], value) for labels, value in _totals_of(requests)]
 
 
 def cloud_durations(taken: Histogram) -> list[tuple[str, float, float]]:
-    """Operation, seconds in all, and number of calls. `taken`: by all clouds, or by one."""
+    """Return each operation with its total seconds and number of calls. `taken`: the histogram of all clouds, or of
+    one."""
     sums: dict[str, float] = {}
     counts: dict[str, float] = {}
     for name, labels, value in _samples(taken):

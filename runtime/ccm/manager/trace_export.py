@@ -43,11 +43,13 @@ _USER = re.compile(r"[^\s/'\"]+@")
 
 
 def start() -> Callable[[], None]:
-    """Record all spans from now on; returns what ends it and sends the last ones. Raises StartError."""
+    """Record all spans from now on. Returns a function that stops recording and sends the last spans. Raises
+    StartError."""
     library = logging.getLogger("opentelemetry")
     library.propagate, library.handlers = False, [_Seldom()]
     library.setLevel(logging.WARNING)
-    # Each export is a line there at -v=4. The SDK names its thread so; records have no thread (see logs.configure).
+    # urllib3 logs a line for each export at -v=4. The SDK's thread has this name; records name no thread
+    # (logs.configure).
     logging.getLogger("urllib3.connectionpool").addFilter(lambda _: "OtelBatch" not in threading.current_thread().name)
     try:
         resource = Resource.create({"service.name": SERVICE_NAME, "service.version": __version__})
@@ -99,7 +101,7 @@ class _Recorded(tracing.Span):
 
 
 def _shown(attributes: tracing.Attributes) -> dict[str, str | int]:
-    """The values as the log shows its fields: short, on one line."""
+    """Return the values as the log shows its fields: short, on one line."""
     return {
         name: printable(shorten(value, FIELD_LIMIT)) if isinstance(value, str) else value
         for name, value in attributes.items()
@@ -107,7 +109,7 @@ def _shown(attributes: tracing.Attributes) -> dict[str, str | int]:
 
 
 class _Seldom(logging.Handler):
-    """Hands on what OpenTelemetry says about the export, at most one line in SELDOM seconds."""
+    """Logs what OpenTelemetry says about the export, at most one line in SELDOM seconds."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Switches traces on if the environment names a collector, in the variables that OpenTelemetry defines.
 
-OpenTelemetry is an extra. It is imported only then (`trace_export`), because it costs memory and time at start.
-Source: https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/
+OpenTelemetry is an extra. It is imported only if traces are on (`trace_export`), because it costs memory and time at
+start. Source: https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PACKAGES = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 
 
 def start() -> Callable[[], None]:
-    """Record and export traces if the environment says so; returns what stops it. Raises StartError."""
+    """Record and export traces if the environment says so. Returns a function that stops this. Raises StartError."""
     if not wanted(os.environ):
         return lambda: None
     if not all(map(_installed, PACKAGES)):
@@ -35,7 +35,8 @@ def start() -> Callable[[], None]:
 
 
 def wanted(environment: Mapping[str, str]) -> bool:
-    """Whether to export traces. Raises StartError if the environment asks for a protocol that we do not speak."""
+    """Return whether to export traces. Raises StartError if the environment asks for a protocol that we do not
+    speak."""
     endpoint, protocol = _first_of(ENDPOINTS, environment), _first_of(PROTOCOLS, environment)
     if not endpoint or environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return False
@@ -48,7 +49,7 @@ def wanted(environment: Mapping[str, str]) -> bool:
 
 
 def _first_of(names: tuple[str, ...], environment: Mapping[str, str]) -> str:
-    """The name of the first variable that is set and not empty; "" if there is none."""
+    """Return the name of the first variable that is set and not empty; "" if there is none."""
     return next((name for name in names if environment.get(name)), "")
 
 
