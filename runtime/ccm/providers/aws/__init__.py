@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The provider of AWS (docs/providers/aws.md): what cloud-provider-aws is in Go.
+"""The provider of AWS (docs/providers/aws.md), the counterpart of cloud-provider-aws, which is written in Go.
 
 `settings` reads its cloud.conf, `session` has the clients of botocore, `api` makes a call in a thread, and each
-capability is a file of its own. botocore is imported at the start only: only those who choose this provider need
-it.
+capability is a file of its own. botocore is imported only when the provider starts, because only those who choose this
+provider need it.
 """
 
 from typing import ClassVar
@@ -22,7 +22,7 @@ from .session import sdk_problem
 from .settings import Settings
 from .volumes import EbsVolumes
 
-#: Requests in one call of the contract, one after the other, at most: that of a large load balancer.
+#: The most requests that one call of the contract makes one after the other: a large load balancer needs as many.
 REQUESTS = 16
 
 

@@ -38,7 +38,8 @@ ELSEWHERE = (
 
 
 def internal(text: str) -> bool:
-    """Any value but `false` means internal, as in cloud-provider-aws."""
+    """Return whether the text means internal: as in cloud-provider-aws, every text does except `false` and an empty
+    one."""
     return text not in ("", "false")
 
 
@@ -68,7 +69,7 @@ def list_of(form: re.Pattern[str], kind: str) -> Callable[[str], tuple[str, ...]
 
 
 def ports(text: str) -> tuple[str, ...]:
-    """Names or numbers; () stands for all."""
+    """Return the names or numbers of ports; () stands for all ports."""
     return () if text.strip() in ("", "*") else list_of(WORD, "names or numbers of ports")(text)
 
 
@@ -86,7 +87,8 @@ def check_port(text: str) -> str:
 
 
 def tags(text: str) -> dict[str, str]:
-    """As cloud-provider-aws: an item without a name is none, and a value ends at the next `=`. `oddities` warns."""
+    """Read tags as cloud-provider-aws does: an item without a name is left out, and a value ends at the next `=`.
+    `_oddities` warns about both."""
     found: dict[str, str] = {}
     for name, value, *_ in _items(text):
         if not name:
@@ -99,7 +101,7 @@ def tags(text: str) -> dict[str, str]:
 
 
 def _items(text: str) -> list[list[str]]:
-    """The pieces of each item between commas, name and value first."""
+    """Split the text at commas, and each item at `=`: its name and its value come first."""
     parts = filter(None, (part.strip() for part in text.split(",")))
     return [[piece.strip() for piece in f"{part}{'' if '=' in part else '='}".split("=")] for part in parts]
 
@@ -107,14 +109,14 @@ def _items(text: str) -> list[list[str]]:
 def annotation(
     name: str, kind: str, effect: str, read: Callable[[str], Any], default: str = "", **more: bool
 ) -> Annotation:
-    """`name`: without the prefix."""
+    """Return an annotation of this provider. `name`: without the prefix."""
     return Annotation(PREFIX + name, kind, effect, read, default, **more)
 
 
 @dataclass(frozen=True)
 class TypeAnnotations:
-    """What one type of load balancers reads. `type`: its name, for messages. `refused` and `without_effect`: a name
-    without the prefix -> the reason, or what to do instead."""
+    """The annotations that one type of load balancers reads. `type`: the type's name, for messages. `refused`: a name
+    without the prefix -> the reason. `without_effect`: a name without the prefix -> what to do instead."""
 
     type: str
     table: AnnotationTable
@@ -122,10 +124,11 @@ class TypeAnnotations:
     without_effect: Mapping[str, str]
 
     def parse(self, annotations: Mapping[str, str], *, nodes_only: bool = False) -> ServiceAnnotations:
-        """Raises Invalid with all values that cannot be used, and all annotations that are probably misspelled.
+        """Raises Invalid with all values that cannot be used, all refused annotations, and all that are probably
+        misspelled.
 
-        `nodes_only`: report only annotations that choose nodes, because other ones must not keep the targets as they
-        are.
+        `nodes_only`: check only annotations that choose nodes. A mistake in another annotation must not stop updates of
+        the targets.
         """
         values = ServiceAnnotations(annotations, self.table)
         if nodes_only:
@@ -151,7 +154,8 @@ class TypeAnnotations:
 
 
 def _oddities(annotations: Mapping[str, str]) -> list[str]:
-    """Warnings about annotations of both types: only another controller reads them, or a text means its opposite."""
+    """Return warnings about annotations of both types: those that only another controller reads, and values that do not
+    mean what they seem to mean."""
     warnings = []
     text = annotations.get(f"{PREFIX}internal", "")
     if text != "false" and text.strip().lower() in ("false", "f", "no", "off", "0"):

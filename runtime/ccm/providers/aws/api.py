@@ -19,15 +19,15 @@ log = logging.getLogger(__name__)
 
 CLUSTER_TAG = "kubernetes.io/cluster/"
 LEGACY_TAG = "KubernetesCluster"
-#: How long AWS may show what was before a write, in seconds.
+#: How long AWS may still show the state before a write, in seconds.
 LAG = 5.0
-#: Pages of one listing, so that a service that repeats itself ends.
+#: The most pages that one listing reads, so that it ends even if the service repeats its pages.
 MOST_PAGES = 1000
 
 
 class Api:
-    """`vpc`, `subnet`, `cluster` and `zone_ids` are known after `open`; `cluster` may stay empty. `zone_types`: zone ->
-    `availability-zone`, `local-zone` and so on."""
+    """`vpc`, `subnet`, `cluster` and `zone_ids` are known after `open`; `subnet` and `cluster` may stay empty.
+    `zone_types`: zone -> `availability-zone`, `local-zone` and so on."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -68,7 +68,7 @@ class Api:
     async def call(
         self, service: str, operation: str, *, missing: Sequence[str] = (), what: str = "", **arguments: Any
     ) -> Mapping[str, Any]:
-        """One request. `missing`: the codes that say that `what` does not exist; then NotFound is raised."""
+        """Make one request. `missing`: error codes that mean that `what` does not exist, so they raise NotFound."""
 
         def run() -> Mapping[str, Any]:
             try:
@@ -88,30 +88,32 @@ class Api:
         return await self.call("elbv2", operation, **arguments)
 
     async def classic(self, operation: str, **arguments: Any) -> Mapping[str, Any]:
-        """One request to the API of Classic Load Balancers."""
+        """Make one request to the API of Classic Load Balancers."""
         return await self.call("elb", operation, **arguments)
 
     async def ec2_rows(self, operation: str, rows: str, **arguments: Any) -> list[Row]:
-        """All pages of a listing of EC2."""
+        """Return the rows of all pages of a listing of EC2."""
         return await self._rows("ec2", operation, rows, "NextToken", "NextToken", arguments)
 
     async def elb_rows(self, operation: str, rows: str, **arguments: Any) -> list[Row]:
-        """All pages of a listing of Elastic Load Balancing."""
+        """Return the rows of all pages of a listing of Elastic Load Balancing."""
         return await self._rows("elbv2", operation, rows, "NextMarker", "Marker", arguments)
 
     async def classic_rows(self, operation: str, rows: str, **arguments: Any) -> list[Row]:
-        """All pages of a listing of Classic Load Balancers."""
+        """Return the rows of all pages of a listing of Classic Load Balancers."""
         return await self._rows("elb", operation, rows, "NextMarker", "Marker", arguments)
 
     async def read_zones(self) -> None:
-        """The zones of the region and their IDs, which never change. Also those that the account has not enabled."""
+        """Read the zones of the region and their IDs, which never change. This includes zones that the account has not
+        enabled."""
         answer = await self.ec2("describe_availability_zones", AllAvailabilityZones=True)
         rows = answer.get("AvailabilityZones") or []
         self.zone_ids = {str(row["ZoneName"]): str(row["ZoneId"]) for row in rows if row.get("ZoneId")}
         self.zone_types = {str(row["ZoneName"]): str(row.get("ZoneType") or "availability-zone") for row in rows}
 
     async def _read_own_instance(self) -> None:
-        """The VPC, the subnet and the cluster's tag of the instance on which this process runs, if it is one."""
+        """Read the VPC, the subnet and the cluster's tag of the instance on which this process runs, if it runs on
+        EC2."""
         own = await self._calls.run(self.session.metadata.instance_id)
         if not own:
             if not self.cluster:
@@ -150,7 +152,8 @@ def pairs(tags: Mapping[str, str]) -> list[dict[str, str]]:
 
 
 def cluster_of(tags: Mapping[str, str]) -> str:
-    """The name of the cluster that a resource belongs to, "" without exactly one."""
+    """Return the name of the cluster that a resource belongs to: by its only cluster tag, else by the legacy tag; "" if
+    it has neither."""
     names = [key.removeprefix(CLUSTER_TAG) for key in tags if key.startswith(CLUSTER_TAG)]
     return names[0] if len(names) == 1 else tags.get(LEGACY_TAG, "")
 

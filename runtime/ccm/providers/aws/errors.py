@@ -56,9 +56,9 @@ REFUSED = {
     "PendingVerification",
     "Blocked",
 }
-#: Of these, those that say that the credentials are valid and do not allow this call.
+#: The codes of REFUSED that mean that the credentials are valid but do not allow this call.
 NOT_ALLOWED = {"UnauthorizedOperation", "AccessDenied", "AccessDeniedException"}
-#: What is used elsewhere, or not there everywhere yet.
+#: Another resource still uses the object, or AWS does not show a write everywhere yet.
 BUSY = {
     "DependencyViolation",
     "IncorrectState",
@@ -66,8 +66,9 @@ BUSY = {
     "DuplicateLoadBalancerName",
     "InvalidPermission.Duplicate",
 }
-#: Operations whose ResourceInUse ends by itself: a load balancer that was deleted just now still uses its groups. For
-#: others it does not, such as an Elastic IP address in use, or an endpoint service that needs the load balancer.
+#: Operations for which ResourceInUse goes away without help: a load balancer that was deleted just now still uses its
+#: target groups. For other operations it stays, for example if an Elastic IP address is in use, or if an endpoint
+#: service needs the load balancer.
 RELEASED = {"DeleteTargetGroup"}
 TAKEN = {
     "DuplicateListener",
@@ -101,7 +102,7 @@ WRONG = {
     "InvalidSecurityGroup",
     "InvalidPermission.Malformed",
 }
-#: One instance of the call is not what it must be, and AWS did nothing for the others.
+#: One instance of the call does not run or is gone, so AWS did nothing for the other instances either.
 UNFIT = {"InvalidTarget", "InvalidInstance"}
 #: Errors of botocore about credentials, by the names of their classes.
 NO_CREDENTIALS = {
@@ -130,7 +131,8 @@ def code_of(error: BaseException) -> str:
 
 
 def translated(error: Exception, timeout: float) -> CloudError:
-    """What an error means for a caller that did not ask for a particular object. `timeout`: that of the request."""
+    """Return the contract's error for an error of botocore or AWS. `Api.call` converts the codes for a missing object
+    before. `timeout`: that of the request, in seconds."""
     if isinstance(error, CloudError):
         return error
     if isinstance(getattr(error, "response", None), dict):
@@ -169,7 +171,7 @@ def _of_answer(error: Any) -> CloudError:
         return Invalid(text)
     if code.endswith("LimitExceeded") or code.startswith("TooMany"):
         return QuotaExceeded(text)
-    # With a code that nobody knows, AWS itself refuses what this one call names; others may be fine.
+    # With a code that is not known here, AWS refuses what this call names. Calls for other objects may succeed.
     is_refusal = bool(code) and code != str(status) and 400 <= status < 500
     return Transient(text, retry_after=wait, scope="object" if is_refusal else "all")
 

@@ -7,18 +7,18 @@ from typing import Any
 
 
 class InstanceMetadata:
-    """`timeout`: for one answer, in seconds; on a machine elsewhere nobody answers, so it is short. `endpoint`: "" for
-    the address that EC2 has."""
+    """`timeout`: how long to wait for one answer, in seconds, at most 2: outside EC2 nobody answers. `endpoint`: "" for
+    EC2's own address."""
 
     def __init__(self, timeout: float, endpoint: str) -> None:
         self._timeout, self._endpoint = min(timeout, 2.0), endpoint
 
     def region(self) -> str:
-        """The region of this machine, "" if it is none of EC2's."""
+        """Return the region of this machine; "" if the service does not answer, as outside EC2."""
         return self._read("/latest/meta-data/placement/region")
 
     def instance_id(self) -> str:
-        """The ID of this machine, "" if it is none of EC2's."""
+        """Return the ID of this machine; "" if the service does not answer, as outside EC2."""
         return self._read("/latest/meta-data/instance-id")
 
     def _read(self, path: str) -> str:

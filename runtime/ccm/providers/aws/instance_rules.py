@@ -29,7 +29,8 @@ def instance_id(provider_id: str) -> str | None:
 
 
 def canonical(provider_id: str) -> str | None:
-    """The providerID itself, None for the older spelling without a zone: only EC2 knows the zone."""
+    """Return the providerID itself; None for the older spelling without a zone, which only EC2 knows, and for anything
+    that is not an instance of EC2."""
     match = PROVIDER_ID.fullmatch(provider_id)
     return provider_id if match and match["zone"] else None
 
@@ -39,7 +40,7 @@ def provider_id(zone: str, id: str) -> str:
 
 
 def named_id(node_name: str) -> str | None:
-    """The instance's ID in the name of a Node that is named by its resource, with or without a domain."""
+    """Return the instance's ID from a name of resource-based naming, with or without a domain; None for other names."""
     label = node_name.partition(".")[0]
     return label if INSTANCE_ID.fullmatch(label) else None
 
@@ -71,7 +72,8 @@ def instance(row: Row, region: str, families: Sequence[str], zone_ids: Mapping[s
 
 
 def names(row: Row) -> list[str]:
-    """The private DNS name first, then the ID and the names of resource-based naming and of IP-based naming."""
+    """Return the instance's names: the private DNS name first, then the ID and the names of resource-based naming and
+    of IP-based naming."""
     id, dns = str(row["InstanceId"]), str(row.get("PrivateDnsName") or "")
     domain = dns.partition(".")[2]
     found = [dns, id, f"{id}.{domain}" if domain else ""]
@@ -110,15 +112,15 @@ def _ipv4(row: Row, interfaces: Sequence[Row]) -> Iterator[Address]:
 
 
 def _ipv6(interfaces: Sequence[Row]) -> Iterator[Address]:
-    """The first address of each interface."""
+    """Yield the first IPv6 address of each interface."""
     for interface in interfaces:
         for each in (interface.get("Ipv6Addresses") or ())[:1]:
             yield Address(AddressType.INTERNAL_IP, str(ipaddress.IPv6Address(each["Ipv6Address"])))
 
 
 def prefixes(row: Row) -> Iterator[object]:
-    """The first IPv6 prefix that is delegated to the primary interface; cloud-provider-aws refuses several. Prefixes of
-    other interfaces, and IPv4 ones, are those of network plugins."""
+    """Yield the first IPv6 prefix that is delegated to the primary interface, if there is one; cloud-provider-aws
+    refuses several. Prefixes of other interfaces, and IPv4 prefixes, belong to network plugins."""
     interfaces = row.get("NetworkInterfaces") or ()
     for interface in [each for each in interfaces if each.get("Attachment") and device_index(each) == 0][:1]:
         for each in (interface.get("Ipv6Prefixes") or ())[:1]:

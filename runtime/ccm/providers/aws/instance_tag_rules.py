@@ -14,7 +14,7 @@ from .instance_rules import Row
 
 #: Characters of a key and of a value of a tag, at most.
 KEY_LENGTH, VALUE_LENGTH = 128, 256
-#: Keys that begin with it, in upper or lower case, belong to AWS.
+#: Keys with this prefix, in upper or lower case, belong to AWS.
 RESERVED = "aws:"
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tags of instances: one read and one write for all that get the same tags at about the same time.
+"""Tags of instances: one read and one write serve all instances that get the same tags at about the same time.
 
 EC2 has no write that depends on the value of a tag, so a value that somebody sets between the read and the write is
 overwritten. Other keys always stay.
@@ -41,7 +41,7 @@ class Ec2Tags:
         self._coming: dict[frozenset[tuple[str, str]], Batch] = {}
 
     async def list(self) -> Mapping[str, Mapping[str, str]]:
-        """Those of the VPC, by one request for each page of instances."""
+        """Return providerID -> tags of the instances of the VPC, by one request for each page."""
         groups = await self._api.ec2_rows(
             "describe_instances",
             "Reservations",
@@ -82,8 +82,9 @@ class Ec2Tags:
         return outcomes
 
     async def _write(self, ids: Sequence[str], tags: Mapping[str, str]) -> dict[str, CloudError]:
-        """Write the tags. Returns the errors of those that are gone or have 50 tags already: one of them makes the
-        whole call fail, so then each instance gets a call of its own. Raises any other error, which is that of all."""
+        """Write the tags. Returns ID -> error for the instances that are gone or have 50 tags already. One such
+        instance makes the whole call fail, so each instance then gets a call of its own. Raises any other error,
+        because it concerns all instances."""
         try:
             await self._api.ec2(
                 "create_tags", missing=MISSING, what=f"instance {', '.join(ids)}", Resources=list(ids), Tags=pairs(tags)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instances: those of the VPC, a thousand on a page for all Nodes."""
+"""The instances of the VPC, listed for all Nodes at once, by default a thousand on a page."""
 
 from __future__ import annotations
 
@@ -14,27 +14,29 @@ from .api import Api, filters
 from .instance_rules import Row
 
 MISSING = ("InvalidInstanceID.NotFound",)
-#: States of instances that a Node can have.
+#: States in which the instance of a Node can be.
 LIVE = ("pending", "running", "shutting-down", "stopping", "stopped")
 
-#: How many listings may be in progress.
+#: How many listings in progress are remembered.
 LISTINGS = 8
 
 
 class Ec2Instances:
     def __init__(self, api: Api) -> None:
         self._api = api
-        #: Instance -> what load balancers and routes need of its row as last read. A listing that ends replaces it.
+        #: ID -> the part of the instance's row, as last read, that load balancers and routes need. A listing that ends
+        #: removes the instances that are gone.
         self._known: dict[str, Row] = {}
         #: Token of the next page of a listing in progress -> the instances on its pages so far.
         self._listed: OrderedDict[str, set[str]] = OrderedDict()
         #: Instances that were read since the last listing ended.
         self._recent: set[str] = set()
-        #: Changes with every read.
+        #: The number of reads so far: who keeps an answer compares it to notice later reads.
         self.reads = 0
 
     async def list_page(self, token: str | None) -> Page:
-        """Filtered by the VPC alone: an instance never changes its VPC. `terminated` is final."""
+        """Return one page of the VPC's instances. Terminated instances, which never come back, are left out here and
+        not by the filter: it has only the VPC, which an instance never changes."""
         more = {"NextToken": token} if token else {}
         answer = await self._api.ec2(
             "describe_instances",
@@ -51,7 +53,8 @@ class Ec2Instances:
         return Page(found, following)
 
     async def get(self, ref: InstanceRef) -> Instance:
-        """By ID, or by the private DNS name. An ID that EC2 does not know makes no other question fail."""
+        """Find the instance by ID, by the private DNS name, or by the address in the Node's name. Each ID has a request
+        of its own, so an ID that EC2 does not know makes no other call fail."""
         if ref.provider_id:
             id = instance_rules.instance_id(ref.provider_id)
             if id is None:
@@ -59,7 +62,7 @@ class Ec2Instances:
             found = await self._by_id(id)
             listed = [each for each in found if ref.provider_id in (each.provider_id, f"aws:////{id}")]
             if found and not listed:
-                # It exists, so this must not delete its Node.
+                # The instance exists, so this answer must not make the framework delete its Node.
                 raise Conflict(f"instance {id} is in zone {found[0].zone}, not as {ref.provider_id} says")
         elif id := instance_rules.named_id(ref.node_name):
             listed = [each for each in await self._by_id(id) if each.is_named(ref.node_name)]
@@ -95,15 +98,16 @@ class Ec2Instances:
         return instance_rules.canonical(provider_id)
 
     async def rows(self, ids: Iterable[str]) -> Mapping[str, Row]:
-        """The instances with these IDs, as far as they exist; only those that were never read are asked for. Their
-        interfaces and their security groups may be those of an earlier read."""
+        """Return ID -> the remembered part of the row (`_slim`), for those of these instances that exist. Only
+        instances that were never read are read now, so security groups may be those of an earlier read."""
         wanted = list(dict.fromkeys(ids))
         if unknown := [each for each in wanted if each not in self._known]:
             await self.fresh(unknown)
         return {each: self._known[each] for each in wanted if each in self._known}
 
     async def fresh(self, ids: Sequence[str]) -> Mapping[str, Row]:
-        """The instances with these IDs, read now. A filter and not a list of IDs: one that is gone is left out."""
+        """Return ID -> row of these instances, read now. The request has a filter instead of a list of IDs, so an
+        instance that is gone is left out and causes no error."""
         found: dict[str, Row] = {}
         for start in range(0, len(ids), 200):
             answer = await self._api.ec2_rows(
@@ -114,7 +118,7 @@ class Ec2Instances:
         return found
 
     async def running(self, ids: Sequence[str]) -> frozenset[str]:
-        """Those of these instances that run now."""
+        """Return the IDs of those of these instances that run now."""
         rows = await self.fresh(ids)
         return frozenset(id for id, row in rows.items() if (row.get("State") or {}).get("Name") == "running")
 
@@ -123,7 +127,8 @@ class Ec2Instances:
         return await self._instances(_rows(answer))
 
     async def _by_address(self, name: str) -> list[Instance]:
-        """For a Node with the name of IP-based naming whose instance has that of resource-based naming."""
+        """Find the instance of a Node whose name is of IP-based naming, while the instance's is of resource-based
+        naming; [] for other names."""
         address = instance_rules.named_address(name)
         if not address:
             return []
@@ -152,10 +157,10 @@ class Ec2Instances:
         self.reads += 1
 
     def _replace(self, token: str | None, following: str | None, ids: set[str]) -> None:
-        """Forget the instances that a listing no longer has, at its last page. Otherwise every instance that ever lived
-        stays in memory."""
+        """At the last page of a listing, forget the instances that it did not have, unless they were read since the
+        previous listing ended. Otherwise every instance that ever lived stays in memory."""
         seen = set[str]() if token is None else self._listed.pop(token, None)
-        if seen is None:  # a listing that was given up long ago, or another process's
+        if seen is None:  # its first pages were forgotten, or another process read them
             return
         seen |= ids
         if following is not None:

@@ -13,7 +13,7 @@ from ccm.cloud import Route, Transient
 
 from .instance_rules import Row, device_index, provider_id
 
-#: Targets of routes that are no instance.
+#: Keys of a route whose target is not an instance.
 FOREIGN = (
     "NatGatewayId",
     "TransitGatewayId",
@@ -28,7 +28,7 @@ FOREIGN = (
 
 @dataclass(frozen=True)
 class Entry:
-    """A route of one table to an instance. `instance`, `interface`: "" if EC2 does not say it."""
+    """A route of one table to an instance. `instance`, `interface`: "" if EC2 does not name it."""
 
     table: str
     destination: str
@@ -38,7 +38,8 @@ class Entry:
 
 
 def entries(tables: Iterable[Row]) -> list[Entry]:
-    """The routes to instances, and blackholes that may have been such. Raises Transient for other shapes."""
+    """Return the routes to instances, and the blackholes that may have been routes to instances. Raises Transient for
+    other shapes."""
     found = []
     try:
         for table in tables:
@@ -57,15 +58,16 @@ def entries(tables: Iterable[Row]) -> list[Entry]:
 def routes(
     entries: Sequence[Entry], tables: int, zones: Mapping[str, str], instances: Mapping[str, str]
 ) -> list[Route]:
-    """`tables`: how many there are. `zones`: instance -> its zone. `instances`: interface -> its instance.
+    """Return the routes of all tables together. `tables`: how many tables there are. `zones`: instance -> its zone.
+    `instances`: interface -> its instance.
 
-    A route that is missing from some tables is left out, so that it is created there; if its instance is gone, it shows
-    as a blackhole in the other ones.
+    A route that is missing from some tables is left out, so that it is created there, unless its destination has
+    several routes. A route whose instance is gone is a blackhole, in whatever tables it is.
     """
     groups: dict[tuple[str, str, bool], list[Entry]] = {}
     for each in entries:
         instance = each.instance or instances.get(each.interface, "")
-        # An instance that is in no zone does not exist: its route leads nowhere.
+        # An instance without a zone was not found, so its route leads nowhere.
         is_gone = each.blackhole or (bool(instance) and instance not in zones)
         groups.setdefault((each.destination, instance, is_gone), []).append(each)
     destinations = [destination for destination, _, _ in groups]
@@ -82,8 +84,8 @@ def routes(
 
 
 def interface_of(row: Row, addresses: Sequence[str] | None) -> Row | None:
-    """The network interface of an instance that has one of these addresses; without addresses, the first one. None if
-    no interface has any."""
+    """Return the network interface of an instance that has one of these addresses; without addresses, the first
+    interface. None if no interface has such an address."""
     interfaces = sorted(row.get("NetworkInterfaces") or (), key=device_index)
     for each in interfaces:
         own = {str(address.get("PrivateIpAddress")) for address in each.get("PrivateIpAddresses") or ()}
@@ -96,7 +98,8 @@ def interface_of(row: Row, addresses: Sequence[str] | None) -> Row | None:
 def missing_from(
     tables: Sequence[str], entries: Iterable[Entry], destination: str, target: Row
 ) -> tuple[list[str], list[Entry]]:
-    """Tables without the route to this interface (`target`), and entries that have another target for it."""
+    """Return the tables without the route to this interface (`target`), and the entries for its destination that are
+    blackholes or have another target."""
     instance, interface = str(target.get("InstanceId")), str(target.get("NetworkInterfaceId"))
     present = [each for each in entries if each.destination == destination]
     right = [

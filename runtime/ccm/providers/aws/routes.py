@@ -27,8 +27,8 @@ class VpcRoutes:
         self._tables: Shared[Tables] = Shared(self._read)
 
     async def list(self, cluster: str) -> Sequence[cloud.Route]:
-        """Routes to instances. A table records no owner: the framework changes only routes inside the cluster's CIDR,
-        and others, such as those to gateways, are not even shown to it."""
+        """Return the routes to instances. A table records no owner, so the framework changes only routes inside the
+        cluster's CIDR, and never sees routes to anything else, such as gateways."""
         tables = await self._own(cluster)
         found = route_rules.entries(tables)
         interfaces = sorted({each.interface for each in found if not each.instance and each.interface})
@@ -39,7 +39,8 @@ class VpcRoutes:
         return route_rules.routes(found, len(tables), zones, attached)
 
     async def create(self, cluster: str, route: cloud.Route) -> None:
-        """Also switches off the check of source and destination addresses, because the traffic is that of Pods."""
+        """Create the route in every table that does not have it. Also switch off the check of source and destination
+        addresses, because the traffic is that of Pods."""
         id = instance_rules.instance_id(route.provider_id)
         if id is None:
             raise Conflict(f"providerID {route.provider_id!r} is not of the form aws:///ZONE/i-...")
@@ -68,7 +69,7 @@ class VpcRoutes:
             await self._api.ec2("create_route", RouteTableId=table, **_destination(route.destination), **to)
 
     async def delete(self, cluster: str, route: cloud.Route) -> None:
-        """From the tables in which it was listed, if it still leads where it led."""
+        """Delete the route from the tables in which it was listed, unless it leads to another instance now."""
         wanted = instance_rules.instance_id(route.provider_id) if route.provider_id else ""
         for each in route_rules.entries(await self._own(cluster)):
             is_same = not wanted or not each.instance or each.instance == wanted
@@ -87,7 +88,8 @@ class VpcRoutes:
             return  # somebody else was faster
 
     async def _own(self, cluster: str) -> Tables:
-        """The cluster's tables. Raises Conflict without one: then no route is known to be missing."""
+        """Return the cluster's tables. Raises Conflict without one, because then it is unknown which routes are
+        missing."""
         name = self._api.cluster or cluster
         tables = await self._tables.get()
         if only := self._api.settings.common.routetableid:

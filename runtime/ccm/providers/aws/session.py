@@ -21,7 +21,7 @@ SESSION_NAME = "outoftree-ccm"
 
 
 def sdk_problem() -> str:
-    """Why botocore cannot be used, "" if it can. No import."""
+    """Return why botocore cannot be used, "" if it can. Does not import botocore."""
     if importlib.util.find_spec("botocore") is None:
         return "the provider aws needs botocore: install 'outoftree-ccm[aws]'"
     return ""
@@ -42,7 +42,7 @@ class Session:
         """Find the region and the credentials, and create the clients. Raises ConfigError, errors of botocore."""
         import botocore.session
 
-        # At --v=4 and more they would log requests, with signatures and the session's token.
+        # At --v=4 and more, these libraries would log requests, with signatures and the session's token.
         for library in ("botocore", "urllib3"):
             logging.getLogger(library).setLevel(logging.INFO)
         with self._lock:
@@ -109,7 +109,7 @@ class Session:
         )
 
     def _sts(self, session: Any, **keys: Any) -> Any:
-        """A client that asks for the role with the credentials that the process has itself."""
+        """Return a client of STS that asks for the role with the process's own credentials."""
         from botocore.config import Config
 
         timeout, endpoint = self._settings.runtime.request_timeout, self._settings.endpoint("sts", self.region)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parser for the cloud.conf of cloud-provider-aws, unchanged; it may also be empty. No I/O.
+"""Parser for cloud.conf, as cloud-provider-aws reads it; the file may also be empty. No I/O.
 
 All problems are reported at once, each with its line.
 """
@@ -16,7 +16,7 @@ from ccm.cloud.toolkit.gcfg_sections import GcfgSections
 from .settings_sections import IGNORED, REFUSED, SECTIONS, SPELLINGS, Global, Runtime, ServiceOverride
 
 #: Services of AWS that the provider calls: the name in a ServiceOverride, in lower case, and botocore's names.
-#: cloud-provider-aws with version 2 of AWS's SDK knows the first two; `elasticloadbalancing` was for both before.
+#: cloud-provider-aws with version 2 of AWS's SDK knows the first two; before, `elasticloadbalancing` meant both.
 SERVICES = {
     "elastic load balancing v2": ("elbv2",),
     "elastic load balancing": ("elb",),
@@ -52,8 +52,8 @@ class Keys:
 
 @dataclass(frozen=True)
 class Settings:
-    """cloud.conf, parsed. `region`: "" if instance metadata must say it. `endpoints`: by region, "" for any, and
-    botocore's name of a service. `ignored`: sentences about keys without effect."""
+    """cloud.conf, parsed. `region`: "" if instance metadata must say it. `endpoints`: pairs of region, "" for any, and
+    botocore's name of a service -> the endpoint. `ignored`: sentences about keys without effect."""
 
     source: str
     common: Global
@@ -74,7 +74,7 @@ class Settings:
         return self.common.kubernetesclusterid or self.common.kubernetesclustertag
 
     def endpoint(self, service: str, region: str) -> Endpoint | None:
-        """The endpoint of a service of botocore, None for its own."""
+        """Return the configured endpoint of a service, None for AWS's own. `service`: botocore's name."""
         return self.endpoints.get((region, service)) or self.endpoints.get(("", service))
 
     @classmethod
@@ -152,5 +152,5 @@ def _spelt(sentence: str) -> str:
     return re.sub(r"\b[a-z]{2,}\b", lambda match: _KEYS.get(match[0], match[0]), sentence)
 
 
-#: The keys to replace. The others left out are ordinary English words, too.
+#: The keys to replace: all but those that are also English words.
 _KEYS = {key: name for key, name in SPELLINGS.items() if key not in ("zone", "region", "service", "url")}

@@ -13,7 +13,7 @@ from .instance_rules import Row
 
 #: The CSI driver, and Kubernetes' former in-tree plugin.
 DRIVERS = ("ebs.csi.aws.com", "kubernetes.io/aws-ebs")
-#: As the in-tree plugin read it: the ID alone, or behind a zone, which may be empty.
+#: The forms that the in-tree plugin read: the ID alone, or after a zone, which may be empty.
 HANDLE = re.compile(r"(?:aws://[a-z0-9-]*/)?(?P<id>vol-[0-9a-f]{8,32})")
 #: States of a volume that is gone, although EC2 may show it for a while.
 GONE = ("deleting", "deleted")
@@ -32,7 +32,8 @@ def volume_id(ref: VolumeRef) -> str:
 
 
 def labels(id: str, rows: Mapping[str, Row], region: str) -> dict[str, str]:
-    """`rows`: ID -> the volume as EC2 has it now. Raises NotFound, and Transient for a row without a zone."""
+    """Return the labels of a volume. `rows`: ID -> the volume as EC2 has it now. Raises NotFound, and Transient for a
+    row without a zone."""
     row = rows.get(id)
     if row is None or row.get("State") in GONE:
         raise NotFound(f"there is no volume {id}")

@@ -12,7 +12,7 @@ from . import volume_rules as rules
 from .api import Api, filters
 from .instance_rules import Row
 
-#: Values that a filter of EC2 may have.
+#: The most values that a filter of EC2 may have.
 CHUNK = 200
 
 
@@ -28,8 +28,8 @@ class EbsVolumes:
         return rules.labels(id, await self._rows.get(), self._api.region)
 
     async def _read(self) -> Mapping[str, Row]:
-        """The volumes that were asked for since the last read. A filter and not a list of IDs, so that one that does
-        not exist is left out and makes no other question fail."""
+        """Read the volumes that were asked for since the last read. The request has a filter instead of a list of IDs,
+        so a volume that does not exist is left out and makes no other call fail."""
         ids, self._asked = sorted(self._asked), set()
         found: dict[str, Row] = {}
         for start in range(0, len(ids), CHUNK):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Load balancers of both types: each Service is served by the type that it asks for, and never changes it."""
+"""Load balancers of both types: a Service is served by the type that it asks for, which never changes."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ class AwsLoadBalancers:
             raise NotFound(f"the account has no load balancer {spec.default_name} for Service {spec.uid}")
 
     async def _refuse_change(self, spec: LoadBalancerSpec) -> None:
-        """Raises Invalid if the Service has a load balancer of another type: its clients know that one. Costs no call
-        unless its address is of the other type."""
+        """Raises Invalid if the Service has a load balancer of another type, whose address its clients know. Makes no
+        call unless the address in its status is of another type."""
         has, wants = types.had(spec), types.type_of(spec, self._default)
         if has and has != wants and await self._by_type[has].exists(spec):
             raise Invalid(types.never_changes(spec.default_name, has, wants))
@@ -91,8 +91,8 @@ class AwsLoadBalancers:
     def _writing(
         self, spec: LoadBalancerSpec, type_: str = ""
     ) -> Iterator[NetworkLoadBalancers | ClassicLoadBalancers]:
-        """The type to write, by default that of the annotation. Failed writes are recorded, too: they may have had an
-        effect."""
+        """Yield the load balancers of the type to write, by default the annotation's type, and record the write
+        afterwards. Failed writes are recorded, too: they may have had an effect."""
         asked = types.type_of(spec, self._default)
         type_ = type_ or asked
         try:
@@ -101,5 +101,5 @@ class AwsLoadBalancers:
             self.deletions.wrote(spec, type_)
 
     def _of(self, spec: LoadBalancerSpec) -> NetworkLoadBalancers | ClassicLoadBalancers:
-        """Raises ImplementedElsewhere."""
+        """Return the load balancers of the type that the Service asks for. Raises ImplementedElsewhere."""
         return self._by_type[types.type_of(spec, self._default)]

@@ -2,7 +2,7 @@
 """The security groups of Classic Load Balancers: rules of a load balancer's own group, and rules in the groups of Nodes
 that admit what comes from a load balancer's group. Pure.
 
-As in cloud-provider-aws, the name of a load balancer's own group has the name of the load balancer, and a rule in a
+As in cloud-provider-aws, the name of a load balancer's own group contains the load balancer's name, and a rule in a
 Nodes' group admits everything from one group. So neither needs a description.
 """
 
@@ -18,7 +18,7 @@ from ...api import is_of_cluster, tags_of
 from ...instance_rules import Row
 from .load_balancer_rules import Wanted
 
-#: The lists in a rule of a group -> the key of an entry's value.
+#: A list in a rule of EC2 -> the key under which its entries have their value.
 KINDS = {
     "IpRanges": "CidrIp",
     "Ipv6Ranges": "CidrIpv6",
@@ -30,7 +30,7 @@ EVERYTHING = "-1"
 
 @dataclass(frozen=True, order=True)
 class Entry:
-    """One source of one rule. `kind`: a key of KINDS. Ports are 0 for all protocols together."""
+    """One source of one rule. `kind`: a key of KINDS. For all protocols together (EVERYTHING), both ports are 0."""
 
     protocol: str
     first: int
@@ -71,7 +71,8 @@ def permissions(entries: Iterable[Entry]) -> list[dict[str, Any]]:
 
 
 def own_group(groups: Sequence[Row], name: str, cluster: str) -> Row | None:
-    """The group that exists for one load balancer, found by its name. Raises Conflict if somebody else has the name."""
+    """Return a load balancer's own group, found by the group's name; None if there is none. Raises Conflict if a group
+    without the cluster's tag has the name."""
     found = next((each for each in groups if each.get("GroupName") == name), None)
     if found is not None and not is_of_cluster(tags_of(found), cluster):
         raise Conflict(
@@ -98,9 +99,8 @@ def check_asked(groups: Sequence[Row], asked: Iterable[str]) -> None:
 def node_changes(
     groups: Sequence[Row], lead: str, opened: Iterable[str], cluster: str, *, untouched: str = ""
 ) -> list[Change]:
-    """The changes after which the groups `opened`, and no other group of the cluster, admit traffic from the group
-    `lead`.
-    `untouched`: a group whose rules stay as they are."""
+    """Return the changes after which the groups `opened`, and no other group of the cluster, admit traffic from the
+    group `lead`. `untouched`: a group whose rules stay as they are."""
     entry, opened = admission(lead), set(opened)
     found = []
     for row in groups:
@@ -129,9 +129,9 @@ def admission(lead: str) -> Entry:
 
 
 def lead_of(present: Sequence[str], noted: str, own: str) -> str:
-    """The group of a load balancer from which its traffic comes. `noted`: the group recorded by the last write, "" for
-    none; `own`:
-    the ID of its own group, "" without one. cloud-provider-aws records none and uses the first group."""
+    """Return the ID of the security group from which a load balancer's traffic comes: the recorded group, else its own
+    group, else its first one; "" without groups. `noted`: the group recorded by the last write, "" for none. `own`: the
+    ID of its own group, "" without one. cloud-provider-aws records none and uses the first group."""
     if noted:
         return noted
     return own if own in present else next(iter(present), "")

@@ -32,8 +32,8 @@ class ClassicGroups:
     async def prepared(
         self, groups: Sequence[Row], spec: LoadBalancerSpec, desired: Wanted, cluster: str
     ) -> Sequence[str]:
-        """The IDs of the groups that a load balancer gets, the one from which its traffic comes first. Its own group is
-        created, and gets its rules."""
+        """Return the IDs of the groups that a load balancer gets; its traffic comes from the first one. Unless the
+        Service or cloud.conf names groups, create the load balancer's own group and write its rules."""
         rules.check_asked(groups, (*desired.groups, *desired.extra))
         if desired.groups:
             return list(dict.fromkeys((*desired.groups, *desired.extra)))
@@ -63,7 +63,7 @@ class ClassicGroups:
 
     async def remove(self, groups: Sequence[Row], own: Row) -> None:
         """Delete a load balancer's own group, with every rule that names it. Raises RetryAfter while the load balancer
-        still uses it."""
+        still uses the group."""
         id = str(own["GroupId"])
         for each in rules.references(groups, id):
             await self._apply(each)

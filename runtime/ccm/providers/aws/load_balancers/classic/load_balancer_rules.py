@@ -20,7 +20,7 @@ from . import annotations as notes
 
 #: Prefix of the name of a load balancer's own security group.
 OWN_GROUP = "k8s-elb-"
-#: Protocols of instances -> those of clients, of listeners with a certificate.
+#: For listeners with a certificate: the protocol of instances -> the protocol of clients.
 WITH_CERTIFICATE = {"HTTPS": "HTTPS", "HTTP": "HTTPS", "SSL": "SSL", "TCP": "SSL"}
 
 
@@ -41,7 +41,8 @@ class Listener:
 
 @dataclass(frozen=True)
 class Check:
-    """The only health check, of the instances. `target`: PROTOCOL:PORT, with a path for HTTP."""
+    """The health check of the instances; a Classic Load Balancer has only this one. `target`: PROTOCOL:PORT, with a
+    path for HTTP."""
 
     target: str
     interval: int = 10
@@ -167,8 +168,9 @@ def _listener(port: Port, annotations: ServiceAnnotations) -> Listener:
 
 
 def health_check(spec: LoadBalancerSpec, annotations: ServiceAnnotations, common: Global) -> Check:
-    """As cloud-provider-aws: what kube-proxy says about this Service or about the Node, or the first node port; then
-    annotations."""
+    """Return the health check that cloud-provider-aws writes. It asks kube-proxy about the Service
+    (externalTrafficPolicy Local) or about the Node (`Shared` in cloud.conf), otherwise the first node port. Annotations
+    overrule each part."""
     first = spec.ports[0].node_port if spec.ports else 0
     protocol, port, path = "TCP", first, "/"
     if spec.external_traffic_policy == "Local":

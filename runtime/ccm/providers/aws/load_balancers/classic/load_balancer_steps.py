@@ -17,7 +17,8 @@ TLS_POLICY = "k8s-SSLNegotiationPolicy-"
 
 @dataclass(frozen=True)
 class Place:
-    """Where a load balancer is to be. `subnets`, `groups`: IDs; `zones`: subnet -> its zone, of all of the VPC."""
+    """Where a load balancer is to be. `subnets`, `groups`: IDs; `zones`: subnet -> its zone, for all subnets of the
+    VPC."""
 
     subnets: Sequence[str]
     groups: Sequence[str]
@@ -52,7 +53,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 
 
 def creation(desired: Wanted, place: Place) -> dict[str, Any]:
-    """The arguments of the call that creates it, without tags."""
+    """Return the arguments of the call that creates the load balancer, without tags."""
     found = {
         "LoadBalancerName": desired.name,
         "Listeners": [_listener(each) for each in desired.listeners],
@@ -63,7 +64,7 @@ def creation(desired: Wanted, place: Place) -> dict[str, Any]:
 
 
 def created(desired: Wanted, place: Place, dns: str) -> Row:
-    """A new load balancer in the form of an answer, so that nothing is read again."""
+    """Return a new load balancer in the form of an answer of the API, so that it need not be read."""
     return {
         "LoadBalancerName": desired.name,
         "DNSName": dns,
@@ -75,7 +76,7 @@ def created(desired: Wanted, place: Place, dns: str) -> Row:
 
 
 def steps(present: Present, desired: Wanted, place: Place, instances: Sequence[str]) -> list[Step]:
-    """All calls that are left, in order."""
+    """Return all calls that are still needed, in order."""
     return [
         *_subnets(present.balancer, place),
         *_groups(present.balancer, place),
@@ -93,7 +94,7 @@ def registered(balancer: Row) -> frozenset[str]:
 
 
 def target_steps(present: frozenset[str], instances: Sequence[str]) -> Iterator[Step]:
-    """The calls that leave exactly these instances. New ones come first."""
+    """Yield the calls after which exactly these instances are registered. New instances come first."""
     wanted = set(instances)
     for operation, ids, said in (
         ("register_instances_with_load_balancer", wanted - present, "are missing"),
@@ -105,7 +106,8 @@ def target_steps(present: frozenset[str], instances: Sequence[str]) -> Iterator[
 
 
 def _subnets(balancer: Row, place: Place) -> Iterator[Step]:
-    """A zone has one subnet at most, so another one of the same zone comes after the former one has gone."""
+    """A load balancer has at most one subnet in a zone, so the old subnet of a zone is detached before another one is
+    attached."""
     present = [str(each) for each in balancer.get("Subnets") or ()]
     missing = [each for each in place.subnets if each not in present]
     superfluous = [each for each in present if each not in place.subnets]
@@ -183,7 +185,7 @@ def _policy(balancer: Row, name: str, kind: str, attribute: str, value: str) -> 
 
 def _proxy_protocol(balancer: Row, desired: Wanted) -> Iterator[Step]:
     """Set or remove the policy on each node port. AWS keeps the policy of a node port whose listener was deleted, so
-    node ports without a listener lose it, too."""
+    the policy is removed from node ports without a listener, too."""
     policies = {
         int(each["InstancePort"]): list(map(str, each.get("PolicyNames") or ()))
         for each in balancer.get("BackendServerDescriptions") or ()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Classic Load Balancers: found by name, compared with the desired state, and written part by part.
 
-The fingerprint is written last, so a write that ends in between is looked at again. A change of Nodes needs no look at
-anything but instances, because the last write is remembered.
+The fingerprint is written last, so a write that is interrupted is compared again. The last write is remembered, so a
+change of Nodes compares only instances.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from .load_balancer_rules import Wanted
 from .load_balancer_steps import Place, Present
 from .reads import ClassicReads
 
-#: The tag that notes from which security group the traffic comes, unless it is the load balancer's own one.
+#: The tag that records from which security group the traffic comes, unless that is the load balancer's own group.
 LEAD = f"{owners.PREFIX}group"
 
 
 @dataclass(frozen=True)
 class Known:
     """What is remembered of a load balancer. `opened`: the sets of security groups of Nodes for which rules were
-    checked. `targets`: those of the last write, None if it did not succeed; an equal tuple of several Services is one
-    object."""
+    checked. `targets`: the targets of the last write, None if that write failed; Services with the same targets share
+    one tuple."""
 
     dns: str
     fingerprint: str
@@ -74,14 +74,14 @@ class ClassicLoadBalancers(TypeLoadBalancers[Wanted, Known]):
         return found
 
     def drains(self, spec: LoadBalancerSpec) -> bool:
-        """Only if the Service asks for it: by default, deregistration ends the connections of an instance."""
+        """Return whether the Service asks for it: by default, deregistration ends the connections of an instance."""
         return bool(self._desired(spec, nodes_only=True).attributes["ConnectionDraining"]["Enabled"])
 
     async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:
         row = await self._reads.named(spec.default_name)
         if row is None:
             self._known.pop((spec.cluster, spec.uid), None)
-            self._desired(spec)  # `ccm plan` asks why a Service gets none
+            self._desired(spec)  # raises Invalid with the reason, for `ccm plan`
             raise self._absent(spec)
         known = self._known.get((spec.cluster, spec.uid))
         tags = await self._own_tags(spec) if known is None else {owners.FINGERPRINT: known.fingerprint}
@@ -131,7 +131,7 @@ class ClassicLoadBalancers(TypeLoadBalancers[Wanted, Known]):
             if known.targets is None:
                 row = row or await self._named(spec)
                 there, wanted = load_balancer_steps.registered(row), ids
-            else:  # compare with the last write: cheaper than to read thousands
+            else:  # compare with the last write: cheaper than reading thousands of targets
                 gone, wanted = targets.changed(known.targets, ids, backends)
                 there = frozenset(gone)
             opened = known.opened
@@ -181,8 +181,8 @@ class ClassicLoadBalancers(TypeLoadBalancers[Wanted, Known]):
         return [f"load balancer {desired.name}: {what}" for what in found]
 
     async def delete(self, spec: LoadBalancerSpec, deletion: Deletion, listing: OneListing) -> None:
-        """The load balancer, its own security group, also that of a write that failed, and its rules in the groups of
-        Nodes."""
+        """Delete the load balancer, its own security group, even if only that is left of a failed write, and its rules
+        in the groups of Nodes."""
         self._known.pop((spec.cluster, spec.uid), None)
         cluster, name = self._cluster(spec), spec.default_name
         row = None if CLASSIC in deletion.deleted else await self._reads.named(name)
@@ -235,7 +235,8 @@ class ClassicLoadBalancers(TypeLoadBalancers[Wanted, Known]):
     async def _leave(
         self, spec: LoadBalancerSpec, desired: Wanted, present: Present, place: Place, groups: Sequence[Row]
     ) -> None:
-        """Remove what belongs to security groups that the load balancer had before."""
+        """Clean up after security groups that the load balancer had before: delete its own group, or remove the Nodes'
+        rules for a group that it does not own."""
         own = _own_if_any(groups, desired.name, self._cluster(spec))
         lead = self._lead(spec, present.balancer, present.tags, groups)
         if lead and lead not in place.groups and (own is None or lead != own["GroupId"]):
@@ -244,7 +245,7 @@ class ClassicLoadBalancers(TypeLoadBalancers[Wanted, Known]):
             await self._groups.remove(groups, own)
 
     async def _own_tags(self, spec: LoadBalancerSpec) -> Mapping[str, str]:
-        """Raises Conflict if the load balancer belongs to somebody else, NotFound if it is gone."""
+        """Return the load balancer's tags. Raises Conflict if it belongs to somebody else, NotFound if it is gone."""
         tags = (await self._reads.tags([spec.default_name])).get(spec.default_name)
         if tags is None:
             raise self._absent(spec)
@@ -254,7 +255,8 @@ class ClassicLoadBalancers(TypeLoadBalancers[Wanted, Known]):
     async def _surroundings(
         self, desired: Wanted, cluster: str
     ) -> tuple[Sequence[str], Mapping[str, str], Sequence[Row]]:
-        """The subnets to be in, the zone of each subnet of the VPC, and its security groups."""
+        """Return the subnets of the load balancer, the zone of each subnet of the VPC, and the VPC's security
+        groups."""
         subnets, rows, groups = await asyncio.gather(
             self._subnets.chosen(desired.subnets, cluster, internal=desired.internal),
             self._subnets.rows(),

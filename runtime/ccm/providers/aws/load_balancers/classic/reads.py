@@ -35,7 +35,7 @@ class ClassicReads:
         return await self._api.classic_rows("describe_load_balancers", "LoadBalancerDescriptions", PageSize=size)
 
     async def tags(self, names: Sequence[str]) -> Tags:
-        """Name -> tags, of those that still exist."""
+        """Return name -> tags of the load balancers that still exist."""
         return await tags_of_all(names, self._tags)
 
     async def _tags(self, names: list[str]) -> Tags:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose a load balancer is, by its tags: those of cloud-provider-aws, and a mark of our own. Pure.
+"""Who owns a load balancer, by its tags: those of cloud-provider-aws, and a mark of our own. Pure.
 
-The original finds a load balancer by its name, which has the Service's UID, so it keeps finding what this provider
-made. The mark adds the cluster and a fingerprint. Only members of the account write tags.
+cloud-provider-aws finds a load balancer by its name, which contains the Service's UID, so it also finds those that this
+provider created. The mark adds the cluster and a fingerprint. Only members of the account write tags.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ def is_protected(tags: Mapping[str, str]) -> bool:
 
 
 def is_own(tags: Mapping[str, str], spec: LoadBalancerSpec, cluster: str) -> bool:
-    """Whether what has these tags, and the name of the Service's load balancer, is the Service's: by our mark, or by
-    the original's tags if there is no mark. `cluster`: its name in tags."""
+    """Whether a load balancer with these tags and the Service's default name is the Service's: by our mark, or by
+    cloud-provider-aws's tags if there is no mark. `cluster`: its name in tags."""
     if (mark := mark_of(tags)) is not None:
         return mark.is_of(spec.cluster, spec.uid)
     return is_of_cluster(tags, cluster) and SERVICE_TAG in tags
 
 
 def check(tags: Mapping[str, str], spec: LoadBalancerSpec, cluster: str) -> None:
-    """Raises Conflict unless it is the Service's."""
+    """Raises Conflict unless the load balancer with these tags is the Service's."""
     if is_own(tags, spec, cluster):
         return
     mark = mark_of(tags)

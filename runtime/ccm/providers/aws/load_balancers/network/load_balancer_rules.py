@@ -47,7 +47,8 @@ class Check:
 
 @dataclass(frozen=True)
 class Listener:
-    """One port with its target group. `group`: the group's name, which changes with what cannot be changed in place."""
+    """One port with its target group. `group`: the group's name, which depends on all settings that cannot be changed
+    in place."""
 
     port: int
     protocol: str
@@ -120,7 +121,8 @@ def wanted(spec: LoadBalancerSpec, common: Global, cluster: str, *, nodes_only: 
 
 
 def clients(spec: LoadBalancerSpec, *, nodes_only: bool) -> tuple[str, ...]:
-    """CIDRs that may connect. If only targets change, no IPv4 range admits nobody instead of being refused."""
+    """Return the CIDRs that may connect, by default all. If the Service names only IPv6 ranges, nobody may connect:
+    this raises Invalid, or returns () with `nodes_only`."""
     try:
         return ipv4_ranges(spec) or (EVERYONE,)
     except Invalid:
@@ -141,7 +143,7 @@ def _overruled(spec: LoadBalancerSpec, annotations: ServiceAnnotations, common: 
 def tags_of_cluster(
     spec: LoadBalancerSpec, annotations: ServiceAnnotations, common: Global, cluster: str
 ) -> dict[str, str]:
-    """Those that cloud-provider-aws gives, too, for either type of load balancer."""
+    """Return the tags of a load balancer of either type, the same as those of cloud-provider-aws."""
     return {
         **annotations.get("additional-resource-tags", {}),
         SERVICE_TAG: f"{spec.namespace}/{spec.name}",
@@ -175,7 +177,8 @@ def _check(spec: LoadBalancerSpec, annotations: ServiceAnnotations, common: Glob
 
 
 def _attributes(annotations: ServiceAnnotations) -> dict[str, str]:
-    """Of the load balancer. A bucket counts only with a log, as AWS accepts no empty one."""
+    """Return the attributes of the load balancer. The bucket is set only if the log is on, because AWS accepts no empty
+    one."""
     found = {
         CROSS_ZONE: str(annotations.get("cross-zone-load-balancing-enabled", False)).lower(),
         LOGS: str(annotations.get("access-log-enabled", False)).lower(),
@@ -187,7 +190,8 @@ def _attributes(annotations: ServiceAnnotations) -> dict[str, str]:
 
 
 def kept(row: Mapping[str, Any], desired: Wanted, subnets: Sequence[str]) -> tuple[str, ...]:
-    """The warning about annotations that a load balancer was not created with. `subnets`: IDs, () if none are asked."""
+    """Return the warning about annotations for new load balancers that differ from this one. `subnets`: IDs, () if the
+    Service names none."""
     zones = row.get("AvailabilityZones") or ()
     addresses = [each for zone in zones for each in zone.get("LoadBalancerAddresses") or ()]
     settings = {
@@ -227,7 +231,8 @@ def _listener(
 
 
 def health_check(spec: LoadBalancerSpec, annotations: ServiceAnnotations, common: Global) -> Check:
-    """As cloud-provider-aws: defaults, then annotations about what is asked, then `Shared`, then the rest."""
+    """Return the health check that cloud-provider-aws writes. Annotations overrule the defaults; for protocol, path and
+    port, `Shared` in cloud.conf overrules annotations, unless externalTrafficPolicy is Local."""
     is_local = spec.external_traffic_policy == "Local"
     found = Check("HTTP", str(spec.health_check_node_port), "/healthz", 10, 2, 2) if is_local else Check()
     protocol = str(annotations.get("healthcheck-protocol", found.protocol)).upper()

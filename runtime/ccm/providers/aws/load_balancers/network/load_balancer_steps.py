@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What separates a load balancer from its desired state, as calls of Elastic Load Balancing in their order. Pure.
 
-New targets come before the listener that needs them, and a target group goes after its listener has another one, so
-that traffic flows all the time.
+New targets are registered before the listener that needs them is written, and a target group is deleted after its
+listener has another one, so traffic never stops.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from . import load_balancer_owners as owners
 from . import load_balancer_rules as rules
 from .load_balancer_rules import Check, Listener, Wanted
 
-#: Targets in one call.
+#: The most targets in one call.
 CHUNK = 100
 #: Operations of `target_steps`.
 TARGETS = ("register_targets", "deregister_targets")
@@ -26,7 +26,7 @@ TARGETS = ("register_targets", "deregister_targets")
 @dataclass(frozen=True)
 class Present:
     """What a load balancer has. `groups`: name -> its row. `targets`: name of a group -> pairs of instance and port.
-    `group_attributes`: by name of a group, only of groups whose attributes somebody asks for."""
+    `group_attributes`: name of a group -> its attributes, which are read only if the Service sets some."""
 
     balancer: Row
     listeners: Sequence[Row] = ()
@@ -39,8 +39,8 @@ class Present:
 
 @dataclass(frozen=True)
 class Step:
-    """One call. `group`: the name of the target group whose ARN is missing in `arguments`; `in_action`: whether it
-    belongs into the listener's action. `what`: the difference, one sentence."""
+    """One call. `group`: the name of the target group whose ARN is missing in `arguments`; `in_action`: whether that
+    ARN belongs in the listener's action. `what`: the difference, one sentence."""
 
     operation: str
     arguments: Mapping[str, Any]
@@ -56,7 +56,7 @@ DEFAULTS = {rules.CROSS_ZONE: "false", rules.LOGS: "false", rules.PROTECTION: "f
 
 
 def steps(present: Present, desired: Wanted, instances: Sequence[str], tags: Mapping[str, str]) -> list[Step]:
-    """All calls that are left, in order. `tags`: those of new target groups and listeners."""
+    """Return all calls that are still needed, in order. `tags`: those of new target groups and listeners."""
     return [
         *_groups(present, desired, instances, tags),
         *_listeners(present, desired, tags),
@@ -68,7 +68,7 @@ def steps(present: Present, desired: Wanted, instances: Sequence[str], tags: Map
 def target_steps(
     group: str, port: int, present: frozenset[tuple[str, int]], instances: Sequence[str]
 ) -> Iterator[Step]:
-    """The calls that leave exactly these targets in a group. New ones come first."""
+    """Yield the calls after which exactly these targets are in a group. New targets come first."""
     wanted = {(id, port) for id in instances}
     for operation, targets in (("register_targets", wanted - present), ("deregister_targets", present - wanted)):
         each = sorted(targets)
@@ -114,7 +114,7 @@ def _check(check: Check) -> dict[str, Any]:
 
 
 def _changed_check(row: Row, check: Check) -> dict[str, Any]:
-    """What differs; the name of a group has its protocol and interval, so these never do."""
+    """Return the settings that differ. Protocol and interval never do, because a group's name depends on them."""
     return {
         key: value
         for key, value in _check(check).items()
@@ -123,7 +123,8 @@ def _changed_check(row: Row, check: Check) -> dict[str, Any]:
 
 
 def _listeners(present: Present, desired: Wanted, tags: Mapping[str, str]) -> Iterator[Step]:
-    """TCP and TLS change in place; UDP and the others are different listeners."""
+    """A listener changes between TCP and TLS in place. A change from or to UDP deletes the listener and creates another
+    one."""
     there = {int(row["Port"]): row for row in present.listeners}
     for each in desired.listeners:
         row = there.get(each.port)
@@ -168,7 +169,8 @@ def _superfluous(present: Present, desired: Wanted) -> Iterator[Step]:
 
 def _attributes(present: Present, desired: Wanted) -> Iterator[Step]:
     there = {**DEFAULTS, **present.attributes}
-    unprotected = {rules.PROTECTION: "false"} if owners.is_protected(present.tags) else {}  # a person's stays
+    # Protection that a person set stays.
+    unprotected = {rules.PROTECTION: "false"} if owners.is_protected(present.tags) else {}
     asked = {**unprotected, **desired.attributes}
     wrong = {key: value for key, value in asked.items() if there.get(key, "") != value}
     if wrong:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Network Load Balancers: found by name, compared with the desired state, and written part by part.
 
-The fingerprint is written last, so a write that ends in between is looked at again. What never changes of a load
-balancer is remembered: a change of Nodes then needs no look at anything but its targets.
+The fingerprint is written last, so a write that is interrupted is compared again. What never changes of a load balancer
+is remembered, so a change of Nodes compares only its targets.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ GROUPS = "k8s-"
 @dataclass(frozen=True)
 class Known:
     """What is remembered of a load balancer. `groups`: ARN of a target group -> its port. `opened`: the sets of
-    security groups of Nodes for which rules were checked. `targets`: those that all groups have since the last write,
-    None if it did not succeed; an equal tuple of several Services is one object."""
+    security groups of Nodes for which rules were checked. `targets`: the targets of all groups after the last write,
+    None if that write failed; Services with the same targets share one tuple."""
 
     arn: str
     dns: str
@@ -71,7 +71,8 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
         super().__init__(api, self._reads, rules.wanted)
         self._groups, self._subnets = groups, subnets
         self._targets = TargetWrites(api, instances)
-        #: Target groups that no listener uses any more, until they are deleted: a load balancer does not list them.
+        #: Target groups that no listener uses any more and that are to be deleted. They are remembered because a load
+        #: balancer does not list them.
         self._left: dict[tuple[str, str], set[str]] = {}
 
     async def list(self, cluster: str) -> Sequence[cloud.LoadBalancer]:
@@ -97,7 +98,7 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
         known = self._known.get((spec.cluster, spec.uid))
         if row is None:
             self._known.pop((spec.cluster, spec.uid), None)
-            self._desired(spec)  # `ccm plan` asks why a Service gets none
+            self._desired(spec)  # raises Invalid with the reason, for `ccm plan`
             raise self._absent(spec)
         if known is None or known.arn != row["LoadBalancerArn"]:
             fingerprint = (await self._own_tags(row, spec)).get(owners.FINGERPRINT, "")
@@ -163,7 +164,7 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
             for arn, port in known.groups.items():
                 if known.targets is None:
                     there, servers = await self._reads.targets(arn), ids
-                else:  # compare with the last write: cheaper than to read thousands
+                else:  # compare with the last write: cheaper than reading thousands
                     gone, servers = targets.changed(known.targets, ids, backends)
                     there = frozenset((each, port) for each in gone)
                 for step in load_balancer_steps.target_steps(arn, port, there, servers):
@@ -209,9 +210,10 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
         return [f"load balancer {desired.name}: {what}" for what in found]
 
     async def delete(self, spec: LoadBalancerSpec, deletion: Deletion, listing: OneListing) -> None:
-        """The load balancer, its target groups, also those of writes that failed, and its rules in security groups."""
+        """Delete the load balancer, its target groups, even those that failed writes left, and its rules in security
+        groups."""
         known = self._known.pop((spec.cluster, spec.uid), None)
-        self._left.pop((spec.cluster, spec.uid), None)  # the listing has them
+        self._left.pop((spec.cluster, spec.uid), None)  # the listing below has these target groups
         arn = "" if NETWORK in deletion.deleted else await self._own_arn(spec, known)
         every = [each for each in await self._reads.all_groups() if str(each["TargetGroupName"]).startswith(GROUPS)]
         groups = [str(each["TargetGroupArn"]) for each in every if arn and arn in (each.get("LoadBalancerArns") or ())]
@@ -266,8 +268,8 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
     async def _do(
         self, steps: Sequence[Step], present: Present, spec: LoadBalancerSpec
     ) -> tuple[dict[str, str], frozenset[str]]:
-        """Do all steps but the deletion of target groups, which are put aside. Returns the target groups, name -> ARN,
-        and the instances that cannot be targets because they do not run."""
+        """Do all steps but the deletion of target groups, which `_delete_left` does. Returns the target groups, name ->
+        ARN, and the instances that cannot be targets because they do not run."""
         groups = {name: str(row["TargetGroupArn"]) for name, row in present.groups.items()}
         stopped: frozenset[str] = frozenset()
         if left := {groups[step.group] for step in steps if step.operation == "delete_target_group"}:
@@ -290,7 +292,7 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
         return groups, stopped
 
     async def _delete_left(self, spec: LoadBalancerSpec, used: Set[str]) -> None:
-        """Delete the target groups that are no longer used, also those of earlier writes that failed here."""
+        """Delete the target groups that are no longer used, also those that an earlier write failed to delete."""
         key = (spec.cluster, spec.uid)
         left = self._left.get(key, set())
         left -= used  # a port came back
@@ -332,15 +334,15 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
         return await self._groups.memberships(ids)
 
     async def _only_for_new(self, row: Row, desired: Wanted, spec: LoadBalancerSpec) -> tuple[str, ...]:
-        """The warning about annotations that the load balancer was not created with."""
+        """Return the warning about annotations for new load balancers that differ from this one."""
         subnets: Sequence[str] = desired.subnets
         if subnets:
-            with contextlib.suppress(Invalid):  # compared as they are
+            with contextlib.suppress(Invalid):  # then the annotation's texts are compared
                 subnets = await self._subnets.chosen(subnets, self._cluster(spec), internal=desired.internal)
         return rules.kept(row, desired, subnets)
 
     async def _cidrs(self, row: Row, desired: Wanted) -> Sequence[str]:
-        """Of the subnets of a load balancer, if rules need them."""
+        """Return the CIDRs of the load balancer's subnets; () if no rule needs them."""
         if not self._groups.is_on or node_group_rules.is_covered(desired):
             return ()
         own = {str(each["SubnetId"]) for each in row.get("AvailabilityZones") or ()}
@@ -363,9 +365,8 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
         )
 
     async def _delete_unprotected(self, arn: str) -> None:
-        """Delete a load balancer, also one that is protected because its Service asked for it: the Service no longer
-        does when the framework asks for the deletion, or the load balancer failed. Raises Conflict if a person
-        protected it."""
+        """Delete a load balancer, even if it is protected because its Service asked for that: at a deletion the Service
+        no longer asks, or the load balancer failed. Raises Conflict if a person protected it."""
         try:
             await self._elb("delete_load_balancer", LoadBalancerArn=arn)
         except Conflict:
@@ -382,7 +383,7 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
             await self._elb("delete_target_group", TargetGroupArn=each["TargetGroupArn"])
 
     async def _own_tags(self, row: Row, spec: LoadBalancerSpec) -> Mapping[str, str]:
-        """Raises Conflict if the load balancer belongs to somebody else, NotFound if it is gone."""
+        """Return the load balancer's tags. Raises Conflict if it belongs to somebody else, NotFound if it is gone."""
         arn = str(row["LoadBalancerArn"])
         tags = (await self._reads.tags([arn])).get(arn)
         if tags is None:
@@ -391,8 +392,8 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
         return tags
 
     async def _own_arn(self, spec: LoadBalancerSpec, known: Known | None) -> str:
-        """The ARN of the Service's load balancer, "" if there is none. Raises NotFound if it is somebody else's. One
-        that is known is asked for its tags only."""
+        """Return the ARN of the Service's load balancer, "" if there is none. Raises NotFound if it is somebody else's.
+        Of a remembered load balancer, only the tags are read."""
         if known is not None and await self._is_own(known.arn, spec):
             return known.arn
         row = await self._reads.named(spec.default_name)

@@ -39,8 +39,8 @@ class NodeGroups:
     async def changes(
         self, name: str, cluster: str, ids: Sequence[str], desired: Wanted, subnets: Sequence[str]
     ) -> list[Change]:
-        """What is left to do for the load balancer `name`. `subnets`: CIDRs of the load balancer. Reads all groups of
-        the VPC, so that none keeps a rule of a former target."""
+        """Return the changes that the load balancer `name` still needs. `subnets`: CIDRs of the load balancer's
+        subnets. Reads all groups of the VPC, so that no group keeps a rule for a former target."""
         if not self.is_on:
             return []
         groups = await self._groups.read()
@@ -52,7 +52,8 @@ class NodeGroups:
     async def change(
         self, name: str, cluster: str, ids: Sequence[str], desired: Wanted, subnets: Sequence[str]
     ) -> None:
-        """Do it. One load balancer at a time: all of them share a rule, which goes with the last one."""
+        """Make the changes, for one load balancer at a time: all load balancers share the rule MTU, which goes with the
+        last one."""
         async with self._changing:
             await self._apply(await self.changes(name, cluster, ids, desired, subnets))
 

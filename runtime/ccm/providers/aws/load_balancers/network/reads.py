@@ -43,7 +43,7 @@ class BalancerReads:
         return await self._api.elb_rows("describe_load_balancers", "LoadBalancers", PageSize=size)
 
     async def tags(self, arns: Sequence[str]) -> Tags:
-        """ARN -> tags, of those that still exist."""
+        """Return ARN -> tags of the resources that still exist."""
         return await tags_of_all(arns, self._tags)
 
     async def _tags(self, arns: list[str]) -> Tags:
@@ -69,7 +69,7 @@ class BalancerReads:
         return next((dict(row) for row in answer.get("TargetGroups") or ()), None)
 
     async def targets(self, arn: str) -> frozenset[tuple[str, int]]:
-        """Instance and port of each target that is not on its way out."""
+        """Return instance and port of each target that is not being deregistered."""
         answer = await self._api.elb(
             "describe_target_health", missing=NO_GROUP, what=f"target group {arn}", TargetGroupArn=arn
         )

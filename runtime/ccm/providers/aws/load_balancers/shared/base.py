@@ -13,7 +13,7 @@ from ...instance_rules import Row
 from ...settings_sections import Global
 from . import target_rules as targets
 
-#: Resources in one question about tags.
+#: The most resources in one request for tags.
 TAGGED = 20
 
 Tags = dict[str, dict[str, str]]
@@ -61,7 +61,8 @@ class TypeLoadBalancers(Generic[DesiredT, KnownT]):
         return await self._lookup(spec.default_name) is not None
 
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
-        """Two halves: everything but the targets, and the targets."""
+        """Return a hash of everything but the targets, and a hash of the targets; the reason if the Service cannot be
+        served."""
         try:
             desired = self._desired(spec)
         except Invalid as error:
@@ -91,7 +92,7 @@ def fingerprint_of(desired: Desired, backends: Sequence[Backend]) -> str:
 
 
 def unchangeable(row: Row, desired: Desired) -> list[str]:
-    """Warnings about settings that differ from the Service's and that AWS never changes."""
+    """Return warnings about settings that differ from the Service's and that AWS cannot change."""
     if (row.get("Scheme") == "internal") != desired.internal:
         return [
             f"load balancer {desired.name} is {row.get('Scheme')}, which never changes: delete the Service to change it"
@@ -100,8 +101,8 @@ def unchangeable(row: Row, desired: Desired) -> list[str]:
 
 
 async def tags_of_all(names: Sequence[str], ask: Callable[[list[str]], Awaitable[Tags]]) -> Tags:
-    """Name or ARN -> tags, of those that still exist. One that is gone makes a whole question fail, and the answer does
-    not say which one."""
+    """Return name or ARN -> tags of the resources that still exist. One that is gone makes a whole request fail, and
+    the answer does not say which one, so each resource is then asked for alone."""
     tags: Tags = {}
     for start in range(0, len(names), TAGGED):
         some = list(names[start : start + TAGGED])

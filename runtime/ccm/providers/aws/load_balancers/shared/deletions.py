@@ -23,9 +23,8 @@ KEEP = 60.0
 
 @dataclass
 class Deletion:
-    """What the deletion of one Service has found. `begun`: monotonic seconds.
-    `deleted`: types whose load balancer was deleted, so
-    that only its parts may be left. `certain`: types of which nothing is left."""
+    """What the deletion of one Service has found. `begun`: monotonic seconds. `deleted`: types whose load balancer was
+    deleted, so that only its parts may be left. `certain`: types of which nothing is left."""
 
     begun: float
     deleted: set[str] = field(default_factory=set)

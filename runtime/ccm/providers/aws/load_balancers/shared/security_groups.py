@@ -21,11 +21,11 @@ class SecurityGroups:
         self._listing: Shared[list[Row]] = Shared(self.read)
 
     async def all(self) -> list[Row]:
-        """All groups of the VPC, by one read for Services that come together."""
+        """Return all groups of the VPC. Calls at about the same time share one read."""
         return await self._listing.get()
 
     async def read(self) -> list[Row]:
-        """All groups of the VPC, by a read that begins now."""
+        """Return all groups of the VPC, by a read that begins now."""
         return await self._api.ec2_rows(
             "describe_security_groups", "SecurityGroups", Filters=filters(vpc_id=self._api.vpc)
         )
@@ -53,5 +53,5 @@ class OneListing:
         return self._rows
 
     async def get(self) -> list[Row]:
-        """What was read, or a listing that is shared with other Services."""
+        """Return what `read` returned; if it was not called, a listing that other Services share."""
         return self._rows if self._rows is not None else await self._groups.all()

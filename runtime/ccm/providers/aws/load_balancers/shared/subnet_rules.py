@@ -23,8 +23,9 @@ def chosen(
     zone_types: Mapping[str, str],
     fallback: str,
 ) -> list[str]:
-    """IDs, sorted by zone. Those with a tag of another cluster are left out, and private ones unless `internal`.
-    Without any, the subnet `fallback` is the only candidate. Raises Invalid if none fits."""
+    """Return the IDs of the chosen subnets, sorted by zone. Subnets that have only tags of other clusters are left out,
+    and so are private ones unless `internal`. If that leaves none, the subnet `fallback` is the only candidate. Raises
+    Invalid if none fits."""
     candidates = [each for each in subnets if _is_usable(each, cluster)]
     candidates = candidates or [each for each in subnets if each["SubnetId"] == fallback]
     role = INTERNAL_ROLE if internal else PUBLIC_ROLE
@@ -34,7 +35,7 @@ def chosen(
         if not internal and not is_public(tables, str(row["SubnetId"])):
             continue
         if zone_types.get(zone, REGULAR) != REGULAR:
-            continue  # load balancers of this kind exist in zones of the region only
+            continue  # not in local zones and the like
         if zone not in best or _rank(row, role, cluster) < _rank(best[zone], role, cluster):
             best[zone] = row
     if not best:

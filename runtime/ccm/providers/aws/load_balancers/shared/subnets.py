@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The subnets of the VPC, and which of them a load balancer gets: one read for Services that come together."""
+"""The subnets of the VPC, and which of them a load balancer gets. Calls at about the same time share one read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ class VpcSubnets:
         return await self._rows.get()
 
     async def chosen(self, asked: Sequence[str], cluster: str, *, internal: bool) -> Sequence[str]:
-        """IDs. `asked`: IDs or names, () to choose by tags. Raises Invalid."""
+        """Return the IDs of the subnets that a load balancer gets. `asked`: IDs or names, () to choose by tags. Raises
+        Invalid."""
         if asked:
             return subnet_rules.named(await self.rows(), asked)
         subnets, tables = await asyncio.gather(self.rows(), self._tables.get())

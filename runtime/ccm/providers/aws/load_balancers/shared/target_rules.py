@@ -22,9 +22,9 @@ class Selecting(Protocol):
 
 
 def ids(desired: Selecting, backends: Sequence[Backend]) -> tuple[str, ...]:
-    """IDs of the instances that are targets, sorted. Nodes of other clouds, and those whose instance confirms no
-    address, are left out, and so are those that drain, unless all do: a target that is removed keeps its connections
-    (`drains`). Computed once for Services that select the same Nodes."""
+    """Return the sorted IDs of the instances that are targets. Left out are Nodes of other clouds, Nodes whose instance
+    confirms no address, and Nodes that drain, unless all do: a target that is removed keeps its connections (`drains`).
+    Computed once for Services that select the same Nodes."""
     selector = tuple(sorted(desired.nodes.items()))
     return Backends.of(backends).recent(("aws instances", selector), lambda every: _instances(selector, every))
 
@@ -47,14 +47,14 @@ def nobody(desired: Selecting, backends: Sequence[Backend]) -> tuple[str, ...]:
 
 
 def without(ids: tuple[str, ...], stopped: Set[str]) -> tuple[str, ...]:
-    """The targets that can be registered: those that run. If all do, the same tuple, which Services share."""
+    """Return the targets without the stopped ones. If none is stopped, that is the same tuple, which Services share."""
     return tuple(each for each in ids if each not in stopped) if stopped else ids
 
 
 def changed(
     before: tuple[str, ...], after: tuple[str, ...], backends: Sequence[Backend]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The targets that go and those that come. Computed once for all Services that have the same ones."""
+    """Return the targets that go, and the targets that come. Computed once for all Services with the same change."""
 
     def difference(_: Backends) -> tuple[tuple[str, ...], tuple[str, ...]]:
         old, new = set(before), set(after)
@@ -64,6 +64,6 @@ def changed(
 
 
 def digest_of(desired: Selecting, backends: Sequence[Backend]) -> str:
-    """Computed once for all Services that select the same Nodes."""
+    """Return a hash of the targets, computed once for all Services that select the same Nodes."""
     key = ("aws targets", tuple(sorted(desired.nodes.items())))
     return Backends.of(backends).once(key, lambda each: desired_digest(ids(desired, each)))

@@ -10,13 +10,13 @@ from ...annotations import PREFIX
 from ...settings_sections import CLASSIC, NETWORK
 
 TITLES = {CLASSIC: "Classic Load Balancer", NETWORK: "Network Load Balancer"}
-#: Ends of the host names of Classic Load Balancers; those of the others have the region behind `elb`.
+#: How host names of Classic Load Balancers end. Those of Network Load Balancers have the region after `elb`.
 CLASSIC_HOSTS = (".elb.amazonaws.com", ".elb.amazonaws.com.cn")
 
 
 def type_of(spec: LoadBalancerSpec, default: str) -> str:
-    """CLASSIC or NETWORK. As with cloud-provider-aws, any other text is a Classic Load Balancer. Raises
-    ImplementedElsewhere. `default`: for Services that name none."""
+    """Return CLASSIC or NETWORK. As with cloud-provider-aws, any other text means a Classic Load Balancer. Raises
+    ImplementedElsewhere for types of the AWS Load Balancer Controller. `default`: for Services that name no type."""
     type_ = spec.annotations.get(f"{PREFIX}type", default)
     if type_ in ("external", "nlb-ip"):
         raise ImplementedElsewhere(f"annotation {PREFIX}type is {type_}: the AWS Load Balancer Controller serves it")
@@ -44,7 +44,7 @@ def never_changes(name: str, has: str, wants: str) -> str:
 
 
 def warnings(spec: LoadBalancerSpec) -> list[str]:
-    """About a type that only looks like one."""
+    """Return a warning if the annotation names no type, so that the Service has a Classic Load Balancer."""
     given = spec.annotations.get(f"{PREFIX}type", "")
     if given in ("", CLASSIC, NETWORK):
         return []
