@@ -6,9 +6,9 @@
 build/results has the results of `make test` and `make test-ci`. Each table is kept as JSON, so that a later one can be
 compared with it: `--against` adds the processor's seconds of an earlier table; by default it is the newest one.
 
-Waiting is what is left of a test's seconds without those of the processor; a file of tests with processes on both cores
-has none. Commits are those of the last two months that changed the file and the product together: what it found, or
-what it had to follow. What shows the same as a file of tests is noted in tools/costs.yml.
+Waiting is a test's seconds minus its seconds of the processor; it is zero if processes of the test used both cores.
+Commits are those of the last two months that changed both the file of tests and the product: the tests found something,
+or had to follow the product. tools/costs.yml notes which other checks show the same as a file of tests.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ def rows_of(part: str, tests: Iterable[Test]) -> list[Row]:
 
 
 def part_row(figures: Row, files: Sequence[Row]) -> Row:
-    """A part's own seconds, as its files run side by side."""
+    """Return the row of a part with its own seconds: its files run side by side, so theirs do not add up to them."""
     return {"part": figures["part"], "file": "", "tests": sum(row["tests"] for row in files)} | {
         name: figures[name] for name in ("seconds", "cpu")
     }
 
 
 def found(log: str) -> dict[str, int]:
-    """By file of tests: commits that changed it and the product. `log`: of git, as `history` asks for it."""
+    """Return, for each file of tests, how many commits changed it and the product. `log`: the text of `history`."""
     counts: dict[str, int] = {}
     for commit in log.split("\0"):
         paths = commit.split("\n")
@@ -74,7 +74,7 @@ def history() -> str:
 def completed(
     rows: Iterable[Row], commits: dict[str, int], guards: dict[str, str], earlier: Iterable[Row]
 ) -> list[Row]:
-    """Rows with all columns, the most expensive first, each part before its files."""
+    """Return the rows with all columns, the most expensive first, each part before its files."""
     before = {(row["part"], row["file"]): row["cpu"] for row in earlier}
     all_rows = [
         row
@@ -105,7 +105,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def collect(results: Path) -> list[Row]:
-    """The rows of every part that has results."""
+    """Return the rows of every part that has results."""
     rows = []
     for path in sorted(results.glob("*/part.json")):
         figures = json.loads(path.read_text())

@@ -3,8 +3,8 @@
 
     python -m tools.kept NAME PATH... -- COMMAND...
 
-What counts: the files below each PATH that git does not ignore, the command, and the packages of this Python. That a
-check passed is kept outside of the checkout, so that a fresh clone has it, too. Runs of one NAME wait for each other.
+The contents are the files below each PATH that git does not ignore, the command, and the packages of this Python. The
+results are kept outside of the checkout, so that a fresh clone has them, too. Runs of one NAME wait for each other.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ DAYS = 30  # after which an unused result is deleted
 
 
 def cache() -> Path:
-    """As the test bed has it (tools/bed/bed/paths.py)."""
+    """Return the folder of the cache, which is that of the test bed (tools/bed/bed/paths.py)."""
     home = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
     return Path(os.environ.get("OUTOFTREE_CACHE") or home / "outoftree.ccm")
 
 
 def digest(root: Path, files: Iterable[str], words: Iterable[str]) -> str:
-    """One for these contents under these names, whatever else is there."""
+    """Return a digest of the names, kinds and contents of these files, and of the words."""
     total = hashlib.sha256()
     for name in sorted(set(files)):
         path = root / name
@@ -54,7 +54,7 @@ def packages() -> list[str]:
 def check(
     name: str, paths: Sequence[str], command: Sequence[str], root: Path = ROOT, folder: Path | None = None
 ) -> int:
-    """The status of the command; 0 without running it if it passed on these contents."""
+    """Run the command and return its exit status; return 0 without running it if it passed on these contents before."""
     folder = folder or cache() / "checks"
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / f"{name}.lock").open("w") as lock:
@@ -73,7 +73,7 @@ def check(
 
 def forget(folder: Path, before: float) -> None:
     for path in folder.iterdir():
-        # Folders are caches of the linters themselves.
+        # Folders are the linters' own caches: keep them.
         if path.is_file() and path.suffix != ".lock" and path.stat().st_mtime < before:
             path.unlink(missing_ok=True)
 

@@ -23,7 +23,7 @@ class Test:
     tries: int = 1
     cpu: float | None = None
     quarantine: str = ""
-    #: What it leaves out, of what it says it shows: the property of that name.
+    #: What the test left unchecked, as its property of that name says.
     unchecked: str = ""
 
     @property
@@ -32,14 +32,14 @@ class Test:
 
     @property
     def node_id(self) -> str:
-        """As pytest's command line takes it; empty for a part that has no tests."""
+        """Return the test's name as pytest's command line takes it; "" for a part that has no tests."""
         module, separator, function = self.name.partition("::")
         file, classes = file_of(module)
         return "::".join((file, *classes, function)) if separator and file else ""
 
     @property
     def command(self) -> str:
-        """What runs this one alone, from the root of the repository. A part without tests is a target of make."""
+        """Return the command that runs only this test, from the repository's root. A part without tests is a target."""
         if not self.node_id:
             return f"make {self.name}"
         return f"build/venv/bin/pytest -q {shlex.quote(self.node_id)}"
@@ -47,7 +47,7 @@ class Test:
 
 @functools.cache
 def file_of(module: str) -> tuple[str, tuple[str, ...]]:
-    """The file of a module as JUnit names it, and the classes that follow in the name; ("", ()) if there is none."""
+    """Return the file and the classes that a module's name in JUnit stands for; ("", ()) if there is no such file."""
     parts = module.split(".")
     for end in range(len(parts), 0, -1):
         path = "/".join(parts[:end]) + ".py"
@@ -57,7 +57,7 @@ def file_of(module: str) -> tuple[str, tuple[str, ...]]:
 
 
 def read(path: Path) -> list[Test]:
-    """The tests of a JUnit file of pytest, which has a case for each try; the last one counts."""
+    """Return the tests of a JUnit file of pytest. The file has a case for each try; the last try counts."""
     tests: dict[str, Test] = {}
     for case in ET.parse(path).iter("testcase"):
         name = f"{case.get('classname', '')}::{case.get('name', '')}".removeprefix("::")

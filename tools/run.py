@@ -5,9 +5,9 @@
                         [--keep-going] [--one-at-a-time]
 
 A part is a target of the Makefile. Parts of --first run before all others. Parts of --timed run one after the other:
-they wait more than they compute, and a test among them fails when it gets no processor for seconds. Parts of --patient
-run one after the other beside them, at a low priority: they compute, and take the time that is left. When the timed
-parts have ended, patient parts run two at a time. Those of --then follow the patient ones, as timed ones.
+they wait more than they compute, and their tests fail when they get no processor for seconds. Parts of --patient
+run one after the other beside the timed ones, at a low priority: they compute, and take the time that is left. When the
+timed parts have ended, patient parts run two at a time. Parts of --then follow the patient ones, and run as timed ones.
 
 Each part runs as `make PART RESULTS=FOLDER`; its pytest runs write their results (JUnit XML) there. A test with real
 servers that fails gets a second try (tests/conftest.py says which); the summary names it. All that a part
@@ -39,9 +39,9 @@ SIGN_OF_LIFE = 30.0  # seconds
 #: Seconds that an interrupted part has to end the processes, containers and files that it made.
 PATIENCE = 90.0
 SHOWN = 80  # lines of a failed part's output
-#: Of patient parts. Not the lowest: beside parts that need both cores their tests would run into time-outs.
+#: The niceness of patient parts. It is not the lowest priority: tests would time out beside parts that use both cores.
 NICE = "10"
-ERROR_LINES = 30  # in the summary; a reader may have nothing but the end of a long log
+ERROR_LINES = 30  # in the summary; a reader may have only the end of a long log
 _ERROR = re.compile(r"fatal: \[|\[ERROR\]|^E   |^\w*Error: |: error: ")
 _PERCENT = re.compile(rb"\[ *(\d+)%\]")
 
@@ -69,10 +69,10 @@ class Part:
         return RESULTS / self.name
 
     def start(self, make: Sequence[str]) -> None:
-        """Start it in a session of its own, so that an interrupt reaches all of its processes."""
+        """Start the part in a session of its own, so that an interrupt reaches all of its processes."""
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
-        # Variables of make's command line are in the environment; its flags are not for this make.
+        # This make gets the variables of the outer make's command line, but not its flags.
         environment = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MFLAGS")}
         command = [*(("nice", "-n", NICE) if self.patient else ()), *make, self.name, f"RESULTS={self.folder}"]
         with self.log.open("wb") as log:
@@ -82,12 +82,12 @@ class Part:
             )  # fmt: skip
         self._started = time.monotonic()
         if self.patient:
-            # Linux may share the processor between sessions first, and look at `nice` only within each of them.
+            # With autogroups, Linux shares the processor between sessions, and `nice` counts only within a session.
             with contextlib.suppress(OSError):
                 Path(f"/proc/{self._process.pid}/autogroup").write_text(NICE)
 
     def running(self) -> bool:
-        """Whether it still runs; when it has ended, its results are there."""
+        """Return whether the part still runs. When it has ended, this has set its status and read its results."""
         if self._process is None or self.status is not None:
             return False
         self.seconds = time.monotonic() - self._started
@@ -100,7 +100,7 @@ class Part:
         return False
 
     def interrupt(self) -> None:
-        """As Ctrl-C does; what has not ended by PATIENCE is killed."""
+        """Interrupt the part as Ctrl-C does, and kill what has not ended after PATIENCE."""
         assert self._process is not None
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGINT)
@@ -128,7 +128,7 @@ class Part:
         return sum(test.outcome == outcome for test in self.tests)
 
     def progress(self) -> str:
-        """Its name, and how far it is if that is known."""
+        """Return the part's name, and the percentage that its log shows, if any."""
         with contextlib.suppress(OSError), self.log.open("rb") as log:
             log.seek(max(0, self.log.stat().st_size - 4096))
             found = _PERCENT.findall(log.read())
@@ -141,13 +141,14 @@ class Part:
 
 
 def following(lane: list[Part], waiting: Sequence[list[Part]]) -> Part | None:
-    """The next part of a lane. One that has none left takes a patient part of another: no processor idles meanwhile."""
+    """Return the next part of a lane, or None. An empty lane takes a patient part of another: no processor idles."""
     source = lane or next((other for other in waiting if other and other[0].patient), None)
     return source.pop(0) if source else None
 
 
 def last_error(output: str) -> str:
-    """The last error of a program in its output, from Ansible's task on; empty if no line looks like one."""
+    """Return the last error in a program's output, from Ansible's task on if one is near; "" if no line looks like one.
+    """
     plain = re.sub(r"\x1b\[[\d;]*m", "", output)
     lines = [re.sub(r"^ *│ ?", "", line) for line in plain.splitlines()]  # molecule's frame
     errors = [number for number, line in enumerate(lines) if _ERROR.search(line)]
@@ -175,7 +176,7 @@ class Session:
         return [part for part in self.parts if part.status]
 
     def run(self) -> None:
-        """Run the first parts to their end, then the others side by side. A failure ends everything."""
+        """Run the first parts to their end, then the others side by side. Stop at a failure, unless told to go on."""
         self.say(f"{len(self.parts)} parts; what they print: {os.path.relpath(RESULTS, ROOT)}/PART.log")
         for lanes in ([self._first], self._beside):
             self._run(lanes)
@@ -221,7 +222,7 @@ class Session:
 
 
 def summary(parts: Sequence[Part], seconds: float, elsewhere: Iterable[str] = ()) -> str:
-    """For people; the last line is for programs, too."""
+    """Return the summary as text for people; programs may read its last line, too."""
     width = max(len(part.name) for part in parts)
     lines = ["", f"{'part':{width}}  seconds    CPU  passed  failed  skipped"]
     for part in parts:
@@ -265,7 +266,7 @@ def names(text: str) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None, make: Sequence[str] = ("make",)) -> int:
-    """0 if all that ran passed and nothing was left out, 1 if not, 130 after an interrupt."""
+    """Return 0 if all that ran passed and nothing was left out, 1 if not, 130 after an interrupt."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--first", metavar="PART,...", type=names, default=[])
     parser.add_argument("--timed", metavar="PART,...", type=names, default=[])
@@ -293,6 +294,6 @@ def main(arguments: Sequence[str] | None = None, make: Sequence[str] = ("make",)
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    # A shell lets programs in the background ignore it, and parts would inherit that.
+    # A shell makes programs in the background ignore SIGINT, and parts would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.exit(main())

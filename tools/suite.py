@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make ccm-suite`: controllers that we can start here, held to the suite, and the page that shows them side by side.
+"""`make ccm-suite`: runs the suite against controllers that can be started here, and writes a page that compares them.
 
-CONTROLLERS="ours" takes one of them; each goes on where it was stopped. The figures are docs/suite/NAME.json.
+CONTROLLERS="ours" runs one of them; an interrupted run goes on where it stopped. The figures are docs/suite/NAME.json.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ KEPT = paths.REPOSITORY / "docs" / "suite"
 PAGE = paths.REPOSITORY / "docs" / "reference" / "suite.md"
 RAW = paths.REPOSITORY / "build" / "suite"
 
-#: Upstream's flags, which both have.
+#: Upstream's flags, which both controllers of the cloud `sim` have.
 FLAGS = (
     "--cloud-provider=sim --cloud-config={cloud_config} --kubeconfig={kubeconfig} --bind-address=127.0.0.1 "
     "--secure-port={port} --cluster-cidr={cluster_cidr} --allocate-node-cidrs --configure-cloud-routes"
@@ -37,8 +37,8 @@ FLAGS = (
 
 @dataclass(frozen=True)
 class Controller:
-    """`title`: in the table. `command`: as the suite takes it; it may have to build something first. `patience`: for a
-    stand-in of a cloud that is slower than the cloud."""
+    """A controller under test. `title`: its title in the table. `command`: returns the command line for the suite, and
+    may build something first. `patience`: a factor for stand-ins that are slower than the cloud."""
 
     title: str
     cloud: str
@@ -75,7 +75,7 @@ VSPHERE_FLAGS = (
 
 
 def _on_openstack(command: Callable[[], str]) -> Callable[[], str]:
-    """Raise the services first; they stay until `make openstack-down`."""
+    """Return a command that starts OpenStack's services first. They run until `make openstack-down`."""
 
     def prepared() -> str:
         if subprocess.run([sys.executable, "-m", "rig", "up"], check=False).returncode:
@@ -96,7 +96,7 @@ def _cloud_provider_vsphere() -> str:
 
 
 CONTROLLERS = {
-    # Ours keeps Nodes that are younger than five minutes, which all Nodes of the suite are.
+    # By default our controller keeps Nodes that are younger than five minutes, as all Nodes of the suite are.
     "ours": Controller(
         "outoftree.ccm, `sim`, with `--node-deletion-min-age=20s`",
         "sim",
@@ -169,7 +169,7 @@ def main() -> int:
 
 
 def run(name: str, *, again: bool) -> None:
-    """Hold one of CONTROLLERS to the suite. That a behaviour fails is a result. Raises SuiteError if there is none."""
+    """Run the suite against one of CONTROLLERS. A failed behaviour is a result; without a result, raises SuiteError."""
     controller = CONTROLLERS[name]
     RAW.mkdir(parents=True, exist_ok=True)
     results = RAW / f"{name}.json"
@@ -189,7 +189,7 @@ def _kept(name: str) -> Path:
 
 
 def page() -> str:
-    """docs/reference/suite.md, of those that were held to the suite."""
+    """Return docs/reference/suite.md, with the controllers that have results."""
     columns = [Results(path, path.stem) for path in map(_kept, CONTROLLERS) if path.exists()]
     for column in columns:
         column.resume()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make demo`: a live cluster without cloud integration goes external, before one's eyes.
+"""`make demo`: migrates a live cluster without cloud integration to an external cloud provider, while you watch.
 
-It raises a cluster of the test bed with leftovers of an old integration, runs `site.yml` against it, puts a small app
+It starts a cluster of the test bed with leftovers of an old integration, runs `site.yml` against it, puts a small app
 behind a Service of type LoadBalancer, and shows what changed. `make demo-down` removes everything.
 """
 
@@ -35,7 +35,7 @@ def say(text: str) -> None:
 
 
 def bed(*arguments: str, quiet: bool = False) -> str:
-    """Run a command of the bed; what it printed when it is quiet, its progress on the screen when not."""
+    """Run a command of the bed. If `quiet`, return what it printed; if not, show its progress on the screen."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "tools" / "bed")}
     done = subprocess.run(
         [sys.executable, "-m", "bed", *arguments],
@@ -57,7 +57,7 @@ class Cluster:
         return subprocess.run(command, check=True, input=stdin, capture_output=True, text=True).stdout
 
     def nodes(self) -> str:
-        """What a cloud-controller-manager fills in, a line a Node."""
+        """Return a table of what a cloud-controller-manager fills in, one line for each Node."""
         rows = [("NODE", "READY", "CLOUD TAINT", "PROVIDER ID", "ADDRESSES", "ZONE", "REGION", "TYPE")]
         for node in json.loads(self.kubectl("get", "nodes", "-o", "json"))["items"]:
             labels = node["metadata"]["labels"]
@@ -99,7 +99,7 @@ def get(url: str, timeout: float = 5) -> str:
 
 
 def first_answer(url: str, seconds: float = 30) -> None:
-    """Load balancers count as ready before every target passed its first health check."""
+    """Wait until the URL answers: load balancers are ready before every target has passed its first health check."""
     deadline = time.monotonic() + seconds
     while True:
         try:

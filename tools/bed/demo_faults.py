@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make demo-faults`: breaks the cluster of `make demo` in ten ways, one after the other, and asks `ccm` each time.
+"""`make demo-faults`: breaks the cluster of `make demo` in ten ways, one after the other, and runs `ccm` each time.
 
-For each fault it prints what `ccm explain`, `doctor` and `plan` and the controller's status page say, finds there the
-words that docs/how-to/answers.md quotes, applies the fix, and waits until `ccm plan` has nothing left to do.
+For each fault it prints what `ccm explain`, `doctor` and `plan` and the controller's status page say, checks that these
+contain the words that docs/how-to/answers.md quotes, applies the fix, and waits until `ccm plan` has nothing to do.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PAGE = ROOT / "docs/how-to/answers.md"
 CCM = Path(sys.executable).parent / "ccm"
 ASKED = ("explain", "doctor", "plan", "page")
 TAINT = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}
-#: What a fault shows on a live cluster instead of the words of the page, whose controllers start after the fault.
+#: What a command shows here instead of the page's words: here the controller runs already when the fault happens.
 OTHERWISE = {
     ("Wrong credentials", "page"): ["! The cloud has failed for", "401 unauthorized"],
     ("Quota", "plan"): ["create  default/web  a load balancer is created, with 2 Nodes behind it"],
@@ -58,7 +58,7 @@ class Demo(Cluster):
         self.conf.write_text(json.dumps(settings))
 
     def cloud(self, method: str, path: str, body: Any = None) -> Any:
-        """A call to the simulated cloud, or to its admin API, which needs no token."""
+        """Call the simulated cloud, or its admin API, and return the decoded answer; None if it is empty."""
         headers = {"Authorization": "Bearer demo-token", "Content-Type": "application/json"}
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"{self.state['cloud_endpoint']}{path}", data, headers, method=method)
@@ -76,7 +76,7 @@ class Demo(Cluster):
         self.cloud("POST", "/admin/faults", [rule])
 
     def ask(self, *command: str) -> str:
-        """What a command prints, and its exit status."""
+        """Return what a `ccm` command prints, and its exit status."""
         flags = [
             "--cloud-provider=sim",
             f"--cloud-config={self.conf}",
@@ -95,7 +95,7 @@ class Demo(Cluster):
         return "exit status 0" in self.ask("plan")
 
     def register_again(self, provider_id: str = "") -> None:
-        """The worker's Node is made anew, as when its machine joins: with the taint, and unknown to the cloud."""
+        """Create the worker's Node again, as when its machine joins: with the taint, and `provider_id` if given."""
         self.kubectl("delete", "node", self.worker)
         if provider_id:
             spec = {"providerID": provider_id, "taints": [TAINT]}
@@ -234,7 +234,7 @@ FAULTS: dict[str, Callable[[Demo], Any]] = {
 
 
 def quoted(demo: Demo, fault: str) -> dict[str, list[str]]:
-    """What the page quotes of each command's output, in the names of this cluster."""
+    """Return what the page quotes of each command's output, with the names of this cluster."""
     (line,) = [line for line in PAGE.read_text().splitlines() if line.startswith(f"| {fault} |")]
     cells = line.strip("|").split(" | ")[1:5]
     words = {name: re.findall(r"`([^`]+)`", cell) for name, cell in zip(ASKED, cells, strict=True)}
@@ -258,11 +258,11 @@ def eventually(check: Callable[[], bool], seconds: float, what: str) -> None:
 
 
 def missing(demo: Demo, fault: str, seconds: float = 45) -> tuple[dict[str, str], list[str]]:
-    """What the commands say, as soon as they say what the page quotes, and what they did not say."""
+    """Wait until the commands say what the page quotes; return their output, and the quotes that are still missing."""
     deadline = time.monotonic() + seconds
     while True:
         said = demo.answers()
-        # Columns of a table are as wide as its longest cell.
+        # The width of a column depends on the names in it: compare with two spaces between columns, as on the page.
         flat = {name: re.sub(r" {2,}", "  ", text) for name, text in said.items()}
         words = [(name, text) for name, texts in quoted(demo, fault).items() for text in texts]
         absent = [f"{name}: {text}" for name, text in words if text not in flat[name]]

@@ -30,15 +30,15 @@ from .simulator import Simulator, inventory
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FIXTURES = REPOSITORY / "tests" / "unit" / "plugins" / "fixtures"
-#: How the play begins that initialises the Nodes.
+#: How the header of the play that initialises the Nodes begins.
 ADOPTION = "PLAY [Adopt "
-#: What --core is measured on. Every supported ansible-core runs on it.
+#: The Python on which --core measures. Every supported ansible-core runs on it.
 PYTHON = "3.12"
 STEPS = tuple((step, step.removeprefix("second ")) for step in page.ORDER)
 
 
 def worker_files(port: int) -> dict[str, str]:
-    """A kubeadm worker, whose kubelet serves its health on this port."""
+    """Return the files of a kubeadm worker whose kubelet serves its health on this port."""
     units = "/usr/lib/systemd/system/"
     return {
         f"{units}kubelet.service": (FIXTURES / "kubelet" / "kubelet.service").read_text(),
@@ -57,7 +57,7 @@ def control_plane_files() -> dict[str, str]:
 def start_farm(folder: Path, checkout: Path, ansible: Path) -> subprocess.Popen[bytes]:
     """Start the process that answers for the workers below `folder`, with the checkout's modules.
 
-    It imports Ansible's part of a module once, so that must be of the ansible-core which sends the modules.
+    The process imports Ansible's part of a module once, so it must use the same ansible-core that sends the modules.
     """
     collections = checkout / "build" / "collections"
     started = subprocess.Popen(
@@ -71,7 +71,7 @@ def start_farm(folder: Path, checkout: Path, ansible: Path) -> subprocess.Popen[
 
 
 def version_of(ansible: Path) -> str:
-    """The version of the Python in this folder, such as 3.12."""
+    """Return the version of the Python in this folder, such as 3.12."""
     asked = [ansible / "python", "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
     return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
 

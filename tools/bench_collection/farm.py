@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many cheap workers in one process: each has its own files and its own /proc, and answers modules as a host does.
+"""Simulates many workers in one process: each has its own files and its own /proc, and answers modules as a host does.
 
 A worker's Python is a small client, which Ansible starts where it would start ssh. It hands the module to the farm. The
 farm forks, gives the child the worker's /etc, /var/lib and /proc, and runs the module there. `systemctl` is answered in
-the child: a restart replaces the kubelet's command line by what the unit's files say now, and is noted for the
-simulator, which then reports the Node's heartbeat. Nothing else of the modules is replaced.
+the child: a restart replaces the kubelet's command line by the one that the unit's files have now, and is noted for the
+simulator, which then reports the Node's heartbeat. Everything else of the modules is real.
 
 It is a program: `python -m tools.bench_collection.farm FOLDER COLLECTIONS`.
 """
@@ -80,7 +80,7 @@ def build(folder: Path, name: str, files: dict[str, str], sockets: Path) -> Path
 
 
 def write_process(folder: Path, pid: int, start: int, argv: list[str]) -> None:
-    """A process as /proc shows it. `start`: ticks since the boot."""
+    """Write the files that /proc has of a process. `start`: ticks since the boot."""
     (folder / "ns").mkdir(parents=True, exist_ok=True)
     (folder / "cmdline").write_bytes(b"".join(word.encode() + b"\0" for word in argv))
     fields = ["S", "1" if pid != 1 else "0", *["0"] * 17, str(start), *["0"] * 10]
@@ -92,7 +92,7 @@ def write_process(folder: Path, pid: int, start: int, argv: list[str]) -> None:
 
 
 def start_kubelet(root: Path, folder: Path, pid: int = PID) -> None:
-    """Start the kubelet with the arguments that its unit has now. `root`: where its files are."""
+    """Start the kubelet with the arguments that its unit has now. `root`: the folder with the unit's files."""
     place = folder / "proc" / str(pid)
     ticks = int((time.time() - boot_time_of(folder)) * os.sysconf("SC_CLK_TCK"))
     place.mkdir(parents=True, exist_ok=True)
@@ -127,7 +127,7 @@ def enter(folder: Path) -> int:
 
 
 def systemctl(folder: Path, argv: list[str]) -> subprocess.CompletedProcess[str]:
-    """What systemd says about the worker's units, and does with its kubelet."""
+    """Answer as systemd does about the worker's units, and restart its kubelet."""
     verb, *rest = argv[1:]
     out = ""
     if verb == "show":
@@ -157,7 +157,7 @@ def systemctl(folder: Path, argv: list[str]) -> subprocess.CompletedProcess[str]
 
 
 def answer(argv: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    """What a program says on the worker."""
+    """Answer as a program on the worker does; a program that is not simulated is "not installed"."""
     if os.path.basename(argv[0]) == "systemctl":
         return systemctl(folder, argv)
     if argv[-1] == "--version":
@@ -176,7 +176,7 @@ def serve(connection: socket.socket, root: Path) -> int:
     for descriptor in (1, 2):
         os.dup2(connection.fileno(), descriptor)
     folder = root / host
-    # The folder itself may be below a place that is covered, so the double keeps to a path of its descriptor.
+    # A bind mount may cover the folder's own path, so the double reaches it through its descriptor.
     import ansible_collections.outoftree.ccm.plugins.module_utils.host.commands as commands
 
     held = enter(folder)
@@ -203,7 +203,7 @@ def serve(connection: socket.socket, root: Path) -> int:
 
 
 class Health(http.server.BaseHTTPRequestHandler):
-    """/healthz of every kubelet."""
+    """Answers /healthz for every kubelet."""
 
     def do_GET(self) -> None:
         self.send_response(200)
@@ -223,7 +223,7 @@ def health_server() -> http.server.ThreadingHTTPServer:
 
 
 def preload(collections: str) -> None:
-    """Import what modules import, once. A real host pays for it in its own time."""
+    """Import what modules import, once. On a real host, these imports take no time of the machine that runs Ansible."""
     sys.path.insert(0, collections)
     import ansible.module_utils.basic  # noqa: F401
 

@@ -25,23 +25,23 @@ initialises a Node {initialisation:g} s after its taint.
 
 {tables}
 """
-#: The runs over one number of workers, as they follow each other.
+#: The runs over one number of workers, in their order.
 ORDER = ("preflight", "site", "second site", "rollback")
-#: Most times that a site.yml over 1,000 workers may take of one over 200.
+#: Target: site.yml over 1,000 workers takes at most this many times as long as over 200.
 GROWTH = 5.5
-#: Most times that a site.yml on ansible-core 2.18 may take of one on 2.21, on the same Python.
+#: Target: site.yml on ansible-core 2.18 takes at most this many times as long as on 2.21, on the same Python.
 CORES = 1.1
-#: What the name of a version begins with that was measured by --core.
+#: The name of a version that was measured by --core begins like this.
 WITH_CORE = "with ansible-core "
-#: Most seconds in which 200 Nodes are adopted.
+#: Target: the adoption of 200 Nodes takes at most so many seconds.
 ADOPTION = 60.0
-#: What site.yml took over 203 hosts before workers were taken over in growing batches: without adoption, with modules
-#: that did nothing and answered at once, on two cores with 8 forks.
+#: The cost of site.yml over 203 hosts before workers were taken over in growing batches. It was measured without
+#: adoption, with modules that did nothing and answered at once, on two cores with 8 forks.
 BEFORE = {"seconds": 624.0, "cpu": 690.0, "lines": 3268, "seconds on 2.18": 1833.0}
 
 
 def keep(name: str, runs: Sequence[Mapping[str, Any]], machine: str, load: float) -> None:
-    """Store the figures of one version. `load`: the machine's load average before."""
+    """Store the figures of one version. `load`: the machine's load average before the runs."""
     taken = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
     FIGURES.mkdir(parents=True, exist_ok=True)
     path = FIGURES / f"{name.replace(' ', '-')}.json"
@@ -53,13 +53,13 @@ def keep(name: str, runs: Sequence[Mapping[str, Any]], machine: str, load: float
 
 
 def read() -> list[dict[str, Any]]:
-    """The figures of each version, the newest first."""
+    """Return the figures of each version: those of now first, then by name."""
     found: list[dict[str, Any]] = [json.loads(path.read_text()) for path in FIGURES.glob("*.json")]
     return sorted(found, key=lambda each: (each["version"] != "now", each["version"]))
 
 
 def table(version: Mapping[str, Any]) -> str:
-    """The figures of one version. Pure."""
+    """Return the table of one version. Pure."""
     lines = [
         f"## {str(version['version']).capitalize()}",
         "",
@@ -77,8 +77,8 @@ def table(version: Mapping[str, Any]) -> str:
 
 
 def oldest_core(versions: Sequence[Mapping[str, Any]]) -> float | None:
-    """How many times the seconds of the newest ansible-core the oldest one takes over 200 workers. Pure. None if one of
-    them was not measured."""
+    """Return how many times as long site.yml over 200 workers takes on the oldest ansible-core as on the newest one.
+    None if one of them was not measured. Pure."""
     seconds = {
         version["version"]: run["seconds"]
         for version in versions
@@ -90,7 +90,8 @@ def oldest_core(versions: Sequence[Mapping[str, Any]]) -> float | None:
 
 
 def targets(runs: Sequence[Mapping[str, Any]], versions: Sequence[Mapping[str, Any]] = ()) -> str:
-    """What was aimed at, and whether these runs reach it. Pure. Empty without runs over 200 and 1,000 workers."""
+    """Return the targets and whether these runs meet them; "" without runs over 200 and 1,000 workers, or if their
+    adoption was not measured. Pure."""
     site = {int(run["hosts"]): run for run in runs if run["step"] == "site"}
     if not {200, 1000} <= site.keys() or "adoption" not in site[200]:
         return ""
@@ -118,7 +119,7 @@ def targets(runs: Sequence[Mapping[str, Any]], versions: Sequence[Mapping[str, A
 
 
 def render(versions: Sequence[Mapping[str, Any]], heartbeat: float, initialisation: float) -> str:
-    """The page. Pure."""
+    """Return the page. Pure."""
     now = next((version["runs"] for version in versions if version["version"] == "now"), [])
     parts = [targets(now, versions), *map(table, versions)]
     tables = "\n\n".join(part for part in parts if part) or "Nothing was measured yet."

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What runs in a cluster beside the API server, as far as the playbooks see it: kubelets that report Ready, the
+"""Simulates the parts of a cluster, beside the API server, that the playbooks notice: kubelets that report Ready, the
 DaemonSet controller with one Pod, garbage collection, and a controller that initialises tainted Nodes."""
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ def now() -> str:
 
 
 class Simulator:
-    """Use it as an asynchronous context manager; `folder` is the farm's."""
+    """The simulated parts of one cluster, as an asynchronous context manager. `folder` is the folder of the farm, which
+    notes restarted kubelets there. After `start`, all parts run until the block is left."""
 
     def __init__(self, server: ApiServer, folder: Path) -> None:
         self._server, self._folder = server, folder
@@ -55,7 +56,7 @@ class Simulator:
         self._tasks = [asyncio.create_task(part()) for part in (self._kubelets, self._daemonset, self._initialise)]
 
     async def call(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
-        """One request; {} for an object that does not exist, or changed in between."""
+        """Send one request and return the answer; {} for an object that does not exist, or changed in between."""
         kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
         async with self._session.request(
             method, self._server.url + path, json=body, headers={"Content-Type": kind}
@@ -83,7 +84,8 @@ class Simulator:
         await self.call("PATCH", f"/api/v1/nodes/{name}/status", {"status": status})
 
     async def _kubelets(self) -> None:
-        """Heartbeats of the kubelets that the farm restarted, and of the control plane's, which it does not run."""
+        """Write heartbeats of the kubelets that the farm restarted, and of the control plane's, which the farm does not
+        run."""
         seen = self._folder / "restarted"
         done, last = 0, 0.0
         while True:
@@ -134,7 +136,7 @@ class Simulator:
             await self.call("POST", LEASES, {**kind, "metadata": {"name": name}, "spec": held})
 
     async def _initialise(self) -> None:
-        """As the cloud node controller does: providerID, and the taint goes."""
+        """Initialise tainted Nodes as the cloud node controller does: set the providerID and remove the taint."""
         since: dict[str, float] = {}
         while True:
             if await self.call("GET", f"{PODS}/{POD}"):
@@ -157,7 +159,7 @@ class Simulator:
 
 
 def inventory(folder: Path, cp: str, workers: dict[str, Path]) -> Path:
-    """The inventory of a bench, in Ansible's YAML."""
+    """Write the inventory of a bench, and return its path."""
     hosts = {
         name: {"ansible_connection": "local", "ansible_python_interpreter": str(path)} for name, path in workers.items()
     }

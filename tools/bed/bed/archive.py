@@ -24,7 +24,7 @@ _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 @dataclass(frozen=True)
 class Image:
-    """An image of nothing but ``files`` (path inside -> file here)."""
+    """An image that consists only of ``files`` (path inside -> file here)."""
 
     tag: str
     files: tuple[tuple[str, Path], ...]
@@ -33,7 +33,7 @@ class Image:
 
 
 def architecture() -> str:
-    """This machine's architecture as Go and container images name it."""
+    """Return this machine's architecture as Go and container images name it."""
     return _MACHINES.get(platform.machine(), platform.machine())
 
 
@@ -58,7 +58,7 @@ def write(images: Sequence[Image], target: Path) -> None:
 
 
 def names(archive: Path) -> list[str]:
-    """The tags of the images in an archive."""
+    """Return the tags of the images in an archive."""
     with tarfile.open(archive) as tar:
         manifest = tar.extractfile("manifest.json")
         assert manifest is not None, archive
@@ -88,7 +88,7 @@ def _layer(image: Image, out: BinaryIO) -> None:
 
 
 def _add(tar: tarfile.TarFile, name: str, file: BinaryIO, mode: int = 0o644) -> None:
-    """Add without owner and time, so that the same content gives the same digest."""
+    """Add a file without owner and time, so that the same content gives the same digest."""
     info = tarfile.TarInfo(name)
     info.size = file.seek(0, io.SEEK_END)
     info.mode = mode

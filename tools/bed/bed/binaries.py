@@ -44,8 +44,8 @@ class Unavailable(Exception):
 
 
 def missing(folder: Path, etcd: str = "") -> list[str]:
-    """The needed binaries that ``folder`` lacks. With a version of etcd, an etcd of another version counts as missing:
-    the folder's name has the version of Kubernetes only."""
+    """Return the binaries that are missing in ``folder``. If ``etcd`` is set, an etcd of another version counts as
+    missing: the folder's name has only the version of Kubernetes."""
     absent = [name for name in BINARIES if not os.access(folder / name, os.X_OK)]
     return absent if not etcd or "etcd" in absent or _is_etcd(folder / "etcd", etcd) else ["etcd", *absent]
 
@@ -56,7 +56,7 @@ def _is_etcd(program: Path, version: str) -> bool:
 
 
 def ensure(version: Version, progress: Progress) -> Path:
-    """The folder with all binaries of ``version``; a cache that is partly filled is completed."""
+    """Return the folder with all binaries of ``version``; a partly filled cache is completed."""
     if given := os.environ.get("KUBEBUILDER_ASSETS"):
         if refusal := refuse_assets(Path(given), version):
             progress.say(f"KUBEBUILDER_ASSETS={given} is not used: {refusal}")
@@ -77,7 +77,7 @@ def ensure(version: Version, progress: Progress) -> Path:
 
 
 def refuse_assets(folder: Path, version: Version) -> str | None:
-    """Why the binaries of ``folder`` cannot be used, or None."""
+    """Return why the binaries of ``folder`` cannot be used, or None."""
     if absent := missing(folder):
         return f"it lacks {', '.join(absent)}"
     found = run(str(folder / "kubelet"), "--version").split()[-1]
@@ -85,8 +85,8 @@ def refuse_assets(folder: Path, version: Version) -> str | None:
 
 
 def download(version: Version, folder: Path, progress: Progress) -> None:
-    """Fetch what ``folder`` lacks. Raises Unavailable when there is no way to the server, BedError for content
-    that is not what its checksum says."""
+    """Download the binaries that are missing in ``folder``. Raises Unavailable if a server cannot be reached,
+    BedError for content that does not match its checksum."""
     absent = missing(folder, version.etcd)
     if any(mirror(name) == "none" for name in (KUBERNETES_MIRROR, ETCD_MIRROR)):
         raise Unavailable(f"{KUBERNETES_MIRROR} or {ETCD_MIRROR} is none")
@@ -133,7 +133,8 @@ def _sums(text: str) -> dict[str, str]:
 
 
 def _own_checksum(url: str) -> str:
-    """What the operator's file says of ``url``, "" without such a file; BedError when the file does not name it."""
+    """Return the checksum of ``url`` in the operator's file, or "" without such a file. Raises BedError if the file
+    cannot be used, or does not name the URL."""
     if not (given := os.environ.get(CHECKSUMS)):
         return ""
     try:
@@ -190,8 +191,8 @@ _reached: set[str] = set()
 
 
 def _reach(url: str) -> None:
-    """Give up on a server that does not even answer a HEAD in time; a name server may hang for long, so the
-    attempt has a thread of its own that nobody waits for."""
+    """Raise Unavailable if a server does not answer a HEAD request in time. The request has a thread of its own that
+    nobody waits for, because name resolution may hang for long."""
     server = urllib.parse.urlsplit(url).netloc
     if server in _reached:
         return
@@ -216,8 +217,8 @@ def _reach(url: str) -> None:
 
 
 def build(version: Version, folder: Path, progress: Progress, compiler: Callable[..., str] = run) -> None:
-    """Compile what ``folder`` lacks: etcd, and then all of Kubernetes at once. While Go links one program, which takes
-    one core, it compiles for the next."""
+    """Compile the binaries that are missing in ``folder``: etcd, and then all of Kubernetes at once. While Go links one
+    program, which takes one core, it compiles the next."""
     absent = missing(folder, version.etcd)
     with progress.step(f"Build of Kubernetes {version.kubernetes}") as step:
         go = str(golang.ensure(progress))
@@ -249,7 +250,8 @@ def _compile(
 
 
 def version_flags(version: Version) -> str:
-    """Without these kubeadm and kubelet would call themselves v0.0.0-master and refuse each other."""
+    """Return the linker's flags for the version. Without them, kubeadm and kubelet would report v0.0.0-master and
+    refuse each other."""
     major, minor = version.kubernetes.removeprefix("v").split(".")[:2]
     facts = {
         "gitVersion": version.kubernetes,

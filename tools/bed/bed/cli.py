@@ -62,7 +62,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str]) -> int:
-    """Exit code: 0, 1 for what the bed could not do, 130 when interrupted."""
+    """Run a command and return the exit code: 0, 1 if the bed could not do it, 130 when interrupted."""
     args = parser().parse_args(arguments)
     try:
         _run(args, Progress())

@@ -47,7 +47,7 @@ class Bed:
         return versions.find(self.plan.kubernetes)
 
     def save(self) -> None:
-        """What a person or another process needs to know; readable by the owner alone, it holds secrets."""
+        """Write state.json, for people and other processes. Only its owner can read it, because it holds secrets."""
         state = {"plan": self.plan.to_dict(), "secrets": self.secrets, "gateway": self.plan.gateway}
         state["api_endpoint"] = self.plan.api_endpoint
         state["cloud_endpoint"] = f"http://{self.plan.gateway}:{CLOUD_PORT}"
@@ -71,7 +71,7 @@ class Bed:
 
 
 def up(plan: Plan, progress: Progress) -> Bed:
-    """Raise a bed. What is left of a failed attempt stays to be looked at, until `bed down`."""
+    """Start a bed. What a failed attempt leaves stays for inspection, until `bed down`."""
     prerequisites.need_root("raising a bed")
     if machines.containers(plan.name):
         raise BedError(f"the bed {plan.name} is up, or half up: `bed down --name {plan.name}` first")
@@ -152,7 +152,7 @@ def _ready_api(bed: Bed) -> bool:
 
 
 def node_join(name: str, node_name: str, external: bool, progress: Progress) -> None:
-    """A further worker, with an instance of its own in the cloud."""
+    """Add a worker, with an instance of its own in the cloud."""
     prerequisites.need_root("joining a node")
     bed = Bed.load(name)
     if bed.plan.hard_way:
@@ -168,13 +168,13 @@ def node_join(name: str, node_name: str, external: bool, progress: Progress) -> 
             _ask(bed.plan, "POST", "instances", documents.instance(bed.plan, node))
     with progress.step(f"kubeadm join on {node.name}"):
         _kubeadm(bed.plan, node, "join")
-        # With an external cloud provider it is Ready as well: the taint keeps Pods away, not the network.
+        # With an external cloud provider it becomes Ready, too: the taint keeps Pods away, but not the network.
         _wait_for_nodes(bed, [node])
 
 
 def install(name: str, version: versions.Version, names: list[str], progress: Progress) -> None:
-    """Other binaries for every machine, and with a new kubeadm the images of its control plane. Nothing is restarted;
-    machines that join later have the release of the last kubelet."""
+    """Install other binaries on every machine, and with a new kubeadm the images of its control plane. Nothing is
+    restarted. Machines that join later get the release of the kubelet that was installed last."""
     prerequisites.need_root("installing binaries")
     bed = Bed.load(name)
     if bed.plan.kubespray:
@@ -195,7 +195,7 @@ def install(name: str, version: versions.Version, names: list[str], progress: Pr
 
 
 def node_remove(name: str, node_name: str, progress: Progress) -> None:
-    """End a worker's machine as abruptly as a cloud does. Its Node and its instance are left to others."""
+    """Kill a worker's machine as abruptly as a cloud does. Its Node and its instance stay."""
     prerequisites.need_root("removing a node")
     bed = Bed.load(name)
     node = next((node for node in bed.plan.workers if node.name == node_name), None)
@@ -209,7 +209,7 @@ def node_remove(name: str, node_name: str, progress: Progress) -> None:
 
 
 def down(name: str, purge: bool, progress: Progress) -> None:
-    """Remove everything of a bed, however much of it there is; ``purge`` takes images and the cache too."""
+    """Remove everything of a bed, even if only parts of it exist; ``purge`` also removes images and the cache."""
     prerequisites.need_root("removing a bed")
     with progress.step(f"Removing the bed {name}") as step:
         count = machines.remove(name)
@@ -222,7 +222,7 @@ def down(name: str, purge: bool, progress: Progress) -> None:
 
 
 def status(name: str) -> str:
-    """Containers, nodes and Pods of a bed, for a person."""
+    """Return containers, Nodes and Pods of a bed, as text for people."""
     bed = Bed.load(name)
     lines = [f"{container:32} {state}" for container, state in machines.containers(name)]
     lines += ["", f"KUBECONFIG={bed.kubeconfig}", f"cloud      http://{bed.plan.gateway}:{CLOUD_PORT}", ""]
@@ -236,7 +236,7 @@ def status(name: str) -> str:
 
 
 def logs(name: str) -> Path:
-    """Write the logs of every machine below the bed's folder; gives that folder."""
+    """Write the logs of every machine below the bed's folder; return the folder of the logs."""
     bed = Bed.load(name)
     target = bed.folder / "logs"
     running = {container for container, _ in machines.containers(name)}
@@ -252,7 +252,7 @@ def logs(name: str) -> Path:
 
 
 def kubectl(bed: Bed, *arguments: str) -> str:
-    """The bed's own kubectl, from the host."""
+    """Run the bed's own kubectl on the host, and return its output."""
     folder = binaries.ensure(bed.version, Progress())
     return run(str(folder / "kubectl"), f"--kubeconfig={bed.kubeconfig}", *arguments)
 
@@ -296,7 +296,7 @@ def _fetch_kubeconfig(bed: Bed) -> None:
 
 
 def _wait_for_nodes(bed: Bed, nodes: list[Node]) -> None:
-    """Registered, with a podCIDR, and Ready: the kubelet found its pod network."""
+    """Wait until the nodes are registered, have a podCIDR, and are Ready: the kubelet has found its Pod network."""
 
     def ready() -> bool:
         items = _items(bed, "nodes")
@@ -317,7 +317,7 @@ def _wait_for_system_pods(bed: Bed) -> None:
 
 
 def _items(bed: Bed, what: str, *arguments: str) -> list[dict[str, Any]]:
-    """The items of a list; empty while the API server does not answer."""
+    """Return the items of a list; [] if kubectl fails, for example while the API server does not answer."""
     try:
         listing = json.loads(kubectl(bed, "get", what, *arguments, "--output=json", "--request-timeout=5s"))
     except CommandFailed:
@@ -348,12 +348,12 @@ def _wait_for_cloud(plan: Plan) -> None:
 
 
 def _gateway_log(plan: Plan) -> str:
-    """podman gives what a container wrote to standard error on standard error."""
+    """Return the gateway's log, with what it wrote to standard error, which podman prints on standard error."""
     return run("sh", "-c", 'podman logs "$1" 2>&1', "logs", plan.gateway_name, check=False)
 
 
 def instances(plan: Plan) -> set[str]:
-    """The names of the machines that the cloud has."""
+    """Return the names of the machines that the cloud has."""
     return {row["name"] for row in _ask(plan, "GET", "instances")["items"]}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files a bed is made of, rendered from its plan: for kubeadm, kube-proxy, the cloud and Ansible. Pure."""
+"""Renders the files of a bed from its plan: for kubeadm, kube-proxy, the cloud and Ansible. Pure."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ subnet-id = 4c4c2f8e-6a5b-4a8f-9f3e-0d6f1f6b3c55
 """
 LEFTOVER_KUBELET_FILE = "/etc/default/kubelet"
 LEFTOVER_KUBELET_TEXT = 'KUBELET_EXTRA_ARGS="--cloud-provider="\n'
-# The classic worker of an in-tree cloud: both flags side by side, in the file that is not kubeadm's.
+# The usual worker of an in-tree cloud: both flags side by side, in the file that kubeadm does not write.
 LEFTOVER_IN_TREE_KUBELET_TEXT = f'KUBELET_EXTRA_ARGS="--cloud-provider= --cloud-config={LEFTOVER_CLOUD_CONF}"\n'
-# Without effect since 1.31. kube-controller-manager 1.37 does not start with them.
+# Flags without effect since 1.31. kube-controller-manager 1.37 does not start with them.
 LEFTOVERS_UNTIL_1_36 = {
     "concurrent-service-syncs": "2",
     "controllers": "*,bootstrapsigner,tokencleaner,-service-lb-controller",
@@ -57,7 +57,7 @@ LEFTOVERS_UNTIL_1_36 = {
 
 
 def _args(version: Version, flags: dict[str, str]) -> list[dict[str, str]] | dict[str, str]:
-    """Flags for kubeadm: v1beta4 has them as a list of name and value, v1beta3 as a mapping."""
+    """Return flags for kubeadm: v1beta4 has them as a list of name and value, v1beta3 as a mapping."""
     if version.kubeadm_api.endswith("v1beta3"):
         return flags
     return [{"name": name, "value": value} for name, value in flags.items()]
@@ -65,7 +65,7 @@ def _args(version: Version, flags: dict[str, str]) -> list[dict[str, str]] | dic
 
 def _registration(plan: Plan, node: Node, external: bool) -> dict[str, Any]:
     version = find(plan.kubernetes)
-    # kubespray's kubelet does not read what kubeadm writes about its flags.
+    # kubespray's kubelet does not read the flags that kubeadm writes for it.
     kubelet = {} if plan.kubespray else {"node-ip": ",".join(plan.addresses(node))}
     if external:
         kubelet["cloud-provider"] = "external"
@@ -80,15 +80,15 @@ def _registration(plan: Plan, node: Node, external: bool) -> dict[str, Any]:
 
 
 def _skipped(version: Version, *phases: str) -> dict[str, list[str]]:
-    """Before 1.31 the preflight phase ends without crictl, whatever errors it is told to ignore."""
+    """Return the phases to skip. Before 1.31 the preflight phase fails without crictl, even if errors are ignored."""
     skipped = [*(["preflight"] if version.minor < 31 else []), *phases]
     return {"skipPhases": skipped} if skipped else {}
 
 
 def _control_plane(plan: Plan) -> dict[str, dict[str, Any]]:
-    """The flags of kube-apiserver and kube-controller-manager, with what in-tree clouds left there, if wanted."""
+    """Return the flags of kube-apiserver and kube-controller-manager; with leftovers, also those of in-tree clouds."""
     version = find(plan.kubernetes)
-    # kubeadm lets the API server trust any certificate of a kubelet; a cluster that signs them can verify them.
+    # By default kubeadm lets the API server accept any kubelet's certificate; signed ones can be verified.
     apiserver = {"kubelet-certificate-authority": "/etc/kubernetes/pki/ca.crt"} if plan.serving_certs else {}
     # It gives each node its podCIDR. Who creates the routes is what these clusters test.
     manager = {"allocate-node-cidrs": "true"}
@@ -124,8 +124,8 @@ def _documents(*documents: dict[str, Any]) -> str:
 
 
 def kubeadm_init(plan: Plan, token: str, certificate_key: str, node: Node | None = None) -> str:
-    """For ``kubeadm init`` on the first control plane, or what signs the certificates of ``node``, another one.
-    Without cloud integration: that is what is to be migrated."""
+    """Return the configuration of ``kubeadm init`` for the first control plane, or for another one, ``node``, whose
+    certificates it signs. It has no cloud integration: adding that is what the migration does."""
     first = node or plan.control_planes[0]
     version = find(plan.kubernetes)
     init = {
@@ -149,7 +149,7 @@ def kubeadm_init(plan: Plan, token: str, certificate_key: str, node: Node | None
         "etcd": {
             "local": {
                 "imageTag": version.etcd_image_tag,
-                # A bed is thrown away after a power cut; waiting for the disk is not what is tested.
+                # After a power cut nobody needs the bed's data, so etcd need not wait for the disk.
                 "extraArgs": _args(version, {"unsafe-no-fsync": "true"}),
             }
         },
@@ -172,7 +172,7 @@ def kubeadm_init(plan: Plan, token: str, certificate_key: str, node: Node | None
 
 
 def kubelet_configuration(version: Version) -> dict[str, Any]:
-    """What a kubelet needs in a container of a developer's machine."""
+    """Return the settings that a kubelet needs in a container on a developer's machine."""
     kubelet = {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -184,19 +184,19 @@ def kubelet_configuration(version: Version) -> dict[str, Any]:
         "evictionHard": {"nodefs.available": "0%", "imagefs.available": "0%", "nodefs.inodesFree": "0%"},
     }
     if version.minor < 31:
-        del kubelet["failCgroupV1"]  # which it does not know
+        del kubelet["failCgroupV1"]  # unknown before 1.31
     return kubelet
 
 
 def kubeadm_join(plan: Plan, node: Node, token: str, certificate_key: str, external: bool = False) -> str:
-    """For ``kubeadm join``; ``external`` is how nodes join once the cluster has its cloud-controller-manager."""
+    """Return the configuration of ``kubeadm join``; ``external``: the cluster has its cloud-controller-manager."""
     version = find(plan.kubernetes)
     join: dict[str, Any] = {
         "apiVersion": version.kubeadm_api,
         "kind": "JoinConfiguration",
         "nodeRegistration": _registration(plan, node, external),
         "discovery": {
-            # The network between the two is a bridge of this machine.
+            # Nobody can intercept this connection: the network is a bridge of this machine.
             "bootstrapToken": {
                 "token": token,
                 "apiServerEndpoint": plan.api_endpoint,
@@ -214,7 +214,7 @@ def kubeadm_join(plan: Plan, node: Node, token: str, certificate_key: str, exter
 
 
 def kube_proxy(plan: Plan, node: Node) -> str:
-    """For kube-proxy, which uses the kubelet's own credentials (the bed lets nodes be node proxiers)."""
+    """Return kube-proxy's configuration. It uses the kubelet's credentials (the bed binds the role to nodes)."""
     young = find(plan.kubernetes).minor < 31
     return dump(
         {
@@ -232,7 +232,7 @@ def kube_proxy(plan: Plan, node: Node) -> str:
 
 
 def instance(plan: Plan, node: Node) -> dict[str, Any]:
-    """The machine as its cloud knows it."""
+    """Return a machine's instance in the simulated cloud."""
     return {
         "name": node.name,
         "type": INSTANCE_TYPE,
@@ -245,7 +245,7 @@ def instance(plan: Plan, node: Node) -> dict[str, Any]:
 
 
 def cloud(plan: Plan) -> str:
-    """What the simulated cloud starts with: an instance for each node, and one that is no node."""
+    """Return what the simulated cloud starts with: an instance for each node, and one that is no node."""
     bastion = Node("bastion", control_plane=False, address=plan.host(199), zone=ZONES[0])
     project = {
         "name": PROJECT,
@@ -259,13 +259,13 @@ def cloud(plan: Plan) -> str:
 
 
 def cloud_config(plan: Plan) -> str:
-    """The cloud.conf of the controller."""
+    """Return the controller's cloud.conf."""
     return dump({"endpoint": f"http://{plan.gateway}:{CLOUD_PORT}", "project": PROJECT, "token": CLOUD_TOKEN})
 
 
 def inventory(plan: Plan, interpreters: Mapping[str, str] | None = None) -> str:
-    """The bed for Ansible, with the group names of kubespray. ``interpreters`` are the Pythons of the machines that
-    have one of their own, by the machine's name."""
+    """Return the bed's inventory for Ansible, with kubespray's names of groups. ``interpreters``: the Pythons of the
+    machines that have their own, by the machine's name."""
 
     def hosts(nodes: Sequence[Node]) -> dict[str, dict[str, str]]:
         own = interpreters or {}
@@ -288,7 +288,7 @@ def inventory(plan: Plan, interpreters: Mapping[str, str] | None = None) -> str:
 
 
 def group_vars(plan: Plan, kubeconfig: Path, runtime_archive: Path) -> str:
-    """What the collection has to know of the bed. Without the simulated cloud, nothing here chooses a controller."""
+    """Return the collection's variables for the bed. Without the simulated cloud, none of them chooses a controller."""
     variables = {"ccm_install_kubeconfig": str(kubeconfig), "ccm_runtime_cluster_name": plan.name}
     if plan.cloud:
         variables |= {

@@ -15,7 +15,7 @@ from bed.progress import Progress
 
 
 def download(modules: Iterable[tuple[str, str]], progress: Progress) -> dict[tuple[str, str], Path]:
-    """Folders of modules in Go's cache. Raises BedError if there is no such version, or no proxy answers."""
+    """Return the folders of modules in Go's cache. Raises BedError if there is no such version, or no proxy answers."""
     wanted = sorted(set(modules))
     named = [f"{name}@{version}" for name, version in wanted]
     command = [str(golang.ensure(progress)), "mod", "download", "-json", *named]
@@ -30,7 +30,7 @@ def download(modules: Iterable[tuple[str, str]], progress: Progress) -> dict[tup
 
 
 def _documents(text: str) -> list[dict[str, Any]]:
-    """JSON documents, one after another."""
+    """Return the JSON documents that follow one another in a text."""
     decoder, documents, at = json.JSONDecoder(), [], 0
     while at < len(text.rstrip()):
         document, end = decoder.raw_decode(text, at)

@@ -22,9 +22,9 @@ from bed.progress import Progress
 from bed.run import run
 
 _VENDORS = paths.BED / "vendors"
-#: Without the discovery of every cloud's machines. Its pages for browsers need npm, and are left out by themselves.
+#: Without the service discovery of clouds. Prometheus' pages for browsers need npm; the build leaves them out anyway.
 _PROMETHEUS = "remove_all_sd,enable_kubernetes_sd"
-#: Without what needs libraries of C.
+#: Without the parts that need C libraries.
 _CRI_O = "containers_image_openpgp,exclude_graphdriver_btrfs"
 _CONTAINERD = "no_btrfs,no_devmapper,no_zfs,no_aufs"
 _E2E = paths.REPOSITORY / "tools/e2e"
@@ -87,7 +87,7 @@ PROGRAMS = {
 
 
 def ensure(name: str, progress: Progress) -> Path:
-    """The static binary of one of PROGRAMS. Raises BedError when Go cannot compile it."""
+    """Return the static binary of one of PROGRAMS, compiled if need be. Raises BedError if Go cannot compile it."""
     program = PROGRAMS.get(name)
     if program is None:
         raise BedError(f"program {name} is not one the bed knows: choose from {', '.join(PROGRAMS)}")
@@ -122,7 +122,7 @@ def _compile_c(go: Path, program: Program, target: Path) -> None:
 
 
 def _digest(program: Program) -> str:
-    """Of the tags, and of all files of the module, or of its versions alone where the package is another module's."""
+    """Return a digest of the tags and all files of the module; only of go.mod and go.sum if the package is not here."""
     hashed = hashlib.sha256(program.tags.encode())
     for file in sorted(program.module.glob("*" if program.package == "." else "go.*")):
         hashed.update(f"{file.name}\0{file.stat().st_size}\0".encode() + file.read_bytes())

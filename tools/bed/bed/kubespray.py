@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cluster as kubespray leaves it: kubeadm's static Pods, and its own kubelet, etcd, places and accounts.
+"""A cluster as kubespray leaves it: kubeadm's static Pods, and kubespray's own kubelet, etcd, paths and accounts.
 
 Places, names and variables are those of kubespray's roles (kubernetes/node, kubernetes/control-plane, etcd, adduser)
 with their defaults and cloud_provider empty. kubeadm reads its files below /etc/kubernetes. The kubelet reads
@@ -71,7 +71,8 @@ RestartSec=10s
 [Install]
 WantedBy=multi-user.target
 """
-# Accounts, and the folders that the account kube owns. kubeadm looks for certificates in /etc/kubernetes/pki at times.
+# Creates the accounts, and the folders that the account kube owns. The link is there because kubeadm looks for some
+# certificates in /etc/kubernetes/pki.
 _PREPARE = f"""\
 set -e
 getent group kube-cert >/dev/null || groupadd --system kube-cert
@@ -100,12 +101,12 @@ rm -r "$signed"
 
 
 def kubeadm_config(node: Node) -> str:
-    """Where kubespray has what ``kubeadm init`` and ``kubeadm join`` read."""
+    """Return the path of the file that ``kubeadm init`` or ``kubeadm join`` reads on this node."""
     return "/etc/kubernetes/kubeadm-" + ("config.yaml" if node.control_plane else "client.conf")
 
 
 def files(plan: Plan, node: Node) -> dict[str, tuple[str, str]]:
-    """Content and mode of the files that kubespray writes before kubeadm runs, by their paths. Pure."""
+    """Return content and mode of the files that kubespray writes before kubeadm runs, by their paths. Pure."""
     found = {
         UNIT: (_KUBELET_UNIT, "0644"),
         KUBELET_ENV: (kubelet_env(plan, node), "0600"),
@@ -118,7 +119,7 @@ def files(plan: Plan, node: Node) -> dict[str, tuple[str, str]]:
 
 
 def kubelet_env(plan: Plan, node: Node) -> str:
-    """With leftovers, the first worker has an old flag that its administrator gave as kubelet_custom_flags."""
+    """Return kubelet.env. With leftovers, the first worker has an old flag from the variable kubelet_custom_flags."""
     custom = "--cloud-provider=" if plan.leftovers and node in plan.workers[:1] else ""
     return (
         'KUBE_LOG_LEVEL="--v=2"\n'
@@ -137,7 +138,7 @@ def kubelet_env(plan: Plan, node: Node) -> str:
 
 
 def kubelet_config(plan: Plan) -> str:
-    """The kubelet moves itself to the group of its unit, and reads static Pods from kubeadm's folder."""
+    """Return the kubelet's configuration: it moves itself to its unit's cgroup, and reads kubeadm's static Pods."""
     return dump(
         {
             **kubelet_configuration(find(plan.kubernetes)),
@@ -160,7 +161,7 @@ def kubelet_config(plan: Plan) -> str:
 
 
 def etcd_env(node: Node) -> str:
-    """etcd without a single argument: all is in its environment."""
+    """Return etcd's environment file, which has all settings: etcd gets no arguments."""
     member = f"{KUBESPRAY_ETCD_PKI}/member-{node.name}"
     client, peer = f"https://{node.address}:2379", f"https://{node.address}:2380"
     variables = {
@@ -182,14 +183,14 @@ def etcd_env(node: Node) -> str:
         "PEER_CERT_FILE": f"{member}.pem",
         "PEER_KEY_FILE": f"{member}-key.pem",
         "PEER_CLIENT_CERT_AUTH": "True",
-        # A bed is thrown away after a power cut.
+        # After a power cut nobody needs the bed's data.
         "UNSAFE_NO_FSYNC": "true",
     }
     return "# Environment file for etcd\n" + "".join(f"ETCD_{name}={value}\n" for name, value in variables.items())
 
 
 def patches(plan: Plan) -> dict[str, str]:
-    """kubeadm_patches, numbered and written as the roles do it. With leftovers, one adds a flag of an old cloud."""
+    """Return kubeadm_patches by path, numbered as kubespray's roles do. With leftovers, one adds an old flag."""
     added = ["--profiling=false", *([f"--cloud-config={LEFTOVER_CLOUD_CONF}"] if plan.leftovers else [])]
     operations = [f"- {{op: add, path: /spec/containers/0/command/-, value: {flag}}}\n" for flag in added]
     return {
@@ -201,7 +202,7 @@ def patches(plan: Plan) -> dict[str, str]:
 
 
 def prepare(plan: Plan, node: Node) -> None:
-    """All that kubespray does to a machine before kubeadm; on a control plane it also starts etcd."""
+    """Prepare a machine as kubespray does before it runs kubeadm; on a control plane, also start etcd."""
     config = kubeadm_config(node)
     on(node.name, "sh", "-c", _PREPARE)
     write_file(node.name, config, on(node.name, "cat", f"{NODE_CONFIG}/kubeadm.yaml"), "0640")

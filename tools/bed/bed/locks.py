@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Locks for the shared cache: of two beds that start at once, the second waits and finds the work done."""
+"""Locks for the shared cache: if two beds start at the same time, the second one waits and finds the work done."""
 
 from __future__ import annotations
 

@@ -28,8 +28,8 @@ GATEWAY_COMMAND = (
 )  # fmt: skip
 WITHOUT_CLOUD_COMMAND = ("sleep", "infinity")
 
-# It routes between the nodes and has no way out. Two nodes are neighbours on one wire: without the last
-# lines it would tell them so, and they would go on without it after a route is gone.
+# The gateway routes between the nodes and has no way out. Two nodes are neighbours on one wire. The last lines stop the
+# gateway from sending redirects, which would make nodes bypass it, even after a route has been removed.
 _GATEWAY_START = """\
 set -e
 ip -4 route flush default
@@ -45,10 +45,10 @@ _GATEWAY_DUAL_STACK = """\
 ip -6 route add unreachable default metric 1
 echo 1 > /proc/sys/net/ipv6/conf/all/forwarding
 """
-# Before anything else runs in a node its way out becomes the gateway: a packet to a pod that nobody routes would
-# otherwise leave the machine through the host, and might get an answer. Neighbours are not believed either.
-# On a cgroup v1 host podman lays the host's systemd hierarchy over the container's own: all nodes would share their
-# units' and Pods' cgroups there, and each kubelet would try to clear away the others' Pods. Debian 13's systemd
+# Before anything else runs in a node, the gateway becomes its default route. Otherwise a packet to a Pod that has no
+# route would leave through the host, and might get an answer. Nodes accept no redirects either.
+# On a cgroup v1 host, podman mounts the host's systemd hierarchy over the container's own. All nodes would share their
+# units' and Pods' cgroups, and each kubelet would try to remove the others' Pods. Debian 13's systemd
 # refuses such a host without the argument.
 _NODE_START = """\
 set -e
@@ -70,7 +70,7 @@ for each in all default eth0; do
     echo 0 > /proc/sys/net/ipv6/conf/$each/accept_redirects
 done
 """
-# Lazily: the mount is in use as long as its program runs.
+# The umount is lazy, because the mount is in use as long as its program runs.
 _INSTALL = """\
 set -e
 umount -l "/usr/bin/$1" 2>/dev/null || true
@@ -96,15 +96,15 @@ def on(machine: str, *command: str, check: bool = True, stdin: str | None = None
 
 
 def write_file(machine: str, path: str, content: str, mode: str = "0644") -> None:
-    """A file inside a container, with its folder."""
+    """Write a file inside a container, and create its folder."""
     quoted = shlex.quote(path)
     script = f"mkdir -p $(dirname {quoted}) && umask 077 && cat > {quoted} && chmod {mode} {quoted}"
     on(machine, "sh", "-c", script, stdin=content)
 
 
 def make_network(plan: Plan) -> None:
-    """The bed's bridge, internal: nodes get no default route from podman, and the host forwards and masquerades
-    nothing of theirs. (With br_netfilter even frames between two nodes pass the host's masquerade rules.)"""
+    """Create the bed's bridge as an internal network: podman gives nodes no default route, and the host neither
+    forwards nor masquerades their packets. (With br_netfilter, even frames between nodes pass masquerade rules.)"""
     second = ("--ipv6", "--subnet", plan.subnet_6, "--gateway", plan.twin(plan.bridge)) if plan.dual_stack else ()
     try:
         podman(
@@ -133,19 +133,19 @@ def connect_host(plan: Plan) -> None:
 
 def _disconnect_host(name: str) -> None:
     for iptables in ("iptables", "ip6tables"):
-        # A kernel without IPv6 has no such table, and no rule in it.
+        # A kernel without IPv6 has no such table, and so no rule to remove.
         for rule in run(iptables, "--wait", "-S", "FORWARD", check=iptables == "iptables").splitlines():
             if f"{LABEL}={name}" in [word.strip('"') for word in rule.split()]:
                 run(iptables, "--wait", "-D", *[word.strip('"') for word in rule.split()[1:]])
 
 
 def _at(plan: Plan, address: str) -> list[str]:
-    """The options of ``podman run`` for the addresses of a container."""
+    """Return the options of ``podman run`` for the addresses of a container."""
     return ["--ip", address, *(["--ip6", plan.twin(address)] if plan.dual_stack else [])]
 
 
 def start_gateway(plan: Plan, cloud_yaml: Path) -> None:
-    """The container that is cloud and router in one."""
+    """Start the container that is both cloud and router."""
     command = GATEWAY_COMMAND if plan.cloud else WITHOUT_CLOUD_COMMAND
     podman(
         "run", "--detach", "--name", plan.gateway_name, "--hostname", plan.gateway_name,
@@ -158,7 +158,7 @@ def start_gateway(plan: Plan, cloud_yaml: Path) -> None:
 
 
 def start_forwarder(plan: Plan) -> None:
-    """In the gateway's network: one address for the API servers of several control planes."""
+    """Start the forwarder in the gateway's network: one address for the API servers of several control planes."""
     servers = [f"{node.address}:{API_PORT}" for node in plan.control_planes]
     podman(
         "run", "--detach", "--name", plan.forwarder_name, "--network", f"container:{plan.gateway_name}",
@@ -169,8 +169,8 @@ def start_forwarder(plan: Plan) -> None:
 
 
 def start_node(plan: Plan, node: Node, binaries: Path, config: Path) -> None:
-    """A machine with systemd, a container runtime and the Kubernetes binaries, not yet in a cluster."""
-    # kube-proxy is the bed's own and stays in its place.
+    """Start a machine with systemd, a container runtime and the Kubernetes binaries, not yet in a cluster."""
+    # kube-proxy stays in /usr/bin: the bed runs it, not kubespray.
     place = "/usr/local/bin" if plan.kubespray else "/usr/bin"
     mounts = [(name, "/usr/bin" if name == "kube-proxy" else place) for name in NODE_BINARIES]
     if node.control_plane:
@@ -197,7 +197,7 @@ def start_node(plan: Plan, node: Node, binaries: Path, config: Path) -> None:
 
 
 def install(node: Node, binaries: Path, names: Sequence[str]) -> None:
-    """Put other binaries in the place of those that are mounted, as a package would: what runs goes on running."""
+    """Replace the mounted binaries with others, as a package does: running processes are not restarted."""
     for name in names:
         podman("cp", str(binaries / name), f"{node.name}:/opt/bed/{name}")
         on(node.name, "sh", "-c", _INSTALL, "install", name)
@@ -237,7 +237,7 @@ def wait_until(true, what: str, seconds: float, pause: float = 0.2) -> None:  # 
 
 def check_ways_out(plan: Plan, nodes: Sequence[Node]) -> None:
     """Check that nothing leaves through the host: nodes only route to the gateway, which has no route out."""
-    # Addresses for documentation: nobody's.
+    # These addresses are reserved for documentation: nobody has them.
     families = [("-4", "198.51.100.1", plan.gateway), ("-6", "2001:db8::1", plan.twin(plan.gateway))]
     for family, outside, gateway in families[: 2 if plan.dual_stack else 1]:
 
@@ -255,8 +255,8 @@ def check_ways_out(plan: Plan, nodes: Sequence[Node]) -> None:
 
 
 def raise_limits(progress: Progress, folder: Path = Path("/proc/sys/fs/inotify")) -> None:
-    """All containers of a machine share root's inotify instances, and a kubelet without one starts to poll:
-    joining then takes minutes. Raises the limit until the next boot, and prints that."""
+    """Raise the limit of inotify instances until the next boot, and print that. All containers of a machine share
+    root's instances, and a kubelet without one polls: joining then takes minutes."""
     for name, needed in INOTIFY_LIMITS.items():
         limit = folder / name
         if (now := int(limit.read_text())) < needed:
@@ -270,15 +270,15 @@ def raise_limits(progress: Progress, folder: Path = Path("/proc/sys/fs/inotify")
 
 
 def containers(name: str) -> list[tuple[str, str]]:
-    """Name and state of each container of the bed ``name``."""
+    """Return name and state of each container of the bed ``name``."""
     listing = podman("ps", "--all", "--filter", f"label={LABEL}={name}", "--format", "json")
     return sorted((item["Names"][0], item["State"]) for item in json.loads(listing or "[]"))
 
 
 def remove(name: str) -> int:
-    """Remove all containers and the network of the bed ``name``, with their volumes. Gives how many there were.
+    """Remove all containers and the network of the bed ``name``, with their volumes. Return how many there were.
 
-    Forwarder and fabric live in the gateway's network and must go first.
+    Forwarder and fabric use the gateway's network, so they are removed first.
     """
     found = [container for container, _ in containers(name)]
     guests = [container for container in found if container.endswith(("-api-forwarder", "-fabric"))]
@@ -292,7 +292,7 @@ def remove(name: str) -> int:
 
 
 def remove_container(container: str) -> None:
-    """podman 4.3 sometimes loses a race with a container that ends as it is killed; the next try finds it ended."""
+    """Remove a container, in up to three tries: podman 4.3 sometimes fails if the container ends while it is killed."""
     for last in (False, False, True):
         try:
             podman("rm", "--force", "--volumes", "--time", "0", "--ignore", container)
@@ -304,8 +304,8 @@ def remove_container(container: str) -> None:
 
 
 def limits() -> list[str]:
-    """No more than the host's own hard limits: podman would ask for what a host without CAP_SYS_RESOURCE may not
-    give. podman also lowers its own nproc to 32768 at most."""
+    """Return podman's options for limits that do not exceed the host's own hard limits: podman would request more, and
+    that fails on a host without CAP_SYS_RESOURCE. podman also lowers its own nproc to 32768 at most."""
     limits = []
     for name, number, most in (("nofile", resource.RLIMIT_NOFILE, 65536), ("nproc", resource.RLIMIT_NPROC, 32768)):
         hard = resource.getrlimit(number)[1]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Minors of Kubernetes, and for one that the bed does not know: its newest patch, and a Go module that names its
-binaries."""
+"""Minors of Kubernetes. For a minor that the bed does not know, finds the newest patch, and writes a Go module that
+names the binaries."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Minor = tuple[int, int]
 
 
 def minor_of(text: str) -> Minor:
-    """(1, 37) of 1.37, v1.37 or v1.37.2. Raises BedError."""
+    """Return (1, 37) for 1.37, v1.37 or v1.37.2. Raises BedError for any other text."""
     found = re.fullmatch(r"v?1\.(\d+)(?:\.\d+)?", text)
     if found is None:
         raise BedError(f"VERSION={text}: write a minor such as 1.38")
@@ -31,7 +31,7 @@ def show(minor: Minor) -> str:
 
 
 def find_or_write(minor: Minor, progress: Progress) -> Version:
-    """The newest patch of a minor, with a module in the cache. Raises BedError if Go knows no release of it."""
+    """Return the newest patch of a minor; its module is in the cache. Raises BedError if Go knows no release of it."""
     go = str(golang.ensure(progress))
     name = f"v{show(minor)}"
     patch = newest(minor, run(go, "list", "-m", "-versions", MODULE, cwd="/").split())
@@ -43,7 +43,7 @@ def find_or_write(minor: Minor, progress: Progress) -> Version:
 
 
 def newest(minor: Minor, known: list[str]) -> str:
-    """The newest patch of a minor among versions such as v1.34.4. Raises BedError if there is none."""
+    """Return the newest patch of a minor among versions such as v1.34.4. Raises BedError if there is none."""
     patches = [found for version in known if (found := re.fullmatch(rf"v{minor[0]}\.{minor[1]}\.(\d+)", version))]
     if not patches:
         raise BedError(f"Go knows no release of Kubernetes {show(minor)}")
@@ -51,7 +51,7 @@ def newest(minor: Minor, known: list[str]) -> str:
 
 
 def write(go: str, name: str, patch: str, folder: Path) -> None:
-    """A module as those of tools/bed/kubernetes. It appears when it is complete."""
+    """Write a module like those of tools/bed/kubernetes. Its folder appears when it is complete."""
     scratch = folder.with_suffix(".tmp")
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
@@ -65,12 +65,13 @@ def write(go: str, name: str, patch: str, folder: Path) -> None:
 
 
 def text(own: str, name: str, patch: str) -> str:
-    """The go.mod, from Kubernetes' own one. Parts below staging/ are modules with versions such as v0.34.4."""
+    """Return the go.mod, made from Kubernetes' own go.mod. Parts below staging/ become modules with versions such as
+    v0.34.4."""
     staged = "v0" + patch.removeprefix("v1")
     heading = f"""\
 // Names the Kubernetes {name[1:]} binaries that the test bed builds; there is no source here.
 module outoftree.example/bed/kubernetes/{name}"""
-    # Kubernetes' own heading is about its repository.
+    # Replace Kubernetes' own heading, which is about its repository.
     own = re.sub(r"\A.*?^module .*?$", heading, own, flags=re.MULTILINE | re.DOTALL)
     own = re.sub(r"=> \./staging/src/(\S+)", rf"=> \1 {staged}", own)
     tools = "".join(f"\t{MODULE}/cmd/{program}\n" for program in KUBERNETES)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""moto, an AWS of its own in one process, in the cache: a bed's gateway runs it as the cloud of its machines."""
+"""Installs moto, a simulated AWS in one process, into the cache: a bed's gateway runs it as its machines' cloud."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from bed.progress import Progress
 from bed.run import run
 
 REQUIREMENTS = paths.BED / "moto" / "requirements.txt"
-#: The Python of the bed's images, which need not be that of this machine.
+#: The Python of the bed's images, which may differ from this machine's.
 PYTHON = "3.11"
 
 
 def ensure(progress: Progress) -> Path:
-    """The folder of its packages, for PYTHONPATH; installed when the requirements have changed."""
+    """Return the folder of moto's packages, for PYTHONPATH; install them first if the requirements have changed."""
     key = hashlib.sha256(f"{PYTHON}\n".encode() + REQUIREMENTS.read_bytes()).hexdigest()[:16]
     folder = paths.cache() / "moto" / key
     with locks.held("moto"):

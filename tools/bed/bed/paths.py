@@ -13,7 +13,7 @@ RUNTIME = REPOSITORY / "runtime"
 
 
 def cache() -> Path:
-    """The cache outside the checkout: binaries and images are shared by all checkouts of a person."""
+    """Return the cache. It is outside the checkout: all checkouts of a person share binaries and images."""
     if own := os.environ.get("OUTOFTREE_CACHE"):
         return Path(own)
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
@@ -21,5 +21,5 @@ def cache() -> Path:
 
 
 def of_bed(name: str) -> Path:
-    """The folder with a bed's inventory, kubeconfig and state."""
+    """Return the folder with a bed's inventory, kubeconfig and state."""
     return BUILD / "bed" / name

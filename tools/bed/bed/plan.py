@@ -19,7 +19,7 @@ from bed.systems import DEFAULT, SYSTEMS, System
 
 POD_CIDR = "10.244.0.0/16"
 SERVICE_CIDR = "10.96.0.0/16"
-# What dual-stack clusters have besides. kube-controller-manager cuts a /64 for each node.
+# The IPv6 networks of dual-stack clusters. kube-controller-manager gives each node a /64 of the Pods' network.
 POD_CIDR_6 = "fd00:10:244::/56"
 SERVICE_CIDR_6 = "fd00:10:96::/112"
 CLOUD_PORT = 9440
@@ -28,20 +28,20 @@ REGION = "north"
 ZONES = ("north-a", "north-b")
 INSTANCE_TYPE = "sim.small"
 PROJECT = "demo"
-# The token of a cloud that lives in a container of this machine and dies with it.
+# The token of the simulated cloud. It need not be secret: the cloud is a container of this machine.
 CLOUD_TOKEN = "demo-token"
 
 _FIRST_NODE = 11
 _LAST_NODE = 199
 _NAME = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
 _DOMAIN = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
-# A node is called by its bed's name and what it is in there, and a host's name has 63 characters at most.
+# A node's name is its bed's name and its role there, and a host's name has at most 63 characters.
 _LONGEST = {"bed": 32, "node": 63}
 
 
 @dataclass(frozen=True)
 class Node:
-    """A machine that is or becomes a Kubernetes node; its name is that of container, host, instance and Node."""
+    """A machine that is or becomes a Kubernetes node; container, host, instance and Node have the same name."""
 
     name: str
     control_plane: bool
@@ -78,11 +78,11 @@ class Plan:
     pass_through: bool = False
 
     def host(self, number: int) -> str:
-        """The address with that last number in the bed's subnet."""
+        """Return the address with this last number in the bed's subnet."""
         return str(IPv4Network(self.subnet)[number])
 
     def twin(self, address: str) -> str:
-        """The IPv6 address of the machine with this IPv4 address: its digits, read as hexadecimal ones."""
+        """Return the IPv6 address of the machine with this IPv4 address: the same digits, read as hexadecimal."""
         first, last = address.rsplit(".", 1)
         return f"fd00:{first.replace('.', ':')}::{last}"
 
@@ -96,7 +96,7 @@ class Plan:
 
     @property
     def pod_cidr(self) -> str:
-        """The Pods' network; with both families both, as Kubernetes takes them."""
+        """Return the Pods' network; for a dual-stack bed both networks, with a comma, as in Kubernetes' flags."""
         return f"{POD_CIDR},{POD_CIDR_6}" if self.dual_stack else POD_CIDR
 
     @property
@@ -129,7 +129,7 @@ class Plan:
 
     @property
     def fabric_name(self) -> str:
-        """What another cloud than the simulated one does in the gateway: `start_fabric` of rig/beds.py."""
+        """Return the name of the container that routes for another cloud in the gateway's network (rig/beds.py)."""
         return f"{self.name}-fabric"
 
     @property
@@ -142,18 +142,19 @@ class Plan:
 
     @property
     def api_endpoint(self) -> str:
-        """HOST:PORT of the API server: with several control planes the forwarder in the gateway. A dual-stack bed
-        is reached by IPv6."""
+        """Return HOST:PORT of the API server, or of the forwarder in the gateway if there are several control planes.
+        A dual-stack bed has an IPv6 address here."""
         address = self.gateway if len(self.control_planes) > 1 else self.control_planes[0].address
         return f"[{self.twin(address)}]:{API_PORT}" if self.dual_stack else f"{address}:{API_PORT}"
 
     @property
     def cloud_url(self) -> str:
-        """The project of the simulated cloud."""
+        """Return the URL of the project in the simulated cloud."""
         return f"http://{self.gateway}:{CLOUD_PORT}/v1/projects/{PROJECT}"
 
     def add(self, name: str, control_plane: bool, system: str = DEFAULT) -> Node:
-        """A further node at the lowest free address; BedError when the name is taken or the subnet full."""
+        """Add a node at the lowest free address and return it. Raises BedError if the name is taken or the subnet full.
+        """
         check_name(name, "node")
         others = {self.gateway_name, self.forwarder_name, self.fabric_name, "bastion"}
         if name in {node.name for node in self.nodes} | others:
@@ -181,14 +182,14 @@ class Plan:
 
 
 def check_name(name: str, what: str) -> None:
-    """A name becomes a host name and a part of container names."""
+    """Raise BedError unless the name can be a host name, and a part of container names."""
     longest = _LONGEST[what]
     if not _NAME.fullmatch(name) or len(name) > longest:
         raise BedError(f"{name!r} cannot name a {what}: use up to {longest} of a-z, 0-9 and -, starting with a letter")
 
 
 def default_subnet(name: str) -> str:
-    """A /24 of the bed's own: ``demo`` has a fixed one, others one by their name, so that beds can coexist."""
+    """Return the bed's /24: a fixed one for ``demo``, one that depends on the name for others, so that beds coexist."""
     third = 77 if name == "demo" else 100 + zlib.crc32(name.encode()) % 100
     return f"10.89.{third}.0/24"
 
@@ -210,8 +211,8 @@ def make(
     systems: tuple[str, ...] = (),
     pass_through: bool = False,
 ) -> Plan:
-    """The plan of a new bed; BedError for a name, number, subnet or domain that cannot be. ``systems`` are those of the
-    first machines, control planes first; the others have the default."""
+    """Return the plan of a new bed. Raises BedError for an invalid name, number, subnet or domain. ``systems`` are for
+    the first machines, control planes first; the other machines have the default."""
     check_name(name, "bed")
     if domain and (not _DOMAIN.fullmatch(domain) or len(f"ip-255-255-255-255.{domain}") > _LONGEST["node"]):
         raise BedError(f"--domain {domain} cannot end the names of machines: give one such as compute.internal")

@@ -15,7 +15,7 @@ from bed.errors import BedError
 from bed.progress import Progress
 from bed.run import run
 
-# Administrators' folders are not on every person's PATH.
+# Not every user has the administrators' folders on the PATH.
 _SEARCH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin"])
 _NETAVARK = (Path("/usr/lib/podman/netavark"), Path("/usr/libexec/podman/netavark"))
 
@@ -42,17 +42,17 @@ PACKAGES = {
 
 
 def missing_packages(has: Callable[[str], bool] = _has) -> list[str]:
-    """The packages whose program is not there."""
+    """Return the packages whose program is missing."""
     return [package for program, package in PACKAGES.items() if not has(program)]
 
 
 def install_command(packages: list[str]) -> list[str]:
-    """How they come."""
+    """Return the command that installs packages."""
     return ["apt-get", "install", "--yes", "--no-install-recommends", *packages]
 
 
 def ensure(progress: Progress, root: bool | None = None) -> None:
-    """Have everything, installing it as root; otherwise BedError with the exact command."""
+    """Install what is missing. Raises BedError with the exact command if that needs root."""
     if sys.version_info < (3, 11):  # noqa: UP036 - nothing else has checked it when the bed runs
         raise BedError(f"Python {sys.version.split()[0]} is too old for the bed: run it with Python 3.11 or newer")
     _install(missing_packages(), progress, root)
@@ -60,7 +60,7 @@ def ensure(progress: Progress, root: bool | None = None) -> None:
 
 
 def ensure_java(progress: Progress) -> None:
-    """Have the Java that ansible-rulebook needs, which nothing else here does."""
+    """Install Java if it is missing. Only ansible-rulebook needs it."""
     _install([] if _has("java") else ["openjdk-17-jre-headless"], progress)
 
 
@@ -79,6 +79,6 @@ def _install(packages: list[str], progress: Progress, root: bool | None = None) 
 
 
 def need_root(doing: str) -> None:
-    """Nodes are privileged containers with a network of their own."""
+    """Raise BedError unless this is root: nodes are privileged containers with a network of their own."""
     if os.geteuid() != 0:
         raise BedError(f"{doing} needs root: run it again with sudo")

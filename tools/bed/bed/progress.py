@@ -43,7 +43,7 @@ class Progress:
         self.live = self.out.isatty()
 
     def say(self, text: str) -> None:
-        """A line that is not a step."""
+        """Print a line that is not a step."""
         print(text, file=self.out, flush=True)
 
     @contextmanager

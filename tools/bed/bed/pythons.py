@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Python that no Debian has, from this machine's pyenv."""
+"""Finds a Python that no Debian release has, in this machine's pyenv."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bed.errors import BedError
 
 
 def folder(version: str) -> Path:
-    """The folder of pyenv's newest Python of this version, such as 3.8. It works at its own path alone.
+    """Return the folder of pyenv's newest Python of this version, such as 3.8. It works only at this path.
 
     Raises BedError when pyenv has none.
     """
@@ -22,5 +22,5 @@ def folder(version: str) -> Path:
 
 
 def program(version: str) -> Path:
-    """The interpreter in that folder. Raises BedError when pyenv has none."""
+    """Return the interpreter in that folder. Raises BedError when pyenv has none."""
     return folder(version) / "bin" / f"python{version}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs programs: output is kept for the error message, never for the screen."""
+"""Runs programs and captures their output: it appears in error messages, never directly on the screen."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ R = TypeVar("R")
 
 
 class CommandFailed(BedError):
-    """A program ended with an error; ``output`` holds all that it said."""
+    """A program ended with an error; ``output`` is all that it wrote."""
 
     def __init__(self, command: Sequence[str], code: int, output: str) -> None:
         self.code = code
@@ -33,7 +33,7 @@ def run(
     check: bool = True,
     timeout: float = 600,
 ) -> str:
-    """Run ``command`` and give what it wrote to standard output.
+    """Run ``command`` and return what it wrote to standard output.
 
     ``timeout`` is in seconds. Raises CommandFailed for a non-zero exit unless ``check`` is off,
     BedError when the program is missing or does not end in time.
@@ -53,7 +53,7 @@ def run(
 
 
 def in_parallel(work: Callable[[T], R], items: Iterable[T]) -> list[R]:
-    """``work`` over all ``items`` at once; the first failure is raised after all have ended."""
+    """Run ``work`` on all ``items`` at once; return the results, or raise the first failure when all have ended."""
     items = list(items)
     if not items:
         return []

@@ -10,10 +10,10 @@ DEFAULT = "bookworm"
 
 @dataclass(frozen=True)
 class System:
-    """``packages`` bring the container runtime, and ``unit`` runs it. ``programs`` (go_programs) are mounted over what
-    the packages have, or in place of what Debian lacks. ``stores`` is the runtime's folder below /var/lib. The command
-    ``asks`` succeeds once the runtime runs.
-    ``python`` is a version that the release does not have, for Ansible (pythons)."""
+    """What a machine runs. ``packages`` bring the container runtime, and ``unit`` runs it. ``programs`` (go_programs)
+    are mounted over those of the packages, or where Debian has none. ``stores`` is the runtime's folder below /var/lib.
+    The command ``asks`` succeeds once the runtime runs. ``python`` is a version that the release does not have, for
+    Ansible (pythons)."""
 
     suite: str
     packages: str = "containerd"
@@ -33,9 +33,10 @@ class System:
 SYSTEMS = {
     "bookworm": System("bookworm"),
     "trixie": System("trixie"),
-    # kubelets need version 1 of the CRI, which came after its containerd 1.4. kube-proxy calls its nft 0.9 too old.
+    # The kubelet needs version 1 of the CRI, and bullseye's containerd 1.4 does not have it. bullseye's nft 0.9 is too
+    # old for kube-proxy.
     "bullseye": System("bullseye", programs=("containerd", "containerd-shim-runc-v2", "ctr"), proxy_mode="iptables"),
-    # No Debian has CRI-O. skopeo brings images into its storage: CRI-O has no command for that.
+    # No Debian release has CRI-O. skopeo copies images into CRI-O's storage: CRI-O has no command for that.
     "bookworm-cri-o": System(
         "bookworm",
         packages="conmon skopeo",
@@ -45,6 +46,6 @@ SYSTEMS = {
         asks="crio status info",
         programs=("crio", "pinns"),
     ),
-    # The oldest Python that a managed node may have. No Debian has it.
+    # The oldest Python that a managed node may have. No Debian release has it.
     "bookworm-python3.8": System("bookworm", python="3.8"),
 }

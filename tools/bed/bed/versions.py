@@ -21,8 +21,9 @@ BINARIES = ("etcd", *KUBERNETES)
 
 @dataclass(frozen=True)
 class Version:
-    """One release: ``module`` is the folder of its Go module below tools/bed/kubernetes. ``etcd`` is of the minor
-    that kubeadm of that release installs by itself; 1.30, which installs 3.5, has that of 1.36."""
+    """One release. ``module``: the folder of its Go module below tools/bed/kubernetes. ``etcd``: a version of the minor
+    that kubeadm of this release installs by default. The exception is 1.30: it installs 3.5, but has the etcd of 1.36
+    here."""
 
     kubernetes: str
     module: str
@@ -42,12 +43,12 @@ class Version:
 
     @property
     def kubeadm_api(self) -> str:
-        """What kubeadm of this release reads and stores."""
+        """Return the API version of the configuration that kubeadm of this release reads and stores."""
         return "kubeadm.k8s.io/v1beta4" if self.minor >= 31 else "kubeadm.k8s.io/v1beta3"
 
     @property
     def in_tree(self) -> bool:
-        """Whether kube-apiserver and kubelet still know the flags of in-tree clouds, and PersistentVolumeLabel."""
+        """Return whether kube-apiserver and kubelet know the flags of in-tree clouds, and PersistentVolumeLabel."""
         return self.minor <= 30
 
 
@@ -56,7 +57,7 @@ VERSIONS = {
     for version in (
         # The last minor with in-tree cloud flags, PersistentVolumeLabel and kubeadm's v1beta3.
         Version("v1.30.4", "v1.30", "v3.6.16"),
-        # From here clusters are upgraded.
+        # Upgrades of clusters start from this release.
         Version("v1.36.3", "v1.36", "v3.6.16"),
         Version("v1.37.2", "v1.37", "v3.7.3"),
     )
@@ -65,7 +66,7 @@ DEFAULT = "v1.37.2"
 
 
 def find(name: str) -> Version:
-    """The version called ``name``, with or without its v; BedError lists those there are."""
+    """Return the version ``name``, with or without its v. Raises BedError, which lists the known versions."""
     version = VERSIONS.get("v" + name.removeprefix("v"))
     if version is None:
         raise BedError(f"Kubernetes {name} is not one the bed knows: choose from {', '.join(sorted(VERSIONS))}")

@@ -12,7 +12,7 @@ _WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 
 
 def dump(data: Any, indent: int = 0) -> str:
-    """``data`` (dicts, lists, strings, numbers, booleans, None) as block style YAML with a final newline."""
+    """Return ``data`` (dicts, lists, strings, numbers, booleans, None) as block style YAML with a final newline."""
     return "".join(line + "\n" for line in _lines(data, indent))
 
 

@@ -12,7 +12,7 @@ CONNECT_SECONDS = 1.0
 
 
 async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """One direction; the end of the stream is passed on, the other direction lives on."""
+    """Copy one direction. At its end, close that direction only: the other one goes on."""
     try:
         while data := await reader.read(65536):
             writer.write(data)
