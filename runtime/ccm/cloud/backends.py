@@ -37,7 +37,7 @@ class Backends(tuple[Backend, ...]):
 
     @classmethod
     def of(cls, backends: Sequence[Backend]) -> Backends:
-        """These backends as a `Backends`; returns the argument if it already is one."""
+        """Return these backends as a `Backends`: the argument itself if it is one."""
         return backends if isinstance(backends, Backends) else cls(backends)
 
     @property
@@ -47,16 +47,16 @@ class Backends(tuple[Backend, ...]):
         return self.once("digest", _digest)
 
     def once(self, key: Hashable, make: Callable[[Backends], T]) -> T:
-        """The result of `make(self)`, which runs once for each `key`. Use it for strings and numbers computed over all
-        backends: the result stays in memory as long as the backends are in use."""
+        """Return the result of `make(self)`, which runs once for each `key`. Use `once` for strings and numbers
+        computed over all backends: the result stays in memory as long as the backends are in use."""
         if key not in self._made:
             self._made[key] = make(self)
         found: T = self._made[key]
         return found
 
     def recent(self, key: Hashable, make: Callable[[Backends], T]) -> T:
-        """As `once`, for results as large as the backends, such as all targets: only the 16 that were used last stay in
-        memory. All Services get the same object, so make an immutable one, such as a tuple."""
+        """Like `once`, for results as large as the backends, such as all targets: only the 16 most recently used ones
+        stay in memory. All Services get the same object, so `make` must return an immutable one, such as a tuple."""
         if key not in self._recent:
             self._recent[key] = make(self)
             if len(self._recent) > RECENT:

@@ -42,7 +42,7 @@ class BlockingCalls:
 
     `deadline`: seconds for one call, including the wait for a thread. Keep it below `Limits.deadline`, and the timeouts
     of the library below it, so that threads return.
-    `set_by`: the key of the configuration that sets it, for messages.
+    `set_by`: the configuration key that sets `deadline`, for messages.
     `hung_limit`: the number of threads left behind at which all calls fail at once; defaults to `threads`.
     `translate`: converts an exception of the library to a CloudError.
 
@@ -113,7 +113,7 @@ class BlockingCalls:
         return job
 
     def _leave(self, job: _Job) -> None:
-        """The caller stops waiting; a thread that is still busy leaves the pool."""
+        """Stop waiting for a job. If its thread is still busy, the thread leaves the pool."""
         if job.ended:
             return
         job.left_behind = True
@@ -167,7 +167,7 @@ class _Job:
         self.left_behind = False
 
     def run(self) -> None:
-        """Runs in the thread."""
+        """Run the function in the worker's thread, and pass its outcome to the event loop."""
         try:
             outcome = True, self._context.run(self._function)
         except (SystemExit, KeyboardInterrupt) as error:  # leaving a coroutine, these would stop the event loop

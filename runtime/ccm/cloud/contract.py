@@ -34,10 +34,10 @@ class Route:
     `provider_id`: empty for a blackhole, or if the target is not an instance.
     `owner`: the cluster that created the route, "" if the cloud does not record it. The framework never changes a route
     of another cluster.
-    `target_addresses`: for `create`, the addresses of the Node that its instance has. In a listing, the addresses of
-    the target if the cloud records them, otherwise None. If a listed route has addresses and no `provider_id`, the
-    framework matches it to the Node whose instance has all these addresses. A cloud whose routes name addresses
-    therefore does not need to list instances.
+    `target_addresses`: for `create`, those addresses of the Node that its instance has, too. In a listing, the
+    addresses of the target if the cloud records them, otherwise None. If a listed route has addresses and no
+    `provider_id`, the framework matches it to the Node whose instance has all these addresses. A cloud whose routes
+    name addresses therefore does not need to list instances.
     """
 
     destination: str
@@ -56,7 +56,7 @@ class Routes(Protocol):
     concurrency: int
 
     async def list(self, cluster: str) -> Sequence[Route]:
-        """All routes of the network, including foreign ones; the framework decides which of them it may change."""
+        """Return all routes of the network, including foreign ones: the framework decides which it may change."""
         ...
 
     async def create(self, cluster: str, route: Route) -> None: ...
@@ -77,7 +77,7 @@ class VolumeRef:
 @runtime_checkable
 class Volumes(Protocol):
     async def labels(self, ref: VolumeRef) -> Mapping[str, str]:
-        """Topology labels for a PersistentVolume. Raises NotFound."""
+        """Return the topology labels for the PersistentVolume of this volume. Raises NotFound."""
         ...
 
 
@@ -106,10 +106,10 @@ class Rate:
 @dataclass(frozen=True, slots=True)
 class Limits:
     """The load that the cloud accepts. `calls_per_second` and `burst` configure the token bucket; `deadline` applies to
-    each call. `set_by`: the key of the configuration that sets it, for messages.
+    each call. `set_by`: the configuration key that sets `deadline`, for messages.
 
-    `listing_lag`: how long reads may show what was before a write: a new object is missing, a deleted one is there
-    (eventual consistency); 0 if they never do.
+    `listing_lag`: how long after a write reads may still show the state before it (eventual consistency): a new object
+    is missing, or a deleted one is listed. 0 if reads always show the last write.
     `groups`: lower rates for groups of operations, by the name of the capability ("instances", "load_balancers",
     "routes", "volumes", "instance_tags", "quotas"). A call waits for its turn in its group first, and then for its turn
     among all calls.
@@ -157,7 +157,7 @@ class Cloud:
     volumes: Volumes | None = None
     instance_tags: InstanceTags | None = None
     quotas: Quotas | None = None
-    #: By the name that selects the webhook in --webhooks.
+    #: Admission webhooks, by the names that select them in --webhooks.
     webhooks: Mapping[str, Webhook] = MappingProxyType({})
 
     def __init__(self, config: ProviderConfig) -> None:

@@ -15,7 +15,7 @@ from typing import Literal
 class CloudError(Exception):
     """Base class of all errors of the contract.
 
-    `retry_after`: the number of seconds after which the cloud asked for the next call; None if it did not say.
+    `retry_after`: how many seconds the cloud asks to wait before the next call; None if it does not say.
     """
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
@@ -61,7 +61,8 @@ class RateLimited(CloudError):
 class Unauthorized(CloudError):
     """The credentials are wrong, expired, or missing a permission; the message says which.
 
-    `scope`: "object" if only what the object of this call names is beyond the credentials (`Transient`).
+    `scope`: "object" if the credentials are good for everything except what this one object requests, such as a bucket
+    for logs. Otherwise "all". The framework treats the scopes as it does for `Transient`.
     """
 
     scope: Literal["all", "object"] = "all"
@@ -112,7 +113,8 @@ class Transient(CloudError):
 
     @classmethod
     def late(cls, what: str, seconds: float, set_by: str = "") -> Transient:
-        """`what` got no answer within these seconds. `set_by`: the key of the configuration that sets them."""
+        """Return the error for a call that got no answer in time. `what`: the call, for the message. `set_by`: the
+        configuration key that sets `seconds`, "" if none does."""
         return cls(f"{what}: no answer within {seconds:g} s" + (f" (set by {set_by})" if set_by else ""))
 
 

@@ -27,11 +27,11 @@ class Address:
 
 class InstanceState(enum.Enum):
     RUNNING = "running"
-    #: Stopped, but it still exists: its Node gets a taint and is never deleted. It writes nothing more before it starts
-    #: again from its disks: with `--fence-dead-nodes`, its volumes are given to other machines.
+    #: The machine is stopped but still exists: its Node gets a taint and is never deleted. The machine writes nothing
+    #: until it boots again from its disks, so `--fence-dead-nodes` may release its volumes to other machines.
     SHUTDOWN = "shutdown"
-    #: It does not run, but may still write to its volumes: it may continue with its memory, or is still being stopped.
-    #: Its Node gets the same taint, and its volumes stay.
+    #: The machine does not run, but may still write to its volumes: it may resume with its memory, or it is still being
+    #: stopped. Its Node gets the same taint, and the machine keeps its volumes.
     SUSPENDED = "suspended"
 
 
@@ -39,8 +39,8 @@ class InstanceState(enum.Enum):
 class InstanceRef:
     """How a Node refers to its instance: by `provider_id` if it has one, otherwise by name.
 
-    `system_uuid`: the machine's SMBIOS UUID, as the kubelet of a Node without a providerID reports it; "" if it does
-    not. It chooses between instances that share the name. If no instance has the name, it finds the instance.
+    `system_uuid`: the machine's SMBIOS UUID, as the kubelet of a Node without a providerID reports it; "" if the
+    kubelet does not. Use it to choose between instances that share the name, and to find one if none has the name.
     """
 
     node_name: str
@@ -115,7 +115,7 @@ class Instances(Protocol):
     """Read access to instances."""
 
     async def list_page(self, token: str | None) -> Page:
-        """One page of all instances of the project, in one cloud call; `token` is None for the first, else `Page.next`.
+        """Return one page of all instances of the project, in one cloud call. `token`: `Page.next`, None for the first.
 
         Raise an error instead of returning a shorter listing: missing instances in a listing that looks complete count
         as deleted. If only a part of the cloud cannot be queried, return the rest and set `Page.unreachable`.
@@ -126,7 +126,7 @@ class Instances(Protocol):
         ...
 
     async def get(self, ref: InstanceRef) -> Instance:
-        """One instance, in one call if the cloud allows it.
+        """Return one instance, in one call if the cloud allows it.
 
         Raises NotFound only if the cloud reports that the instance does not exist, and Conflict if several instances
         have this name. While a part of the cloud cannot be queried, an instance missing from all other parts is
@@ -147,8 +147,8 @@ class CanonicalIds(Protocol):
     """An optional addition to `Instances`. With it, `owns` also returns True for older spellings of providerIDs."""
 
     def canonical(self, provider_id: str) -> str | None:
-        """The spelling of a providerID that `list_page` and `get` use; None if it cannot be determined. No I/O.
+        """Return the spelling of a providerID that `list_page` and `get` use; None if it is unknown. No I/O.
 
-        Nodes keep the spelling that they have. The framework calls `get` with the canonical one.
+        Nodes keep the spelling that they have. The framework calls `get` with the canonical spelling.
         """
         ...

@@ -28,10 +28,10 @@ class Backend:
 
     `addresses`: the addresses of the Node that its instance has according to `Instances`; () while there are none. Send
     traffic only to these: addresses that only the Node claims are left out.
-    `labels`: the Node's labels, with the values of `Instances` for all labels that it sets. They serve clouds where a
-    Service selects nodes by label. As upstream, a change of labels alone causes no write. It takes effect with the next
-    change of nodes or of the Service, or with the next comparison of the load balancer.
-    `draining`: the node goes soon: see `DrainsBackends`. Always False for other providers.
+    `labels`: the Node's labels; for labels that `Instances` sets, the values from there. They serve clouds where a
+    Service selects nodes by label. As upstream, a change of labels alone causes no write. The change takes effect with
+    the next change of nodes or of the Service, or with the next comparison of the load balancer.
+    `draining`: the node leaves soon. Always False for providers without `DrainsBackends`.
     """
 
     node_name: str
@@ -43,7 +43,7 @@ class Backend:
     @property
     def internal_ip(self) -> str | None:
         """The first InternalIP, None if the node has none."""
-        for each in self.addresses:  # providers ask for thousands of nodes: a generator takes three times as long
+        for each in self.addresses:  # providers read it for thousands of nodes: a generator takes three times as long
             if each.type is AddressType.INTERNAL_IP:
                 return each.address
         return None
@@ -119,8 +119,8 @@ class LoadBalancer:
     `fingerprint`: the value of `LoadBalancers.fingerprint` at the last write. The cloud stores it, so that an unchanged
     Service causes no write after a restart.
     `ready`: whether the cloud has finished. Until then the framework checks the Service again, and blocks no worker.
-    `warnings`: properties that are probably not intended, one sentence each. The framework reports each one once, when
-    an answer of `ensure`, `update_backends` or `get` has it and the one before had not.
+    `warnings`: properties that are probably not intended, one sentence each. The framework reports a warning when an
+    answer of `ensure`, `update_backends` or `get` has it and the previous answer did not.
     `keep`, `protected`: what its mark in the cloud says (`KeepsLoadBalancers`); only `list` has to fill them in.
     """
 
@@ -144,11 +144,11 @@ class LoadBalancers(Protocol):
     """
 
     async def list(self, cluster: str) -> Sequence[LoadBalancer]:
-        """All load balancers owned by `cluster`, in as few calls as possible; called at start and for audits."""
+        """Return all load balancers owned by `cluster`, in as few calls as possible. Called at start and for audits."""
         ...
 
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
-        """A stable string that covers everything that `ensure` would write for this desired state. No I/O.
+        """Return a stable string that covers everything that `ensure` would write for this desired state. No I/O.
 
         The framework calls it for every Service whenever a node joins or leaves, so it must not go through all backends
         each time. `Backends.of(backends)` caches what is computed over all of them: use its `digest`, or `once` for
@@ -157,7 +157,7 @@ class LoadBalancers(Protocol):
         ...
 
     async def get(self, spec: LoadBalancerSpec) -> LoadBalancer:
-        """Raises NotFound if this cluster has none for this Service, Conflict if it failed in the cloud.
+        """Return the Service's load balancer. Raises NotFound if there is none, Conflict if it failed in the cloud.
 
         If there is none and `ensure` would raise Invalid or ImplementedElsewhere, `get` may raise it, too: `ccm plan`
         and `ccm explain` then say why nothing is created.
@@ -169,7 +169,7 @@ class LoadBalancers(Protocol):
 
         Never ignore what `spec` requests and the cloud does not have. Raise Invalid if traffic would go wrong, such as
         a Service with `source_ranges` that would be open to everyone. Otherwise set `LoadBalancer.warnings`. The
-        fingerprint covers these settings, too, so that a Service that gets one later is looked at again.
+        fingerprint covers these settings, too, so that `ensure` also runs for a Service that gets one later.
         Raises Conflict if the name or address belongs to another cluster or owner.
         """
         ...
@@ -177,9 +177,9 @@ class LoadBalancers(Protocol):
     async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> LoadBalancer:
         """Update only the backends. Raises NotFound if the load balancer does not exist.
 
-        The framework also calls it while `ensure` refuses `spec`. So read only what concerns the backends, refuse
-        nothing else, and let the fingerprint say that the rest is as it was: `spec` is written later, by `ensure`.
-        Called for every Service when a node joins or leaves: `Backends.of(backends).recent` caches the targets.
+        The framework also calls it while `ensure` refuses `spec`. So read and refuse only what concerns the backends.
+        The new fingerprint must not cover other changes of `spec`: `ensure` writes them later. Called for every Service
+        when a node joins or leaves: `Backends.of(backends).recent` caches the targets.
         """
         ...
 
@@ -203,31 +203,32 @@ class ComparesLoadBalancers(Protocol):
     """
 
     async def deviations(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> Sequence[str]:
-        """The differences between the load balancer and what `ensure` would write, one sentence each. () if there are
-        none, or if the cloud is still applying a change. Read-only. After a non-empty answer, the next `ensure`
-        compares and repairs everything, whatever the fingerprint is."""
+        """Return how the load balancer differs from what `ensure` would write, one sentence each; () if it does not, or
+        if the cloud is still applying a change. Read-only. After a non-empty answer, the next `ensure` compares and
+        repairs everything, whatever the fingerprint is."""
         ...
 
 
 @runtime_checkable
 class DrainsBackends(Protocol):
-    """An optional addition to `LoadBalancers` for providers whose cloud can leave a backend the connections that it has
-    while it gets no new ones.
+    """An optional addition to `LoadBalancers` for providers whose cloud can send a backend no new connections while the
+    backend keeps those that it has.
 
     Backends with `draining` then stay among `backends` until their node is gone, and the fingerprint covers the field.
     If the cloud itself lets connections end when it removes a target, leave these backends out of the targets.
     """
 
     def drains(self, spec: LoadBalancerSpec) -> bool:
-        """Return whether the load balancer of this Service can do that. If not, it gets no such backends. No I/O."""
+        """Return whether this Service's load balancer can drain. If not, it gets no draining backends. No I/O."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class KeptLoadBalancer:
-    """One that outlived its Service, or the address of one.
+    """A load balancer that outlived its Service, or only its address.
 
-    `name`: "" if only the address is left. `namespace`: whose Services may take it back. `address`: "" if unknown.
+    `name`: "" if only the address is left. `namespace`: the one whose Services may take it back. `address`: "" if
+    unknown.
     """
 
     name: str
@@ -240,14 +241,15 @@ class KeepsLoadBalancers(Protocol):
     """An optional addition to `LoadBalancers` for providers that can leave something in the cloud when a Service goes.
 
     `ensure` records `spec.keep` and `spec.protected` in the mark on the load balancer, and the fingerprint covers both.
-    `delete` keeps what `spec.keep` or the mark names, and deletes the rest: the mark counts when nobody knows the
-    Service any more, so what was to be kept is never lost. A load balancer that stays has no backends (the node ports
-    of its Service get other owners) and a mark with cluster and namespace in place of the Service: `list` and `get` no
-    longer show it, so it is no orphan. One that failed in the cloud is deleted all the same.
+    `delete` keeps what `spec.keep` or the mark names, and deletes the rest: when the Service no longer exists, only the
+    mark says what to keep. A load balancer that stays has no backends, because the node ports of its Service get other
+    owners. Its mark has cluster and namespace in place of the Service: `list` and `get` no longer show it, so it is no
+    orphan. A load balancer that failed in the cloud is deleted all the same.
 
     If the Service has no load balancer, `ensure` takes back the one named `spec.take_back`, with its address. Only a
-    Service of the same cluster and namespace may do that. Raises Conflict if none of that name is kept for it: never
-    creates another one instead. `delete` need not respect `protected`: the framework does not call it then.
+    Service of the same cluster and namespace may do that. Raises Conflict if no load balancer of that name is kept for
+    the Service; `ensure` never creates another one instead. `delete` need not check `protected`: the framework never
+    calls it for a protected load balancer.
     """
 
     @property
@@ -267,7 +269,7 @@ class Allocations(Protocol):
     """
 
     def holder(self, address: str) -> str | None:
-        """The UID of the Service that has this address, None if no Service has it. No I/O.
+        """Return the UID of the Service that has this address, None if no Service has it. No I/O.
 
         If the status of several Services contains the address, the oldest Service has it.
         """

@@ -23,9 +23,9 @@ class Quota:
 
 @runtime_checkable
 class Quotas(Protocol):
-    """Quotas of the resources that the provider creates. Only `ccm doctor` asks; no controller does."""
+    """Quotas of the resources that the provider creates. Only `ccm doctor` reads them; no controller does."""
 
     async def list(self) -> Sequence[Quota]:
-        """Each quota once. Leave out resources without a limit, and those of which the cloud does not say how many
-        are in use."""
+        """Return each quota once. Leave out resources without a limit, and resources whose usage the cloud does not
+        report."""
         ...

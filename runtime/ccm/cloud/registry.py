@@ -12,12 +12,12 @@ GROUP = "ccm.providers"
 
 
 def names() -> list[str]:
-    """The names of all installed providers, sorted."""
+    """Return the names of all installed providers, sorted."""
     return sorted({point.name for point in entry_points(group=GROUP)})
 
 
 def unknown(name: str) -> str:
-    """The error message for a provider that is not installed."""
+    """Return the error message for a provider that is not installed."""
     installed = ", ".join(names()) or "none"
     return (
         f"unknown cloud provider {name!r}: installed providers are {installed}. "
@@ -26,7 +26,7 @@ def unknown(name: str) -> str:
 
 
 def load(name: str) -> type[Cloud]:
-    """The class of the provider `name`.
+    """Return the class of the provider `name`.
 
     Raises ConfigError if it is unknown, registered more than once, cannot be imported, or is not a `Cloud`.
     """

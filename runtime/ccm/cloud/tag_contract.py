@@ -12,7 +12,7 @@ class InstanceTags(Protocol):
     """Tags of instances, as keys and values. The framework only adds tags: it changes none and removes none."""
 
     async def list(self) -> Mapping[str, Mapping[str, str]]:
-        """The tags of all instances, by providerID as in `Instances.list_page`.
+        """Return the tags of all instances, by providerID as in `Instances.list_page`.
 
         Raise an error instead of leaving out tags: the framework would add them again.
         """

@@ -8,6 +8,7 @@
 `ownership_marks` identifies the owner of a load balancer, and `digests` what was last written to it.
 `shared_balancers` and `shared_reads` let Services read and write concurrently; `steps` applies changes without waiting.
 `recent` bounds what a provider remembers. `untrusted_text` makes text of others safe in messages.
-`kept_settings` says which settings do not change what exists, and `kept_load_balancers` what outlives its Service.
+`kept_settings` reports settings that an existing load balancer cannot get. `kept_load_balancers` has the rules for load
+balancers that outlive their Service.
 `backend_addresses`, `pod_ranges`, `rule_changes` and `retry_after` are small decisions that many clouds need.
 """

@@ -18,28 +18,28 @@ from .json_api import QUOTED, decoded
 from .retry_after import retry_after
 from .untrusted_text import concealed, printable, shorten
 
-#: How long before its end a token is replaced, in seconds; at most half of its life.
+#: How many seconds before its expiry a token is replaced; at most half of its lifetime.
 EARLY = 300.0
-#: No token is replaced sooner than this after it was fetched, in seconds: many calls may be refused together.
+#: The age, in seconds, from which a refused token is replaced: the cloud may refuse many calls with one token.
 PAUSE = 5.0
 #: How long to wait after a failed renewal while the present token is valid, in seconds.
 AGAIN = 30.0
 #: The maximum size of an answer with a token, in bytes.
 LARGEST = 1 << 20
-#: Refusals of the credentials, if the service itself answers.
+#: Statuses that mean refused credentials, if the service itself answers.
 REFUSALS = (400, 401, 403, 404)
 
 
 @dataclass(frozen=True)
 class AccessToken:
-    """`lifetime`: seconds from now."""
+    """A token that is valid for `lifetime` seconds from now."""
 
     text: str = field(repr=False)
     lifetime: float
 
 
 class AccessTokens:
-    """The present token, renewed before it ends. `fetch` gets another one and raises CloudError."""
+    """The present token, replaced before it expires. `fetch` gets another token, or raises CloudError."""
 
     def __init__(
         self, fetch: Callable[[], Awaitable[AccessToken]], monotonic: Callable[[], float] = time.monotonic
@@ -50,7 +50,11 @@ class AccessTokens:
         self._fetched = self._due = self._ends = 0.0
 
     async def get(self, renew: bool = False) -> str:
-        """`renew`: the cloud refused the present token. Raises CloudError if there is no valid one."""
+        """Return a valid token. Fetch another one if the present one expires soon.
+
+        `renew`: the cloud refused the present token, so fetch another one unless the present one is newer than `PAUSE`.
+        Raises CloudError if that fails. Without `renew`, a failure matters only if the present token has expired.
+        """
         async with self._lock:
             now = self._monotonic()
             if self._token and (now < self._fetched + PAUSE if renew else now < self._due):
@@ -95,8 +99,8 @@ class TokenRequests:
         query: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Mapping[str, Any]:
-        """The answer, a JSON object. Raises Unauthorized if the service refuses the credentials, RateLimited, and
-        otherwise Transient."""
+        """Return the answer, a JSON object. Raises Unauthorized if the service refuses the credentials, RateLimited for
+        status 429, and otherwise Transient."""
         status, answered, content = await self.send(
             method, url, form=form, body=body, query=query, headers=headers or {}
         )
@@ -121,8 +125,8 @@ class TokenRequests:
     async def send(
         self, method: str, url: str, *, headers: Mapping[str, str], **more: Any
     ) -> tuple[int, Mapping[str, str], bytes]:
-        """Status, headers and content of an answer, whatever they are. `more`: `form`, `body` and `query` of `ask`.
-        Raises Transient."""
+        """Return status, headers and content of the answer, whatever the status is. `more`: `form`, `body` and `query`
+        of `ask`. Raises Transient if there is no answer, or one that is too long."""
         if self._session is None:
             raise Transient("the provider was not started")
         try:
@@ -150,7 +154,7 @@ class TokenRequests:
 
 
 def token_in(answer: Mapping[str, Any], what: str) -> AccessToken:
-    """The token in an answer of OAuth 2.0. Raises Transient if it has none."""
+    """Return the token in an answer of OAuth 2.0. Raises Transient if the token or its lifetime is not valid."""
     text, lifetime = answer.get("access_token"), answer.get("expires_in")
     try:
         seconds = float(lifetime)  # type: ignore[arg-type]  # Azure writes a string
@@ -162,12 +166,12 @@ def token_in(answer: Mapping[str, Any], what: str) -> AccessToken:
 
 
 def is_token(text: Any) -> bool:
-    """Whether a header can have it."""
+    """Return whether this is a text that can be the token in a header."""
     return isinstance(text, str) and text.isascii() and text.isprintable() and text != "" and " " not in text
 
 
 def _reason(answer: Any, secrets: Sequence[str]) -> str:
-    """What the service says, without what was sent: a service may quote the request."""
+    """Return what the service says, without the secrets that were sent: a service may quote the request."""
     if not isinstance(answer, dict):
         return "not an answer of this service; is a proxy in between?"
     error = answer.get("error")

@@ -58,7 +58,7 @@ class AnnotationTable:
         self.by_name = {each.name: each for each in self.by_key.values()}
 
     def unknown(self, annotations: Mapping[str, str]) -> list[str]:
-        """Unknown annotations with the prefix, most likely misspelled; only the first ones if there are many."""
+        """Return unknown annotations with the prefix, most likely misspelled; only the first ones if there are many."""
         return sorted(key for key in annotations if key.startswith(self.prefix) and key not in self.by_key)[:NAMED]
 
 
@@ -84,11 +84,11 @@ class ServiceAnnotations:
         return list(self._problems.values())
 
     def problems_of(self, *names: str) -> list[str]:
-        """The problems with only these annotations, such as those that choose the backends."""
+        """Return the problems of these annotations only, such as those that choose the backends."""
         return [self._problems[self._prefix + name] for name in names if self._prefix + name in self._problems]
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The value of `PREFIX/NAME` (or of a whole key), `default` if the Service does not set it.
+        """Return the value of `PREFIX/NAME` (or of a whole key), `default` if the Service does not set a valid one.
 
         An empty value counts as set: it overrides the configuration.
         """
@@ -126,7 +126,7 @@ def tags(text: str) -> str:
 
 
 def host_name(text: str) -> str:
-    """A host name that the API server accepts in the status of a Service."""
+    """Parse a host name that the API server accepts in the status of a Service; "" stays ""."""
     text = text.strip()
     labels = text.split(".") if len(text) <= 253 else [""]
     if text and not (all(DNS_LABEL.fullmatch(each) for each in labels) and not labels[-1].isdigit()):

@@ -17,8 +17,8 @@ ZONE = "topology.kubernetes.io/zone"
 
 
 def node_address(backend: Backend, family: str) -> str:
-    """The address of the family ("IPv4", "IPv6") that receives traffic, "" without one. The first InternalIP takes
-    precedence over the first ExternalIP."""
+    """Return the node's address of the family ("IPv4", "IPv6") that receives traffic, "" if it has none. The first
+    InternalIP takes precedence over the first ExternalIP."""
     for kind in (AddressType.INTERNAL_IP, AddressType.EXTERNAL_IP):
         for each in backend.addresses:
             if each.type is kind and (":" in each.address) == (family == "IPv6"):
@@ -27,8 +27,8 @@ def node_address(backend: Backend, family: str) -> str:
 
 
 def serving(backends: Sequence[Backend], family: str, selector: Selector | None = None) -> dict[str, Backend]:
-    """Address -> the node that is a member with it, sorted by node name. If several nodes report an address, the first
-    one counts.
+    """Return the members of a load balancer: address -> node, sorted by node name. If several nodes report an address,
+    it belongs to the first of them.
 
     `selector`: labels that a node must have and their values, None for any (`annotation_reader.selector`). Nodes
     without an address of the family are left out.
@@ -47,8 +47,8 @@ def serving(backends: Sequence[Backend], family: str, selector: Selector | None 
 def limited(members: Mapping[Member, Backend], most: int, service: str) -> Mapping[Member, Backend]:
     """Choose at most `most` of the members, in their order; 0 for all.
 
-    Each `service` has an order of its own of the nodes of a zone (rendezvous hashing), and the zones take turns. So
-    zones and Services share the nodes fairly, and a node that comes or goes replaces one member at most.
+    Each `service` sorts the nodes of a zone in its own order (rendezvous hashing), and the zones take turns. So zones
+    and Services share the nodes fairly, and a node that joins or leaves replaces at most one member.
     """
     if not most or len(members) <= most:
         return members
@@ -67,11 +67,11 @@ def limited(members: Mapping[Member, Backend], most: int, service: str) -> Mappi
 
 
 def draining(members: Mapping[str, Backend]) -> frozenset[str]:
-    """The addresses of the members that drain. If all of those that a Service selects would, none does."""
+    """Return the addresses of the members that drain; none if all members would drain."""
     found = frozenset(address for address, backend in members.items() if backend.draining)
     return found if len(found) < len(members) else frozenset()
 
 
 def members_of(backends: Sequence[Backend], family: str, selector: Selector | None = None) -> list[tuple[str, str]]:
-    """Names and addresses of the selected nodes, sorted by name."""
+    """Return names and addresses of the selected nodes, sorted by name."""
     return [(backend.node_name, address) for address, backend in serving(backends, family, selector).items()]

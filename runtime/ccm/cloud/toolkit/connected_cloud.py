@@ -17,14 +17,16 @@ class Connection(Protocol):
 
 
 class ConnectedCloud(Cloud):
-    """The constructor of a subclass calls `_connect`."""
+    """A cloud with one connection. The constructor of a subclass calls `_connect`."""
 
     def _connect(
         self, connection: Connection, ignored: Iterable[str] = (), *, source: str = "", files: Iterable[str] = ()
     ) -> None:
-        """`connection`: `start` opens it, `close` closes it. `ignored`: sentences about settings without effect, which
-        `start` logs, each after `source`, the name of their file. `files`: paths that the settings name, "" for one
-        that is not used."""
+        """Set the connection, which `start` opens and `close` closes.
+
+        `ignored`: sentences about settings without effect. `start` logs each one after `source`, the name of the
+        settings' file. `files`: paths that the settings name, "" for a path that is not set.
+        """
         self._connection = connection
         self._ignored = tuple(f"{source}: {sentence}" if source else sentence for sentence in ignored)
         self._files = [path for path in files if path]

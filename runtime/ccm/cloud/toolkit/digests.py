@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Digests of desired states, for `LoadBalancers.fingerprint`. Pure.
 
-The cloud keeps a fingerprint. If a release computes another one for the same Service, it writes every load balancer
-once after the upgrade. So a digest depends on keys and values alone. A field at its default is left out: a release can
-add one, and Services that do not use it keep their fingerprint. Somebody who renames a field keeps its former key:
+The cloud stores the fingerprints. A release that computes another fingerprint for the same Service writes every load
+balancer once after the upgrade. So a digest depends on keys and values alone. A field at its default is left out: a
+release can add a field, and Services that do not use it keep their fingerprint. A renamed field keeps its former key:
 `new_name: str = field(default="", metadata=counted("former_name"))`.
 """
 
@@ -25,36 +25,36 @@ NOT_COUNTED: Mapping[str, Any] = {"fingerprint": None}
 
 
 class Counted(NamedTuple):
-    """How a field counts. `convert`: computes from its value what counts."""
+    """How a field counts in a digest: under `key`, with its value, or with what `convert` makes of the value."""
 
     key: str
     convert: Callable[[Any], Any] | None = None
 
 
 def counted(key: str, convert: Callable[[Any], Any] | None = None) -> Mapping[str, Any]:
-    """Metadata of a field that counts under another key than its name, or not with its value."""
+    """Return the metadata of a field that counts under another key than its name, or with a converted value."""
     return {"fingerprint": Counted(key, convert)}
 
 
 def subjects(warnings: Iterable[str]) -> list[str]:
-    """What warnings are about: the part before the colon. Somebody may rewrite the sentence behind it."""
+    """Return what warnings are about: the part before the colon. A later release may rewrite the rest."""
     return [warning.partition(":")[0] for warning in warnings]
 
 
 def desired_digest(desired: Any, length: int = DIGITS) -> str:
-    """Hexadecimal digits of the SHA-256 of dataclasses, mappings, sequences, sets of strings, and plain values."""
+    """Return a digest of dataclasses, mappings, sequences, sets of strings, and plain values. Raises TypeError."""
     return digest(json.dumps(desired, sort_keys=True, default=_counting), length)
 
 
 def digest(text: str, length: int) -> str:
-    """Hexadecimal digits of a text's SHA-256."""
+    """Return the first hexadecimal digits of a text's SHA-256."""
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:length]
 
 
 @cache
 def keys(kind: type) -> Mapping[str, tuple[Counted, Any]]:
-    """How each field of a dataclass counts, and its default, by its name. The default is `dataclasses.MISSING` if the
-    field always counts. Raises TypeError if two fields have one key."""
+    """Return, by name, how each field of a dataclass counts, and its default. Fields that never count are left out. The
+    default is `dataclasses.MISSING` if the field always counts. Raises TypeError if two fields have the same key."""
     every = {}
     for field in dataclasses.fields(kind):
         how = field.metadata.get("fingerprint", Counted(field.name))

@@ -50,7 +50,7 @@ class Document:
 
 
 def read(text: str) -> Document:
-    """All entries in order, and all problems."""
+    """Parse a configuration: return all entries in order, and all problems."""
     reader = _Reader(text.removeprefix("\ufeff"))
     while reader.at < len(reader.text):
         reader.line()
@@ -85,7 +85,7 @@ class _Reader:
         self.document.sections.append((*self._section, self.number))
 
     def _variable(self, line: str, end: int) -> int:
-        """Where the value's last line ends."""
+        """Read an entry, and return where the last line of its value ends."""
         variable = VARIABLE.match(line)
         if variable is None:
             self._problem("syntax error: expected [Section], key = value, or a comment")
@@ -125,7 +125,8 @@ class _Value:
 
 
 def _value(text: str, at: int) -> _Value:
-    """The value that starts at `at`. Outside quotes, # and ; start a comment, and blanks at both ends do not count."""
+    """Return the value that starts at `at`. Outside quotes, # and ; start a comment, and blanks at the ends are
+    dropped."""
     while text[at : at + 1] and text[at] in SPACE:
         at += 1
     kept: list[str] = []
@@ -153,7 +154,7 @@ def _value(text: str, at: int) -> _Value:
 
 
 def _escaped(text: str, at: int, quoted: bool) -> tuple[str | None, int]:
-    """What the characters behind a backslash stand for, None if gcfg refuses them; and where they end."""
+    """Return what the characters after a backslash stand for, None if gcfg refuses them; and where they end."""
     if not quoted and text[at : at + 1] == "\r":
         at += 1
     escaped = text[at : at + 1]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads a gcfg configuration into dataclasses whose fields are `setting_kinds.key`. Pure.
 
-It reports all problems at once, each with its line, and quotes no values. What a provider concludes from keys counts
-only if they can be read: otherwise "the password is missing" follows a password that cannot be read.
+It reports all problems at once, each with its line, and quotes no values. A provider's conclusion from some keys is
+reported only if these keys can be read: a password that cannot be read is not reported as missing, too.
 """
 
 from __future__ import annotations
@@ -43,9 +43,10 @@ class GcfgSections:
     ) -> None:
         self.document = gcfg.read(config)
         self.problems: list[tuple[int, str]] = list(self.document.problems)
-        #: Section and key, in lower case, of what cannot be read; "" where it may be any.
+        #: Section and key, in lower case, of each line that cannot be read; "" for an unknown section or key.
         self._unread = set(self.document.unread)
-        #: One sentence for each key that has no effect, or a new name, and for each secret that a comment may cut.
+        #: Warnings, one sentence each: about settings without effect, former names, secrets that a comment may cut,
+        #: and what `warn` adds.
         self.ignored: list[str] = []
         self._sections, self._named = sections, named
         self._ignored, self._refused = ignored or {}, refused or {}
@@ -65,29 +66,29 @@ class GcfgSections:
                 self._doubt(section, "", line, f"[{known[section]}]: must be written {shape}")
 
     def report(self) -> Iterator[str]:
-        """The problems, each as one sentence, sorted by line."""
+        """Yield the problems, each as one sentence, sorted by line."""
         for line, problem in sorted(set(self.problems)):
             yield f"line {line}: {problem}" if line else problem
 
     def lines(self, section: str) -> dict[str, int]:
-        """Key -> its line."""
+        """Return key -> line, for the keys of a section that are set."""
         return {spelt: line for (name, _, spelt), line in self._lines.items() if name == section}
 
     def names_of(self, section: str) -> list[str]:
-        """The names in `[section "name"]`, in order."""
+        """Return the names in `[section "name"]`, in order."""
         return list(dict.fromkeys(sub for name, sub, _ in self.document.sections if name == section.lower()))
 
     def problem(self, section: str, at: str, problem: str, or_at: str = "", sub: str = "") -> None:
-        """Report what the provider concludes from the keys `at` and `or_at`: at the first of them that is set.
+        """Report what the provider concludes from the keys `at` and `or_at`, with the line of the first that is set.
 
-        Call it when all sections are read. It is not reported if one of the keys cannot be read.
+        Call it after all sections are read. Nothing is reported if one of the keys cannot be read.
         """
         if not self._unread & {(section.lower(), at), (section.lower(), or_at)}:
             self._conclude(section, at, problem, or_at, sub)
 
     def missing(self, section: str, at: str, problem: str, or_at: str = "", sub: str = "") -> None:
-        """As `problem`, for something that is missing: not reported if anything in the section cannot be read, because
-        that may be it. Nor is it if that is in the section with defaults, or may be in any section."""
+        """Like `problem`, for a missing setting. Nothing is reported if a line cannot be read that may be this setting:
+        a line of the section, of the section with defaults, or of an unknown section."""
         if not {section.lower(), self._defaults, ""} & {name for name, _ in self._unread}:
             self._conclude(section, at, problem, or_at, sub)
 
@@ -96,7 +97,8 @@ class GcfgSections:
         self.problems.append((line, f"{_header(section, sub)} {problem}" if section else problem))
 
     def _doubt_section(self, name: str, known: Mapping[str, str], line: int, problem: str) -> None:
-        """`known`: section -> what the file calls it. What is missing in the section that was meant may be in this."""
+        """Report an unknown section. `known`: section -> its name in the file. Settings that are missing in the section
+        with the most similar name may be in this one, so that section counts as unreadable."""
         hint = meant(name, list(known.values()))
         self.problems.append((line, f"{problem}; {hint}"))
         self._unread |= {(section.lower(), "") for section, spelt in known.items() if hint == f"did you mean {spelt}?"}
@@ -110,12 +112,12 @@ class GcfgSections:
         self.warn(section, at, f"has no effect: {reason}", sub=sub)
 
     def warn(self, section: str, at: str, sentence: str, or_at: str = "", sub: str = "") -> None:
-        """Report what is odd about a key, and does not end the start: at the first of the keys that is set."""
+        """Warn about a key, which does not prevent the start. The line is that of the first key that is set."""
         line = self._lines.get((section, sub, at), self._lines.get((section, sub, or_at), 0))
         self.ignored.append(f"line {line}: {_header(section, sub)} {at} {sentence}")
 
     def section(self, name: str, sub: str = "") -> Any:
-        """The dataclass of the section, with defaults in place of invalid values."""
+        """Return the dataclass of the section, with defaults in place of invalid values."""
         cls = self._sections[name]
         fields = {field.name.replace("_", self._separator): field for field in dataclasses.fields(cls)}
         former = {field.metadata.get("former", ""): key for key, field in fields.items()}
@@ -165,7 +167,7 @@ def _header(section: str, sub: str) -> str:
 
 
 def meant(name: str, known: Collection[str], what: str = "sections") -> str:
-    """A hint at the name that somebody may have meant."""
+    """Return a hint for an unknown name: the most similar known name, or else all known names."""
     spelt = {each.lower(): each for each in known}
     similar = difflib.get_close_matches(name.lower(), spelt, 1)
     return f"did you mean {spelt[similar[0]]}?" if similar else f"known {what} are {', '.join(known)}"

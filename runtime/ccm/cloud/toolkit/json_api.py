@@ -41,11 +41,11 @@ Query = Sequence[tuple[str, str]]
 QUOTED = 300
 #: The maximum size of an answer, in bytes. A page of 1,000 instances has a few MB.
 LARGEST = 64 * 2**20
-#: How often a listing is read that shrinks while its pages are read.
+#: How many times a listing is read if it shrinks while its pages are read.
 READINGS = 3
 #: The delay before the next query about work in progress, in seconds, if the cloud does not set one.
 BUSY = 3.0
-#: The one status of 4xx that is about the cloud and not about what was requested.
+#: The one 4xx status that means a problem of the cloud and not of the request.
 TIMED_OUT = 408
 
 
@@ -63,15 +63,15 @@ def _next_by_token(answer: Any) -> str | None:
 @dataclass(frozen=True)
 class Dialect:
     """The conventions of one cloud's API. The functions take decoded JSON. They may raise LookupError, TypeError,
-    AttributeError or ValueError if it has another shape.
+    AttributeError or ValueError if the JSON has another shape.
 
     `failure`: the cloud's own error in an answer, None if it comes from elsewhere, such as a proxy.
     `next_page`: the token of the next page, None on the last. `total`: the number of rows in the whole listing, None if
     the cloud does not report it. `page_query`: the query of a page; its argument is None for the first page.
     `codes`: error codes whose meaning differs from their status: "quota_exceeded" -> QuotaExceeded.
     `rate_limit_group`: set if the cloud counts calls separately for each kind of resource (`RateLimited.scope`).
-    `pause`: the seconds until a call that was too many may be repeated, by the headers of an answer without
-    `Retry-After` and the Unix time; None if they do not say.
+    `pause`: how many seconds to wait after a 429 without `Retry-After`, from its headers and the present Unix time;
+    None if the headers do not say it.
     `secret_fields`: names of fields of a query or a form whose values are credentials, such as a signature.
     """
 
@@ -94,11 +94,12 @@ class JsonPage(NamedTuple):
 
 
 async def every_row(read: Callable[[str | None], Awaitable[JsonPage]], what: str) -> list[Any]:
-    """All pages of a listing. `read`: the page of a token, None for the first. `what`: the request, for messages.
+    """Return the rows of all pages of a listing. `read`: returns the page of a token, None for the first page. `what`:
+    the request, for messages.
 
-    Pages that have numbers move when a row goes: the first row of the next page is on one that was read already, and
-    is missed. So a listing that shrinks meanwhile is read again. Raises Transient if it always does, or if the rows do
-    not match the number that the cloud reports.
+    Numbered pages shift when a row is deleted: the first row of the next page moves to a page that was read already,
+    and is missed. So a listing that shrinks while it is read is read again. Raises Transient if it shrinks every time,
+    has fewer rows than the cloud reports, or repeats a page.
     """
     for _ in range(READINGS):
         rows, totals = await _every_page(read, what)
@@ -108,7 +109,7 @@ async def every_row(read: Callable[[str | None], Awaitable[JsonPage]], what: str
 
 
 async def _every_page(read: Callable[[str | None], Awaitable[JsonPage]], what: str) -> tuple[list[Any], list[int]]:
-    """The rows, and how many the cloud reported with each page."""
+    """Return the rows, and how many rows the cloud reported with each page."""
     found: list[Any] = []
     totals: list[int] = []
     token, asked = None, set[str | None]()
@@ -156,7 +157,7 @@ class JsonApi:
         return f"JsonApi({self._url})"
 
     async def open(self) -> None:
-        """Makes no call. Raises ConfigError."""
+        """Prepare the connections, without a call. Raises ConfigError if `ca_file` cannot be used."""
         tls: ssl.SSLContext | bool = self._verify
         if self._verify and self._ca_file:
             try:
@@ -187,8 +188,8 @@ class JsonApi:
         """Send one request and return the decoded answer, None if it is empty.
 
         `form`: fields that are sent instead of a JSON body. `name`: what messages call the request, by default its
-        method and path. `missing`: the cloud's error code of a 404 that means NotFound, or several. Any other 404, as
-        from a proxy, proves nothing. Raises CloudError.
+        method and path. `missing`: the cloud's error code, or codes, of a 404 that means NotFound. Any other 404, such
+        as a proxy's, proves nothing. Raises CloudError.
         """
         what = name or f"{method} {path}"
         content = {"data": list(form)} if form else {"json": body}
@@ -204,7 +205,7 @@ class JsonApi:
         return answer
 
     async def page(self, path: str, name: str, token: str | None, *, query: Query = ()) -> JsonPage:
-        """One page of a listing; `name` is the key of the rows in the answer. Raises CloudError."""
+        """Return one page of a listing; `name` is the key of the rows in the answer. Raises CloudError."""
         answer = await self.call("GET", path, query=[*query, *self._dialect.page_query(token)])
         try:
             rows, following, total = answer[name], self._dialect.next_page(answer), self._dialect.total(answer)
@@ -217,7 +218,7 @@ class JsonApi:
         return JsonPage(rows, following, total)
 
     async def rows(self, path: str, name: str, *, query: Query = ()) -> list[Any]:
-        """All pages of a listing. Raises Transient: see `every_row`."""
+        """Return the rows of all pages of a listing. Raises CloudError: see `every_row`."""
         return await every_row(lambda token: self.page(path, name, token, query=query), f"GET {path}")
 
     async def _send(
@@ -231,7 +232,7 @@ class JsonApi:
         *,
         renew: bool,
     ) -> _Reply:
-        """Raises Transient if there is no answer."""
+        """Send one request. Raises Transient if there is no answer, or one that is too long."""
         if self._session is None:
             raise Transient("the provider was not started")
         credentials = await self._authorise(renew)
@@ -294,7 +295,7 @@ class JsonApi:
             case 400 | 422 if own is not None:
                 return Invalid(text)
             case status if own is not None and 400 <= status < 500 and status != TIMED_OUT:
-                return Transient(text, retry_after=wait, scope="object")  # nobody else's call is refused for this
+                return Transient(text, retry_after=wait, scope="object")  # calls for other objects do not fail for this
         return Transient(text, retry_after=wait)
 
 
@@ -307,7 +308,7 @@ class _Reply(NamedTuple):
 
 
 def decoded(body: bytes) -> Any:
-    """The JSON of an answer, None if it is not JSON."""
+    """Return the JSON of an answer, None if it is not JSON."""
     try:
         return json.loads(body)
     except (ValueError, RecursionError):

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from ccm.cloud import Conflict, Kept, LoadBalancerSpec
 
-#: Letters in the flags of a mark: what the load balancer becomes when its Service goes.
+#: Letters in the flags of a mark: the load balancer is kept when its Service goes; it must not be deleted.
 KEEP, PROTECTED = "k", "n"
 
 
 def flags(spec: LoadBalancerSpec) -> str:
-    """The letters of a Service in a cloud that keeps load balancers, not addresses."""
+    """Return the letters for a Service, in a cloud that can keep load balancers but not addresses."""
     return (KEEP if spec.keep is Kept.LOAD_BALANCER else "") + (PROTECTED if spec.protected else "")
 
 
@@ -19,12 +19,12 @@ def keep_of(flags: str) -> Kept | None:
 
 
 def is_to_be_kept(spec: LoadBalancerSpec, flags: str) -> bool:
-    """Whether a load balancer stays when its Service goes: what the Service asks for, or its mark if nobody knows."""
+    """Return whether a load balancer stays when its Service goes: if the Service requests it, or the mark says so."""
     return spec.keep is Kept.LOAD_BALANCER or KEEP in flags
 
 
 def check_same(spec: LoadBalancerSpec, name: str) -> None:
-    """Raises Conflict if a Service with the load balancer `name` asks for another one."""
+    """Raises Conflict if a Service that has the load balancer `name` requests to take back another one."""
     if spec.take_back not in ("", name):
         raise Conflict(
             f"the Service has the load balancer {name}, and cannot take back {spec.take_back}: a new Service can"
@@ -39,7 +39,7 @@ def nothing_kept(spec: LoadBalancerSpec) -> Conflict:
 
 
 def kept_for_another(what: str, namespace: str) -> Conflict:
-    """`what`: a load balancer that has the name of a Service's, and is kept."""
+    """Return the error for a Service that names a kept load balancer, or needs its name. `what`: the load balancer."""
     return Conflict(
         f"{what} is kept for namespace {namespace}: a Service of it gets the load balancer with the annotation "
         "ccm.outoftree.dev/take-back-load-balancer; otherwise choose another one"

@@ -2,8 +2,8 @@
 """Settings that a cloud cannot apply to what exists: sentences for `LoadBalancer.warnings`. Pure.
 
 A provider compares such settings in every `ensure` and puts the sentences into its answer. The framework reports each
-sentence once. The fingerprint must cover the settings: otherwise a Service whose setting changes later is not looked
-at again, and nobody learns that the change has no effect.
+sentence once. The fingerprint must cover the settings: otherwise `ensure` does not run when a setting changes later,
+and nobody learns that the change has no effect.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 
 class Setting(NamedTuple):
-    """A setting of which only the creation takes notice. `desired`: "" if nobody requests anything; `present`: what
-    the load balancer has, "" for nothing. Both are compared and shown as they are, so convert them to one spelling."""
+    """A setting that has an effect only when a load balancer is created. `desired`: "" if it is not set; `present`:
+    what the load balancer has, "" for nothing. Both are compared and shown as they are: convert them to one
+    spelling."""
 
     desired: str
     present: str

@@ -20,7 +20,7 @@ from ccm.cloud import ConfigError
 class Located:
     """A value and its line. Mappings are dict[str, Located], sequences list[Located].
 
-    `text`: a scalar as the file has it, as Go's YAML gives it to a field of type string: 0123456 and `yes`, where
+    `text`: a scalar as the file has it, which Go's YAML assigns to a field of type string: 0123456 and `yes`, where
     `value` is 42798 and True. None for anything else, and for null.
     """
 
@@ -46,7 +46,7 @@ class Problems:
 
 
 def read(text: str, problems: Problems) -> Located:
-    """The document, None if it is empty."""
+    """Return the document. Its value is None if it is empty, or is not YAML, which becomes a problem."""
     loader = None
     try:
         loader = yaml.SafeLoader(text)
@@ -83,7 +83,7 @@ class _Reader:
     def _value(self, node: yaml.Node, line: int) -> Any:
         if isinstance(node, yaml.MappingNode):
             self._find_doubles(node)
-            self._loader.flatten_mapping(node)  # what it merges comes first, so that the mapping's own keys count
+            self._loader.flatten_mapping(node)  # merged keys come first, so that the mapping's own keys win
             values: dict[str, Located] = {}
             for key_node, value_node in node.value:
                 key, at = str(key_node.value), key_node.start_mark.line + 1
@@ -129,7 +129,7 @@ class Unreadable:
 
 
 def shown(value: Located) -> str:
-    """A value for a message: the kind of a collection, or the value itself."""
+    """Return a value for a message: the kind of a collection, or the value itself."""
     if isinstance(value.value, dict | list):
         return f"{'a' if value.value else 'an empty'} {'mapping' if isinstance(value.value, dict) else 'list'}"
     if value.value is None:

@@ -47,23 +47,23 @@ class Mark:
 
     @classmethod
     def made_for(cls, spec: LoadBalancerSpec, name: str, fingerprint: str, flags: str = "") -> Self:
-        """`name`: the provider's name for the Service's load balancer."""
+        """Return the mark of a Service. `name`: the provider's name for its load balancer."""
         named = digest(name, DIGITS)
         return cls(cluster_tag(spec.cluster), spec.uid, named, fingerprint, flags, namespace_tag(spec.namespace))
 
     def is_of(self, cluster: str, uid: str) -> bool:
-        """Whether the mark belongs to this Service of this cluster."""
+        """Return whether the mark belongs to this Service of this cluster."""
         return self.uid == uid and self.cluster in (cluster_tag(cluster), label_text(cluster_tag(cluster)))
 
     def names(self, text: str) -> bool:
-        """Whether this name belongs to the mark."""
+        """Return whether this is the name whose digest the mark has."""
         return len(self.name) in (8, DIGITS) and self.name == digest(text, len(self.name))
 
     # One tag: `ccm:v1:CLUSTER:UID:NAME:FINGERPRINT:FLAGS:NAMESPACE`.
 
     @classmethod
     def parse(cls, tag: str) -> Self | None:
-        """The mark in a tag, None for any other tag."""
+        """Return the mark in a tag, None for any other tag."""
         prefix, _, rest = tag.partition(f"{cls.PREFIX}:")
         parts = rest.split(":")
         return cls(*parts) if not prefix and len(parts) in (5, 6) else None
@@ -75,13 +75,13 @@ class Mark:
     # Many labels: PREFIX-cluster, PREFIX-uid, ..., with values of at most 63 characters.
 
     def labels(self, prefix: str) -> dict[str, str]:
-        """Labels whose keys begin with `prefix`. Empty fields are left out; a value that does not fit is hashed."""
+        """Return labels whose keys begin with `prefix`, without empty fields. A value that does not fit is hashed."""
         found = {f"{prefix}{field.name}": label_text(getattr(self, field.name)) for field in fields(self)}
         return {key: value for key, value in found.items() if value}
 
     @classmethod
     def from_labels(cls, labels: Mapping[str, Any], prefix: str) -> Self | None:
-        """The mark in these labels, None if there is none."""
+        """Return the mark in these labels, None if there is none."""
         if not (labels.get(f"{prefix}cluster") and labels.get(f"{prefix}uid")):
             return None
         return cls(**{field.name: str(labels.get(f"{prefix}{field.name}", "")) for field in fields(cls)})
@@ -89,49 +89,49 @@ class Mark:
     # Tags of key and value, as a list: [{"Key": "PREFIX-cluster", "Value": "..."}, ...].
 
     def pairs(self, prefix: str, *, key: str = "Key", value: str = "Value") -> list[dict[str, str]]:
-        """Tags of key and value; `key` and `value` are the cloud's names for them."""
+        """Return tags of key and value; `key` and `value` are the cloud's names for them."""
         return [{key: name, value: text} for name, text in self.labels(prefix).items()]
 
     @classmethod
     def from_pairs(
         cls, pairs: Iterable[Mapping[str, Any]], prefix: str, *, key: str = "Key", value: str = "Value"
     ) -> Self | None:
-        """The mark in these tags, None if there is none."""
+        """Return the mark in these tags, None if there is none."""
         return cls.from_labels({str(each.get(key)): each.get(value, "") for each in pairs}, prefix)
 
 
 def choose(
     rows: Iterable[Row], is_own: Callable[[Row], bool], age: Callable[[Row], Any]
 ) -> tuple[Row | None, tuple[Row, ...]]:
-    """The load balancer of a Service among all, and redundant ones.
+    """Return the load balancer of a Service among all, None if there is none, and redundant ones.
 
-    If several have the Service's mark, the oldest counts. The others come from requests whose answers were lost but
-    that the cloud carried out. `age` sorts the oldest first, and is unique.
+    If several have the Service's mark, the oldest counts. The others come from requests that the cloud carried out
+    although their answers were lost. `age` sorts the oldest first, and is unique.
     """
     marked = sorted((row for row in rows if is_own(row)), key=age)
     return (marked[0], tuple(marked[1:])) if marked else (None, ())
 
 
 def is_known(spec: LoadBalancerSpec, addresses: Iterable[str], more: Sequence[str] = ()) -> bool:
-    """Whether a load balancer without a mark belongs to this Service: its status, which only controllers write,
-    contains one of the addresses. Names prove nothing, because many clusters use the same ones. `more`: further trusted
-    addresses."""
+    """Return whether a load balancer without a mark belongs to this Service: the Service's status, which only
+    controllers write, contains one of the load balancer's addresses. Names prove nothing, because many clusters use the
+    same ones. `more`: further addresses that prove it."""
     known = {each.ip for each in spec.ingress} | set(more)
     return bool((known - {""}) & set(addresses))
 
 
 def cluster_tag(cluster: str) -> str:
-    """The name of a cluster in a mark: without separators, and shortened."""
+    """Return the name of a cluster for a mark: percent-encoded, or a digest if that is too long."""
     return _tag_text(cluster, 80)
 
 
 def namespace_tag(namespace: str) -> str:
-    """A namespace in a mark, unchanged: Kubernetes allows only 63 letters, digits and dashes."""
+    """Return a namespace for a mark, unchanged: Kubernetes allows only 63 letters, digits and dashes."""
     return _tag_text(namespace, 63)
 
 
 def label_text(text: str) -> str:
-    """A string as the value of a label: unchanged, or its digest if it does not fit."""
+    """Return a text as the value of a label: unchanged, or its digest if it does not fit."""
     return text if LABEL_VALUE.fullmatch(text) else f"sha256-{digest(text, 24)}"
 
 

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 
 
 def pod_ranges(texts: Iterable[object]) -> tuple[str, ...]:
-    """The CIDRs among these values, in their order.
+    """Return the CIDRs among these values, in their order.
 
-    Anything else is left out, instead of an error: a range that cannot be read must not make the instance unknown, on
-    which the life of its Node depends.
+    Anything else is left out and is no error: the Node's life depends on its instance, so a range that cannot be read
+    must not make the instance unknown.
     """
     found = []
     for text in texts:

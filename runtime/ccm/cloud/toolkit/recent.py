@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bounds what a provider remembers about objects that others delete without a word."""
+"""Limits what a provider remembers about objects, because nobody reports when others delete them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ V = TypeVar("V")
 
 
 class Recent(Generic[K, V]):
-    """At most `most` entries: a further one displaces the one that was used longest ago."""
+    """A map of at most `most` entries: a further entry replaces the least recently used one."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -33,7 +33,7 @@ class Recent(Generic[K, V]):
             self._entries.popitem(last=False)
 
     def obtain(self, key: K, make: Callable[[], V]) -> V:
-        """Return the entry; without one, remember what `make` returns."""
+        """Return the entry. If there is none, store and return what `make` returns."""
         value = self.get(key)
         if value is None:
             value = make()

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 
 
 def retry_after(headers: Mapping[str, str], content: bytes, now: float) -> float | None:
-    """Seconds to wait: from the header, a number or a date, or from `retryAfter` in the answer; otherwise None.
+    """Return the seconds to wait: from the header `Retry-After`, a number or a date; without the header, from
+    `retryAfter` in the answer; None if neither can be read.
 
     `now`: Unix time.
     """
@@ -23,7 +24,7 @@ def retry_after(headers: Mapping[str, str], content: bytes, now: float) -> float
 
 
 def unix_time(date: str) -> float | None:
-    """The time of an HTTP date, None for any other text."""
+    """Return the Unix time of an HTTP date, None for any other text."""
     try:
         return email.utils.parsedate_to_datetime(date).timestamp() if date else None
     except ValueError:

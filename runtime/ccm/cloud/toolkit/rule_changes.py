@@ -15,8 +15,8 @@ def rule_changes(
     present: Iterable[Present],
     key: Callable[[Wanted | Present], Hashable],
 ) -> tuple[list[Wanted], list[Present]]:
-    """Rules to create, and existing rules to delete. `key`: two rules with the same key are the same, however the cloud
-    spells them."""
+    """Return rules to create, and existing rules to delete. `key`: two rules with the same key are the same, however
+    the cloud spells them."""
     there = [(key(row), row) for row in present]
     known, keys = {each for each, _ in there}, {key(rule) for rule in wanted}
     return [rule for rule in wanted if key(rule) not in known], [row for each, row in there if each not in keys]

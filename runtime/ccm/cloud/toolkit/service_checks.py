@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Services that a load balancer would publish and nobody would serve: refused, or reported. Pure.
+"""Refuses or reports Services that a load balancer would publish although nobody serves them. Pure.
 
-A provider calls these in `ensure` and computes the fingerprint from the same desired state.
+A provider calls these functions in `ensure` and computes the fingerprint from the same desired state.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def require_node_ports(spec: LoadBalancerSpec) -> None:
 
 
 def node_port_problem(ports: Iterable[Port]) -> str:
-    """The same for a provider that reports all problems at once; "" for none."""
+    """Like `require_node_ports`, for a provider that reports all problems at once: return the problem, "" for none."""
     which = ", ".join(map(str, sorted(port.port for port in ports if not port.node_port)))
     text = f"spec.allocateLoadBalancerNodePorts: nodes are reached by node ports, and port {which} has none"
     return f"{text}: set it to true" if which else ""
@@ -39,7 +39,7 @@ def require_ipv4(spec: LoadBalancerSpec) -> None:
 
 
 def ipv4_only(spec: LoadBalancerSpec) -> Iterator[str]:
-    """For load balancers whose addresses are IPv4 only: the warning about what a Service requests beside it."""
+    """For load balancers whose addresses are IPv4 only: yield a warning for each request of a Service for IPv6."""
     if "IPv6" in spec.ip_families:
         yield "spec.ipFamilies: the load balancer has an IPv4 address only"
     ranges = [ipaddress.ip_network(each, strict=False) for each in spec.source_ranges]
@@ -48,8 +48,8 @@ def ipv4_only(spec: LoadBalancerSpec) -> Iterator[str]:
 
 
 def ipv4_ranges(spec: LoadBalancerSpec) -> tuple[str, ...]:
-    """The IPv4 ranges of the Service, sorted; () if it has no ranges at all. No range of IPv6 opens IPv4, not even
-    ::/0: raises Invalid if there is no other."""
+    """Return the IPv4 ranges of the Service, sorted; () if it has no ranges at all. Raises Invalid if it has only IPv6
+    ranges: none of them admits IPv4 clients, not even ::/0."""
     every = [ipaddress.ip_network(each, strict=False) for each in spec.source_ranges]
     found = sorted({str(each) for each in every if each.version == 4})
     if every and not found:
@@ -58,17 +58,17 @@ def ipv4_ranges(spec: LoadBalancerSpec) -> tuple[str, ...]:
 
 
 def limits_clients(spec: LoadBalancerSpec) -> bool:
-    """Whether some client may not connect with IPv4. Raises Invalid as `ipv4_ranges`."""
+    """Return whether the Service excludes some IPv4 clients. Raises Invalid as `ipv4_ranges` does."""
     return EVERYONE not in (ipv4_ranges(spec) or (EVERYONE,))
 
 
 def nobody_serves(
     backends: Sequence[Backend], targets: Sequence[object], selector: str = "", lacks: str = "can be a target"
 ) -> tuple[str, ...]:
-    """The warning about a load balancer without targets although the cluster has nodes, () otherwise. `selector`: the
-    name of the setting that chose among them, "" if nothing did. `lacks`: what no node does or has.
+    """Return the warning about a load balancer without targets although the cluster has nodes, () otherwise.
 
-    Without any node, the framework reports that itself.
+    `selector`: the name of the setting that chose among the nodes, "" if none did. `lacks`: how the message's sentence
+    "no node ..." ends. If there are no nodes at all, the framework itself reports it.
     """
     if targets or not backends:
         return ()

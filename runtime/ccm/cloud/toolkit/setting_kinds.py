@@ -18,7 +18,7 @@ from ccm.base import durations
 T = TypeVar("T")
 
 TRUE, FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
-#: No wait is longer, in seconds; timers do not accept unlimited numbers.
+#: The longest duration, in seconds; timers do not accept unlimited numbers.
 LONGEST = 86400.0
 
 IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -70,7 +70,7 @@ def one_of(*choices: str) -> Callable[[str], str]:
 
 
 def whole_number(low: int, high: int) -> Callable[[str], int]:
-    """A kind of whole numbers from `low` to `high`."""
+    """Return a kind of whole numbers from `low` to `high`."""
 
     def whole(raw: str) -> int:
         if not re.fullmatch(r"\d{1,9}", raw, re.ASCII) or not low <= int(raw) <= high:
@@ -82,7 +82,7 @@ def whole_number(low: int, high: int) -> Callable[[str], int]:
 
 
 def matching(pattern: str, expected: str) -> Callable[[str], str]:
-    """A kind of texts that match all of the pattern; `expected` completes "expected ..." in the error."""
+    """Return a kind of texts that the pattern matches as a whole; `expected` completes "expected ..." in the error."""
 
     def kind(raw: str) -> str:
         if not re.fullmatch(pattern, raw):
@@ -99,7 +99,7 @@ def port(raw: str) -> int:
 
 
 def url(raw: str) -> str:
-    """The URL without a slash at its end."""
+    """Parse a URL, and remove a slash at its end."""
     if not re.fullmatch(r"https?://[^\s/@?#]+(/[^\s@?#]*)?", raw):
         raise ValueError("expected https://HOST/PATH, without credentials")
     return raw.rstrip("/")
@@ -119,7 +119,7 @@ def networks(raw: str) -> tuple[IPNetwork, ...]:
 
 
 def names(raw: str) -> tuple[str, ...]:
-    """One name, for a key that may be repeated."""
+    """Return a tuple of one name, for a key that may be repeated; () for an empty text."""
     return (raw,) if raw else ()
 
 
@@ -147,12 +147,15 @@ def key(
     ours: bool = False,
     former: str = "",
 ) -> T:
-    """A field that is a configuration key, spelled with dashes there. `ours`: the Go provider does not have the key.
-    `former`: an earlier name of the key, as the file spells it; it is still read, with a warning."""
+    """Return a dataclass field that is a configuration key; the file's format decides how the key separates words.
+
+    `ours`: the Go provider does not have the key. `former`: an earlier name of the key, as the file spells it; it is
+    still read, with a warning.
+    """
     metadata = {"kind": kind, "help": help, "secret": secret, "ours": ours, "former": former}
     return dataclasses.field(default=default, repr=not secret, metadata=metadata)
 
 
 def deprecated(former: str, name: str) -> str:
-    """The warning about a former key."""
+    """Return the warning about a former key."""
     return f"{former} is deprecated: write {name}"

@@ -28,7 +28,8 @@ class SharedBalancers(Generic[Row]):
         self._locks = ObjectLocks()
 
     async def look(self, balancer_id: str = "") -> Mapping[str, Row]:
-        """Load balancers from a read that starts after the call; without other readers, maybe only `balancer_id`."""
+        """Return load balancers by ID, from a read that starts after the call. If `balancer_id` is set and nobody else
+        waits for the read, the result has only that load balancer, or none if it does not exist."""
         self._asked.append(balancer_id)
         if self._coming is None:
             self._coming = asyncio.create_task(self._gather(), name="load balancers")
@@ -36,10 +37,10 @@ class SharedBalancers(Generic[Row]):
         return await asyncio.shield(self._coming)
 
     def writing(self, balancer_id: str) -> asyncio.Lock:
-        """The lock for writing shared parts of a load balancer, or deleting it. One Service of this process holds it.
+        """Return the lock for writing shared parts of a load balancer, or deleting it.
 
-        Most clouds replace a list of tags as a whole and check no revision. Therefore hold this lock to write tags or
-        to delete, and read the load balancer first.
+        Most clouds replace a list of tags as a whole and check no revision. Therefore take this lock to write tags or
+        to delete, and read the load balancer while you hold it. The lock works within this process.
         """
         return self._locks.of(balancer_id)
 

@@ -44,5 +44,5 @@ class ObjectLocks:
 
 
 def seen(task: asyncio.Task[T]) -> None:
-    """Retrieve a failure, because all callers may be gone."""
+    """Retrieve the task's failure: asyncio would log it if all callers are gone."""
     _ = task.cancelled() or task.exception()

@@ -18,7 +18,7 @@ from ccm.cloud import RetryAfter
 class Step:
     """One request that changes a resource of the cloud.
 
-    `repairs`: the part in an error state that the step only rewrites; "" if something differs.
+    `repairs`: the part in an error state that the step writes again unchanged; "" if the step changes something.
     """
 
     method: str

@@ -14,9 +14,9 @@ SHORTEST_SECRET = 8
 
 
 def concealed(text: str, secrets: Iterable[str], shortest: int = SHORTEST_SECRET) -> str:
-    """The text of a cloud, which may quote the request, without its secrets: as they are, and as JSON, Python, a URL
-    and a form spell them. Shorten it afterwards, because a part of a secret is not found. `shortest`: 1 for texts that
-    are secrets whatever their length, such as a password."""
+    """Return a cloud's text, which may quote the request, without the request's secrets: as they are, and as JSON,
+    Python, a URL and a form spell them. Shorten the text afterwards, because a part of a secret is not found.
+    `shortest`: 1 for texts that are secrets whatever their length, such as a password."""
     for each in secrets:
         if len(each) >= shortest:
             as_text = (each, json.dumps(each)[1:-1], repr(each)[1:-1])
