@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The provider of Hetzner Cloud (docs/providers/hetzner.md): what hcloud-cloud-controller-manager is in Go.
+"""The provider of Hetzner Cloud (docs/providers/hetzner.md), the counterpart of hcloud-cloud-controller-manager.
 
 `settings` reads its variables, `api` makes a call, and each capability is a file of its own. Robot servers are left
 alone.

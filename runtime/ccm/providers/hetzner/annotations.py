@@ -199,8 +199,8 @@ TABLE = AnnotationTable(
 def parse(annotations: Mapping[str, str], *, nodes_only: bool = False) -> ServiceAnnotations:
     """Raises Invalid with all values that cannot be used, and all annotations that are probably misspelled.
 
-    `nodes_only`: report only annotations that choose nodes and their addresses, because other ones must not keep the
-    targets as they are.
+    `nodes_only`: check only annotations that choose nodes and their addresses. A mistake in another annotation must not
+    stop updates of the targets.
     """
     found = ServiceAnnotations(annotations, TABLE)
     if nodes_only:

@@ -68,7 +68,7 @@ def pause(headers: Mapping[str, str], now: float) -> float | None:
 
 
 def failure(answer: Any) -> Failure:
-    """The API's error, with the fields that it names."""
+    """Return the API's error, with the fields that the answer names."""
     error = answer["error"]
     told = str(error["message"])
     details = error.get("details") or {}
@@ -130,7 +130,7 @@ class Api(JsonApi):
         self.network = int(wanted[0]["id"])
 
     async def action(self, method: str, path: str, body: Any = None, *, missing: str = "") -> Mapping[str, Any]:
-        """Start a change; returns the action. Raises Transient if the answer has none."""
+        """Start a change and return its action. Raises Transient if the answer has no action, or one that failed."""
         return action_of(await self.call(method, path, body=body, missing=missing), f"{method} {path}")
 
 

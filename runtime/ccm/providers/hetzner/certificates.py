@@ -19,7 +19,8 @@ class Certificates:
         self._api = api
 
     async def ids(self, spec: LoadBalancerSpec, desired: Wanted) -> list[int] | None:
-        """The IDs of the certificates of the Service's ports, None if it sets none. Creates a managed one."""
+        """Return the IDs of the certificates of the Service's ports, None if the Service names none. Create a managed
+        certificate that does not exist yet."""
         if desired.managed is not None:
             return [await self._managed(spec, desired.managed)]
         if desired.certificates is None:
@@ -33,7 +34,7 @@ class Certificates:
         return [by_name[each] if each in by_name else int(each) for each in desired.certificates]
 
     async def delete(self, spec: LoadBalancerSpec) -> bool:
-        """Delete the Service's managed certificate, if this provider made it. Whether there was one."""
+        """Delete the Service's managed certificate, if this provider created it. Return whether there was one."""
         own = [row for row in await self._of(spec.uid) if _is_own(row, spec)]
         for row in own:
             await self._api.call("DELETE", f"/certificates/{int(row['id'])}")

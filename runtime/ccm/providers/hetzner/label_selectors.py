@@ -23,7 +23,7 @@ _COMMA = re.compile(r",(?![^(]*\))")
 
 @dataclass(frozen=True)
 class Condition:
-    """`values`: None for any value. `negated`: labels that match it are left out."""
+    """One condition of a selector. `values`: None for any value. `negated`: it is `!=`, `notin` or `!`."""
 
     key: str
     values: frozenset[str] | None

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose a load balancer is, by its labels: those of hcloud-cloud-controller-manager, and a mark of our own. Pure.
+"""Who owns a load balancer, by its labels: those of hcloud-cloud-controller-manager, and a mark of our own. Pure.
 
-The original's label has the Service's UID only, so it keeps finding what this provider made. The mark adds the cluster
-and a fingerprint. Only members of the project write labels.
+hcloud-cloud-controller-manager's label has the Service's UID only, so it also finds load balancers that this provider
+created. The mark adds the cluster and a fingerprint. Only members of the project write labels.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from .load_balancer_rules import Row, Wanted
 #: hcloud-cloud-controller-manager finds a load balancer by this label.
 UID = "hcloud-ccm/service-uid"
 PREFIX = "ccm-outoftree/"
-#: The digest of targets that were asked for, if the cloud cannot have them all.
+#: The label with the digest of the desired targets, if the load balancer has no room for all.
 TARGETS = f"{PREFIX}targets"
-#: Of a load balancer without a Service: the namespace whose Services may take it back, and the cluster.
+#: Labels of a load balancer that is kept without a Service: the namespace whose Services may take it back, and the
+#: cluster.
 KEPT_FOR, CLUSTER = f"{PREFIX}kept-for", f"{PREFIX}cluster"
 
 
@@ -63,8 +64,9 @@ def own(rows: Iterable[Row], spec: LoadBalancerSpec) -> list[Row]:
 
 
 def adoptable(rows: Iterable[Row], spec: LoadBalancerSpec, desired: Wanted, by_name: bool) -> Row | None:
-    """An unmarked load balancer with the Service's name, which a person created.
-    Raises Conflict if it is somebody else's."""
+    """Return an unmarked load balancer with the Service's name, which a person created; None if there is none. Raises
+    Conflict if it is somebody else's, or if the Service may not take it over: neither `by_name` nor its address allows
+    that."""
     named = next((row for row in rows if row["name"] == desired.name), None)
     if named is None:
         return None
@@ -106,8 +108,8 @@ def flags(row: Row) -> str:
 
 
 def kept_labels(row: Row, spec: LoadBalancerSpec) -> dict[str, str]:
-    """The labels of a load balancer that loses its Service and stays for the namespace: without a UID, it has no mark.
-    The mark knows the namespace of a Service of which only the UID is known."""
+    """Return the labels of a load balancer that loses its Service and is kept for the namespace: they have no UID, so
+    they are no mark. If only the UID of the Service is known, its namespace comes from the mark."""
     mark = mark_of(row)
     namespace = spec.namespace or (mark.namespace if mark is not None else "")
     return without_marks(row) | {CLUSTER: label_text(cluster_tag(spec.cluster)), KEPT_FOR: namespace}
@@ -139,8 +141,8 @@ def without_marks(row: Row | None) -> dict[str, str]:
 
 
 def fingerprint(row: Row) -> str:
-    """The fingerprint of the last write, from the labels, joined with a digest of the present targets. "" without a
-    mark."""
+    """Return the fingerprint of the last write, from the labels, joined with a digest of the present targets; ""
+    without a mark, or if the mark has no fingerprint."""
     mark = mark_of(row)
     if mark is None or not mark.fingerprint:
         return ""

@@ -39,10 +39,10 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Wanted:
-    """The desired state. None: leave it as it is. `services`: in the form of the API, only with what somebody asks
-    for. `network`: as configured, "" without one. `certificates`: names or IDs, not yet looked up.
-    `address`: what the Service requests, "" for any. `keep`: what the mark says about the end of the Service.
-    `take_back`: the name of a kept load balancer, "" for none."""
+    """The desired state. None: leave it as it is. `services`: in the form of the API, only with what the Service or the
+    configuration sets. `network`: as configured, "" without one. `certificates`: names or IDs, not yet looked up.
+    `address`: what the Service requests, "" for any. `keep`: the mark's letters for what happens when the Service is
+    deleted. `take_back`: the name of a kept load balancer, "" for none."""
 
     name: str
     named: bool
@@ -73,7 +73,7 @@ class Wanted:
 
     @property
     def all_services(self) -> tuple[dict[str, Any], ...]:
-        """The services, those with TLS with the certificates that were looked up."""
+        """The services; those with TLS have the certificates that were looked up."""
         if self.certificate_ids is None:
             return self.services
         http = {"certificates": list(self.certificate_ids)}
@@ -97,7 +97,7 @@ class Wanted:
 
     @property
     def protected(self) -> bool:
-        """Whether the cloud must not delete the load balancer, whoever asks for it."""
+        """Whether the cloud must refuse to delete the load balancer, whoever requests it."""
         return kept_load_balancers.PROTECTED in self.keep
 
     @property
@@ -193,14 +193,15 @@ def _warnings(spec: LoadBalancerSpec) -> Iterable[str]:
 
 
 def _place(annotations: ServiceAnnotations, settings: Variables) -> tuple[str, str]:
-    """Location and network zone of a new load balancer. A location counts before a zone; an empty one resets it."""
+    """Return location and network zone of a new load balancer. With a location, the zone is "". An empty annotation
+    resets the configured value."""
     location = annotations.get("location", settings.hcloud_load_balancers_location)
     zone = annotations.get("network-zone", settings.hcloud_load_balancers_network_zone)
     return location, "" if location else zone
 
 
 def kept(row: Row, desired: Wanted) -> tuple[str, ...]:
-    """The warning about settings for new load balancers that this one was not created with."""
+    """Return the warning about settings for new load balancers that differ from this one."""
     location = row.get("location") or {}
     places = {
         "location": Setting(desired.location, str(location.get("name") or "")),
@@ -225,7 +226,8 @@ def _managed(spec: LoadBalancerSpec, annotations: ServiceAnnotations) -> Certifi
 def _service(
     port: Port, annotations: ServiceAnnotations, settings: Variables, proxy: bool | None, healthz: int
 ) -> dict[str, Any]:
-    """A service in the API's form, with what somebody asks for; certificates come later."""
+    """Return a service in the API's form, only with what the Service or the configuration sets. Certificates are added
+    later (`all_services`)."""
     protocol = annotations.get("protocol", "tcp")
     service: dict[str, Any] = {
         "protocol": protocol,
@@ -250,8 +252,9 @@ def _service(
 def _health_check(
     port: Port, annotations: ServiceAnnotations, settings: Variables, protocol: str, healthz: int
 ) -> dict[str, Any]:
-    """Without any setting a check is TCP on the node port. With one it has the protocol of the service. `healthz`: the
-    node port that says whether a node has Pods, 0 without one; annotations about protocol or port count before it."""
+    """Return a health check. Without any setting it is TCP on the node port; with one, it has the protocol of the
+    service. `healthz`: the node port that says whether a node has Pods, 0 without one; it is checked by HTTP, unless
+    annotations set protocol or port."""
     values = {
         "interval": annotations.get("health-check-interval", settings.hcloud_load_balancers_health_check_interval),
         "timeout": annotations.get("health-check-timeout", settings.hcloud_load_balancers_health_check_timeout),
@@ -316,7 +319,7 @@ def _servers(selector: Selector, backends: Sequence[Backend]) -> tuple[int, ...]
 
 
 def targets_digest(desired: Wanted, backends: Sequence[Backend]) -> str:
-    """Computed once for all Services with the same settings."""
+    """Return the digest of the desired targets, computed once for all Services with the same settings."""
     key = ("hetzner targets", desired.private_ip, desired.node_selector, desired.label_selector)
     return Backends.of(backends).once(
         key, lambda each: digest_of_targets(targets(desired, each), desired.private_ip, desired.label_selector)
@@ -354,7 +357,7 @@ def digest_of_row(row: Row) -> str:
 
 
 def ingress(row: Row, hostname: str, flags: str) -> tuple[Ingress, ...]:
-    """The Service's status."""
+    """Return the status of the Service. `flags`: the letters of the load balancer's mark."""
     if hostname:
         return (Ingress(hostname=hostname),)
     public, found = row["public_net"], []

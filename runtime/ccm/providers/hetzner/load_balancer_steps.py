@@ -19,7 +19,7 @@ SMALLEST = 25
 @dataclass(frozen=True)
 class Change:
     """One call. `what`: a sentence about the difference. `settles`: whether traffic flows while the action runs, so
-    that nobody has to wait for it if nothing else is to be done."""
+    that a write whose last call this is need not wait."""
 
     action: str
     body: Any
@@ -28,13 +28,14 @@ class Change:
 
 
 def capacity(row: Row) -> int:
-    """How many targets may be servers: the type's maximum without the targets that are left alone."""
+    """Return how many targets may be servers: the type's maximum minus the IP targets, which are left alone."""
     ips = sum(1 for each in row["targets"] if each["type"] == "ip")
     return max(0, int(row["load_balancer_type"]["max_targets"]) - ips)
 
 
 def changes(row: Row, desired: Wanted, servers: Sequence[int], network: int) -> list[Change]:
-    """All calls that are left, in order. `servers`: at most `capacity` of them. `network`: the ID, 0 without one."""
+    """Return all calls that are still needed, in order. `servers`: at most `capacity` of them. `network`: the ID, 0
+    without one."""
     return [
         *_names(row, desired),
         *_settings(row, desired),
@@ -46,7 +47,8 @@ def changes(row: Row, desired: Wanted, servers: Sequence[int], network: int) -> 
 
 
 def to_leave(row: Row) -> list[Change]:
-    """All calls for a load balancer that loses its Service and stays: no targets, and no protection of the Service."""
+    """Return all calls for a load balancer that is kept without its Service: they remove its targets, and the
+    protection that the Service asked for."""
     servers, selectors = present_targets(row)
     return [
         *(_removed(_selector(each), f"selector {each!r}") for each in sorted(selectors)),
@@ -62,7 +64,7 @@ def in_one_call(desired: Wanted) -> bool:
 
 
 def create_body(desired: Wanted, servers: Sequence[int], network: int, labels: Mapping[str, str]) -> dict[str, Any]:
-    """Everything in one call, as far as the API takes it (`in_one_call`)."""
+    """Return the body of the creation, with all that the API takes in this call (`in_one_call`)."""
     later = bool(desired.private_ipv4 or desired.subnet)
     body: dict[str, Any] = {
         "name": desired.name,
@@ -114,7 +116,8 @@ def _settings(row: Row, desired: Wanted) -> Iterator[Change]:
 
 
 def protection(row: Row, protected: bool) -> Iterator[Change]:
-    """The protection of a person, which the mark does not have, stays."""
+    """Yield the call that switches protection on or off. Protection that a person set stays: the mark has no letter for
+    it."""
     is_on = bool(row["protection"]["delete"])
     if protected and not is_on:
         yield Change("change_protection", {"delete": True}, "it is not protected against deletion")
@@ -123,7 +126,8 @@ def protection(row: Row, protected: bool) -> Iterator[Change]:
 
 
 def _networks(row: Row, desired: Wanted, network: int) -> Iterator[Change]:
-    """A load balancer is in one network. Without a configured one, it stays where it is."""
+    """Yield the calls that move the load balancer to the configured network, and that switch its public interface.
+    Without a configured network, it stays where it is."""
     attached = False
     for each in row["private_net"] if network else ():
         if each["network"] == network and desired.private_ipv4 in ("", each["ip"]):
@@ -168,7 +172,8 @@ def differs(wanted: Any, present: Any) -> bool:
 
 
 def _targets(row: Row, desired: Wanted, servers: Sequence[int]) -> Iterator[Change]:
-    """New targets come first as long as there is room, so that the Service is never without one."""
+    """Yield the calls for targets. New targets come first while there is room, so that the Service is never without a
+    target."""
     present, selectors = present_targets(row)
     if desired.label_selector and selectors.get(desired.label_selector) is not desired.private_ip:
         if desired.label_selector in selectors:

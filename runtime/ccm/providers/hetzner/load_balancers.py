@@ -64,7 +64,8 @@ class HetznerLoadBalancers:
         for row in map(checked, await self._rows.get()):
             mark = owners.mark_of(row)
             if mark is not None and mark.is_of(cluster, mark.uid):
-                # Only the Service has the host name of its status, so such a load balancer has no fingerprint here.
+                # Only the Service's annotation has the host name of the status, so such a load balancer has no
+                # fingerprint here.
                 print_ = "" if "h" in mark.flags else owners.fingerprint(row)
                 shown = () if "h" in mark.flags else rules.ingress(row, "", mark.flags)
                 keep, protected = kept_load_balancers.keep_of(mark.flags), kept_load_balancers.PROTECTED in mark.flags
@@ -76,7 +77,8 @@ class HetznerLoadBalancers:
         return owners.kept(map(checked, await self._rows.get()), cluster)
 
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
-        """Two halves: the label that was written last, and the targets, which are read off the load balancer."""
+        """Return a hash of the settings, which the load balancer's label has after a write, and a hash of the targets,
+        which are read off the load balancer; the reason if the Service is invalid."""
         try:
             want = rules.wanted(spec, self._variables)
         except Invalid as error:
@@ -160,7 +162,7 @@ class HetznerLoadBalancers:
                 continue
         marks = [owners.mark_of(row) for row in own]
         # Look for a certificate even without a load balancer: the previous call may have been interrupted between the
-        # two.
+        # two deletions.
         looks = not own or any(mark is not None and "m" in mark.flags for mark in marks)
         if not (looks and await self._certificates.delete(spec)) and not own:
             raise NotFound(f"the project has no load balancer for Service {spec.uid} of cluster {spec.cluster}")
@@ -194,7 +196,8 @@ class HetznerLoadBalancers:
         return self._answer(row, spec, ready=action["status"] == "success", warnings=warnings)
 
     async def _room(self, desired: Wanted, asked: int) -> int:
-        """How many servers may be targets of a new load balancer; a call only if the smallest type has no room."""
+        """Return how many servers may be targets of a new load balancer; `asked` if its type is unknown. Makes a call
+        only if the smallest type has no room for `asked`."""
         if asked <= steps.SMALLEST:
             return asked
         kind = desired.type or rules.DEFAULT_TYPE
@@ -222,8 +225,8 @@ class HetznerLoadBalancers:
         return self._answer(row, spec, warnings=(*desired.warnings, *rules.kept(row, desired), *left_out))
 
     async def _do(self, row: Row, todo: Sequence[steps.Change], *, last: bool) -> None:
-        """Make changes until the cloud is busy. `last`: no other write follows them. Raises
-        RetryAfter while an action runs on whose result something depends."""
+        """Make changes until the cloud is busy. `last`: no other write follows them. Raises RetryAfter while an action
+        runs whose result something depends on."""
         for number, change in enumerate(todo):
             path = f"/load_balancers/{int(row['id'])}/actions/{change.action}"
             self._not_in_vain(int(row["id"]), change)
@@ -294,7 +297,8 @@ class HetznerLoadBalancers:
 
 
 def _rows_of(rows: owners.Rows, spec: LoadBalancerSpec) -> list[Row]:
-    """The Service's load balancers, the oldest first. Only these are checked: one read answers for many Services."""
+    """Return the Service's load balancers, the oldest first. Only these rows are checked, because one read answers for
+    many Services."""
     return owners.own([checked(row) for row in rows.labelled(spec.uid)], spec)
 
 

@@ -25,14 +25,15 @@ class HetznerRoutes:
         self._present: Shared[dict[str, str]] = Shared(self._read)
 
     async def list(self, cluster: str) -> Sequence[cloud.Route]:
-        """A network records no owner: the framework changes only routes inside the cluster's CIDR."""
+        """Return all routes of the network. It records no owner, so the framework changes only routes inside the
+        cluster's CIDR."""
         return [
             cloud.Route(destination, "", id=gateway, target_addresses=(gateway,))
             for destination, gateway in (await self._present.get()).items()
         ]
 
     async def create(self, cluster: str, route: cloud.Route) -> None:
-        """Raises RetryAfter while the action runs."""
+        """Create the route unless it exists. Raises RetryAfter while the action runs."""
         if ":" in route.destination:
             raise Invalid(f"route to {route.destination}: private networks have no IPv6")
         gateway = await self._gateway(route)
@@ -50,7 +51,8 @@ class HetznerRoutes:
         await self._change("delete_route", route.destination, there)
 
     async def _gateway(self, route: cloud.Route) -> str:
-        """The instance's address in the network. Raises Conflict if the Node has another one."""
+        """Return the server's first address in the network. Raises Conflict if it has none, or one that its Node does
+        not have."""
         answer = await self._api.call("GET", f"/servers/{instance_rules.known_id(route.provider_id)}", missing=MISSING)
         try:
             own = instance_rules.private_addresses(answer["server"], self._api.network)

@@ -2,7 +2,7 @@
 """The configuration: the variables of hcloud-cloud-controller-manager, from the environment or a file. Pure.
 
 The file (`--cloud-config`) has one `NAME=value` on each line. All problems are found at once, each with the variable's
-name, and with file and line if it stands there. Values may be secrets, so no problem quotes one.
+name, and with file and line if the variable is in the file. Values may be secrets, so no problem quotes one.
 """
 
 from __future__ import annotations
@@ -186,7 +186,8 @@ class Settings:
                 ignored.append(f"{each.where} has no effect: {IGNORED[each.name]}")
             elif each.name not in _FIELDS:
                 sentence = f"{each.where}: unknown variable{_similar(each.name)}"
-                # Kubernetes itself sets variables with the names of Services.
+                # Kubernetes itself sets variables with the names of Services, so an unknown one of the environment is
+                # ignored.
                 (problems if each.where != each.name else ignored).append(sentence)
             elif each.value:
                 try:
@@ -194,7 +195,7 @@ class Settings:
                 except ValueError as error:
                     problems.append(f"{each.where}: {error}")
         variables = Variables(**values)
-        if not problems:  # otherwise what seems to be missing may be what cannot be read
+        if not problems:  # otherwise a variable that seems to be missing may be one with a wrong value
             problems += _contradictions(variables, given)
         if problems:
             raise ConfigError(problems)
@@ -223,7 +224,7 @@ def _in_environment(config: ProviderConfig) -> Iterator[_Given]:
 
 
 def _renamed(variable: _Given, warnings: list[str]) -> _Given:
-    """The variable by its present name."""
+    """Return the variable under its present name, with a warning if it has a former one."""
     if variable.name not in _FORMER:
         return variable
     name = _FORMER[variable.name]
