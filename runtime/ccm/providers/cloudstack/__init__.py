@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The provider of Apache CloudStack (docs/providers/cloudstack.md): what cloudstack-kubernetes-provider is in Go.
+"""The provider of Apache CloudStack (docs/providers/cloudstack.md), the counterpart of cloudstack-kubernetes-provider.
 
 `settings` reads its configuration, `api` makes a call, and each capability is a file of its own.
 """

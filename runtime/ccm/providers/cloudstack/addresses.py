@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The public address of a load balancer: which one, and whether it was associated for the Service.
 
-An answer to `associateIpAddress` may be lost, and an address has no text that says whose it is. So a tag of the network
-names the address first, and after each failure the tag says which one to look at.
+An answer to `associateIpAddress` may be lost, and an address has no text that names its owner. So a tag of the network
+names the address before it is associated, and after a failure the tag says which address to look at.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Addresses:
     async def choose(
         self, spec: LoadBalancerSpec, desired: Wanted, network_id: str, intent: Intent | None, rules: owners.Rules
     ) -> tuple[Row, bool]:
-        """The address for a Service that has no rules yet, and whether it is associated for it. Raises RetryAfter until
-        the network has it."""
+        """Return the address for a Service that has no rules yet, and whether it was associated for this Service.
+        Raises RetryAfter until the network has the address."""
         text = desired.address or (intent.address if intent is not None else "")
         if intent is not None and (intent.address != text or intent.network_id != network_id):
             await self._give_up(spec, intent, rules)
@@ -81,7 +81,7 @@ class Addresses:
         return found[0] if found else None
 
     async def release_left(self, spec: LoadBalancerSpec, intent: Intent, rules: owners.Rules) -> bool:
-        """Start to release the address that a tag names, if it is associated and unused. Returns whether it was."""
+        """Start to release the address that a tag names, if it is associated and unused. Returns whether it did."""
         row = await self.named(intent.address)
         if row is None or row["state"] == "Free":
             return False

@@ -18,7 +18,7 @@ MANY = 50
 
 
 def cidrs(text: str) -> tuple[str, ...]:
-    """IPv4 networks, sorted. An empty list would let nobody in."""
+    """Return IPv4 networks, sorted. Raises ValueError also for an empty list, which would admit nobody."""
     parts = text.split(",")
     try:
         found = {str(ipaddress.IPv4Network(part.strip(), strict=False)) for part in parts}

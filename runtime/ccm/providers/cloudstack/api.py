@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls of the CloudStack API: one signed form each, and its errors, pages and jobs. Nothing here waits."""
+"""Calls to the CloudStack API, each a signed form, and its errors, pages and jobs. Nothing here waits."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ccm.cloud.toolkit.untrusted_text import quoted
 from .settings import TIMEOUT, Settings
 from .signatures import signed
 
-#: Listings of the parts of one object.
+#: Listings of the parts of one object, which take no scope.
 WITHOUT_SCOPE = frozenset({"listLoadBalancerRuleInstances"})
 QUOTED = 200
 #: Codes of ApiErrorCode that do not mean what their status usually means.
@@ -46,7 +46,7 @@ CODES: Mapping[str, type[CloudError]] = {
     "536": RetryAfter,
     "537": Conflict,
 }
-#: A status of the API, and in its answer the same code: not an outage of what is in between.
+#: A status 5xx, and the same code in the answer: the API itself failed, not a proxy before it.
 OWN_FAILURE = re.compile(r": (5\d\d) \1\b")
 PAUSE = re.compile(r"retry after (\d{1,9}) ms")
 
@@ -94,7 +94,7 @@ class Api(JsonApi):
         await self.ask("listCapabilities")
 
     async def ask(self, command: str, /, **fields: str) -> Mapping[str, Any]:
-        """What the API answers to a command. Raises CloudError."""
+        """Send a command and return the API's answer. Raises CloudError."""
         form = signed(command, fields, self.settings.common.api_key, self._secret, time.time())
         try:
             answer = await self.call("POST", "", form=form, name=command)
@@ -188,8 +188,8 @@ class Api(JsonApi):
 
 
 def is_missing(message: str, id_: str) -> bool:
-    """Whether the API refuses an ID because nothing has it. It has no code for that; its own clients read the sentence,
-    too."""
+    """Whether the API refuses an ID because no object has it. The API has no code for that, so its own clients read the
+    sentence, too."""
     return f"value={id_} " in message and "entity does not exist" in message
 
 
@@ -202,7 +202,7 @@ def failed(what: str, result: Any, soon: float) -> CloudError:
     kind = CODES.get(code, Transient)
     if issubclass(kind, RetryAfter):
         return kind(said, soon)
-    # Only a request can lack a permission: the job was accepted.
+    # Only a request can be refused for a missing permission, and this job was accepted.
     if kind in (Unauthorized, Forbidden):
         return Conflict(said)
     return Transient(said, scope="object") if kind is Transient else kind(said)

@@ -10,7 +10,7 @@ from .api import Api
 from .instance_rules import Row
 
 COMMAND, NAME = "listVirtualMachines", "virtualmachine"
-#: What of each machine is asked for: the rest makes a listing slow.
+#: The details of each machine that a listing requests: the others make it slow.
 DETAILS = "min,nics,servoff"
 
 
@@ -25,7 +25,7 @@ class CloudStackInstances:
     async def get(self, ref: InstanceRef) -> Instance:
         if ref.provider_id:
             return self._instance(await self._api.one(COMMAND, NAME, rules.known_id(ref.provider_id), details=DETAILS))
-        # The API searches for parts of names, and without regard to case.
+        # The API also finds machines whose names only contain the text, and ignores case.
         rows = await self._api.every_row(COMMAND, NAME, name=ref.node_name, details=DETAILS)
         named = [each for each in map(self._instance, rows) if each.is_named(ref.node_name)]
         if len(named) > 1:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs of load balancers that the cloud has accepted: how far they are, by Service. A restart forgets them."""
+"""Jobs that change load balancers and run in the cloud, by Service. A restart forgets them."""
 
 from __future__ import annotations
 

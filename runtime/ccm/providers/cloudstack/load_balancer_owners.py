@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose a rule is, by its description; and which address a Service is about to get, by a tag of the network. Pure.
+"""Who owns a rule, by its description; and which address a Service is about to get, by a tag of the network. Pure.
 
 A rule gets its mark by the call that creates it: a tag would come in a later call, which may fail. Rules of
 cloudstack-kubernetes-provider have no mark; their names contain the Service's UID. An address has no text of its own,
-and is associated before the first rule. So a tag of the network names it until that rule exists.
+and is associated before the first rule. So a tag of the network names the address until that rule exists.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ def description(spec: LoadBalancerSpec, desired: Wanted, associated: bool, finge
 
 
 def fingerprint(rows: Iterable[Row]) -> str:
-    """What was last written; "" if no rule has it, or if several have. The name of a status is known only with the
-    Service, so a load balancer with one counts as not written."""
+    """Return the fingerprint of the last write; "" if no rule has one, or if several have. Only the Service knows the
+    host name of a status, so a load balancer with one has no fingerprint here."""
     marks = [mark for mark in map(mark_of, rows) if mark is not None and mark.fingerprint]
     return marks[0].fingerprint if len(marks) == 1 and NAMED not in marks[0].flags else ""
 

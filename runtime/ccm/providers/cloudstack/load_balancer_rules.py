@@ -18,7 +18,7 @@ from .instance_rules import machine_id
 
 Row = Mapping[str, Any]
 
-#: Of cloudstack-kubernetes-provider: session affinity -> how a rule chooses a machine.
+#: Session affinity -> how a rule chooses a machine, as in cloudstack-kubernetes-provider.
 ALGORITHMS = {"None": "roundrobin", "ClientIP": "source"}
 
 
@@ -40,10 +40,10 @@ class Rule:
 
 @dataclass(frozen=True)
 class Wanted:
-    """The desired state. `name`: with it the names of all rules begin. `cidrs`: of the annotation, which the rules
-    admit. `ranges`: of the Service, which the firewall admits. Both are sorted, and () admits everyone. `address`: as
-    the Service requests it, "" for any. `released`: whether a Service that is taken over releases a requested address.
-    """
+    """The desired state. `name`: the beginning of the names of all rules. `cidrs`: those of the annotation, which the
+    rules admit. `ranges`: those of the Service, which the firewall admits. Both are sorted, and () admits everyone.
+    `address`: as the Service requests it, "" for any. `released`: whether a Service that is taken over releases a
+    requested address."""
 
     name: str
     algorithm: str
@@ -63,7 +63,7 @@ class Wanted:
 
 
 def wanted(spec: LoadBalancerSpec) -> Wanted:
-    """Raises Invalid with what is wrong with the Service."""
+    """Return the desired state of a Service. Raises Invalid with what is wrong with the Service."""
     given = notes.parse(spec.annotations)
     if other := sorted({f"{port.protocol} {port.port}" for port in spec.ports if port.protocol not in ("TCP", "UDP")}):
         raise Invalid(f"spec.ports: load balancers of this cloud forward TCP and UDP, not {', '.join(other)}")
@@ -111,7 +111,8 @@ def _warnings(spec: LoadBalancerSpec) -> Iterator[str]:
 
 
 def admitted(desired: Wanted, has_firewall: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """CIDRs of the rules, and CIDRs of the firewall. Raises Invalid if only one of two lists could have an effect."""
+    """Return the CIDRs of the rules, and the CIDRs of the firewall. Raises Invalid if the two lists differ and the
+    network has no firewall, so that only one list could have an effect."""
     if has_firewall:
         return desired.cidrs, desired.ranges
     if desired.cidrs and desired.ranges and desired.cidrs != desired.ranges:
@@ -141,8 +142,8 @@ def _machines(backends: Sequence[Backend]) -> tuple[str, ...]:
 
 
 def network(backends: Sequence[Backend], networks: Mapping[str, Sequence[str]]) -> str:
-    """The network in which most machines have their first interface; of equals, that with the lowest ID. Empty if no
-    machine has one. `networks`: of each machine, by its ID, in the order of its interfaces."""
+    """Return the network in which most machines have their first interface; of equals, the one with the lowest ID; ""
+    if no machine has an interface. `networks`: of each machine, by its ID, in the order of its interfaces."""
     found = Counter(networks[each][0] for each in targets(backends) if networks.get(each))
     return min(found, key=lambda each: (-found[each], each), default="")
 
@@ -152,7 +153,7 @@ def targets_digest(backends: Sequence[Backend]) -> str:
 
 
 def ingress(address: str, hostname: str, proxy: bool) -> tuple[Ingress, ...]:
-    """The Service's status."""
+    """Return the status of the Service."""
     if hostname:
         return (Ingress(hostname=hostname),)
     return (Ingress(ip=address, ip_mode="Proxy" if proxy else "VIP"),) if address else ()

@@ -38,8 +38,9 @@ class Step:
 
 @dataclass(frozen=True)
 class Present:
-    """What there is. `address`: the row of the public address, or of a rule's part about it: its ID and text.
-    `assigned`: rule -> machines. `firewall`: rules of the address, None if the network has no firewall."""
+    """What exists. `address_id`, `address`: the public address. `associated`: whether it was associated for the
+    Service. `assigned`: ID of a rule -> machines. `firewall`: rules for the address, None if the network has no
+    firewall. `intent`: whether a tag of the network names the address."""
 
     address_id: str
     address: str
@@ -64,8 +65,8 @@ class Texts:
 def steps(
     present: Present, desired: Wanted, cidrs: tuple[Sequence[str], Sequence[str]], machines: Sequence[str], texts: Texts
 ) -> list[Step]:
-    """All commands that are left, sorted by stage. `cidrs`: those of the rules, and those of the firewall. `machines`:
-    the targets."""
+    """Return all commands that are still needed, sorted by stage. `cidrs`: those of the rules, and those of the
+    firewall. `machines`: the targets."""
     by_name = {str(row["name"]): row for row in present.rules}
     kept = {
         rule.name: row
@@ -84,7 +85,7 @@ def steps(
 
 
 def target_steps(present: Present, rows: Sequence[Row], machines: Sequence[str]) -> Iterator[Step]:
-    """The commands that leave exactly these machines behind the rules."""
+    """Yield the commands after which exactly these machines are behind the rules."""
     for row in rows:
         there, wanted = present.assigned.get(row["id"], frozenset()), set(machines)
         for command, ids, said in (
@@ -97,7 +98,7 @@ def target_steps(present: Present, rows: Sequence[Row], machines: Sequence[str])
 
 
 def _is_right(row: Row, rule: Rule, present: Present, cidrs: Sequence[str]) -> bool:
-    """Whether a rule can stay. The API changes only algorithm and protocol; CIDRs since 4.22."""
+    """Whether a rule can stay. The API changes only algorithm and protocol in place, and CIDRs since 4.22."""
     return (
         row["state"] == "Active"
         and row["publicipid"] == present.address_id

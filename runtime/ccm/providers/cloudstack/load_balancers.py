@@ -132,7 +132,8 @@ class CloudStackLoadBalancers:
     # Calls
 
     async def _delete_rules(self, spec: LoadBalancerSpec, own: Sequence[Row], every: owners.Rules) -> None:
-        """Release the address, which takes all rules with it; if it is not the Service's alone, delete the rules."""
+        """Release the address, which deletes all its rules, too. Delete only the rules if the address was not
+        associated for the Service, or if others use it."""
         address_id = str(own[0]["publicipid"])
         if owners.is_associated(own, _as_far_as_known(spec)):
             if not (others := every.others_on(address_id, own)):
@@ -147,7 +148,8 @@ class CloudStackLoadBalancers:
             await self._jobs.start(spec.uid, step.command, dict(step.fields), step.what)
 
     async def _do(self, spec: LoadBalancerSpec, todo: Sequence[Step]) -> None:
-        """Start the jobs of the first stage. Raises RetryAfter if another one follows."""
+        """Start the jobs of the first stage that is left. Raises RetryAfter after any stage but MARK, which is the last
+        one."""
         now = [each for each in todo if each.stage == todo[0].stage]
         for step in now:
             await self._jobs.start(spec.uid, step.command, dict(step.fields), f"{step.command} ({step.what})")
@@ -194,7 +196,8 @@ class CloudStackLoadBalancers:
         return steps.steps(present, desired, rules.admitted(desired, _has(network, "Firewall")), targets, texts)
 
     async def _network(self, own: Sequence[Row], backends: Sequence[Backend]) -> Row:
-        """The network of the rules; for new ones the configured one, or that of most Nodes."""
+        """Return the network of the rules. Without rules, it is the configured network, or that of most Nodes. Raises
+        Conflict if none is known."""
         id_ = str(own[0]["networkid"]) if own else self._api.settings.balancers.network_id
         if not id_:
             id_ = rules.network(backends, await self._machines.get())
@@ -206,7 +209,7 @@ class CloudStackLoadBalancers:
         return await self._api.one("listNetworks", "network", id_)
 
     async def _targets(self, backends: Sequence[Backend], network_id: str) -> tuple[Sequence[str], Sequence[str]]:
-        """The machines that can be targets, and a sentence about the others."""
+        """Return the machines that can be targets, and a warning about Nodes without traffic."""
         every = rules.targets(backends)
         nics = await self._machines.get() if every else {}
         found = [each for each in every if network_id in nics.get(each, ())]
@@ -291,8 +294,8 @@ def _acl_warning(network: Row) -> Sequence[str]:
 
 
 def _renewed(own: Sequence[Row], targets: str) -> Sequence[Step]:
-    """The step that writes the digest of the present targets into the mark; () if it is there already, or if the last
-    write was interrupted."""
+    """Return the step that writes the digest of the present targets into the mark; () if the digest is there already,
+    or if the last write was interrupted."""
     for row in own:
         mark = owners.mark_of(row)
         if mark is not None and mark.fingerprint:

@@ -19,7 +19,7 @@ VALID = 600
 
 
 def signed(command: str, fields: Mapping[str, str], api_key: str, secret: str, now: float) -> list[tuple[str, str]]:
-    """All fields of the form. `now`: Unix time."""
+    """Return all fields of the form, with the signature. `now`: Unix time."""
     expires = datetime.fromtimestamp(now + VALID, UTC).strftime("%Y-%m-%dT%H:%M:%S+0000")
     every = {
         **fields,
@@ -33,12 +33,12 @@ def signed(command: str, fields: Mapping[str, str], api_key: str, secret: str, n
 
 
 def signature(fields: Mapping[str, str], secret: str) -> str:
-    """The signature of all other fields."""
+    """Return the signature of these fields."""
     named = sorted((name.lower(), value) for name, value in fields.items())
     text = "&".join(f"{name}={_encoded(value)}" for name, value in named).lower()
     return base64.b64encode(hmac.digest(secret.encode(), text.encode(), hashlib.sha1)).decode()
 
 
 def _encoded(value: str) -> str:
-    """As Java's URLEncoder, with %20 for a space: the management server does it so."""
+    """Encode a value as the management server does: like Java's URLEncoder, with %20 for a space."""
     return quote(value, safe="*").replace("~", "%7E")
