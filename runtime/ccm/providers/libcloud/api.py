@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs one driver of libcloud: an object for each thread and zone, and what the cloud answered to it.
+"""Runs one driver of libcloud, as one object for each thread and zone, and records what the cloud answers to it.
 
-Everything here blocks. libcloud is imported by the first call only: only those who choose this provider need it.
+Everything here blocks. libcloud is imported by the first call only, because only those who choose this provider need
+it.
 """
 
 from __future__ import annotations
@@ -38,10 +39,10 @@ def library_problem() -> str:
 
 
 def library_class(driver: Driver) -> type[Any]:
-    """The driver's class. Switches off first what would show or repeat requests."""
+    """Return the driver's class. Before the import, switch off what would show or repeat requests."""
     for name in UNSAFE_VARIABLES:
         os.environ.pop(name, None)
-    # At --v=4 and more it would log each URL, in which some clouds have a signature.
+    # At --v=4 and more, urllib3 would log each URL, in which some clouds have a signature.
     logging.getLogger("urllib3").setLevel(logging.ERROR)
     module, name = driver.library_class
     found: type[Any] = getattr(importlib.import_module(f"libcloud.compute.drivers.{module}"), name)
@@ -79,7 +80,7 @@ class DriverCalls:
                 raise TypeError("no list of nodes")
             return Listing(zone, tuple(map(_machine, nodes)), tuple(answers))
         except Exception as error:
-            self._objects().pop(zone, None)  # its connection and its token may be why
+            self._objects().pop(zone, None)  # its connection or its token may be the cause
             last = answers[-1] if answers else Answer("", 0)
             pause = retry_after({"Retry-After": last.headers.get("retry-after", "")}, b"", time.time())
             timeout = self._settings.request_timeout
@@ -120,7 +121,7 @@ class _States(dict[Any, Any]):
 
 
 def _watched(base: type[Any], settings: Settings, zone: str, local: threading.local) -> type[Any]:
-    """A connection of requests that notes each answer."""
+    """Return a class of connections that uses the configured address and timeout, and records each answer."""
     url = urlsplit(settings.endpoint) if settings.endpoint else None
     prefix = settings.prefix(zone)
 

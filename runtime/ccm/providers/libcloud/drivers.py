@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Row = Mapping[str, Any]
-#: In a row of a driver that is asked zone by zone: the zone.
+#: The key, added to each row, of the zone that was asked.
 ASKED = "asked-zone"
 UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
@@ -32,10 +32,10 @@ class Argument:
 
 @dataclass(frozen=True)
 class Rows:
-    """Where rows are: `where` is searched in path and query of a request, and `keys` lead to them in its JSON. The key
-    `*` stands for every value of a mapping.
+    """Where rows are. `where`: an expression that is searched in path and query of a request. `keys`: the keys that
+    lead to the rows in the answer's JSON; `*` stands for every value of a mapping.
 
-    `total`: keys that lead to the number of rows of the whole listing. `total_header`: the header that has it.
+    `total`: keys that lead to the number of rows of the whole listing. `total_header`: the header that has this number.
     `page`: set if the cloud does not always say the total. Then a listing whose length is a multiple of this may be one
     page of several. `more`: whether an answer says that another page follows.
     `details`: these rows describe machines that another request lists.

@@ -22,8 +22,9 @@ SIGNATURE = re.compile(r"(?i)\bsignature=[^&\s]*")
 def translated(
     error: BaseException, cloud: str, status: int, pause: float | None, secrets: Iterable[str], timeout: float
 ) -> CloudError:
-    """`status`: of the last answer, 0 if the cloud did not answer. `pause`: the seconds for which it asks. `secrets`:
-    texts that the error may not contain. `timeout`: that of a request."""
+    """Return the contract's error for what a driver raised. `status`: of the last answer, 0 if the cloud did not
+    answer. `pause`: how many seconds the cloud asks to wait, None if it does not say. `secrets`: texts that the error
+    may not contain. `timeout`: that of a request, in seconds."""
     if isinstance(error, CloudError):
         return error
     name = type(error).__name__
@@ -44,17 +45,18 @@ def translated(
 
 
 def redacted(text: str, secrets: Iterable[str]) -> str:
-    """The text on one line, short, with no secret in it, in whatever spelling a URL would have."""
+    """Return the text on one line, shortened, and without any secret, in whatever spelling a URL would have it."""
     text = SIGNATURE.sub("***", concealed(text, secrets, shortest=1))
     return shorten(printable(text), QUOTED)
 
 
 def _is_late(error: object) -> bool:
-    """Requests wraps the time-out of an answer that began, and did not end."""
+    """Whether this is a time-out. An argument of an error may be one, too: requests wraps the time-out of an answer
+    that began and did not end."""
     return "Timeout" in type(error).__name__
 
 
 def _text(error: BaseException) -> str:
-    """What the cloud said. A body that is no JSON, such as a proxy's page, is left out."""
+    """Return what the cloud said. Text with HTML, such as a proxy's page, is left out."""
     found = str(getattr(error, "value", "") or getattr(error, "message", "") or error)
     return "an answer of something else than the cloud" if "<" in found else found

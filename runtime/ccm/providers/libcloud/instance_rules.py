@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a driver's nodes and the cloud's answers are as instances, and whether a listing is whole. Pure."""
+"""Converts a driver's nodes and the cloud's answers to instances, and checks that a listing is whole. Pure."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Machine:
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer of the cloud that the driver received. `where`: path and query. `content`: its JSON, None if it is none
-    or if no rows are expected in it."""
+    """An answer of the cloud that the driver received. `where`: path and query. `content`: the answer's JSON; None if
+    it has none, or if no rows are expected in it."""
 
     where: str
     status: int
@@ -44,7 +44,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Listing:
-    """What one listing gave. `zone`: the zone that was asked, "" for everything."""
+    """The result of one listing. `zone`: the zone that was asked, "" for everything."""
 
     zone: str
     machines: tuple[Machine, ...]
@@ -77,8 +77,8 @@ def instances(driver: Driver, listing: Listing, arguments: Mapping[str, str], wi
 
 
 def unreachable(driver: Driver, answers: Sequence[Answer]) -> str:
-    """Which parts of the cloud an answer says it could not read; "" if it read all. Google Compute Engine says so in
-    the zone's part of an aggregated list."""
+    """Return which parts of the cloud could not be read, as its answers say; "" if they say nothing. Google Compute
+    Engine says so in the zone's part of an aggregated list."""
     parts = []
     for answer in answers:
         items = answer.content.get("items") if isinstance(answer.content, dict) else None
@@ -91,7 +91,7 @@ def unreachable(driver: Driver, answers: Sequence[Answer]) -> str:
 
 
 def _rows(driver: Driver, listing: Listing) -> dict[str, Row]:
-    """ID -> row. Details of a machine replace its entry in the list."""
+    """Return ID -> row. The details of a machine replace its row of the list."""
     found: dict[str, Row] = {}
     details: dict[str, Row] = {}
     for answer in listing.answers:
@@ -106,7 +106,7 @@ def _rows(driver: Driver, listing: Listing) -> dict[str, Row]:
 
 
 def rows_in(content: Any, keys: tuple[str, ...]) -> Iterator[Row]:
-    """The rows to which the keys lead. A list without entries may be missing."""
+    """Yield the rows to which the keys lead. An empty list may be missing in the content."""
     if not keys:
         yield from content if isinstance(content, list) else [content]
         return
@@ -136,7 +136,8 @@ def _require_whole(driver: Driver, listing: Listing, rows: Mapping[str, Row]) ->
 
 
 def _total(rows: Rows, answer: Answer) -> int:
-    """How many rows the whole listing has, as far as the cloud says; at least 0. Raises Transient, KeyError."""
+    """Return how many rows the cloud says that the whole listing has; 0 if it does not say. Raises Transient if it does
+    not say and other pages are possible, KeyError if the total is missing."""
     keys = (rows.total_header,) if rows.total_header else rows.total
     found: Any = answer.headers if rows.total_header else answer.content
     for key in keys:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Instances: the machines that the driver lists, zone by zone at the same time.
 
-Drivers ask for one machine in ways of their own, and few of them distinguish "there is none" from other failures. So a
-question about one machine is a listing, too. Questions that come at the same time share it.
+Each driver reads one machine in its own way, and few distinguish "there is none" from other failures. So a read of one
+machine is a listing, too. Reads at the same time share one listing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from . import drivers, instance_rules
 from .api import DriverCalls, library_class
 from .settings import LISTING_TIMEOUT, Settings
 
-#: Threads, and with them listings at a time.
+#: The number of threads, and so of listings at a time.
 THREADS = 4
 
 
@@ -43,7 +43,8 @@ class LibcloudInstances:
         self._threads.close()
 
     async def list_page(self, token: str | None) -> Page:
-        """All machines on one page. Those of a zone that cannot be asked are unknown."""
+        """Return all machines on one page. If a zone gives no answer, its machines are unknown, and the page says
+        so."""
         return await self._read()
 
     async def get(self, ref: InstanceRef) -> Instance:

@@ -30,7 +30,7 @@ class Key:
     help: str
 
 
-#: The key for a whole listing, for messages.
+#: The key that limits the time of a whole listing, for messages.
 LISTING_TIMEOUT = "listing_timeout"
 KEYS: Mapping[str, Key] = {
     "url": Key(url, "", "the API's URL, instead of the address that the driver knows"),
@@ -44,8 +44,9 @@ KEYS: Mapping[str, Key] = {
 
 @dataclass(frozen=True)
 class Settings:
-    """`name`: the driver's name in the configuration. `given`: its arguments by their keys. `files`: argument -> the
-    file that contains it. `zones`: those to list, () if one listing has all."""
+    """The configuration, parsed. `name`: the driver's name in the configuration. `given`: the driver's arguments by
+    their keys. `files`: argument -> the file that contains it. `zones`: the zones to list, () if one listing has
+    all."""
 
     name: str
     driver: Driver
@@ -65,7 +66,7 @@ class Settings:
         return self.url or self.given.get("api_url", "") or self.driver.endpoint
 
     def prefix(self, zone: str) -> str:
-        """What precedes the path of each request."""
+        """Return what precedes the path of each request."""
         if self.url:
             path = re.sub(r"https?://[^/]+", "", self.url, count=1)
             return path.replace("{zone}", zone)
