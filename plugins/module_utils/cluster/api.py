@@ -54,8 +54,8 @@ ATTEMPTS = 3
 #: Keys of a kubeconfig that have a file's path or, with the suffix "-data", its content.
 _FILES = ("certificate-authority", "client-certificate", "client-key")
 
-#: OpenSSL's reasons for which it refuses a certificate only if it must be strict, as Python 3.13 and newer demand: a CA or a certificate
-#: without key identifiers, a CA without key usage, and the like. Kubernetes accepts them.
+#: OpenSSL's error codes for certificates that only its strict mode refuses, which Python 3.13 and newer use: a CA or a certificate without
+#: key identifiers, a CA without key usage, and the like. Kubernetes accepts such certificates.
 _STRICT = range(80, 94)
 
 _SECRET_KEYS = ("token", "password", "client-key-data", "client-certificate-data")
@@ -110,7 +110,7 @@ class Api:
         return json.loads(answer.data)
 
     def get(self, path: str, query: Optional[Dict[str, str]] = None) -> Optional[Dict[str, Any]]:
-        """Read one object or list; None if it does not exist."""
+        """Return one object or list; None if it does not exist."""
         try:
             return self.call("GET", path, query=query)
         except ApiError as exc:
@@ -279,6 +279,6 @@ def node_events(api: Api, name: str, limit: int = 5) -> List[str]:
         component = (event.get("source") or {}).get("component") or event.get("reportingComponent") or "?"
         said.append((component, "{0} {1}: {2} ({3})".format(
             event.get("type"), event.get("reason"), " ".join((event.get("message") or "").split()), component)))
-    # The kubelet's Events say little about a cloud, so they only count if there are no others.
+    # The Events of these components say little about a cloud, so they only count if there are no others.
     others = [text for component, text in said if component not in ("kubelet", "kube-proxy", "node-controller")]
     return (others or [text for unused, text in said])[-limit:]

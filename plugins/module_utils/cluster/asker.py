@@ -20,18 +20,18 @@ import threading
 import time
 from typing import Any, Dict, List, Tuple
 
-#: After this many failures in a row, a target is not asked any more, so that the time stays bounded.
+#: Number of failures in a row after which a target is not asked again, so that the check takes a bounded time.
 PATIENCE = 3
 
 #: Bytes of an answer that are read.
 LONGEST = 4096
 
-#: What an attempt ends with, beside C(ok) and C(http STATUS).
+#: How an attempt may end, besides C(ok) and C(http STATUS).
 REFUSED, TIMEOUT, RESET, UNREACHABLE, NAME, STRANGER = "refused", "timeout", "reset", "unreachable", "name", "stranger"
 
 
 def ask(target: Dict[str, Any], token: str, timeout: float, turn: int = 0) -> Tuple[str, str]:
-    """Ask once, on a connection of its own; return (what it ended with, the Node that answered or '').
+    """Ask once, on a connection of its own; return (how the attempt ended, the Node that answered or '').
 
     C(target) has C(host), C(port), C(path), and C(any) if every answer with status 200 is right, such as that of a health check.
     C(turn) chooses among the addresses of a name: a load balancer may have one in each zone.
@@ -65,7 +65,7 @@ def _judged(target: Dict[str, Any], token: str, status: int, body: bytes) -> Tup
 
 
 def _get(target: Dict[str, Any], timeout: float, turn: int) -> Tuple[int, bytes]:
-    """Return status and body. Raises OSError, and ValueError for what is no HTTP."""
+    """Return status and body. Raises OSError, and ValueError if the answer is not HTTP."""
     addresses = sorted({str(item[4][0]) for item in socket.getaddrinfo(target["host"], target["port"], type=socket.SOCK_STREAM)})
     end = time.monotonic() + timeout
     with socket.create_connection((addresses[turn % len(addresses)], target["port"]), timeout) as connection:
@@ -135,7 +135,7 @@ class Answer(http.server.BaseHTTPRequestHandler):
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Accepts both families, where the machine has both."""
+    """Listens on one address, or on all: IPv4 and IPv6, if the machine has both."""
 
     daemon_threads = True
     request_queue_size = 128
@@ -152,7 +152,7 @@ class Server(http.server.ThreadingHTTPServer):
 
 
 def main(arguments: List[str]) -> None:
-    """C(serve PORT [ADDRESS]), or C(ask JOB), which prints the results as JSON."""
+    """Run C(serve PORT [ADDRESS]), or C(ask JOB), which prints the results as JSON."""
     if arguments[0] == "serve":
         # The first process of a container ignores signals that it does not handle.
         signal.signal(signal.SIGTERM, lambda *unused: os._exit(0))

@@ -2,9 +2,9 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The cloud-controller-managers of a cluster: ours, others beside it, and objects that a rollout would overwrite.
+"""Reads the cloud-controller-managers of a cluster: that of this collection, the others, and objects that a rollout would overwrite.
 
-Reading only. C(params) are the options of M(outoftree.ccm.ccm_cluster_info).
+It changes nothing. C(params) are the options of M(outoftree.ccm.ccm_cluster_info).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes
 
 Params = Dict[str, Any]
 
-#: The role gives it to the Pods of other vendors' controllers only. Not all of them have a command of their own.
+#: The annotation that the role sets only on Pods of other vendors' controllers, because not all of these set a C(command).
 FOREIGN_POD = "ccm.outoftree.dev/cloud-config"
 
 
 def read_leases(api: Any, params: Params, others: List[OtherController]) -> List[HeldLease]:
     """Return the held Leases of cloud-controller-managers that no known workload uses, with their holders."""
     known = [(params["namespace"], params["lease"])] + [(item["lease"]["namespace"], item["lease"]["name"]) for item in others if item["lease"]]
-    # Each Node has one in kube-node-lease.
+    # kube-node-lease has one Lease for each Node.
     leases = api.items("/apis/coordination.k8s.io/v1/leases", {"fieldSelector": "metadata.namespace!=kube-node-lease"})
     found: List[HeldLease] = []
     for lease in _others.strange_leases(leases, known, params["ignored"]):
@@ -77,7 +77,7 @@ def read_served_classes(api: Any, name: str, namespace: str) -> ServedClasses:
 
 
 def _configuration(api: Any, namespace: str, resource: str, name: str, key: str) -> Dict[str, Any]:
-    """Return the options without an upstream key of a C(--config) file. A file that cannot be read has none: the controller would not start."""
+    """Return the options under C(OutOfTree) in a C(--config) file; {} if the file is missing, not YAML, or the user may not read it."""
     try:
         item = api.get("/api/v1/namespaces/{0}/{1}/{2}".format(namespace, resource, name)) or {}
     except _api.ApiError as exc:
@@ -98,13 +98,13 @@ def _is_ready(pod: ApiObject) -> bool:
 
 
 def ask_runtime(api: Any, params: Params, runtime: RuntimeFacts) -> Tuple[List[CloudMatch], str]:
-    """Return (the result of C(ccm nodes), why it could not be run). Only reports depend on it."""
+    """Return (the rows of C(ccm nodes), why there are none or ''). Only reports depend on them."""
     answer, why = run_in_runtime(api, params, runtime, ["ccm", "nodes", "--output=json"], (0,))
     return answer or [], why
 
 
 def run_in_runtime(api: Any, params: Params, runtime: RuntimeFacts, command: List[str], accepted: Tuple[int, ...]) -> Tuple[Any, str]:
-    """Run a command in a Pod of the runtime; return (its JSON, why there is none). C(accepted) has the statuses of an answer."""
+    """Run a command in a Pod of the runtime; return (its JSON, why there is none or ''). C(accepted): statuses of an answer."""
     if not (runtime["exists"] and runtime["managed"]):
         return None, "the runtime is not installed yet"
     query = {"labelSelector": "app.kubernetes.io/name={0}".format(params["name"])}
@@ -127,7 +127,7 @@ def run_in_runtime(api: Any, params: Params, runtime: RuntimeFacts, command: Lis
 
 
 def read_others(api: Any, params: Params) -> List[OtherController]:
-    """Return the other cloud-controller-managers, with who holds the Lease of each."""
+    """Return the other cloud-controller-managers, each with the holder of its Lease."""
     others = []
     for kind, plural in sorted(_others.KINDS.items()):
         for workload in api.items("/apis/apps/v1/{0}".format(plural)):

@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ask a URL once, and keep a process that asks it until somebody wants its result.
+"""Asks a URL once, or runs a process that asks it until somebody requests the result.
 
 The process has a folder, which only its user can read. It asks as long as the file C(alive) is there, and then writes C(result). It has no
 credentials.
@@ -43,7 +43,7 @@ def problem_of(url: str) -> str:
 
 
 def ask(url: str, timeout: float) -> str:
-    """Ask on a connection of its own; return '' for an answer, else what it ended with. An answer with a status from 500 on is none.
+    """Ask on a new connection; return '' if somebody answers, else how the attempt ended. A status of 500 or more does not count as an answer.
 
     Certificates are not checked: the question is whether somebody answers.
     """
@@ -91,7 +91,7 @@ def begin(process: Callable[[str], None]) -> str:
     if child:
         os.waitpid(child, 0)
         return folder
-    # Without the module's standard streams, for whose end Ansible waits, and without its clean-up at exit.
+    # The process leaves the module's standard streams, because Ansible waits until they are closed, and skips its clean-up at exit.
     try:
         os.setsid()
         if os.fork() == 0:
@@ -105,19 +105,19 @@ def begin(process: Callable[[str], None]) -> str:
 
 
 def _write(path: str, text: str) -> None:
-    """The reader never sees half of a file."""
+    """Write a file in one step, so that its reader never sees half of it."""
     with open(path + ".new", "w", encoding="utf-8") as file:
         file.write(text)
     os.replace(path + ".new", path)
 
 
 def goes_on(folder: str) -> bool:
-    """Whether nobody asked for the result yet."""
+    """Return whether nobody asked for the result yet."""
     return os.path.exists(os.path.join(folder, ALIVE))
 
 
 def leave(folder: str, result: Dict[str, Any]) -> None:
-    """Hand the result over; remove the folder if nobody asked for it."""
+    """Write the result if somebody has asked for it; otherwise remove the folder."""
     if goes_on(folder):
         shutil.rmtree(folder, ignore_errors=True)
     elif os.path.isdir(folder):
@@ -125,7 +125,7 @@ def leave(folder: str, result: Dict[str, Any]) -> None:
 
 
 def end(folder: str, seconds: float) -> Dict[str, Any]:
-    """End the process, and return its result, empty if there is none within so many seconds."""
+    """Stop the process and return its result; {} if it writes none within so many seconds."""
     deadline = time.monotonic() + seconds
     try:
         os.unlink(os.path.join(folder, ALIVE))

@@ -42,7 +42,7 @@ def holder_of(lease: Dict[str, Any]) -> str:
 
 
 def stale_at(lease: Dict[str, Any]) -> Optional[datetime]:
-    """Return when the Lease becomes stale, None if it does not say."""
+    """Return when the Lease becomes stale, None if its renew time or its duration is missing."""
     spec = lease.get("spec") or {}
     renewed, duration = parse_time(spec.get("renewTime")), spec.get("leaseDurationSeconds")
     return renewed + timedelta(seconds=duration) if renewed and duration else None

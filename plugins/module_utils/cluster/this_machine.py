@@ -31,6 +31,6 @@ def started(pid: Any) -> str:
 
 
 def has_ended(process: Dict[str, Any]) -> bool:
-    """Whether a process ran on this machine and has ended. C(process) has C(machine), C(pid) and C(start)."""
+    """Return whether a process ran on this machine and has ended; false if that is unknown. C(process) has C(machine), C(pid) and C(start)."""
     here = machine()
     return bool(here) and process.get("machine") == here and bool(process.get("start")) and started(process.get("pid")) != process["start"]

@@ -2,9 +2,9 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which volumes a cluster uses, which CSI drivers serve them, and which images its Pods pull: page by page, as clusters are large.
+"""Reads which volumes a cluster uses, which CSI drivers serve them, and which images its Pods pull: page by page, because clusters are large.
 
-Reading only; what counts as an in-tree volume is decided in facts.
+It changes nothing. facts decides what counts as an in-tree volume.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.cluster import api a
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import image_pulls, in_tree_volumes as _volumes
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes import ApiObject, PodVolumes, VolumeFacts
 
-#: What is kept of a page.
+#: Returns what is kept of a page of a list.
 Keep = Callable[[Iterable[ApiObject]], List[Any]]
 
 
 def read_volumes(api: Any) -> Dict[str, Any]:
-    """Return C(volumes) and C(images) as M(outoftree.ccm.ccm_cluster_info) describes them. Of each page, only their fields are kept."""
+    """Return C(volumes) and C(images) as M(outoftree.ccm.ccm_cluster_info) describes them. Only the fields described there are kept of each page."""
     unread: List[str] = []
     images: Set[str] = set()
 

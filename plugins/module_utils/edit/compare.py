@@ -27,9 +27,9 @@ def others(argv: Iterable[str]) -> List[Argument]:
 
 
 def difference(sources: Sources, component: str, argv: List[str], specifiers: Optional[Dict[str, str]] = None) -> str:
-    """Return the first difference between a process's arguments and those in the files, '' if they are the same.
+    """Return the first difference between a process's arguments and those in the files, '' if they are the same or cannot be compared.
 
-    Only systemd's own rules lie between the files and a component that its unit starts by itself. A wrapper may add arguments of its own.
+    They can be compared only if the unit starts the component itself. A wrapper may add arguments of its own.
     """
     line = sources.command_line(specifiers)
     if line.program.rpartition("/")[2] != component or not argv:
@@ -39,7 +39,7 @@ def difference(sources: Sources, component: str, argv: List[str], specifiers: Op
 
 
 def of_systemd(line: CommandLine) -> str:
-    """Return the end of a sentence about arguments that no file explains: where the variables may come from that no file sets."""
+    """Return the end of a sentence about arguments that no file explains: where variables that no file sets may come from; '' if there are none."""
     if not line.unknown:
         return ""
     return ". No file sets {0}, which {1} uses: systemd itself may have it (PassEnvironment=, DefaultEnvironment= in system.conf, or 'systemctl " \
@@ -57,7 +57,7 @@ def ignored(sources: Sources) -> List[str]:
 
 
 def first_difference(expected: Sequence[Argument], running: Sequence[str], place: Callable[[Argument], str]) -> str:
-    """Return the first difference of a process's arguments from the expected ones. C(place): where an expected one comes from, or ''."""
+    """Return the first difference of a process's arguments from the expected ones, '' if there is none. C(place): where one comes from, or ''."""
     for index, (argument, value) in enumerate(zip(expected, running), 1):
         if argument.value != value and argument.exact and not _SPECIFIER.search(argument.value):
             return "argument {0} of the process is {1} instead of {2}".format(index, shown(value), _with_place(argument, place))

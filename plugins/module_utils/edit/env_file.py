@@ -17,7 +17,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.edit.words import WH
 
 COMMENTS = "#;"
 _NEWLINE = "\n\r"
-#: What a backslash in double quotes escapes. Before other characters, it stays.
+#: Characters that a backslash in double quotes escapes. It also removes a line end. Before any other character, the backslash stays.
 _ESCAPED = "\"\\`$"
 #: systemd ignores variables with other names.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -53,7 +53,7 @@ def ignored(text: str) -> List[Tuple[str, int, Tuple[Char, ...]]]:
 
 
 def ends_inside(text: str) -> bool:
-    """Whether a file ends inside quotes, after a backslash or in such a comment, so that another line would become a part of it."""
+    """Return whether another line would become a part of the last one: the file ends in quotes, after a backslash, or in a comment that one continues."""
     reader = _Reader("", text, True)
     reader.read()
     return reader.escape or reader.state in (_SINGLE, _DOUBLE) or reader.state == _COMMENT and text.endswith("\n")
@@ -67,7 +67,7 @@ def ambiguous(text: str) -> int:
 
 
 def valid(name: str) -> bool:
-    """Whether systemd accepts a variable of this name."""
+    """Return whether systemd accepts a variable of this name."""
     return _NAME.fullmatch(name) is not None
 
 

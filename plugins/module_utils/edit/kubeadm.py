@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Edits the ClusterConfiguration in the ConfigMap kubeadm-config, from which kubeadm creates the manifests at an upgrade.
 
-It must match the manifests. Otherwise the next C(kubeadm upgrade) brings the removed flags back. Controller side only (it needs PyYAML).
+The ClusterConfiguration must match the manifests. Otherwise the next C(kubeadm upgrade) brings the removed flags back. Controller side only (it needs PyYAML).
 Pure: text in, text out.
 """
 
@@ -116,7 +116,7 @@ def scheduler_gates(text: str) -> List[Tuple[str, int]]:
 
 
 def _change_arguments(document: YamlText, expected: Any, key: str, changes: List[Change]) -> Dict[str, Any]:
-    """Change extraArgs in the form that it has, or that the document's version needs. Return it if the section has none yet."""
+    """Change extraArgs in its present form, or in that of the document's version. Return what to add if the section has none yet."""
     path = (key, "extraArgs")
     extra = document.get(path)
     for change in changes:
@@ -140,7 +140,7 @@ def _change_arguments(document: YamlText, expected: Any, key: str, changes: List
 
 
 def _spelled(new: List[Tuple[str, str]], there: Any) -> Dict[str, str]:
-    """Return new entries of a mapping. A second one of a name is spelled with C(_), which kubeadm passes after the one with C(-)."""
+    """Return new entries of a mapping. The second entry of a name is spelled with C(_), because kubeadm passes it after the one with C(-)."""
     entries: Dict[str, str] = {}
     for name, value in new:
         spelling = name.replace("-", "_") if name in entries or name in there else name
@@ -178,7 +178,7 @@ def _changed(extra: Any, changes: List[Change]) -> Any:
 
 
 def _change_volumes(document: YamlText, expected: Any, key: str, changes: List[Change], back: List[Dict[str, Any]]) -> Dict[str, Any]:
-    """Remove the extraVolumes that only a removed file needs, or restore those. Return them if the section has none yet."""
+    """Remove the extraVolumes that only a removed file needs, or restore those of C(back). Return what to add if the section has none yet."""
     path = (key, "extraVolumes")
     there = document.get(path) or []
     if not isinstance(there, list) or not all(isinstance(volume, dict) for volume in there):

@@ -5,10 +5,10 @@
 """Reads YAML as Kubernetes does: the rules of sigs.k8s.io/yaml (go-yaml v2, then JSON) where PyYAML has others.
 
 The kubelet, kubeadm and kube-proxy read the first document and ignore the rest. Of two equal keys the last one counts. Dates are text.
-A tag that nobody knows has no effect. C(y), C(n), C(on) and C(off) are booleans, and C(12:30) is text. A merge key overrides the keys before
+An unknown tag has no effect. C(y), C(n), C(on) and C(off) are booleans, and C(12:30) is text. A merge key overrides the keys before
 it. Tabs may separate words.
 
-Everything that a text may grow into is bounded, because any host may send one: characters, levels, and values after aliases are followed.
+Any host may send a text. Therefore the number of its characters, its levels, and its values after aliases are followed is bounded.
 Controller side only (it needs PyYAML). It knows neither Kubernetes' objects nor files.
 """
 
@@ -35,7 +35,7 @@ except ImportError:  # pragma: no cover - ansible-core itself requires PyYAML on
 #: libyaml's parser, None if PyYAML was built without libyaml.
 LIBYAML = getattr(yaml, "CParser", None) or getattr(getattr(yaml, "cyaml", None), "CParser", None)
 
-#: Classes of nodes as Any: the stubs know no node without a tag.
+#: Classes of nodes, as Any because the stubs require a tag.
 _SCALAR: Any = getattr(yaml, "ScalarNode", None)
 _SEQUENCE: Any = getattr(yaml, "SequenceNode", None)
 _MAPPING: Any = getattr(yaml, "MappingNode", None)
@@ -65,12 +65,12 @@ _WORDS.update({word: True for text in ("y", "yes", "true", "on") for word in (te
 _WORDS.update({word: False for text in ("n", "no", "false", "off") for word in (text, text.capitalize(), text.upper())})
 _WORDS.update({sign + word: float(sign + "inf") for sign in ("", "+", "-") for word in (".inf", ".Inf", ".INF")})
 
-#: Where libyaml, whose parser is much faster, differs from go-yaml: an escape, and what separates words in a collection in one line.
+#: Text that libyaml, whose parser is much faster, may read differently from go-yaml: an escape, and separators in one-line collections.
 _DIFFERENT = re.compile(r"\\/|\?|:[,\[\]{}]")
 
 _INTEGER = re.compile(r"([-+]?)(0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-#: What begins with a point is a number as in Go, where an underscore stands between two digits.
+#: A number that begins with a point, as in Go: an underscore may only be between two digits.
 _FRACTION = re.compile(r"\.{0}([eE][-+]?{0})?".format("[0-9]+(_[0-9]+)*"))
 _TIME = "([01]?[0-9]|2[0-3]):[0-5]?[0-9]:[0-5]?[0-9]([.,][0-9]+)?"
 _TIMESTAMP = re.compile(
@@ -105,7 +105,7 @@ def compose(text: str) -> Document:
         try:
             return _Composer(LIBYAML(text)).first()
         except yaml.YAMLError:
-            pass  # the other parser says why, in the same words everywhere
+            pass  # PyYAML's own parser gives the reason, in the same words on every machine
     try:
         return _Composer(_Parser(text)).first()
     except yaml.YAMLError as exc:
@@ -122,7 +122,7 @@ def _reason(exc: Any) -> str:
 
 
 class _Composer:
-    """Makes nodes of a parser's events. A node's tag is '' for a scalar that may be a number, and None for text in quotes."""
+    """Creates nodes from a parser's events. A node's tag is '' for a scalar that may be a number, and None for text in quotes."""
 
     def __init__(self, parser: Any) -> None:
         self._parser = parser
@@ -324,10 +324,10 @@ def is_merge(key: Any) -> bool:
 
 
 def merged(node: Any) -> Dict[str, Any]:
-    """Return what a merge key gives. Raises NotYaml."""
+    """Return the entries that a merge key adds. Raises NotYaml."""
     parts = node.value if isinstance(node, yaml.SequenceNode) else [node]
     data: Dict[str, Any] = {}
-    for part in reversed(parts):  # an earlier one counts more
+    for part in reversed(parts):  # an earlier mapping overrides later ones
         if not isinstance(part, yaml.MappingNode):
             raise NotYaml("line {0}: a merge key (<<) needs a mapping".format(node.start_mark.line + 1))
         data.update(data_of(part))
@@ -335,7 +335,7 @@ def merged(node: Any) -> Dict[str, Any]:
 
 
 def key_of(node: Any) -> str:
-    """Return a key as the text that it is in JSON. Raises NotYaml."""
+    """Return a key as the text that JSON has for it. Raises NotYaml."""
     key = _scalar(node) if isinstance(node, yaml.ScalarNode) else data_of(node)
     if key is None or isinstance(key, (dict, list)):
         raise NotYaml("line {0}: a key is neither text nor a number".format(node.start_mark.line + 1))
@@ -424,6 +424,6 @@ def _number(plain: str, text: str) -> Any:
 
 
 def _is_timestamp(text: str) -> bool:
-    """Whether go-yaml accepts a text as a C(!!timestamp), which stays text."""
+    """Return whether go-yaml accepts a text as a C(!!timestamp), which stays text."""
     match = _TIMESTAMP.fullmatch(text)
     return match is not None and 1 <= int(match.group(3)) <= calendar.monthrange(int(match.group(1)), int(match.group(2)))[1]

@@ -79,12 +79,12 @@ def decoded(entry: FileFacts) -> str:
 
 
 def unreadable(path: str, entry: FileFacts, why: NotYaml) -> Tuple[str, str]:
-    """Return what a file of the folder means that Kubernetes cannot read: C(problems) or C(notes) of a plan, and the sentence."""
+    """Return how a plan reports a file in the folder of manifests that cannot be read: in C(problems) or C(notes), and the sentence."""
     content = base64.b64decode(entry["content"])
     wide = content.startswith(_UTF_16)
     text = content.decode("utf-16" if wide else "utf-8", "replace")
     named = [name for name in COMPONENTS if name in text + path.rpartition("/")[2]]
-    if wide:  # the kubelet reads it
+    if wide:  # the kubelet reads UTF-16, so this Pod runs
         return ("problems" if named else "notes"), "{0} cannot be read: {1}. It names {2}".format(path, why, " and ".join(named) or "no component")
     if not named:
         return "notes", "{0} is not YAML: {1}. The kubelet ignores it, and it names no component, so this run ignores it, too".format(path, why)
@@ -197,12 +197,12 @@ def removed_files(changes: List[Change]) -> Set[str]:
 
 
 def restores_files(changes: List[Change]) -> bool:
-    """Whether a flag with a file is set again, so that what mounted the file is needed again."""
+    """Return whether a flag with a file is set again, so that the mounts of the file are needed again."""
     return any(change.name in FILES and change.then for change in changes)
 
 
 def is_unused(where: str, files: Set[str], values: List[str]) -> bool:
-    """Whether a mount was there only for removed files. C(values) are the values of all other flags."""
+    """Return whether a mount was there only for removed files. C(values) are the values of all other flags."""
     where = where.rstrip("/") or "/"
     covers = any(path == where or path.startswith(where + "/") for path in files)
     return covers and where not in SHARED_MOUNTS and not any(where + "/" in value + "/" for value in values)

@@ -32,7 +32,7 @@ _EXTENSION = re.compile(r".+\.(json|yaml)$")
 #: What separates the patches of a file (k8s.io/apimachinery, YAMLReader).
 _SEPARATOR = re.compile(r"^---[ \t\r]*(?:\n|\Z)", re.MULTILINE)
 
-#: Names that have to do with a cloud wherever they stand.
+#: Flags whose name alone shows that they concern a cloud.
 _CLOUD = tuple(flag for flag in MANAGED_FLAGS if "cloud" in flag or "leader-migration" in flag or "service-syncs" in flag)
 _GATES = tuple(dict.fromkeys(fact.value.partition("=")[0] for fact in versions.FACTS if fact.flag == "feature-gates" and fact.value))
 
@@ -133,7 +133,7 @@ def _behind(lines: int) -> str:
 
 
 def _containers(data: Dict[str, Any]) -> List[Dict[str, Any]]:
-    """Return the containers with arguments."""
+    """Return the containers with a command or arguments."""
     spec = data.get("spec")
     containers = spec.get("containers") if isinstance(spec, dict) else None
     return [item for item in containers if isinstance(item, dict) and (item.get("command") or item.get("args"))] if isinstance(containers, list) else []
@@ -146,7 +146,7 @@ def _target(data: Dict[str, Any], component: str) -> Any:
 
 
 def _edit_operations(document: YamlText, text: str, component: str, version: Tuple[int, int], lines: int) -> Tuple[str, List[Change]]:
-    """Edit a JSON patch (RFC 6902): remove operations that add one of the flags, or shorten their list."""
+    """Edit a JSON patch (RFC 6902): remove the operations that add a managed flag, or shorten the flag's list of values."""
     if not isinstance(document.data, list):
         raise PatchRefused("{0}it is not a list of operations".format(_behind(lines)))
     done: List[Change] = []
@@ -214,7 +214,7 @@ def kubelet_gates(path: str, text: str) -> List[Dict[str, Any]]:
 
 
 def _patched_gates(operation: Dict[str, Any]) -> Dict[str, Any]:
-    """Return what a JSON patch's operation sets in featureGates, as KubeletConfiguration."""
+    """Return the gates that an operation of a JSON patch sets, as a KubeletConfiguration with only featureGates; {} if it sets none."""
     place, value = str(operation.get("path", "")), operation.get("value")
     if place == "/featureGates":
         return {"featureGates": value}

@@ -224,11 +224,11 @@ class _Configuration:
         return items
 
     def holders(self, key: str) -> List[Tuple[File, str]]:
-        """Return each file that has a key, and the key as it has it, in the order in which they count."""
+        """Return each file that has a key, and how it spells the key (with or without C(+)), in the order in which k3s and RKE2 apply them."""
         return [(file, name) for file in self.files for name in file.data or {} if name in (key, key + "+")]
 
     def set_key(self, key: str, value: str, why: str) -> None:
-        """Set a key with a single value where it is set, or in the first file, which counts more than the environment."""
+        """Set a key with a single value in the file that sets it, or else in the first file, which overrides the environment."""
         items = self.effective(key)
         if items and items[-1].value == value:
             return
@@ -252,7 +252,7 @@ class _Configuration:
         self.changes.append(KeyChange(path, key, now, then, why))
 
     def add(self, key: str, value: str, why: str, label: str, then: str) -> None:
-        """Add an item to a list, in the file with its last values."""
+        """Add an item to a list in the last file that has the list, or else in the first file."""
         self.refuse_command_line(key)
         file, name = (self.holders(key) or [(self.files[0], key)])[-1]
         file.add_item(name, value)
@@ -284,7 +284,7 @@ def values(name: str, files: List[Tuple[str, Optional[str]]], arguments: List[st
 
 
 def is_external(name: str, files: List[Tuple[str, Optional[str]]], arguments: List[str]) -> bool:
-    """Whether the configuration makes the kubelet wait for an external controller. Raises RancherRefused."""
+    """Return whether the configuration makes the kubelet wait for an external controller. Raises RancherRefused."""
     config = _Configuration(name, files, arguments)
     flags = [flag for item in config.effective("kubelet-arg") for flag in flags_of(item) if flag.name == "cloud-provider"]
     named = [item.value for item in config.effective("cloud-provider-name")] if name == "rke2" else []
@@ -307,7 +307,7 @@ def plan(name: str, server: bool, files: List[Tuple[str, Optional[str]]], argume
     """Return the new texts and what changes. C(files) begins with C(config.yaml), None for a file that does not exist.
 
     C(environment) are settings that only environment variables have. C(node_name) is the name of the Node, which it must keep, and
-    C(registers) the name that it would have. Raises RancherRefused.
+    C(registers) the name with which it would register, if that is known. Raises RancherRefused.
     """
     config = _Configuration(name, files, arguments, environment)
     provider = config.effective("cloud-provider-name") if name == "rke2" else []

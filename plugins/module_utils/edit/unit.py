@@ -6,7 +6,7 @@
 
 Pure and stdlib-only (it also runs on managed nodes, Python 3.8): text in, arguments out. A unit's ExecStart uses variables, which
 Environment= and environment files set. Later ones override earlier ones, and the last occurrence of a flag counts. Therefore the files
-must be read together. The module knows systemd, but no component. unit_edits changes what it reads.
+must be read together. The module knows systemd, but no component. unit_edits changes what this module reads.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class UnitRefused(ValueError):
 class Argument(NamedTuple):
     """One argument and its place in a file; C(variable) is '' for a word of ExecStart itself.
 
-    C(chars): its decoded characters, which may come from more files. C(raw): what goes when it is removed. C(exact): whether the files
+    C(chars): its decoded characters, which may come from more files. C(raw): the characters to remove with it. C(exact): whether the files
     alone decide its value. C(open): a quote in it is never closed.
     """
 
@@ -105,7 +105,7 @@ def before_start(files: Iterable[Tuple[str, str]]) -> Iterator[Tuple[str, str]]:
 
 
 def is_unit_file(path: str) -> bool:
-    """Whether a path is a service unit or a drop-in of one, in any directory; false for environment files."""
+    """Return whether a path is a service unit or a drop-in of one, in any directory; false for environment files."""
     return re.search(r"\.service(\.d/[^/]+\.conf)?$", path) is not None
 
 
@@ -134,7 +134,7 @@ def logical_lines(path: str, text: str) -> Iterator[List[Char]]:
     for start, end, following in _lines(text):
         line = text[start:end]
         if line.lstrip(WHITESPACE).startswith(COMMENTS):
-            if joined:  # what is added behind the joint comes behind its comments, too
+            if joined:  # text that is added after the joint must also come after its comments
                 joined[-1] = joined[-1]._replace(end=following)
             continue
         lead = 1 if not start and line.startswith("\ufeff") else 0
@@ -307,7 +307,7 @@ def _argument(word: Word, chars: Tuple[Char, ...], path: str, variable: str = ""
 def _expanded(word: Word, environment: Dict[str, Value], path: str) -> Tuple[Argument, List[str], List[str]]:
     """Replace C(${NAME}) in a word by its value and C($$) by C($) (C(replace_env)).
 
-    Also return the name if it is the whole word, and the names that nothing sets.
+    Return the argument, the variable's name in a list if C(${NAME}) is the whole word, and the names that nothing sets.
     """
     chars: List[Char] = []
     absent, position, whole = [], 0, []  # type: List[str], int, List[str]
@@ -341,7 +341,7 @@ def _expanded(word: Word, environment: Dict[str, Value], path: str) -> Tuple[Arg
 
 
 def _width(chars: Tuple[Char, ...], length: int) -> int:
-    """Return how many characters have a text of this length."""
+    """Return how many of the characters make up a text of this length."""
     count = 0
     while length > 0:
         length -= len(chars[count].char)

@@ -41,7 +41,7 @@ def remove(spans: Spans, line: CommandLine, item: Occurrence, texts: Dict[str, O
 
 
 def _whole(part: Argument) -> bool:
-    """Whether an argument is in one piece in its file."""
+    """Return whether an argument is in one piece in its file."""
     return all(one.end == two.start for one, two in zip(part.raw, part.raw[1:]))
 
 
@@ -82,7 +82,7 @@ def replace(spans: Spans, line: CommandLine, item: Occurrence, value: str) -> st
     split = bool(part.variable) and part.variable not in line.single
     try:
         edits = words.rewritten(part.chars, inside, new, split, not part.variable)
-        if not new and part.variable not in line.single and not _has_quotes(part):  # without quotes, an empty word is none
+        if not new and part.variable not in line.single and not _has_quotes(part):  # without quotes, there would be no word
             first = part.chars[0]
             place = Place(first.path, first.start, first.quote, first.layer)
             edits[first.path][0] = edits[first.path][0]._replace(text=words.encoded('""', place, False) if split else '""')
@@ -94,7 +94,7 @@ def replace(spans: Spans, line: CommandLine, item: Occurrence, value: str) -> st
 
 
 def _has_quotes(part: Argument) -> bool:
-    """Whether a word has quotes around some of its characters."""
+    """Return whether a word has quotes around some of its characters."""
     own = {(char.path, position) for char in part.chars for position in range(char.start, char.end)}
     return any(char.char in words.QUOTES and (char.path, char.start) not in own for char in part.raw)
 
@@ -152,7 +152,7 @@ def new_variable(spans: Spans, sources: Sources, path: str, variable: str, flag:
 
 
 def last_variable(line: CommandLine) -> str:
-    """Return the variable in which another flag comes last and survives upgrades, '' for ExecStart itself."""
+    """Return the variable to which a flag can be added so that it comes last and survives upgrades; '' for ExecStart itself."""
     kept = [name for name, value in line.variables.items() if not value.path.startswith(PACKAGE_DIRECTORIES)]
     own = line.unit.exec_words[-1].value
     return kept[-1] if kept and own.startswith("$") else ""

@@ -90,7 +90,7 @@ def text_of(chars: Iterable[Char]) -> str:
 
 
 def escapes(text: str) -> bool:
-    """Whether a text ends in a backslash that escapes what follows it."""
+    """Return whether a text ends in a backslash that escapes what follows it."""
     return _ESCAPE.search(text) is not None
 
 
@@ -158,7 +158,7 @@ def _word(chars: Sequence[Char], first: int, c_escapes: bool) -> Tuple[Word, int
 
 
 def _within(char: Char, quote: str) -> Char:
-    """Return a character with the quotes of its own layer. Those of a variable's value are inside those of its file, which count."""
+    """Return a character with the quotes of its own layer. In a variable of an environment file, only the file's quotes count, not those in the value."""
     return char._replace(quote=quote) if char.layer == "unit" and char.quote != quote else char
 
 
@@ -172,7 +172,7 @@ def _inside(decoded: List[Char], pair: Optional[Char], first: Char) -> Place:
 
 
 def _unescaped(chars: Sequence[Char], position: int, c_escapes: bool) -> Tuple[List[Char], int]:
-    """Return the characters for a backslash and what follows it at C(position), and how many characters follow it."""
+    """Return the characters for a backslash and what follows it at C(position), and how many of the following characters belong to it."""
     back, char = chars[position - 1], chars[position]
     if not c_escapes:
         return [char._replace(start=back.start)], 1
@@ -202,7 +202,7 @@ def _c_escape(text: str) -> Tuple[str, int]:
 
 
 def _is_character(number: int) -> bool:
-    """Whether Unicode has a character of this number, as systemd asks for C(\\U) alone (C(unichar_is_valid))."""
+    """Return whether Unicode has a character of this number, which systemd checks only for C(\\U) (C(unichar_is_valid))."""
     return number < 0x110000 and not 0xD800 <= number < 0xE000 and not 0xFDD0 <= number < 0xFDF0 and number & 0xFFFE != 0xFFFE
 
 
@@ -240,7 +240,7 @@ def of_unit(name: str) -> Dict[str, str]:
 
 
 def encoded(text: str, place: Place, split: bool, command: bool = False) -> str:
-    """Return the spelling of a text at a place. C(split): it is part of a variable that ExecStart splits. C(command): of ExecStart itself.
+    """Return the spelling of a text at a place. C(split): it is part of a variable that ExecStart splits. C(command): it is part of ExecStart.
 
     Raises CannotWrite.
     """
@@ -268,9 +268,9 @@ def _in_environment_file(text: str, quote: str) -> str:
 
 
 def edited(text: str, spans: Sequence[Span], in_unit: bool) -> str:
-    """Apply edits to a file. Text that is added at the end of a word that goes takes its place.
+    """Apply edits to a file. Text that is added at the end of a removed word takes the word's place.
 
-    A line of a unit that an edit empties goes with the backslash that joins it with the one before.
+    If an edit empties a line of a unit, the line is removed with the backslash that joins it to the line before.
     """
     added = [span.start for span in spans if span.text]
     spans = [span if span.text else span._replace(end=min([at for at in added if span.start < at < span.end] + [span.end])) for span in spans]
@@ -298,7 +298,7 @@ def spans_of(chars: Iterable[Char]) -> Dict[str, List[Span]]:
 
 
 def rewritten(chars: Sequence[Char], inside: Place, new: str, split: bool, command: bool = False) -> Dict[str, List[Span]]:
-    """Return the edits after which a word reads C(new). What it has in common with the old text stays, with its quotes and escapes."""
+    """Return the edits after which a word reads C(new). The beginning and end that both texts share stay, with quotes and escapes."""
     first, at = 0, 0
     lone = command and new == ";"  # without a backslash or quotes, it would end the command
     while not lone and first < len(chars) and chars[first].char and new.startswith(chars[first].char, at):
@@ -317,7 +317,7 @@ def rewritten(chars: Sequence[Char], inside: Place, new: str, split: bool, comma
     spans = spans_of(chars[first:last])
     text = "\\;" if lone and not place.quote else encoded(new[at:until], place, split, command)
     there = spans.setdefault(place.path, [])
-    if there:  # the first of what goes is at the place
+    if there:  # the first removed span begins at the place
         there[0] = there[0]._replace(text=text)
     elif text:
         there.append(Span(place.at, place.at, text))

@@ -114,7 +114,7 @@ class YamlText:
     # -- edits ---------------------------------------------------------------------------------------------------
 
     def remove(self, path: Tuple) -> None:
-        """Remove a list item or a key with its value. A collection that it leaves empty goes, too, unless it is a key of the document."""
+        """Remove a list item or a key with its value. An emptied collection is removed, too, unless it is a top-level key or shares its line."""
         self._chain(path)
         self._removed.append(path)
 
@@ -123,11 +123,11 @@ class YamlText:
         self._replaced[path] = value
 
     def raw(self, path: Tuple, text: str) -> None:
-        """Replace a scalar or a list in one line with YAML text of one line."""
+        """Replace a scalar or a one-line list with YAML text of one line."""
         self._raw[path] = text
 
     def raw_text(self, path: Tuple) -> str:
-        """Return the text of a scalar or of a list in one line."""
+        """Return the text of a scalar or of a one-line list."""
         node = self._node(path)
         return self.text[node.start_mark.index:node.end_mark.index]
 
@@ -153,7 +153,7 @@ class YamlText:
         """Return the edited text. Raises EditRefused if its data is not exactly as expected."""
         gone = self._gone()
         spans: List[Span] = []
-        # What is deeper comes first, where two texts are added at the same place.
+        # If two texts are added at the same place, the deeper one comes first.
         for path in sorted(self._added, key=len, reverse=True):
             spans.append(self._addition(path, gone))
         self._removal_spans(self._root, gone, spans, set())
@@ -172,7 +172,7 @@ class YamlText:
     # -- what goes -----------------------------------------------------------------------------------------------
 
     def _gone(self) -> Dict[int, Set[int]]:
-        """Return which children of each collection go, by the collection's identity."""
+        """Return the positions of the children to remove, by the id() of their collection."""
         gone: Dict[int, Set[int]] = {}
         grown = {id(self._node(path)) for path in self._added}
         todo = list(self._removed)
@@ -194,7 +194,7 @@ class YamlText:
             if not self._grows(node):
                 spans.append(self._emptied(node))
                 return
-            removed = removed - {0}  # what is added takes its place
+            removed = removed - {0}  # the added entries take its place
         for index in sorted(removed):
             spans.append(self._flow_child(node, index, removed) if node.flow_style else self._block_child(node, index))
         for index, child in enumerate(node.value):
@@ -216,7 +216,7 @@ class YamlText:
         return start
 
     def _alone(self, node: Any, index: int) -> bool:
-        """Whether an entry can go without a part of another one: it begins its line, or stands in a collection in one line."""
+        """Return whether an entry can be removed without a part of another one: it begins its line, or is in a one-line collection."""
         if node.flow_style:
             return True
         first = _ends(node, index)[0]
@@ -244,7 +244,7 @@ class YamlText:
         return first.start_mark.index, self._last(last)
 
     def _last(self, node: Any) -> int:
-        """Return the end of a node's last character. The end marks of block collections and texts are after empty lines."""
+        """Return the end of a node's last character. The end marks of block collections and texts are after the empty lines behind them."""
         if isinstance(node, yaml.ScalarNode) and node.style in ("|", ">"):
             return self._before(node.end_mark.index, " \t\r\n")
         if isinstance(node, yaml.ScalarNode) or node.flow_style or not node.value:
@@ -293,7 +293,7 @@ class YamlText:
         return Span(after + 1, after + 1, "".join(lead + line + self._newline for line in lines))
 
     def _lead(self, node: Any, index: int) -> Tuple[str, int]:
-        """Return what stands in front of an entry of a block collection on a line of its own, and where the entry starts."""
+        """Return the text before an entry of a block collection that has its own line, and where the entry starts."""
         first = _ends(node, index)[0]
         start = first.start_mark.index
         if isinstance(node, yaml.MappingNode):
@@ -392,7 +392,7 @@ def _scalar(value: str, style: Optional[str], flow: bool = False) -> str:
 
 
 def _is_plain(value: str, flow: bool) -> bool:
-    """Whether text needs no quotes."""
+    """Return whether text needs no quotes."""
     if not value.isprintable() or value != value.strip() or not (value.startswith("--") or value[:1].isalpha()):
         return False
     if ": " in value or " #" in value or value.endswith(":") or resolved(value) is not value:

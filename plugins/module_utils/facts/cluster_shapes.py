@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Optional, TypedDict
 
-#: An object of the API or a part of it, as its JSON is. Anything may be missing.
+#: An object of the API or a part of one, as in its JSON. Any key may be missing.
 ApiObject = Dict[str, Any]
 
 # -- Nodes ------------------------------------------------------------------------------------------------------------
@@ -23,7 +23,7 @@ class NodeAddress(TypedDict):
     address: str
 
 
-#: C(class) is a word of Python, so these keys have another form.
+#: C(class) is a keyword of Python, so a type with this key is written as a call.
 _NodeClass = TypedDict("_NodeClass", {"class": str, "reason": str})
 
 
@@ -51,7 +51,7 @@ class _NodeFacts(_NodeClass):
 
 
 class NodeFacts(_NodeFacts, total=False):
-    """A Node. C(lease_renewed) is that of its Lease, as far as a wait for a heartbeat reads it."""
+    """A Node. C(lease_renewed) is the renew time of its Lease, which only a wait for a heartbeat reads."""
 
     lease_renewed: str
 
@@ -134,7 +134,7 @@ class RuntimeFacts(TypedDict):
 
 
 class LeaseName(TypedDict, total=False):
-    """Empty if a controller runs without leader election."""
+    """The Lease of a controller, empty if the controller runs without leader election."""
 
     namespace: str
     name: str
@@ -238,7 +238,7 @@ class _PodVolumes(TypedDict):
 
 
 class PodVolumes(_PodVolumes, total=False):
-    """A Pod that uses such volumes. C(inline) leaves it when the workloads are listed."""
+    """A Pod that uses such volumes. C(inline) is moved to VolumeFacts when the workloads are listed."""
 
     inline: List[InlineVolume]
 
@@ -251,7 +251,7 @@ class NodeDrivers(TypedDict):
 
 
 class VolumeFacts(TypedDict, total=False):
-    """Empty if nobody asked for volumes."""
+    """The volumes of in-tree plug-ins and the CSI drivers that serve them; empty if they were not requested."""
 
     persistent: List[PersistentVolume]
     classes: List[StorageClass]
@@ -312,6 +312,6 @@ class _ClusterFacts(TypedDict):
 
 
 class ClusterFacts(_ClusterFacts, total=False):
-    """Everything in a cluster that decides about a migration. C(images) only if Pods were listed."""
+    """Everything in a cluster that decides about a migration. It has C(images) only if Pods were listed."""
 
     images: List[str]

@@ -70,7 +70,7 @@ def split_flag(argument: str) -> Tuple[str, bool, str]:
 
 
 def is_true(value: str) -> bool:
-    """Whether a boolean flag's value is true (strconv.ParseBool of Go). With a value that is neither true nor false, no component starts."""
+    """Return whether a boolean flag's value is true (strconv.ParseBool of Go). With a value that is neither true nor false, no component starts."""
     return value in ("1", "t", "T", "true", "TRUE", "True")
 
 
@@ -121,7 +121,7 @@ def cloud_controllers(value: str) -> List[str]:
 
 
 def managed(name: str, value: str) -> bool:
-    """Whether a flag of this value is managed: C(--controllers) is only if it names a cloud controller."""
+    """Return whether a flag of this value is managed: C(--controllers) is managed only if it names a cloud controller."""
     return name in MANAGED_FLAGS and (name != "controllers" or bool(cloud_controllers(value)))
 
 
@@ -178,7 +178,7 @@ class Span(NamedTuple):
 
 
 def apply_spans(text: str, spans: Iterable[Span]) -> str:
-    """Apply replacements. Insertions at the same place keep their order. Removals may overlap: two flags side by side share the blank."""
+    """Apply replacements. Insertions at the same place keep their order. Removals may overlap: two flags side by side share the blank between them."""
     pieces: List[str] = []
     position, removed = 0, True
     for span in sorted(spans, key=lambda item: (item.start, item.end)):

@@ -24,7 +24,7 @@ NOTES = {"controllers": "which controllers the leader runs", "cloud-provider": "
 
 
 def parse_time(text: Optional[str]) -> Optional[datetime]:
-    """Parse an RFC 3339 UTC time with or without fractions of a second; None if there is none."""
+    """Parse an RFC 3339 UTC time with or without fractions of a second; None for any other text."""
     if not text:
         return None
     for form in ("%Y-%m-%dT%H:%M:%S.%fZ", "%Y-%m-%dT%H:%M:%SZ"):
@@ -36,7 +36,7 @@ def parse_time(text: Optional[str]) -> Optional[datetime]:
 
 
 def age(text: Optional[str], now: datetime) -> Optional[float]:
-    """Return the seconds since an RFC 3339 time, never less than 0."""
+    """Return the seconds since an RFC 3339 time, at least 0; None if it is missing or has another form."""
     then = parse_time(text)
     return None if then is None else round(max(0.0, (now - then).total_seconds()), 1)
 
@@ -161,10 +161,10 @@ def without_address(services: List[BalancedService]) -> List[BalancedService]:
 
 
 def served_classes(daemonset: Optional[ApiObject], configuration: Optional[Mapping[str, Any]] = None) -> ServedClasses:
-    """Return which Services the controller serves, by its options: upstream's serves those without a loadBalancerClass alone.
+    """Return which Services the controller serves, by its options. One of upstream serves only those without a loadBalancerClass.
 
-    C(configuration): the keys of C(OutOfTree) in its C(--config) file, named like flags, which override them. The note on its Lease does
-    not say it: it also has the classes of former leaders, which the runtime hands over.
+    C(configuration): the keys of C(OutOfTree) in its C(--config) file, named like flags, which override them. The annotation of its Lease is
+    not used, because it also has the classes of former leaders, which the runtime hands over.
     """
     words = others.words_of(others.controller_container(daemonset)) if daemonset else []
 
@@ -177,9 +177,9 @@ def served_classes(daemonset: Optional[ApiObject], configuration: Optional[Mappi
 
 
 def mounted_file(daemonset: Optional[ApiObject], flag: str) -> Optional[Tuple[str, str, str]]:
-    """Return the object of the API that has the file of a flag: its resource (C(configmaps) or C(secrets)), its name and the key.
+    """Return the API object that has the file that a flag names: its resource (C(configmaps) or C(secrets)), its name and the key.
 
-    None without the flag, and for a file of the host or of the image.
+    None without a DaemonSet or the flag, and for a file of the host or of the image.
     """
     if not daemonset:
         return None
@@ -201,11 +201,11 @@ def mounted_file(daemonset: Optional[ApiObject], flag: str) -> Optional[Tuple[st
 
 
 def serves(served: ServedClasses, name: str) -> bool:
-    """Whether a Service of this class is the controller's. C(name): '' without a class."""
+    """Return whether a Service of this class is the controller's. C(name): '' without a class."""
     return name in served["names"] if name else served["without"]
 
 
 def _holds(pod: PodState, holder: str) -> bool:
-    """Whether a Pod holds the Lease. Identities are '<host or pod name>_<uuid>'; the host name of hostNetwork Pods is the node's."""
+    """Return whether a Pod holds the Lease. Identities are '<host or pod name>_<uuid>'; the host name of hostNetwork Pods is the node's."""
     who = holder.rsplit("_", 1)[0]
     return who in (pod["name"], pod["node"]) or who.startswith((pod["name"], pod["node"])) or pod["node"].startswith(who)

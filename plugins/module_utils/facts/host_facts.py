@@ -34,7 +34,7 @@ WHOLE = {
 
 
 def is_node_name(name: str) -> bool:
-    """Whether the text is a DNS subdomain (RFC 1123), as the API server requires for a Node's name."""
+    """Return whether the text is a DNS subdomain (RFC 1123), as the API server requires for a Node's name."""
     return len(name) <= 253 and _NODE_NAME.fullmatch(name) is not None
 
 
@@ -154,12 +154,12 @@ def version_of(facts: HostFacts, component: str) -> str:
 
 
 def is_ours(facts: HostFacts, path: str) -> bool:
-    """Whether a file is as this collection last wrote it."""
+    """Return whether a file is as this collection last wrote it."""
     return path in facts["journal"] and facts["journal"][path]["state"] == "written"
 
 
 def proven(name: str, node: Optional[NodeFacts], known: Iterable[str]) -> bool:
-    """Whether the inventory's names or addresses confirm that a host is the Node that it claims to be.
+    """Return whether the inventory's names or addresses confirm that a host is the Node that it claims to be.
 
     C(known) are the inventory's names and addresses of the host. C(node) is the Node of that name, with its addresses.
     """

@@ -24,7 +24,7 @@ class Registry(NamedTuple):
     plugin: str
 
 
-#: Those of ECR went with 1.27. Both need the gate below to be false, because it is true by default from 1.29 on.
+#: The kubelet's credentials for ECR were removed in 1.27. Those below need C(GATE) to be false, and it is true by default from 1.29 on.
 REGISTRIES = (
     Registry("GCR and Artifact Registry", (1, 31), r"([^/]+\.)?gcr\.io|container\.cloud\.google\.com|[^/]+\.pkg\.dev", "auth-provider-gcp"),
     Registry("ACR", (1, 30), r"[^/]+\.azurecr\.(io|cn|de|us)", "acr-credential-provider"),

@@ -22,7 +22,7 @@ DEFAULT = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kub
 #: The annotation that named a claim's StorageClass before 1.6, and still counts.
 CLASS = "volume.beta.kubernetes.io/storage-class"
 
-#: Workloads with a template of Pods, by the path of their list. A ReplicaSet is a Deployment's, or its Pods show what it has.
+#: Workloads with a template of Pods, by the path of their list. ReplicaSets are left out: they belong to a Deployment, or their Pods show their volumes.
 WORKLOADS = {
     "Deployment": "/apis/apps/v1/deployments",
     "StatefulSet": "/apis/apps/v1/statefulsets",
@@ -81,7 +81,7 @@ def counted(known: Iterable[StorageClass], names: List[str]) -> List[StorageClas
 
 
 def templates(kind: str, items: Iterable[ApiObject]) -> List[InlineVolume]:
-    """Return {kind, namespace, name, source} for each in-tree source that the Pods of a workload have. A CronJob counts for its Jobs."""
+    """Return {kind, namespace, name, source} for each in-tree source that the Pods of a workload have. The Jobs of a CronJob do not count."""
     found: List[InlineVolume] = []
     for item in items:
         spec = item.get("spec") or {}

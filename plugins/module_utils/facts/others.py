@@ -31,7 +31,7 @@ _NAMES = re.compile(r"cloud-controller-manager|cloud-node-manager|cloud-provider
 #: A name that only a controller has. Other programs are called cloud-provider, too, such as that of kube-vip.
 _CERTAIN = re.compile(r"cloud-controller-manager|(^|-)ccm(-|$)")
 
-#: Labels and annotations by which tools know the objects that they put back, and what to call each tool.
+#: Labels and annotations of objects whose changes a tool may undo, and the name of each tool in messages.
 _KEEPERS = (
     ("addonmanager.kubernetes.io/mode", "the addon manager"), ("argocd.argoproj.io/tracking-id", "Argo CD"), ("argocd.argoproj.io/instance", "Argo CD"),
     ("kustomize.toolkit.fluxcd.io/name", "Flux"), ("helm.toolkit.fluxcd.io/name", "Flux"), ("kapp.k14s.io/app", "kapp"),
@@ -118,7 +118,7 @@ def summary(kind: str, workload: ApiObject) -> Optional[OtherController]:
 
 
 def keeper(workload: ApiObject) -> str:
-    """Return what may put a workload back as it was, with the mark that shows it; '' if nothing shows."""
+    """Return which tool may undo a change of a workload, with the mark or the owner that shows it; '' if nothing shows one."""
     meta = workload["metadata"]
     marks = {**(meta.get("labels") or {}), **(meta.get("annotations") or {})}
     for mark, tool in _KEEPERS:
@@ -145,7 +145,7 @@ def static_pod(pod: Any) -> Optional[StaticController]:
 
 
 def _plain(container: ApiObject) -> ApiObject:
-    """Return the needed parts of a container in a file that anything may be in."""
+    """Return the needed parts of a container as text. The file may contain anything."""
     command = container.get("command")
     return {"name": str(container.get("name") or ""), "image": str(container.get("image") or ""),
             "command": [str(word) for word in command] if isinstance(command, list) else []}
@@ -156,7 +156,7 @@ _KNOWN_LEASES = ("outoftree-ccm-run", "k3s-cloud-controller-manager", "rke2-clou
 
 
 def strange_leases(leases: Iterable[ApiObject], known: Iterable[Tuple[str, str]], ignored: Iterable[str]) -> List[ApiObject]:
-    """Return the Leases (namespace and name) that are named like a cloud-controller-manager's and that nothing known uses.
+    """Return the Leases that are named like a cloud-controller-manager's and that nothing known uses.
 
     C(known) are the Leases of the new controller and of the workloads found, C(ignored) names as C(NAMESPACE/NAME).
     """
@@ -170,7 +170,7 @@ def strange_leases(leases: Iterable[ApiObject], known: Iterable[Tuple[str, str]]
 
 
 def pause(kind: str, workload: ApiObject) -> Optional[ApiObject]:
-    """Return the merge patch that stops its Pods and records its state; None if it is already paused."""
+    """Return the merge patch that stops a workload's Pods and records its state; None if it is already paused."""
     meta = workload["metadata"]
     if PAUSED in (meta.get("annotations") or {}):
         return None
@@ -181,7 +181,7 @@ def pause(kind: str, workload: ApiObject) -> Optional[ApiObject]:
 
 
 def resume(kind: str, workload: ApiObject) -> Optional[ApiObject]:
-    """Return the merge patch that restores its state; None if it is not paused. A scale that was changed in between stays."""
+    """Return the merge patch that restores a workload's state; None if it is not paused. A scale that was changed in between stays."""
     meta = workload["metadata"]
     noted = (meta.get("annotations") or {}).get(PAUSED)
     if noted is None:
@@ -208,7 +208,7 @@ def owned(kind: str, name: str, pods: Iterable[ApiObject]) -> List[str]:
 
 
 def ready(kind: str, workload: ApiObject) -> bool:
-    """Whether all Pods of a workload are Ready, if its status is up to date."""
+    """Return whether the status of a workload is up to date, and all its Pods are Ready."""
     status = workload.get("status") or {}
     if status.get("observedGeneration", 0) < workload["metadata"].get("generation", 0):
         return False

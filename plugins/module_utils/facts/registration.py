@@ -24,11 +24,11 @@ FROM_METADATA = "node-name-from-cloud-provider-metadata"
 #: Options of k3s and RKE2 that take no second word as their value.
 SWITCHES = ("disable-cloud-controller", "with-node-id", FROM_METADATA)
 
-#: Settings of k3s and RKE2 that an environment variable may have, whose name is K3S_ or RKE2_ and the key.
+#: Settings of k3s and RKE2 that an environment variable may set. Its name is K3S_ or RKE2_ and the key in capitals.
 OF_ENVIRONMENT = {"k3s": ("node-name", "data-dir"),
                   "rke2": ("node-name", "data-dir", "cloud-provider-name", "cloud-provider-config", FROM_METADATA)}
 
-#: An attribute commonName (2.5.4.3) in DER whose text is that of a kubelet's certificate.
+#: An attribute commonName (2.5.4.3) in DER whose text begins as in a kubelet's certificate.
 _COMMON_NAME = re.compile(rb"\x06\x03\x55\x04\x03[\x0c\x13](?:\x81([\x80-\xff])|([\x0d-\x7f]))system:node:", re.DOTALL)
 
 

@@ -78,7 +78,7 @@ class UnitFacts(TypedDict):
 class KubeletFacts(TypedDict, total=False):
     """The kubelet; only defaults if k3s or RKE2 runs it. C(started) is in epoch seconds, C(health) is empty if it is healthy.
 
-    C(difference): the first one between its arguments and those in its files.
+    C(difference): the first difference between its arguments and those in its files.
     """
 
     unit_files: List[str]
@@ -98,8 +98,8 @@ class KubeletFacts(TypedDict, total=False):
 class ServiceFacts(TypedDict, total=False):
     """The service of k3s or RKE2, empty for other layouts. C(stale): a file was changed after it was started.
 
-    C(environment): settings that only environment variables of its unit have. C(before): the line of its unit whose command names a
-    configuration file and runs before each start, by that file.
+    C(environment): settings that only environment variables of its unit have. C(before): by configuration file, the
+    line of its unit with a command that names the file and runs before each start.
     """
 
     name: str
@@ -122,7 +122,7 @@ class _ComponentFacts(TypedDict):
 
 
 class ComponentFacts(_ComponentFacts, total=False):
-    """A running component of the control plane. C(arguments): all of them; C(difference): the first one from those in its unit's files."""
+    """A running component of the control plane. C(difference): the first difference between its arguments and its unit's files."""
 
     arguments: List[str]
     difference: str
@@ -140,7 +140,7 @@ class StrayProcess(TypedDict):
 
 
 class BaselineFacts(TypedDict):
-    """The original of a file, and what this collection last wrote, in base64. C(copied): there is a copy of the latter."""
+    """The original of a file, and what this collection last wrote, in base64. C(copied): there is a copy of what it wrote."""
 
     existed: bool
     original: str
@@ -182,8 +182,8 @@ class _HostFacts(TypedDict):
 class HostFacts(_HostFacts, total=False):
     """Everything that decides how the components of a host start. C(files) has every path that another part contains.
 
-    C(cloud_configs) are the existing files that C(--cloud-config) names, or named before a run changed it. C(registers) is the name that
-    its kubelet will have. C(other_units) are active units that run a cloud-controller-manager.
+    C(cloud_configs) are the existing files that C(--cloud-config) names, or named before a run changed it. C(registers) is the name with
+    which its kubelet will register. C(other_units) are active units that run a cloud-controller-manager.
     """
 
     cloud_configs: List[str]

@@ -22,10 +22,10 @@ ADMISSION_LISTS = ("enable-admission-plugins", "disable-admission-plugins")
 
 MIGRATION_FLAGS = ("enable-leader-migration", "leader-migration-config")
 
-#: A flag of the in-tree GCE, which also kube-apiserver had.
+#: A flag of the in-tree provider GCE. kube-apiserver had it, too.
 GCE_RANGES = "cloud-provider-gce-lb-src-cidrs"
 
-#: Flags of the cloud loops in kube-controller-manager, which stop.
+#: Flags that only the cloud loops in kube-controller-manager read. They are removed with the loops.
 LOOP_FLAGS = ("concurrent-service-syncs", GCE_RANGES)
 
 
@@ -40,7 +40,7 @@ class _Change(NamedTuple):
 class Change(_Change):
     """One flag that changes. C(then) is None if the flag is removed; C(flag) is None if it is new.
 
-    Raises ValueError if nothing would change: the edit would never settle, because each further plan would have it again.
+    Raises ValueError if nothing would change: the edit would never settle, because each further plan would contain the same change.
     """
 
     __slots__ = ()
@@ -165,14 +165,14 @@ def _provider(flags: List[Flag]) -> str:
 
 
 def hands_over(flags: List[Flag]) -> bool:
-    """Whether kube-controller-manager runs its cloud loops only while it holds the migration Lease."""
+    """Return whether kube-controller-manager runs its cloud loops only while it holds the migration Lease."""
     return is_true(next((flag.value for flag in reversed(flags) if flag.name == MIGRATION_FLAGS[0]), "false"))
 
 
 def leader_migration_changes(config: str) -> Target:
     """Return the target in which kube-controller-manager hands over its loops, for the stage before control_plane_changes.
 
-    C(config) is the path of the LeaderMigrationConfiguration. A component that already hands over has its own.
+    C(config) is the path of the LeaderMigrationConfiguration. A component that already hands over keeps its own.
     """
     why = "its cloud loops run only while it holds the migration Lease, so that they can be handed over (KEP-2436)"
 

@@ -15,15 +15,15 @@ from typing import List, Tuple
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostAnswer
 
-#: Longest reason.
+#: Maximum number of characters of a reason.
 LONGEST = 300
 
-#: Messages of Ansible that say nothing about the host. What the host wrote counts then.
+#: Messages of Ansible that say nothing about the host. Then the reason comes from what the host wrote.
 _EMPTY = re.compile(r"^(task failed: |task failed\.?$|action failed: )*(module result deserialization failed|module failure|the module failed to "
                     r"execute correctly|failed to create temporary directory|premature end of stream|incorrect sudo password)|"
                     r"no start of json char found", re.IGNORECASE)
 
-#: What programs write, and what it means. The first that matches counts; groups are inserted.
+#: Patterns of what programs write, and the reason to report. The first match counts; its groups are inserted into the reason.
 _KNOWN: List[Tuple[str, str]] = [
     (r"module interpreter '([^']+)' was not found", "it has no Python at {0}. {PYTHON}"),
     (r"([^\s:'\"]*python[\d.]*): (?:command )?not found", "it has no Python at {0}. {PYTHON}"),
@@ -51,7 +51,7 @@ _PYTHON = "Install Python 3.8 or newer, or set ansible_python_interpreter"
 
 
 def is_ansibles(answer: HostAnswer) -> bool:
-    """Whether a failed result is about the connection or Ansible's own files on the host, and not the words of a module."""
+    """Return whether a failed result is about the connection or Ansible's own files on the host, and not the words of a module."""
     return bool(answer.get("unreachable")) or bool(_EMPTY.search(" ".join(str(answer.get("msg") or "").split())))
 
 

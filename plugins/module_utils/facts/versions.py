@@ -212,7 +212,7 @@ def parse(text: str) -> Optional[Version]:
 
 
 def of_image(image: str) -> Optional[Version]:
-    """Return the release in the tag of an image, None if the tag is not a version of Kubernetes, such as v1.36.3-vendor1."""
+    """Return the release in the tag of an image, such as v1.36.3-vendor1; None if the tag is not a version of Kubernetes."""
     match = re.fullmatch(r"v?1\.(\d{1,3})(?:[.+_-].*)?", image.partition("@")[0].rpartition(":")[2])
     return (1, int(match.group(1))) if match else None
 
@@ -257,7 +257,7 @@ def gate(item: str) -> Tuple[str, bool]:
 
 
 def concerns_clouds(flag: str, item: str) -> bool:
-    """Whether a fact about a flag (or an item of it) is about the integration of a cloud, which the planner changes or refuses."""
+    """Return whether a fact about a flag (or an item of it) is about the integration of a cloud, which the planner changes or refuses."""
     if flag == "feature-gates":
         return gate(item)[0] in [row[0] for row in _GATES]
     return flag not in _CADVISOR_FLAGS + ("azure-container-registry-config",) and item not in _ALPHA_PLUGINS
@@ -278,7 +278,7 @@ def _narrowed(flag: str, item: str) -> List[str]:
     if flag == "controllers":
         name = item.strip('"')  # components read lists of names as CSV
         return [name[1:] if name.startswith("-") else name]
-    if flag == "feature-gates":  # of a gate that is off, also what holds for the gate
+    if flag == "feature-gates":  # the facts about a gate also hold if it is off
         name, off = gate(item)
         return [name + "=false", name] if off else [name]
     return [item.strip('"')]

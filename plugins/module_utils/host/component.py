@@ -102,7 +102,7 @@ class Component:
                 os.setxattr(new, "security.selinux", ":".join(context).encode("ascii") + b"\0")
 
     def runs(self, flags, paths):
-        """Whether the component runs with its restored files. A run may have been killed before the restart."""
+        """Return whether the component runs with its restored files. A run may have been killed before the restart."""
         processes = self.processes()
         if self.name not in WHOLE:
             return any(self._flags(process) == list(flags) for process in processes)
@@ -128,7 +128,7 @@ class Component:
             done = commands.run(["systemctl", "daemon-reload"])
             if done.returncode != 0:
                 raise Failed("'systemctl daemon-reload' failed: {0}".format(done.stderr.strip()))
-        # systemd refuses to start a unit that crashed too often, also with its good files. This fails for a unit that is not loaded.
+        # systemd refuses to start a unit that crashed too often, even with good files. The command may fail: the unit may not be loaded.
         commands.run(["systemctl", "reset-failed", self.unit])
         self.restarted_at = machine.timestamp()
         done = commands.run(["systemctl", "restart", self.unit], timeout=max(90, self.timeout))
@@ -136,7 +136,7 @@ class Component:
             raise Failed("'systemctl restart {0}' failed: {1}".format(self.unit, done.stderr.strip()))
 
     def others(self):
-        """Return the lists of other arguments that a new process may have: those of the running one, and those in the files."""
+        """Return the lists of unmanaged arguments that a new process may have: those of the running one, and those in the files."""
         if self.name in WHOLE or self.name == "kubeadm-patches":
             return []
         lists = [compare.others(process.argv) for process in self.processes()[-1:]]
@@ -150,15 +150,16 @@ class Component:
 
     @staticmethod
     def lost(process, others):
-        """Return how a process's other arguments differ from each of the lists; '' if they equal one of them."""
+        """Return how a process's other arguments differ from each of the lists; '' if they equal one of them, or there is no list."""
         running = [argument.value for argument in compare.others(process.argv)]
         found = [compare.first_difference(expected, running, lambda argument: "") for expected in others]
         return "" if not all(found) else found[0] if found else ""
 
     def wait(self, flags, old, folders, others=()):
-        """Return the seconds until a new process has the flags and is good. Its C(others()) must stay.
+        """Wait until a new process has the flags and is good; return the seconds that it took. Raises Failed.
 
-        It is good if it is healthy twice in a row. kube-controller-manager is healthy before it leads, so one must also lead, it or another.
+        Its unmanaged arguments must equal one list of C(others). It is good when it is healthy twice in a row. kube-controller-manager is
+        healthy before it leads, so that it is good when it is healthy and any instance leads.
         """
         begun = time.monotonic()
         if self.name == "kubeadm-patches":

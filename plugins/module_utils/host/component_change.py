@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One change of a component on this host: writes its files, waits for its health, and restores them without it.
+"""Changes a component on this host: writes its files, waits until it is healthy, and restores the files if it does not become healthy.
 
 Stdlib-only, it runs on managed nodes (Python 3.8).
 """
@@ -58,7 +58,7 @@ def reason_of(exc):
 
 
 def restore(component, work, written, flags_before, restart, begun, others=()):
-    """Restore the old files, each for itself, and return what came of it."""
+    """Restore the old files, each one even if another fails, and return the Outcome."""
     stuck = {}
     for path, before, mode, owner in written:
         reason = put_back(component, path, before, mode, owner)
@@ -87,7 +87,7 @@ def put_back(component, path, before, mode, owner):
 
 
 def difference(path, before):
-    """Return why a file does not have a content, '' if it has."""
+    """Return why a file does not have its old content, '' if it has."""
     try:
         return "" if read(path) == before else "it has another content"
     except OSError as exc:
@@ -136,5 +136,5 @@ def _old_content(item: Dict[str, Any]) -> str:
 
 
 def unsettled(component, settled, flags):
-    """Whether files are restored, but the component does not run with them yet."""
+    """Return whether files are restored, but the component does not run with them yet."""
     return bool(settled) and component.name not in ("kubeadm-config", "kubeadm-patches") and not component.runs(flags, settled)

@@ -32,9 +32,9 @@ SERVICES = {"k3s": "k3s", "k3s-agent": "k3s", "rke2-server": "rke2", "rke2-agent
 #: Kubeconfigs with cluster-admin rights that installers create.
 ADMIN_CONFS = ("/etc/kubernetes/admin.conf", "/etc/rancher/k3s/k3s.yaml", "/etc/rancher/rke2/rke2.yaml")
 COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
-#: Units as guides for installations without kubeadm call them.
+#: Names of units in guides for installations without kubeadm.
 CONTROLLER_UNITS = ("cloud-controller-manager", "openstack-cloud-controller-manager")
-#: What k3s and RKE2 add to the name with with-node-id.
+#: File with the ID that k3s and RKE2 append to the Node's name if with-node-id is set.
 NODE_ID = "/etc/rancher/node/id"
 KUBEADM_CONFIG = "configmap:kube-system/kubeadm-config"
 
@@ -80,7 +80,7 @@ def listed(result, directory, pattern="*"):
 
 
 def walked(result, directory):
-    """Return the files in and below a directory, as the kubelet and kubeadm walk it. One that others than root may change is a problem."""
+    """Return the files in and below a directory, as the kubelet and kubeadm walk it. If others than root may change one, that is a problem."""
     try:
         return files.walk(directory)
     except OSError as exc:
@@ -89,12 +89,12 @@ def walked(result, directory):
 
 
 def manifests_in(result, directory):
-    """Return the files that the kubelet reads there: every regular file whose name does not start with a dot."""
+    """Return the files that the kubelet reads in a directory: every regular file whose name does not start with a dot."""
     return [path for path in listed(result, directory) if os.path.isfile(path)]
 
 
 def unit_names():
-    """Return the properties of every unit that may run a kubelet on this host."""
+    """Return the properties of every loaded unit that may run a kubelet on this host, by its name."""
     names = ("kubelet",) + tuple(sorted(SERVICES))
     found = {name: systemd.unit_properties(name, PROPERTIES) for name in names}
     return {name: unit for name, unit in found.items() if unit.get("LoadState") == "loaded"}
@@ -270,9 +270,9 @@ def detect_service(result, name, unit):
 
 
 def rancher_files(result, kind, arguments, environment):
-    """Return the configuration files of k3s or RKE2 in their order. The environment counts before C(--config) there.
+    """Return the configuration files of k3s or RKE2 in the order in which they are read. The environment overrides C(--config).
 
-    Of the folder, they read names in capitals and dotted ones, too, but no folders in it.
+    In the folder C(config.yaml.d), dotted names and extensions in capitals count, too, but subfolders do not.
     """
     config = environment.get(kind.upper() + "_CONFIG_FILE") or settings.option(arguments, "config") or "/etc/rancher/{0}/config.yaml".format(kind)
     folder = config + ".d"
@@ -280,7 +280,7 @@ def rancher_files(result, kind, arguments, environment):
 
 
 def modified(path):
-    """Return when a file's content was last changed, as a list; [] if it is gone since it was read."""
+    """Return when a file's content was last changed, as a list; [] if it was removed after it was read."""
     try:
         return [os.stat(path).st_mtime]
     except OSError:
@@ -288,7 +288,7 @@ def modified(path):
 
 
 def environment_of(result, paths, parsed):
-    """Return the environment variables of a unit: those of its files come after its own."""
+    """Return the environment variables of a unit. Its environment files override Environment=."""
     found = dict(parsed.environment)
     for path in paths:
         found.update(env_file.parse(path, text_of(result["files"][path]) or ""))

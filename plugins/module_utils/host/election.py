@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether a controller works: it serves its health before it leads, and some errors only end it when it starts to lead.
+"""Decides whether a controller works. It is healthy before it leads, and some errors stop it only when it starts to lead.
 
 Stdlib-only, it runs on managed nodes (Python 3.8).
 """
@@ -21,19 +21,19 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.host import probes, 
 #: Components that work only while they hold a Lease, by the name of the Lease.
 LEASES = {"kube-controller-manager": "kube-controller-manager"}
 
-#: Different times of renewal by one holder that show that it survived the start of its controllers: it renewed the Lease twice meanwhile.
-#: They are 2 s apart by default.
+#: Number of different renew times of one holder that show that it survived the start of its controllers: it has renewed the Lease twice
+#: since it was first seen. Renewals are 2 s apart by default.
 RENEWALS = 3
 
-#: Seconds after which a process without election that runs has started its controllers.
+#: Seconds after which a running process without leader election has started its controllers.
 STEADY = 10.0
 
 
 class Election:
-    """Judges one process of an elected component, by looks at its Lease. The Lease may be another host's.
+    """Judges one process of an elected component, by reading its Lease again and again. The holder may be on another host.
 
-    A holder counts once these looks have seen C(RENEWALS) times of renewal. So no clock is compared with that of another host, and the last
-    renewal of a process that is gone does not count.
+    A holder counts once C(RENEWALS) different renew times were read. Therefore no clock is compared with that of another host, and the last
+    renewal of a process that no longer exists does not count.
     """
 
     def __init__(self, component: str, process: processes.Process, logs: str = processes.POD_LOGS) -> None:
@@ -101,7 +101,7 @@ class Twice:
 
 
 def seconds(duration: str) -> float:
-    """Return a duration of Go in seconds, 0 for what is none."""
+    """Return a duration of Go in seconds, 0 for any other text."""
     units = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
     parts: List[Any] = re.findall(r"([0-9.]+)(ms|h|m|s)", duration)
     return sum(float(number) * units[unit] for number, unit in parts if number.count(".") < 2 and number != ".")

@@ -28,7 +28,7 @@ class Failed(Exception):
 
 
 def of_kubelet(namespace: str) -> Union[Containerd, CriO]:
-    """Return the images of the running kubelet's container runtime. Without a kubelet of a unit (k3s, RKE2), it is containerd."""
+    """Return the images of the running kubelet's container runtime. Without a unit named kubelet (k3s, RKE2), that is containerd."""
     kubelet = processes.of_unit("kubelet", "kubelet")
     endpoint = settings.kubelet_settings(kubelet.argv)["runtime_endpoint"] if kubelet else ""
     path = endpoint[len("unix://"):] if endpoint.startswith("unix://") else endpoint
@@ -36,7 +36,7 @@ def of_kubelet(namespace: str) -> Union[Containerd, CriO]:
 
 
 def installed(program: str) -> bool:
-    """Whether root may run a program: root owns it and every directory of its path."""
+    """Return whether root may run a program: root owns it and every directory of its path."""
     try:
         return bool(files.program(program) if os.path.isabs(program) else files.find_program(program))
     except OSError:
@@ -85,7 +85,7 @@ class Containerd:
 
 
 class CriO:
-    """CRI-O's images. It has no command for an import: skopeo changes its storage, whose place CRI-O itself reports."""
+    """CRI-O's images. CRI-O cannot import one, so skopeo changes its storage, whose place CRI-O reports."""
 
     title = "CRI-O"
 

@@ -12,7 +12,7 @@ Consecutive writes of this collection form one baseline: an original, and the co
 (C(kubeadm upgrade), an operator) changes the file before the next write, a new baseline starts with that content. The earlier baselines
 stay: their bytes are outdated, but a rollback must still undo the flags that they changed.
 
-Stdlib-only, it runs on managed nodes (Python 3.8). Only root can access its folder; the callers give its canonical path.
+Stdlib-only, it runs on managed nodes (Python 3.8). Only root can access the journal's folder; the callers pass its canonical path.
 """
 
 from __future__ import annotations

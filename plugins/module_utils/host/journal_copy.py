@@ -36,7 +36,7 @@ SELECTOR = LABEL + "=true"
 NODE, ID, SERIAL, MACHINE, SHA256, RESTORED = ("ccm.outoftree.dev/journal-" + word for word in (
     "node", "id", "serial", "machine", "sha256", "restored"))
 
-#: Which journal counts for a host.
+#: Values of C(Choice.source): which journal counts for a host.
 LOCAL, COPY, NONE = "local", "copy", "none"
 
 #: Folders of a journal's contents.
@@ -65,7 +65,7 @@ def encode(journal: Dict[str, Any], node: str, machine: str) -> str:
 
 
 def decode(text: str) -> Dict[str, Any]:
-    """Return what encode() was given, with C(node) and C(machine). Raises BadCopy."""
+    """Return the journal in a copy, with its C(node) and C(machine). Raises BadCopy."""
     try:
         unpacking = zlib.decompressobj(wbits=31)  # gzip
         content = unpacking.decompress(base64.b64decode(text, validate=True), LIMIT)
@@ -85,7 +85,7 @@ def decode(text: str) -> Dict[str, Any]:
 
 
 def _is_content(path: str, content: Any) -> bool:
-    """Whether a path stays inside the folders of a journal, and its content is base64."""
+    """Return whether a path stays inside the folders of a journal, and its content is base64."""
     if not isinstance(content, str) or posixpath.normpath(path) != path or path.split("/")[0] not in FOLDERS or "/" not in path:
         return False
     try:
@@ -137,7 +137,7 @@ def text_of(secret: Dict[str, Any]) -> str:
 
 
 def is_restored(secret: Dict[str, Any]) -> bool:
-    """Whether the host was restored after the copy was written, so that nothing is left to roll back from it."""
+    """Return whether the host was restored after the copy was written, so that nothing is left to roll back from it."""
     return _notes(secret).get(RESTORED) == "true"
 
 
@@ -187,19 +187,19 @@ def choose(local: Dict[str, Any], secret: Optional[Dict[str, Any]], node: str) -
 
 
 def ends(local: Dict[str, Any], secret: Dict[str, Any]) -> bool:
-    """Whether the host was restored after the copy was written, so that nothing is left to roll back from it."""
+    """Return whether the host itself records that it was restored after the copy was written, so that nothing is left to roll back."""
     notes = _notes(secret)
     return local["state"] == ROLLED_BACK and notes.get(ID) == local["id"] and notes.get(SERIAL, "").isdigit() \
         and int(notes[SERIAL]) < local["serial"]
 
 
 def is_stale(local: Dict[str, Any], secret: Optional[Dict[str, Any]], node: str) -> bool:
-    """Whether a readable journal has no up-to-date copy, so that a run must write one."""
+    """Return whether a readable journal has no up-to-date copy, so that a run must write one."""
     return local["state"] == READABLE and (secret is None or not obstacle(local, secret, node)) and not is_kept(local, secret)
 
 
 def is_kept(local: Dict[str, Any], secret: Optional[Dict[str, Any]]) -> bool:
-    """Whether the Secret has the current state of the journal."""
+    """Return whether the Secret has the current state of the journal."""
     if secret is None or is_restored(secret) or _checksum(text_of(secret)) != _notes(secret).get(SHA256):
         return False
     return (_notes(secret).get(ID), _notes(secret).get(SERIAL)) == (local["id"], str(local["serial"]))

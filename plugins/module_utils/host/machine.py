@@ -30,7 +30,7 @@ def timestamp(epoch: Optional[float] = None) -> str:
 
 
 def is_local(address: str) -> bool:
-    """Whether an IP address belongs to this host, according to the kernel's tables."""
+    """Return whether an IP address belongs to this host, according to the kernel's tables."""
     try:
         wanted = ipaddress.ip_address(address)
     except ValueError:

@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether a file can be replaced, and whether the change survives a reboot.
+"""Decides whether a file can be replaced, and whether the change survives a reboot.
 
 A change writes a new file beside the old one and renames it. Stdlib-only, it runs on managed nodes (Python 3.8).
 """
@@ -17,7 +17,7 @@ import re
 import struct
 from typing import Iterator, List, NamedTuple
 
-#: Flags of a file (chattr): nobody may change it, or only add to it. Both also refuse that it is replaced.
+#: Flags of a file (chattr): nobody may change it, or only add to it. A file with either flag cannot be replaced.
 IMMUTABLE, APPEND_ONLY = 0x10, 0x20
 
 #: File systems in memory.
@@ -59,14 +59,14 @@ def of_this_host() -> List[Mount]:
 
 
 def below(path: str, known: List[Mount]) -> Iterator[Mount]:
-    """Yield the mounts that a path lies on, the one that counts first."""
+    """Yield the mounts above a path, the effective one first."""
     parents = [mount for mount in known if path == mount.point or path.startswith(mount.point.rstrip("/") + "/")]
     yield from sorted(reversed(parents), key=lambda mount: -len(mount.point))
 
 
 def attributes(path: str) -> int:
-    """Return the flags of a file or a folder, 0 if the file system has none."""
-    # _IOR('f', 1, long): the direction has another place on these machines.
+    """Return the flags of a file or a folder, 0 if they cannot be read."""
+    # _IOR('f', 1, long). These machines have another number for the direction.
     read = 1 << 30 if re.match(r"ppc|powerpc|mips|sparc|alpha", platform.machine()) else 2 << 30
     buffer = array.array("L", [0])
     try:
@@ -85,7 +85,7 @@ def attributes(path: str) -> int:
 def obstacle(path: str, known: List[Mount]) -> str:
     """Return why a file cannot be replaced or created, '' if nothing is in the way. C(path) has no links."""
     if not os.path.isabs(path):
-        return ""  # it was refused already, and has no folder that a loop could reach
+        return ""  # such a path is already refused, and the loop below would not end
     folder = os.path.dirname(path)
     while not os.path.isdir(folder):
         folder = os.path.dirname(folder)

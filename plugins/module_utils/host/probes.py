@@ -94,7 +94,7 @@ def _trusting(authority: str) -> ssl.SSLContext:
     if content is None:
         raise ValueError("there is no {0}".format(authority))
     context = ssl.create_default_context(cadata=content.decode("utf-8", "replace"))
-    # The default since Python 3.13. It requires key identifiers, which CAs of kubeadm up to 1.18 do not have.
+    # This flag is the default since Python 3.13. It requires key identifiers, which CAs of kubeadm up to 1.18 do not have.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     return context
 
@@ -146,7 +146,7 @@ def _kubelet_api_health(settings: Dict[str, str]) -> str:
 def component_health(component: str, argv: List[str]) -> str:
     """Return '' if the instance on this host answers 200 on its health path, otherwise its answer.
 
-    kube-apiserver must serve the certificate in its own file. If that cannot be read, its certificate is checked against the cluster's CA
+    kube-apiserver must serve the certificate in its own file. If that file cannot be read, the certificate is checked against the cluster's CA
     with the name that every kubeadm certificate has. The other components create self-signed certificates at each start, which cannot be
     checked. The request contains no secrets.
     """
@@ -164,7 +164,7 @@ def component_health(component: str, argv: List[str]) -> str:
 
 
 def api_server_answer(argv: List[str], path: str) -> Tuple[int, str]:
-    """Return the status and the body of a GET from the API server of this host, with its client certificate where it asks for one.
+    """Return the status and the body of a GET from the API server of this host. If it refuses anonymous users, use its client certificate.
 
     Raises OSError, ValueError and http.client.HTTPException.
     """

@@ -42,7 +42,7 @@ FOLDERS = 100000
 #: Maximum number of processes that call themselves components and are listed one by one.
 NAMED = 5
 
-#: How many characters of a control group a message has. Whoever starts a process may name groups.
+#: Maximum number of characters of a control group in a message. Users who start processes may choose its name.
 GROUP_SHOWN = 120
 
 #: Maximum number of seconds that a program may take to print its version.
@@ -83,7 +83,7 @@ class Seen(NamedTuple):
 
 
 def look(pid: int, root: Optional[str] = None) -> Optional[Seen]:
-    """Return the data of one running process, None if it is gone. C(root): the root_group(), if it is already known."""
+    """Return the data of one running process, None if it has ended. C(root): the root_group(), if it is already known."""
     try:
         folder = os.open(os.path.join(PROC, str(pid)), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:
@@ -118,7 +118,7 @@ def _namespace(folder: int, kind: str) -> str:
 
 
 def everything() -> List[Seen]:
-    """Return every process of this host, by PID."""
+    """Return every process of this host, sorted by PID."""
     root = root_group()
     found = [look(int(entry), root) for entry in os.listdir(PROC) if entry.isdigit()]
     return sorted((seen for seen in found if seen is not None), key=lambda seen: seen.process.pid)
@@ -140,7 +140,11 @@ def control_group(text: str) -> str:
 
 
 def root_group() -> str:
-    """Return the control group below which systemd runs everything. It is not '' if the host itself is a container."""
+    """Return the control group below which systemd runs everything.
+
+    It is '' if PID 1 sees no groups above those of systemd, or if /proc cannot be read. It is not '' in a container that shares the
+    cgroup namespace of its host.
+    """
     try:
         with open(os.path.join(PROC, "1", "cgroup"), encoding="utf-8", errors="replace") as handle:
             group = control_group(handle.read(LIMIT))
@@ -150,7 +154,7 @@ def root_group() -> str:
 
 
 def pod_of(text: str, root: str = "") -> str:
-    """Return the UID of the Pod in whose control group a process is, '' without one.
+    """Return the UID of the Pod in whose control group a process is; '' without one, '?' if the hierarchies disagree.
 
     The first component that names a Pod counts, but only above services and scopes. Processes may create groups below those, for example
     where systemd delegates groups to a user's session.
@@ -171,7 +175,7 @@ def _first_pod(path: str, root: str) -> str:
 
 
 def within(group: str, unit: str) -> bool:
-    """Whether a control group is the unit's or below it."""
+    """Return whether a control group is the unit's or below it."""
     unit = unit.rstrip("/")
     return bool(unit) and (group == unit or group.startswith(unit + "/"))
 
@@ -180,9 +184,9 @@ def within(group: str, unit: str) -> bool:
 
 
 def of_unit(unit: str, name: str = "") -> Optional[Process]:
-    """Return the main process of an active unit.
+    """Return the main process of an active unit, None without one.
 
-    If the unit starts the component C(name) through a wrapper, return the process of that name in the unit's control group.
+    If that is a wrapper and the component C(name) runs in the unit's control group, return the component's process.
     """
     seen = _main(unit)
     if seen is not None and name and seen.program != name:
@@ -204,7 +208,7 @@ def _main(unit: str) -> Optional[Seen]:
 
 
 def _moved(seen: Seen) -> bool:
-    """Whether systemd's own child has left its unit's group, as a kubelet with kubeletCgroups does."""
+    """Return whether a process that systemd started has left its unit's group, as a kubelet with kubeletCgroups does."""
     init = look(1)
     return init is not None and seen.parent == 1 and "" not in seen.namespaces and seen.namespaces == init.namespaces
 
@@ -232,7 +236,7 @@ def pod_folders(logs: str = POD_LOGS) -> List[str]:
 
 
 def _is_directory(path: str) -> bool:
-    """Whether the path is a directory, not a link, and has a trusted owner."""
+    """Return whether the path is a directory, not a link, and has a trusted owner."""
     try:
         info = os.lstat(path)
     except OSError:
@@ -247,7 +251,7 @@ def of_static_pod(component: str, logs: str = POD_LOGS) -> List[Process]:
     return sorted(found, key=lambda process: (process.start, process.pid))
 
 
-# -- what looks like a component and is none -----------------------------------------------------------------------------
+# -- processes that only look like components ----------------------------------------------------------------------------
 
 
 def unrecognised(identified: Iterable[Optional[Process]], names: Iterable[str], logs: str = POD_LOGS) -> List[Seen]:
@@ -317,8 +321,8 @@ def whereabouts(seen: Seen, folders: List[str]) -> str:
 def version_of(running: Process, program: str) -> Tuple[str, str]:
     """Return the version of a component, such as 'v1.36.3' or '' if its program prints none, and why the program was not run.
 
-    C(program) is the program that its unit starts. It is run only if root alone controls it and if it is the file of the running process.
-    The target of /proc/PID/exe is only compared, never run.
+    C(program) is the program that its unit starts. This path, or else that of /proc/PID/exe, is run only if root alone controls it and if it
+    leads to the file of the running process. The link /proc/PID/exe itself is never run.
     """
     link = os.path.join(PROC, str(running.pid), "exe")
     try:

@@ -23,7 +23,7 @@ KEYS = ("token", "agent-token", "cluster-secret", "datastore-endpoint", "etcd-s3
 PUBLIC_OPTIONS = ("kubelet-arg", "kube-apiserver-arg", "kube-controller-manager-arg", "disable", "disable-cloud-controller",
                   "cloud-provider-name", "cloud-provider-config", "node-name", "node-name-from-cloud-provider-metadata")
 
-#: A key, or the name of one letter that C(token) has, too.
+#: A key, or C(t), the short name of C(token).
 _KEY = r"[\"']?(?:{0}|(?<![\w-])t)\+?[\"']?".format("|".join(KEYS))
 #: A key at the beginning of a line, whose value goes on in lines that are indented deeper. It may be in a comment, such as an old token.
 _ENTRY = r"(?P<indent>[ \t]*(?:#[ \t#]*)?){0}[ \t]*:(?:[ \t]+|(?:[ \t]*(?:#.*)?\r?\n)+(?P=indent)[ \t]+)".format(_KEY)
@@ -46,14 +46,14 @@ def hide_credentials(text: str) -> str:
 
 
 def hide(text: str) -> str:
-    """Return the text with a numbered placeholder for each secret, or one for all of it if it is unclear."""
+    """Return the text with a numbered placeholder for each secret, or one for the whole text if it is unclear where a secret ends."""
     count = itertools.count()
     hidden = _SECRET.sub(lambda match: match.group("lead") + _PLACEHOLDER.format(next(count)) + match.group("end"), text)
     return _PLACEHOLDER.format(0) if _UNCLEAR.search(hidden) else hidden
 
 
 def unclear(text: str) -> bool:
-    """Whether it is unclear where a secret of the text ends, so that the whole text is hidden."""
+    """Return whether it is unclear where a secret of the text ends, so that the whole text is hidden."""
     return hide(text) == _PLACEHOLDER.format(0)
 
 

@@ -101,7 +101,7 @@ def _first_document(text: str) -> List[str]:
 
 
 def _value(text: str, following: List[str]) -> Optional[str]:
-    """Return the value behind a key, which may stand on the next lines."""
+    """Return the value of a key, which may be on the next lines; None for null, or if it is not a scalar."""
     text = re.sub(r"^(?:[&!]\S*\s+)+", "", text + " ").strip()
     if re.match(r"[|>][-+1-9]*\s*(#|$)", text) or not text or text.startswith("#"):
         inner = next((line for line in following if line.strip() and not line.lstrip().startswith("#")), "")

@@ -23,7 +23,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import P
 #: The first minor whose kube-proxy ends itself when its Node's primary address changes (kubernetes/kubernetes#138183).
 PROXY_ENDS = (1, 37)
 
-#: More Nodes than these are not listed one by one.
+#: Maximum number of Nodes that are listed one by one.
 LISTED = 12
 
 
@@ -40,8 +40,9 @@ class Outlook(TypedDict):
 def outlook(plan: Plan, cluster: ClusterFacts, control_plane: Sequence[str], workers: int, limit: Any) -> Outlook:
     """Return what follows from the cloud's answers.
 
-    C(lines) say who will be adopted as which instance. C(problems) has one for each host whose Node will not be adopted, by C(hosts), and
-    C(stop) says whether the run may not leave these hosts out: a control plane is one of them, or more workers than C(limit) allows.
+    C(lines) say who will be adopted as which instance. C(hosts) has the reason for each host whose Node will not be adopted, and
+    C(problems) are messages about them. C(stop) says whether the run may not leave these hosts out: a control plane is one of them, or more
+    workers than C(limit) allows.
     """
     if not cluster["compared"]["done"]:
         return {"lines": ["The Nodes could not be compared with the cloud: {0}. The run continues, and adopts them at its end".format(
@@ -69,7 +70,7 @@ def not_adopted(plan: Plan, cluster: ClusterFacts) -> Dict[str, str]:
 
 
 def known_before(plan: Plan, cluster: ClusterFacts) -> Dict[str, str]:
-    """Return those of C(not_adopted) that are certain before a rollout, which the run would only stop after.
+    """Return the hosts of C(not_adopted) that are certain before a rollout, so that the run stops before it and not after it.
 
     Without an answer of the cloud, these are hosts whose Nodes have the same providerID. Which of two Nodes is wrong stays open if
     only one of them is in the inventory.
@@ -83,7 +84,7 @@ def known_before(plan: Plan, cluster: ClusterFacts) -> Dict[str, str]:
 
 
 def _concerned(plan: Plan, host: str, name: str, node: NodeFacts) -> bool:
-    """Whether the run would change a host, and the cloud says that its Node is not its own. A Node of another provider was reported before."""
+    """Return whether the run would change a host, and the cloud says that its Node is not its own. A Node of another provider was reported before."""
     steps = plan["hosts"].get(host)
     return node["class"] == "mismatched" and bool(steps and steps["kubelet"] or name in plan["adopt"]) or node["class"] == "foreign" and name in plan["adopt"]
 
@@ -102,9 +103,9 @@ def _lines(nodes: Sequence[NodeFacts]) -> List[str]:
 
 
 def warnings(plan: Plan, cluster: ClusterFacts) -> List[str]:
-    """Return a warning about the Nodes whose primary address the controller will change, as far as the cloud was asked.
+    """Return a warning about the Nodes whose primary address the controller will change, if the cloud was asked.
 
-    A kubelet with C(--node-ip) keeps its address: it names it once it has an external cloud, and not before.
+    A kubelet with C(--node-ip) keeps its address: it reports the address to the controller, but only once its cloud is external.
     """
     version = versions.parse(cluster["version"])
     nodes = [node for node in cluster["nodes"] if node["name"] in plan["adopt"] and node["name"] not in plan.get("node_ips", ())]
@@ -122,9 +123,9 @@ def warnings(plan: Plan, cluster: ClusterFacts) -> List[str]:
 
 
 def check(plan: Plan, known: Dict[str, HostFacts], cluster: ClusterFacts) -> None:
-    """Note which kubelets keep their address, and warn of those whose address changes, if the controller runs already.
+    """Note which kubelets keep their address, and warn of those whose address changes, if the controller already runs.
 
-    A host whose Node will not be adopted is a problem, as far as that is known before the rollout.
+    Add a problem for each host of which it is known before the rollout that its Node will not be adopted.
     """
     plan["node_ips"] = with_node_ip(known)
     plan["warnings"] += warnings(plan, cluster)
@@ -132,7 +133,7 @@ def check(plan: Plan, known: Dict[str, HostFacts], cluster: ClusterFacts) -> Non
 
 
 def with_node_ip(hosts: Dict[str, HostFacts]) -> List[str]:
-    """Return the Nodes whose kubelets have an address of their own in a file."""
+    """Return the Nodes whose kubelets have node-ip in one of their files."""
     return [facts["node_name"] for facts in hosts.values()
             if any(re.search(r"node-ip\b", base64.b64decode(facts["files"][path]["content"]).decode("utf-8", "replace"))
                    for path in facts["kubelet"].get("unit_files", []) + facts["kubelet"].get("environment_files", [])
@@ -140,7 +141,7 @@ def with_node_ip(hosts: Dict[str, HostFacts]) -> List[str]:
 
 
 def without(plan: Plan, hosts: Dict[str, str]) -> Plan:
-    """Return the plan without these hosts, each with the reason, as other workers that a run leaves out."""
+    """Return the plan without the steps of these hosts. C(left_out) has them, each with the reason."""
     names = {plan["nodes"][host] for host in hosts if host in plan["nodes"]}
     left = cast(Plan, dict(plan))
     left["left_out"] = {**plan.get("left_out", {}), **hosts}

@@ -23,7 +23,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import N
 COMPONENT = "kube-controller-manager"
 NAMES = ("cloud-provider", "controllers", "cidr-allocator-type", "allocate-node-cidrs", "cluster-name", "cluster-cidr", "configure-cloud-routes")
 
-#: From this release on, kube-controller-manager refuses every other allocator when it starts, so no running one has it.
+#: From this release on, kube-controller-manager starts only with RangeAllocator, so no running one has another allocator.
 REFUSED: versions.Version = (1, 32)
 
 #: In-tree providers of supported releases whose route controller creates routes.
@@ -31,7 +31,7 @@ WITH_ROUTES = ("azure", "gce")
 
 
 def check(plan: Plan, known: Dict[str, HostFacts], cluster: ClusterFacts, control_plane: Iterable[str], new: NewController) -> None:
-    """Add a problem for what would stop, and a warning for what would begin."""
+    """Add problems for loops that would stop or work differently, and warnings for loops that would start."""
     version = versions.parse(cluster["version"]) or versions.SUPPORTED[1]
     for host in control_plane:
         flags = _flags(known[host]) if host in known else {}
@@ -80,7 +80,7 @@ def _of_kubeadm(cluster: ClusterFacts) -> Dict[str, str]:
 
 
 def _needs_a_cloud(flags: Dict[str, str]) -> bool:
-    """Whether the allocator of pod CIDRs needs an in-tree provider: without one, it stops as soon as it leads."""
+    """Return whether the allocator of pod CIDRs needs an in-tree provider: without one, the process stops as soon as it leads."""
     controllers = flags.get("controllers", "*").split(",")
     return flags.get("cidr-allocator-type", "RangeAllocator") not in ("", "RangeAllocator") and is_true(flags.get("allocate-node-cidrs", "false")) \
         and not {"-nodeipam", "-node-ipam-controller"}.intersection(controllers)
@@ -93,7 +93,7 @@ def _allocator(kind: str) -> str:
 
 
 def _differences(flags: Dict[str, str], provider: str, services: bool, new: NewController) -> List[str]:
-    """Return what the new controller would not do as the in-tree loops do it."""
+    """Return problems about what the new controller would do differently from the in-tree loops."""
     name, found = flags.get("cluster-name", "kubernetes"), []
     ranges = _routes(flags, provider)
     if (services or ranges) and new.cluster_name and name != new.cluster_name:

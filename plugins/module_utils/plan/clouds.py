@@ -2,9 +2,9 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which of several clouds of one controller has which Node and Service, as far as that is known before a rollout. Pure, controller side.
+"""Decides which of a controller's clouds has which Node and Service, as far as that is known before a rollout. Pure, controller side.
 
-The controller decides a Node without a providerID by the clouds' answers. Before it runs, only the declared names are known.
+The clouds' answers decide which cloud has a Node without a providerID. Before the controller runs, only the declared names are known.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import grouping
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import Plan
 
-#: Nodes that belong to none of the clouds, and those about which only the clouds can say it.
+#: Results for Nodes that belong to none of the clouds, and for those about which only the clouds know.
 NOBODY, ASK = "", "?"
 
 
@@ -44,13 +44,13 @@ def of_node(node: NodeFacts, clouds: Sequence[Cloud]) -> str:
 
 
 def of_service(service: BalancedService, clouds: Sequence[Cloud]) -> str:
-    """Return the provider of the cloud that serves it, or C(NOBODY)."""
+    """Return the provider of the cloud that serves a Service, or C(NOBODY)."""
     name = service["class"]
     return next((cloud.provider for cloud in clouds if (name in cloud.classes if name else cloud.default)), NOBODY)
 
 
 def check(plan: Plan, cluster: ClusterFacts, clouds: Sequence[Cloud]) -> None:
-    """Note who will have which Node and Service, and warn of Services that nobody serves any more."""
+    """Note which cloud will have which Node and Service, and warn of Services that no cloud serves any more."""
     lost = [_name(each) for each in cluster["services"] if each["ours"] and of_service(each, clouds) == NOBODY]
     if clouds and lost:
         plan["warnings"].append("no cloud serves these Services any more: {0}. Their load balancers stay as they are, and follow no changes; "

@@ -10,19 +10,19 @@ import re
 import textwrap
 from typing import List, Sequence
 
-#: Columns of a terminal that nobody made wider.
+#: Default number of columns of a terminal.
 TERMINAL = 80
 #: Columns that Ansible's YAML output puts before each line of a message.
 MARGIN = 8
 
-#: A command at the end of a text: a person copies its line.
+#: A command at the end of a text. It gets a line of its own, so that people can copy it.
 _COMMAND = re.compile(r":\s+((?:ansible-playbook|kubectl) (?:(?!\. ).)+)\Z", re.S)
 
 
 def fitted(lines: Sequence[str], columns: int = TERMINAL) -> List[str]:
     """Return the lines, each within the columns of the terminal where its words allow that.
 
-    What follows a line is indented: as the last cell of a row, or else by two. A command that ends a line stands alone, in one line.
+    Further lines of a text are indented: to the last cell of a row, or else by two. A command at the end of a text is never broken.
     """
     return [part for line in lines for text in line.split("\n") for part in _fitted(text, columns - MARGIN)]
 
@@ -40,7 +40,7 @@ def _fitted(line: str, width: int) -> List[str]:
 
 
 def _hanging(line: str, width: int) -> int:
-    """Return the columns before the last cell of a row, if half of them are left for it, and its longest word has place there."""
+    """Return the indentation of further lines: that of a row's last cell if the cell has half of the width and room for its words, else two more."""
     own = len(line) - len(line.lstrip()) + 2
     cells = [found.end() for found in re.finditer(r"\S  +(?=\S)", line)]
     last = cells[-1] if cells and cells[-1] <= width // 2 else own

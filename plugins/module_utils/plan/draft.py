@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A plan while it is made: with nothing in it, a row for its table, the files of a step, and its verdict.
+"""Helpers that make a plan: the empty plan, a row of its table, the files of a step, and the verdict.
 
 The planners of both ways and of the leader migration use it. Pure, controller side.
 """
@@ -53,7 +53,7 @@ def edit(plan: Plan, host: str, component: str, file: str, flag: str, now: Optio
 
 
 def encoded(text: str) -> str:
-    """Return the content of a step's file. Bytes that are not UTF-8 survive it."""
+    """Return the content of a step's file. Bytes that are not UTF-8 stay unchanged."""
     return base64.b64encode(text.encode("utf-8", "surrogateescape")).decode("ascii")
 
 

@@ -26,7 +26,7 @@ Running = Union[KubeletFacts, ComponentFacts]
 
 
 def changed_since(running: Running, files: Iterable[FileFacts]) -> bool:
-    """Whether one of the files was changed after the process was started, so that it explains a difference."""
+    """Return whether one of the files was changed after the process was started, so that it explains a difference."""
     return any(entry.get("changed", 0.0) > running.get("started", 0.0) for entry in files if entry["exists"])
 
 
@@ -52,7 +52,7 @@ def others(host: str, component: str, running: Running, argv: Sequence[str] = ()
     C(argv) is the command line in a static Pod's manifest. For a unit, the host has compared them.
     """
     difference = running.get("difference", "")
-    arguments = cast(Sequence[str], running.get("arguments", ()))  # only a container has them
+    arguments = cast(Sequence[str], running.get("arguments", ()))  # a kubelet has none
     if argv and arguments:
         difference = of_pod(component, argv, arguments)
     if not difference:
@@ -63,9 +63,9 @@ def others(host: str, component: str, running: Running, argv: Sequence[str] = ()
 
 
 def of_pod(component: str, argv: Sequence[str], running: Sequence[str]) -> str:
-    """Return the first difference between a container's command line in its manifest and its process.
+    """Return the first difference between a container's command line in its manifest and its process, '' if there is none.
 
-    The kubelet replaces C($(NAME)). A wrapper starts the component with arguments of its own.
+    The kubelet replaces C($(NAME)), so such words may differ. A command line of a wrapper is not compared.
     """
     if not argv or argv[0].rpartition("/")[2] != component:
         return ""
@@ -75,7 +75,7 @@ def of_pod(component: str, argv: Sequence[str], running: Sequence[str]) -> str:
 
 def of_unit(host: str, component: str, process: Optional[Running], facts: HostFacts, unit: Union[UnitFacts, KubeletFacts],
             written: List[str], line: CommandLine) -> str:
-    """Return the problem of a unit's process whose flags come from none of its files; '' for one that only was not restarted."""
+    """Return the problem of a unit's process whose arguments do not come from its files; '' if they do, or if it only was not restarted."""
     paths = [path for path in unit["unit_files"] + unit["environment_files"] if facts["files"][path]["exists"]]
     if process is None or changed_since(process, [facts["files"][path] for path in paths]):
         return ""
@@ -98,7 +98,7 @@ def undefined(host: str, facts: HostFacts, component: str, version: Tuple[int, i
 
 
 def needs(flags: List[str], component: str, version: Tuple[int, int], target: Target) -> bool:
-    """Whether a component with these flags must be changed."""
+    """Return whether a component with these flags must be changed."""
     return bool(target(component, find_flags(flags), version))
 
 

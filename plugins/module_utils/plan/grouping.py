@@ -20,7 +20,7 @@ NAMED = 8
 #: Number of lines that a message that ends a run has at most.
 LINES = 20
 
-#: Number of kinds of messages with the same number of words that are compared, so that the time stays bounded.
+#: Maximum number of kinds of messages with the same number of words that are compared, so that the time is bounded.
 KINDS = 100
 
 
@@ -44,7 +44,7 @@ def spans(names: Sequence[str]) -> List[str]:
 
 
 def _follows(first: str, second: str) -> bool:
-    """Whether two names differ only in their last number, and the second number is the next one."""
+    """Return whether two names differ only in their last number, and the second number is the next one."""
     a, b = _parts(first), _parts(second)
     return a is not None and b is not None and (a[0], a[2]) == (b[0], b[2]) and int(a[1]) + 1 == int(b[1]) \
         and (len(a[1]) == len(b[1]) or not b[1].startswith("0") and len(a[1]) == len(str(int(a[1]))))

@@ -112,7 +112,7 @@ def _check_selector(plan: Plan, selector: Optional[NodeSelector]) -> None:
 
 
 def _check_nodes(plan: Plan, detected: Dict[str, HostFacts], cluster: ClusterFacts, unknown: Set[str]) -> bool:
-    """Return whether the cluster has none of the hosts' Nodes. Nothing else about its Nodes then concerns the hosts."""
+    """Add problems about the hosts' Nodes; return whether the cluster has none of them. Other checks of its Nodes then make no sense."""
     names = {node["name"] for node in cluster["nodes"]}
     seen: Dict[str, str] = {}
     strange = _check_cluster(plan, [facts["node_name"] for facts in detected.values() if facts["node_name"]], names)
@@ -156,7 +156,7 @@ def check_name(plan: Plan, host: str, facts: HostFacts) -> None:
 
 
 def _check_cluster(plan: Plan, ours: List[str], names: Set[str]) -> bool:
-    """Refuse a cluster that has none of the hosts' Nodes: whether this is so. One host may just have another name."""
+    """Refuse a cluster that has none of the hosts' Nodes; return whether it was refused. A single host may just have another name."""
     if len(ours) < 2 or names.intersection(ours):
         return False
     plan["problems"].append(
@@ -222,7 +222,7 @@ def _check_versions(plan: Plan, detected: Dict[str, HostFacts], cluster: Cluster
 
 
 def component_versions(facts: HostFacts) -> Dict[str, _versions.Version]:
-    """Return the (major, minor) of each control-plane component of a host, by its manifest's image or its process."""
+    """Return the (major, minor) of each control-plane component of a host, from its manifest's image, or else from its process."""
     versions: Dict[str, _versions.Version] = {}
     for component, running in facts["components"].items():
         version = _versions.parse(running.get("version", ""))

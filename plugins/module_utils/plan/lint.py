@@ -29,9 +29,9 @@ RANCHER_KEYS = {"{0}-arg".format(name): name for name in COMPONENTS + ("kubelet"
 #: Now: the component of this or the next minor does not start, or a volume in use has no driver. Later: a later one does not start.
 #: Unused: nothing reads it, or no running Pod uses it.
 NOW, LATER, UNUSED = "now", "later", "unused"
-#: How many findings a condition quotes, and how many characters: `kubectl` shows it on one line.
+#: Maximum number of findings, and of characters, that a condition quotes: `kubectl` shows it on one line.
 QUOTED, CONDITION = 3, 1500
-#: What SARIF calls them.
+#: The levels in SARIF.
 SARIF_LEVELS = {NOW: "error", LATER: "warning", UNUSED: "note"}
 
 
@@ -62,7 +62,7 @@ class Finding(TypedDict):
 
 
 class Condition(TypedDict):
-    """Whether the components of the next minor start, as a condition of Kubernetes says it; `text` begins its message."""
+    """The condition of Kubernetes about whether the components of the next minor start; `text` begins its message."""
 
     status: str
     reason: str
@@ -108,7 +108,7 @@ def lint(detected: Dict[str, HostAnswer], cluster: ClusterFacts) -> Lint:
 def preview(known: Dict[str, HostFacts], cluster: ClusterFacts, version: versions.Version) -> List[str]:
     """Return a sentence for each setting with which a component of this or the next minor does not start, and that no run removes.
 
-    What concerns clouds is not among them: the planner edits it, or says why not.
+    Settings that concern clouds are not among them: the planner edits them, or reports why it does not.
     """
     unread: List[str] = []  # the planner reports what it cannot read
     given = [item for host, facts in known.items() for item in _of_host(host, facts, unread)] + list(_of_kubeadm(cluster, unread))
@@ -349,7 +349,7 @@ def _condition(findings: List[Finding], unread: List[str], version: versions.Ver
     if blocking:
         status, reason, texts = "False", "Blocked", blocking
     elif unread:
-        # Names alone: what a parser says of a line may have a part of it, and every reader of namespaces reads the condition.
+        # Only names: a parser's message may quote a line, and everybody who may read namespaces can read the condition.
         names = sorted({text.partition(": ")[0] for text in unread})
         status, reason, texts = "Unknown", "NotRead", ["{0} could not be read, and outoftree.ccm.lint says why".format(grouping.compact(names))]
     elif following > versions.SUPPORTED[1]:
@@ -363,7 +363,7 @@ def _condition(findings: List[Finding], unread: List[str], version: versions.Ver
 
 
 def _quoted(texts: List[str]) -> str:
-    """Return the first texts as one line, and how many more there are. Each has a part of the room, whatever a host put into it."""
+    """Return the first texts as one line, and how many more there are. Each text is cut to its share, because hosts write them."""
     room = CONDITION // QUOTED
     lines = [" ".join(host_facts.readable(text).split()) for text in texts[:QUOTED]]
     parts = [line if len(line) <= room else line[:room - 3] + "..." for line in lines]

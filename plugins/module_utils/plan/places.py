@@ -18,12 +18,12 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.facts import host_fa
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostFacts, KubeletFacts, UnitFacts
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import Plan
 
-#: The restart decides, and the gate compares the new process with the files.
+#: The end of a warning: only the restart shows the effect, and the gate compares the new process with the files.
 _GATE = "If so, the run restores the files and stops at this host"
 
 
 def check(plan: Plan, host: str, facts: HostFacts, lasting: bool = True) -> None:
-    """Add a problem for each file. C(lasting): whether the change must survive a reboot, as for a migration."""
+    """Add a problem for each file that cannot be replaced or would not last. C(lasting): whether the change must survive a reboot, as for a migration."""
     for path in changed(plan["hosts"][host]):
         entry = facts["files"].get(path)
         if entry is None:
@@ -37,7 +37,7 @@ def check(plan: Plan, host: str, facts: HostFacts, lasting: bool = True) -> None
 
 
 def check_units(plan: Plan, host: str, facts: HostFacts) -> None:
-    """Add warnings about the units whose files the plan changes: who may write the files, and who may pass the flags on."""
+    """Add warnings about the units whose files the plan changes: what may write the files again, and what may ignore the flags."""
     files = changed(plan["hosts"][host])
     found: List[Tuple[str, Union[UnitFacts, KubeletFacts]]] = [("kubelet", facts["kubelet"]), *facts["units"].items()]
     for component, unit in found:
@@ -58,7 +58,7 @@ def _writers(texts: List[Tuple[str, str]], files: List[str]) -> List[str]:
 
 
 def _wrappers(component: str, texts: List[Tuple[str, str]]) -> List[str]:
-    """Return a warning if no word of ExecStart names the component's program, which may have a version as an image has."""
+    """Return a warning if no word of ExecStart names the component's program, which may have a version behind its name."""
     line = _unit.parse_unit(texts)
     programs = [re.split("[:@]", word.value.lstrip(_unit.PREFIXES).rpartition("/")[2])[0] for word in line.exec_words]
     if not programs or component in programs or "hyperkube" in programs:

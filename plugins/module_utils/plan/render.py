@@ -20,7 +20,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.facts import version
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.target import control_plane_changes
 
 FLAG, EXTERNAL = "cloud-provider", "external"
-#: In place of a value that belongs into the cluster only.
+#: Placeholder for a value that only the cluster may have.
 PLACEHOLDER = "REPLACE"
 CONTROLLER_MANAGER = "kube-controller-manager"
 _LIST_FORM = (1, 31)  # kubeadm's v1beta4: extra arguments are a list of names and values
@@ -53,8 +53,8 @@ that are already registered, and can roll back.
 def files(version: str, objects: Iterable[Dict[str, Any]], secret: Dict[str, Any]) -> Dict[str, str]:
     """Return the text of each file by its path in the folder.
 
-    C(version) is Kubernetes' (C(1.36) or C(v1.36.3)); if it is empty, it is the newest that this project supports. C(objects) are those
-    that the role applies, without the Secret, and of C(secret) only the keys are used. Raises ValueError for a version that is none.
+    C(version) is that of Kubernetes (C(1.36) or C(v1.36.3)); '' means the newest that this project supports. C(objects) are those
+    that the role applies, without the Secret, and of C(secret) only the keys are used. Raises ValueError for any other text as version.
     """
     parsed = versions.parse(version) if version else versions.SUPPORTED[1]
     if parsed is None:
@@ -97,7 +97,7 @@ class _Dumper(getattr(yaml, "SafeDumper", object)):  # type: ignore[misc]
 
 
 def _plain(value: Any) -> Any:
-    """Return the value in Python's own types. Ansible's are subclasses of them, which YAML does not know."""
+    """Return the value in Python's own types. Ansible's types are subclasses of them, which the YAML library refuses."""
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -108,13 +108,13 @@ def _plain(value: Any) -> Any:
 
 
 def _example(secret: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the Secret without its values, and with none at all where it has no keys."""
+    """Return the Secret with a placeholder for each value. Its stringData is empty if it has no keys."""
     example = {key: value for key, value in secret.items() if key != "data"}
     return dict(example, stringData={key: PLACEHOLDER for key in sorted(secret.get("data") or {})})
 
 
 def _needs_flag(version: versions.Version) -> bool:
-    """Whether kube-controller-manager has cloud loops that its flag switches off."""
+    """Return whether kube-controller-manager has cloud loops that its flag switches off."""
     return any(change.then == EXTERNAL for change in control_plane_changes(CONTROLLER_MANAGER, [], version))
 
 

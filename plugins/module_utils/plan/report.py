@@ -13,7 +13,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import E
 
 
 def report(plan: Plan) -> Report:
-    """Return what preflight found, without the contents of any file, which the roles carry out."""
+    """Return what preflight found, without the contents of files, which only the roles need."""
     return {"go": plan["go"], "problems": plan["problems"], "warnings": plan["warnings"], "notes": plan["notes"], "edits": plan["edits"],
             "adopt": plan["adopt"], "reregister": plan["reregister"], "takeover": plan["takeover"], "volumes": plan["volumes"],
             "new_nodes": plan["new_nodes"]}
@@ -22,8 +22,8 @@ def report(plan: Plan) -> Report:
 def table(plan: Plan) -> List[str]:
     """Return the plan as lines of text: the edits by host and file, the reasons and risks, then notes, warnings and problems.
 
-    Edits stand as in a diff, an old setting behind C(-) and its new one behind C(+), so that most lines fit a terminal of 80 columns. Equal
-    edits of many hosts stand once. Below them, C(hosts 1) and so on name these hosts.
+    Edits are shown as in a diff, an old setting behind C(-) and its new one behind C(+), so that most lines fit a terminal of 80 columns.
+    Equal edits of many hosts are shown once. Below the edits, C(hosts 1) and so on name these hosts.
     """
     lines: List[str] = []
     reasons: List[str] = []
@@ -53,7 +53,7 @@ def table(plan: Plan) -> List[str]:
 
 
 def _difference(edit: Edit) -> List[str]:
-    """Return the lines of one edit: what goes, and what comes."""
+    """Return the lines of one edit: the old setting, and the new one."""
     settings = (("-", edit["now"]), ("+", edit["then"]))
     return ["  {0} {1}".format(sign, _setting(edit["flag"], value)) for sign, value in settings if value is not None]
 
@@ -70,7 +70,7 @@ def _number(text: str, known: List[str]) -> int:
 
 
 def _group(names: List[str], groups: List[str]) -> str:
-    """Return what stands for the hosts of an edit, and add the names of several hosts to the groups."""
+    """Return the text for the hosts of an edit; add the names of several hosts to the groups."""
     if len(names) == 1:
         return names[0]
     return "{0} hosts ({1})".format(len(names), _number(grouping.compact(names), groups) + 1)

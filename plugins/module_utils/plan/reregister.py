@@ -36,7 +36,7 @@ def agents(detected: Dict[str, HostFacts], cluster: ClusterFacts) -> Dict[str, s
 
 
 def remark(node: NodeFacts, names: Iterable[str]) -> str:
-    """Return what to add to the reason why a Node is not adopted; C(names) are the Nodes of agents."""
+    """Return what to add to the reason why a Node is not adopted, or ''; C(names) are the Nodes of agents."""
     return HINT if node["provider_id"].startswith(EMBEDDED) and node["name"] in names else ""
 
 

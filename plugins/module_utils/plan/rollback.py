@@ -80,7 +80,7 @@ def make_rollback_plan(detected: Dict[str, HostAnswer], cluster: ClusterFacts, c
 
 
 def looked_at(facts: HostAnswer) -> bool:
-    """Whether enough is known of a host. One whose kubelet does not run has no Node name, which matters only if it must be restored."""
+    """Return whether enough is known of a host. A host whose kubelet does not run has no Node name, which it needs only if it must be restored."""
     return "node_name" in facts and bool(
         facts["node_name"] or facts.get("kubelet") and not facts["journal"] and not facts.get("journal_problem"))
 
@@ -133,7 +133,7 @@ def _copies(plan: RollbackPlan, copies: JournalCopies) -> None:
 
 
 def decoded(content: str) -> str:
-    """Return the text of a content in base64. Bytes that are not UTF-8 survive it, as they survive draft.encoded."""
+    """Return the text of a content in base64. Bytes that are not UTF-8 stay unchanged, as in draft.encoded."""
     return base64.b64decode(content).decode("utf-8", "surrogateescape")
 
 
@@ -190,7 +190,7 @@ def _restore(plan: RollbackPlan, host: str, facts: HostFacts, path: str, entry: 
 
 def restore(kind: Optional[undo.Kind], path: str, baselines: List[BaselineFacts], now: Optional[str], sha256: str,
             version: Tuple[int, int]) -> Restored:
-    """Undo the baselines of a file, the newest first. C(sha256) is that of the file as it is now. Raises CannotUndo."""
+    """Return the restored state of a file: undo its baselines, the newest first. C(sha256) is that of the current file. Raises CannotUndo."""
     mode, after = DONE, now
     kept: List[str] = []
     for baseline in baselines:
@@ -213,7 +213,7 @@ def restore(kind: Optional[undo.Kind], path: str, baselines: List[BaselineFacts]
 
 
 def _fatal(kind: Optional[undo.Kind], original: Optional[str], now: Optional[str], version: Tuple[int, int]) -> bool:
-    """Whether a file's original has a flag with which this release does not start, and that the current file does not have."""
+    """Return whether a file's original has a flag with which this release does not start, and that the current file does not have."""
     if kind is None or original is None:
         return False
     try:
@@ -257,7 +257,7 @@ def _sources(facts: HostFacts, unit: Union[UnitFacts, KubeletFacts], texts: Dict
 
 
 def _version(facts: HostFacts, component: str, text: Optional[str], cluster_version: Tuple[int, int]) -> Tuple[int, int]:
-    """Return the release that will read a file: that of the manifest's image, or of the running program."""
+    """Return the release that will read a file: that of the manifest's image, else of the running program, else of the cluster."""
     if component in KUBELETS:
         return versions.parse(facts["kubelet"].get("version", "")) or cluster_version
     try:
@@ -301,7 +301,7 @@ def _flags(facts: HostFacts, component: str, texts: Dict[str, Optional[str]]) ->
             if manifest.component_name(load(text)) == component:
                 return [render(flag.name, flag.value) for flag in manifest.read(text, component).flags]
         except ValueError:
-            continue  # not a manifest of ours
+            continue  # not a manifest of a component
     return []
 
 
@@ -358,7 +358,7 @@ def _check_accounted(plan: RollbackPlan, host: str, facts: HostFacts, force: boo
 
 def _plan_kubeadm_config(plan: RollbackPlan, detected: Dict[str, HostFacts], cluster: ClusterFacts, control_plane: List[str],
                          version: Tuple[int, int], force: bool) -> None:
-    """Plan the ConfigMap by the journal of any control plane, because each of them has its original."""
+    """Plan the ConfigMap from the journal of any control plane, because each of these journals has its original."""
     known = {host: detected[host]["journal"][KUBEADM_CONFIG] for host in control_plane
              if host in detected and KUBEADM_CONFIG in detected[host]["journal"]}
     plan["forget"] = sorted(known)

@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The end of a rollback: is every host restored, so that the controller may be removed, and what a rollback cannot undo.
+"""Judges the end of a rollback: is every host restored, so that the controller may be removed, and what cannot be undone?
 
 Pure, controller side.
 """
@@ -19,7 +19,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import R
 
 
 class RollbackVerdict(TypedDict):
-    """Whether every host is restored; judge describes the keys."""
+    """Return whether every host is restored; judge describes the keys."""
 
     restored: bool
     complete: bool

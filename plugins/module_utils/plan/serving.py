@@ -105,7 +105,7 @@ def approve(requests: List[SigningRequest], shown: int = 5) -> str:
 
 
 def without_certificate(detected: Dict[str, HostFacts], nodes: List[NodeFacts], serving: ServingFacts) -> List[str]:
-    """Return what is missing, for verify: every such kubelet must serve a certificate with all addresses of its Node."""
+    """Return what is missing, for verify: a kubelet with serverTLSBootstrap must serve a certificate with all addresses of its Node."""
     by_name = {node["name"]: node for node in nodes}
     failures = []
     for host, facts in sorted(detected.items()):

@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The shape of a plan, of its report, and of what a run did: what planners make, and roles, summaries and reports read.
 
-A plan passes through Ansible as plain dictionaries, and comes back that way: a class with methods would be a dictionary on the way back.
+A plan passes through Ansible, which returns plain dictionaries only. Therefore no class of a plan has methods.
 The filters P(outoftree.ccm.migration_plan#filter) and P(outoftree.ccm.rollback_plan#filter) describe its keys. Pure.
 """
 
@@ -78,7 +78,7 @@ class _PausedWorkload(TypedDict):
 
 
 class PausedWorkload(_PausedWorkload, total=False):
-    """Another controller. C(handover): whether the Lease hands over to the new one, as far as the plan pauses it."""
+    """Another controller. C(handover): whether the Lease hands over to the new one; missing if the plan does not pause it."""
 
     handover: bool
 
@@ -140,7 +140,7 @@ class _Report(TypedDict):
 
 
 class Report(_Report, total=False):
-    """The parts of a plan without the contents of files. The last three are a rollback's."""
+    """The parts of a plan without the contents of files. Only a rollback has the last three keys."""
 
     files: List[RestoredFile]
     unrestored: List[Unrestored]
@@ -187,7 +187,7 @@ class RollbackPlan(Plan):
 
 
 class JournalCopy(TypedDict):
-    """Which journal of a host counts: the host's own, or its copy at C(place). A C(problem) is for a person."""
+    """Which journal of a host counts: the host's own, or its copy at C(place). C(problem): what a person must decide first."""
 
     source: str
     problem: str
@@ -196,7 +196,7 @@ class JournalCopy(TypedDict):
 
 
 class JournalCopies(TypedDict, total=False):
-    """The result of M(outoftree.ccm.ccm_journal_copy) with C(state=read), as far as a plan reads it."""
+    """The result of M(outoftree.ccm.ccm_journal_copy) with C(state=read): the parts that a plan reads."""
 
     hosts: Dict[str, JournalCopy]
     said: List[str]

@@ -22,14 +22,14 @@ BAD = ("failed", "unreachable", "restored", "half done")
 #: The states that can stop a run. A host is half done only because another host failed.
 NAMED = BAD[:3]
 
-#: What the detail of a changed host begins with.
+#: The beginning of the detail of a host whose journal came from the cluster.
 COPIED = "journal: copy in "
 
 #: With more rows than this, unchanged hosts share one line.
 MANY = 12
 
 
-#: The result of a module, as Ansible stores it. A failed one may have anything.
+#: The result of a module, as Ansible stores it. A failed one may have any keys.
 ModuleResult = Dict[str, Any]
 
 
@@ -42,7 +42,7 @@ def _results(facts: Mapping[str, Any], names: Any) -> Iterator[ModuleResult]:
 
 
 def _waits(facts: Mapping[str, Any], node: str) -> List[ModuleResult]:
-    """Return the result of the wait for the host's Node. One call waits for all Nodes of a batch and names those that are not Ready."""
+    """Return the result of the wait for the host's Node, [] without one. One call waits for all Nodes of a batch and names those that are not Ready."""
     result = facts[WAIT] if WAIT in facts else None
     if not result or result.get("skipped"):
         return []
@@ -54,14 +54,14 @@ def _waits(facts: Mapping[str, Any], node: str) -> List[ModuleResult]:
 def summarise(hosts: Mapping[str, Mapping[str, Any]], plan: Plan) -> List[HostOutcome]:
     """Return one entry for each host: C(host), C(state), C(edits) made, C(planned) edits, C(seconds) and C(detail).
 
-    C(hosts) is every host's facts. States: V(changed), V(nothing to do), V(not begun), V(restored) (failed, and the old
-    configuration serves again), V(failed), V(unreachable) and V(left out) (by C(--limit)).
+    C(hosts) is every host's facts. States: V(changed), V(nothing to do), V(not begun), V(half done), V(restored) (failed, and the
+    old configuration serves again), V(failed), V(unreachable) and V(left out) (by C(--limit)).
     """
     return [_isolated(host, facts, plan) for host, facts in hosts.items()]
 
 
 def _isolated(host: str, facts: Mapping[str, Any], plan: Plan) -> HostOutcome:
-    """Return the entry of a host. What it returned may be anything, and ends no summary of the others."""
+    """Return the entry of a host. The host may have returned anything, which must not stop the summary of the others."""
     try:
         return _entry(host, facts, plan)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as exc:
@@ -145,7 +145,7 @@ def node_only(plan: Plan, services: int) -> List[str]:
 
 
 def _words(result: Mapping[str, Any]) -> str:
-    """Return the first line of a module's message, or what Ansible's own message is about. It has already shown the whole message."""
+    """Return the first line of a module's message, or what Ansible's own message is about. Ansible has already shown the whole message."""
     if unseen.is_ansibles(dict(result)):
         return unseen.reason(dict(result))
     return (str(result.get("msg") or "").strip().splitlines() or ["no message"])[0][:300]

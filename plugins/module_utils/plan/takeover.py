@@ -26,8 +26,10 @@ RISK = ("load balancers, routes and Nodes stay as they are; no controller change
 
 
 def check(plan: Plan, cluster: ClusterFacts, adopt: bool, cluster_name: str, port: int) -> None:
-    """Add the problems that prevent a rollout, C(takeover): the workloads to pause, and whether each hands over by the Lease, and
-    C(way_back): what happens if the new controller does not become healthy.
+    """Add the problems that prevent a rollout, and what to do with other controllers.
+
+    C(takeover): the workloads to pause, and whether each hands over by the Lease. C(way_back): what happens if the new controller does not
+    become healthy.
     """
     own = cluster["lease"]["namespace"], cluster["lease"]["name"]
     if cluster["taken"]:
@@ -104,9 +106,9 @@ def check_hosts(plan: Plan, known: Dict[str, HostFacts], cluster: ClusterFacts) 
 
 
 def _way_back(takeover: List[PausedWorkload], cluster: ClusterFacts) -> WayBack:
-    """Return C(resume): the workloads to resume, C(remove): whether to remove the new one before, C(paused): those that stay paused.
+    """Return C(resume): the workloads to resume, C(remove): whether to remove the new one first, C(paused): those that stay paused.
 
-    An earlier run that was killed may have paused workloads. They only come back if the new controller never led: later, it is in use.
+    An earlier run that was killed may have paused workloads. They resume only if the new controller never led. Otherwise the new one is in use.
     """
     paused = [_named(other) for other in cluster["others"] if other["paused"]]
     never_led = _never_led(cluster["runtime"], cluster["lease"])
@@ -115,7 +117,7 @@ def _way_back(takeover: List[PausedWorkload], cluster: ClusterFacts) -> WayBack:
 
 
 def _never_led(runtime: RuntimeFacts, lease: ControllerLease) -> bool:
-    """Whether nobody renewed the Lease since the DaemonSet was created."""
+    """Return whether nobody renewed the Lease since the DaemonSet was created, or there is no DaemonSet."""
     renewed, created = parse_time(lease["renewed"]), parse_time(runtime["created"])
     return not runtime["exists"] or renewed is None or created is not None and renewed < created
 
@@ -129,7 +131,7 @@ def _called(other: OtherController) -> str:
 
 
 def _apart(other: OtherController, port: int) -> str:
-    """Return why it cannot run beside the new one: its Lease, or the same port on the same nodes."""
+    """Return why another controller cannot run beside the new one: its Lease, or the same port on the same nodes."""
     if port:
         return "the port {0} on its nodes (with another ccm_runtime_secure_port, the new one could wait beside it)".format(port)
     return "the Lease {namespace}/{name}".format(**other["lease"]) if other["lease"] else "no Lease"

@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a check of the traffic creates, and whom it asks. Pure.
+"""What a check of the traffic creates, and which addresses it asks. Pure.
 
 One DaemonSet is server and client on each Node. One Service of type LoadBalancer leads to it: first by every Node, then, with another port,
 only by Nodes that have a Pod (C(externalTrafficPolicy: Local)), so that each answer says which Node is behind the load balancer.
@@ -20,7 +20,7 @@ Row = Dict[str, Any]
 
 NAMESPACE = "outoftree-ccm-check"
 NAME = "check"
-#: On everything that the check creates. A namespace without it belongs to somebody else.
+#: The labels of everything that the check creates. A namespace without them belongs to somebody else.
 LABEL = {"app.kubernetes.io/managed-by": "outoftree.ccm", "app.kubernetes.io/name": "outoftree-ccm-check"}
 
 #: Port of the servers, and of the Service before and after the change.
@@ -37,17 +37,17 @@ CLEANUP = "service.kubernetes.io/load-balancer-cleanup"
 
 #: Number of other Nodes that each Pod asks, and of Pods that ask.
 PEERS, ASKERS = 3, 40
-#: With this many requests for each Node, a Node that a load balancer leaves out by chance is rarer than one run in 100,000.
+#: Number of requests for each Node. With it, a load balancer leaves out a Node by chance in less than one run of 100,000.
 REQUESTS = 12
 FEWEST_REQUESTS, MOST_REQUESTS = 20, 400
 #: Number of connections at a time.
 SIDE_BY_SIDE = 4
 
-#: For this many seconds without a break, the cluster must say that no address will come before the check believes it: longer than a change
-#: of leaders, and than a cloud needs to free what was just deleted.
+#: Seconds for which the cluster must report without a break that no address will come, before the check believes it. They are longer than a
+#: change of leaders, and longer than a cloud needs to free what was just deleted.
 CERTAIN = 30
-#: For this many seconds, answers of a load balancer with an IP address must not get better before the check believes them: longer than the
-#: health checks of clouds need to take up a Node. A cloud gives out a name before the load balancer exists, so a name has the whole limit.
+#: Seconds without a better answer after which the check believes a load balancer with an IP address. They are longer than the health checks
+#: of clouds need to add a Node. A cloud reports a name before the load balancer exists, so the check asks a name for the whole limit.
 SETTLED = 35
 #: An address that takes longer than this many seconds is late.
 LATE = 30
@@ -61,7 +61,7 @@ def namespace(name: str) -> Row:
 
 
 def no_evidence(limit: int) -> Row:
-    """Return what the check knows before it begins, in the form of what it knows at its end."""
+    """Return the evidence before the check starts, with all keys that it has at the end."""
     return {
         "limit": limit, "nodes": [], "pods": {}, "unheard": {}, "first": {}, "second": {}, "changed_nodes": [],
         "controller": {}, "removal": {"seconds": 0.0, "left": [], "after": None},
@@ -82,12 +82,12 @@ def refusal(place: str, existing: Optional[Row], image: str) -> str:
 
 
 def program(python: str, *arguments: str) -> List[str]:
-    """Return what runs in a container. The source is in its environment, because the command of an exec is part of a URL."""
+    """Return the command of a container. The source is in its environment, because the command of an exec is part of a URL."""
     return [python, "-c", "import os; exec(os.environ['CHECK_SOURCE'])"] + list(arguments)
 
 
 def daemonset(image: str, python: str, source: str, token: str) -> Row:
-    """Return the servers. C(python) is the image's, C(source) what it runs."""
+    """Return the DaemonSet of the servers. C(python) is the image's interpreter, C(source) what it runs."""
     container = {
         "name": NAME, "image": image, "imagePullPolicy": "IfNotPresent",
         "command": program(python, "serve", str(SERVER_PORT)),
@@ -109,7 +109,7 @@ def daemonset(image: str, python: str, source: str, token: str) -> Row:
 
 
 def service(annotations: Dict[str, str], served: ServedClasses) -> Row:
-    """Return the Service: without a class, or of the first one that the controller serves if it leaves the others alone."""
+    """Return the Service: without a class, or with the controller's first class if it serves only Services with one."""
     of_class = {} if served["without"] else {"loadBalancerClass": name for name in served["names"][:1]}
     port = {"name": "http", "port": FIRST_PORT, "targetPort": SERVER_PORT, "protocol": "TCP"}
     return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": NAME, "labels": LABEL, "annotations": annotations},
@@ -117,13 +117,13 @@ def service(annotations: Dict[str, str], served: ServedClasses) -> Row:
 
 
 def changed_service(current: Row) -> Row:
-    """Return the merge patch that changes the port and asks only Nodes with a Pod. The ports on the Nodes stay."""
+    """Return the merge patch that changes the port and uses only Nodes with a Pod. The node port stays."""
     port = dict(current["spec"]["ports"][0], port=SECOND_PORT)
     return {"spec": {"externalTrafficPolicy": "Local", "ports": [port]}}
 
 
 def nodes(items: Sequence[Row]) -> List[Row]:
-    """Return {name, ready, backend, address} of each Node. C(backend) is whether load balancers have it."""
+    """Return {name, ready, backend, address, linux} of each Node. C(backend) is whether load balancers use it."""
     return [_node(item) for item in sorted(items, key=lambda item: item["metadata"]["name"])]
 
 
@@ -138,14 +138,14 @@ def _node(item: Row) -> Row:
 
 
 def identity(items: Sequence[Row]) -> Dict[str, Row]:
-    """Return what the check must not change, of each Node by its name."""
+    """Return, by the name of each Node, what the check must not change."""
     return {item["metadata"]["name"]: {
         "uid": item["metadata"].get("uid"), "providerID": (item.get("spec") or {}).get("providerID"),
         "unschedulable": bool((item.get("spec") or {}).get("unschedulable"))} for item in items}
 
 
 def changed_nodes(before: Dict[str, Row], after: Dict[str, Row]) -> List[str]:
-    """Return what became of Nodes meanwhile. A Node that joined is no change."""
+    """Return how Nodes changed during the check. A Node that joined is no change."""
     texts = ["{0} is gone".format(name) for name in sorted(before) if name not in after]
     return texts + ["{0} has another {1}".format(name, key) for name in sorted(before) if name in after
                     for key in sorted(before[name]) if before[name][key] != after[name][key]]
@@ -164,7 +164,7 @@ def neighbours(name: str, names: Sequence[str]) -> List[str]:
 
 
 def inside(name: str, world: Row) -> List[Row]:
-    """Return what the Pod of a Node asks.
+    """Return the targets that the Pod of a Node asks.
 
     C(world) has C(pods) (IP by Node), C(nodes), C(node_port), C(health_port) or 0, C(cluster_ip), C(address) or '', and C(port).
     """
@@ -192,7 +192,7 @@ def _target(kind: str, node: str, host: str, port: int, count: int = 3) -> Row:
 
 
 def outside(address: str, port: int, requests: int) -> List[Row]:
-    """Return what the host of the module asks: the load balancer, on several connections at a time."""
+    """Return the targets that the module's host asks: the load balancer, on several connections at a time."""
     count = max(1, -(-requests // SIDE_BY_SIDE))
     return [_target("balancer", "", address, port, count) for unused in range(min(SIDE_BY_SIDE, requests))]
 
@@ -203,12 +203,12 @@ def expected(rows: Sequence[Row], pods: Dict[str, Row]) -> List[str]:
 
 
 def is_complete(result: Row, names: Sequence[str]) -> bool:
-    """Whether every request was answered, and each of these Nodes answered."""
+    """Return whether every request was answered, and each of these Nodes answered."""
     return result["answered"] == result["asked"] and all(name in result["nodes"] for name in names)
 
 
 def is_local(inside: Dict[str, List[Row]]) -> bool:
-    """Whether each health port that Pods asked answered."""
+    """Return whether every health port that Pods asked has answered."""
     return all(result["answered"] for results in inside.values() for result in results if result["name"].startswith("health:"))
 
 
@@ -237,7 +237,7 @@ class Patience:
         self.limit, self.began, self.hope = limit, now, now
 
     def is_over(self, now: float, service: Row, controller: Row) -> bool:
-        """Whether the address is there, will not come, or did not come in time. Ask again and again: a leader may just change."""
+        """Return whether the address is there, will not come, or did not come in time. Call it repeatedly, because the leader may just change."""
         if service["address"] or service["class"] or controller["offers"] is False:
             return True
         if controller["leads"] and not QUOTA.search(last_warning(service["events"])):
@@ -245,7 +245,7 @@ class Patience:
         return now - self.began > self.limit or now - self.hope > CERTAIN
 
     def is_in_doubt(self, now: float) -> bool:
-        """Whether the cluster said just now that no address will come."""
+        """Return whether the last call of is_over saw signs that no address will come."""
         return self.hope < now
 
 
@@ -258,7 +258,7 @@ class Hope:
         self.best: Tuple[int, ...] = ()
 
     def is_over(self, now: float, score: Tuple[int, ...]) -> bool:
-        """Whether no better answer is to be expected. C(score) is greater for a better one."""
+        """Return whether no better answer is to be expected. C(score) is greater for a better one."""
         if score > self.best:
             self.best, self.better = score, now
         return self.left(now) < 0
@@ -316,7 +316,7 @@ def controller(lease: Row, own: bool) -> Row:
 
 
 def explained(answer: Any) -> Row:
-    """Return the load balancer's address in the cloud, and its differences from the Service, out of C(ccm explain service)."""
+    """Return the load balancer's address in the cloud, and its differences from the Service, from the result of C(ccm explain service)."""
     looked = {item.get("what"): str(item.get("answer")) for item in (answer or {}).get("lookedUp") or []} if isinstance(answer, dict) else {}
     listed = re.search(r": (?:not )?ready, (\S+)$", looked.get("its load balancer, by its UID", ""))
     differences = looked.get("differences from the Service", "none")

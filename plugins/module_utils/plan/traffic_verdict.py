@@ -4,8 +4,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the answers to a check of the traffic mean: what works, what does not, which cause they name, and what could not be asked. Pure.
 
-The evidence is data: M(outoftree.ccm.ccm_load_balancer_check) collects it. No answer is more than what was seen: where two causes look the
-same from here, the text names both.
+The evidence is data: M(outoftree.ccm.ccm_load_balancer_check) collects it. A text says no more than what was seen: if two causes look the
+same from here, it names both.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ ADVICE = {
 
 
 class Check(NamedTuple):
-    """One question and its answer. C(cause) is '' if it is answered well."""
+    """One question and its answer. C(cause) is '' if the answer is good."""
 
     name: str
     state: str
@@ -79,7 +79,7 @@ def _line(check: Check) -> str:
 
 
 def _asked(evidence: Row) -> Iterator[Tuple[str, Row]]:
-    """Yield what was asked from outside, and all that each kind of question from Pods got."""
+    """Yield (name, result) of the requests from outside, and of each kind of question from Pods."""
     for phase in ("first", "second"):
         found = evidence[phase]
         if found.get("outside"):
@@ -150,7 +150,7 @@ def _kinds(result: Row) -> str:
 
 
 def _most(result: Row) -> str:
-    """Return what most attempts ended with, '' if none failed."""
+    """Return how most of the failed attempts ended, '' if none failed."""
     errors = result["errors"]
     return max(sorted(errors), key=lambda kind: errors[kind]) if errors else ""
 
@@ -202,7 +202,7 @@ def _outside(evidence: Row) -> Check:
 
 
 def _silent(evidence: Row, phase: str, port: int) -> Tuple[str, str]:
-    """Return what it means that no request at the load balancer was answered, and the cause."""
+    """Return (text, cause) for a load balancer that answered no request."""
     service, result = evidence["service"], evidence[phase]["outside"]
     kind, where = _most(result), "{0}:{1}".format(service["address"], port)
     known = evidence["controller"].get("address") or ""
@@ -252,7 +252,7 @@ def _port_change(evidence: Row) -> Check:
 
 
 def _deaf(evidence: Row) -> List[Tuple[str, str, Row]]:
-    """Return the Nodes whose health port no Pod reached, with one of those that asked."""
+    """Return (asking Node, asked Node, result) for each Node whose health port no Pod reached, with one Node that asked."""
     asked = _results(evidence, "second", "health")
     heard = {other for unused, other, result in asked if result["answered"]}
     return list({item[1]: item for item in asked if item[1] not in heard}.values())
@@ -281,7 +281,7 @@ def _inside(evidence: Row) -> Check:
     failures, count = [], 0
     for phase in ("first", "second"):
         for kind, what in (("service", "the Service's cluster IP"), ("balancer", "the load balancer's address")):
-            # What nobody gets outside, Pods need not get.
+            # Pods need not reach a load balancer that nobody reaches from outside.
             if kind == "balancer" and not (evidence[phase].get("outside") or {"answered": 0})["answered"]:
                 continue
             for asker, unused, result in _results(evidence, phase, kind):

@@ -261,7 +261,7 @@ class Rancher(Kind):
         return [item for name in (key, key + "+") for item in file.items(name)]
 
     def _arguments(self, file: rancher.File, key: str) -> List[List[Flag]]:
-        """Return the managed flag, if it is one, that each item of a component's key gives."""
+        """Return, for each item of a component's key, a list with its managed flag, or an empty list."""
         return [rancher.flags_of(item, whole=True) for item in self._items(file, key)]
 
     def flags(self, text: str) -> Dict[str, List[Flag]]:
@@ -379,7 +379,7 @@ def _back(kind: Kind, before: str, ours: str, changes: Dict[str, List[Change]]) 
 
 
 def _agrees(kind: Kind, merged: str, now: str, wanted: Dict[str, List[Tuple[str, str]]], back: List[Any]) -> bool:
-    """Whether a merged text has the wanted flags and is otherwise equal to the current text."""
+    """Return whether a merged text has the wanted flags and is otherwise equal to the current text."""
     try:
         return _plain(kind.flags(merged)) == _named(wanted) and _without(kind.rest(merged), back) == _without(kind.rest(now), back)
     except (ValueError, LookupError, TypeError, AttributeError):  # merged lines may no longer be a manifest

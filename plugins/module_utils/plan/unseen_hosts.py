@@ -53,7 +53,7 @@ def _problem(names: List[str], why: str, way: str) -> str:
 
 
 def _by_reason(unseen: Dict[str, str], apart: Sequence[str]) -> List[Tuple[List[str], str]]:
-    """Return (hosts, reason). The hosts C(apart) have entries of their own, because they get another advice."""
+    """Return (hosts, reason). The hosts C(apart) have entries of their own, because their advice differs."""
     found: Dict[Tuple[bool, str], List[str]] = {}
     for host, why in unseen.items():
         found.setdefault((host in apart, why), []).append(host)
@@ -65,5 +65,5 @@ def _these(hosts: Sequence[str]) -> str:
 
 
 def _limit(hosts: Sequence[str]) -> str:
-    """Return the option that excludes hosts from the next run. The pattern of many hosts is not for a message."""
+    """Return the option that excludes hosts from the next run. For many hosts, return only its name, because the pattern would be too long."""
     return "--limit 'all:!{0}'".format(":!".join(hosts)) if len(hosts) <= grouping.NAMED else "--limit"

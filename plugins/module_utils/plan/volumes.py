@@ -21,7 +21,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import P
 def check(plan: Plan, cluster: ClusterFacts, ignored: Sequence[str] = ()) -> None:
     """Add C(volumes) to the plan, a note about each kind of volume, and what is wrong with its driver.
 
-    C(ignored) are CSI drivers that need not be registered: what would be a problem is a warning.
+    C(ignored) are CSI drivers that need not be registered: a problem with one becomes a warning.
     """
     found: VolumeFacts = cluster.get("volumes") or {}
     plan["volumes"] = rows(found, _restarted(plan))
@@ -139,7 +139,7 @@ def _restarts(row: VolumeRow) -> str:
 
 
 def shortcomings(row: VolumeRow) -> List[str]:
-    """Return what is wrong apart from the restart."""
+    """Return, as warnings, what is wrong with the driver apart from the restart."""
     if not row["driver"]:
         return ["{0}: no release that this collection supports serves them, and no CSI driver does. Delete what you no longer need: {1}".format(
             _heading(row), _what(row))]
