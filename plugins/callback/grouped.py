@@ -35,9 +35,9 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.plan import columns,
 #: The counts of a host in the recap, and their names in Ansible's statistics.
 COUNTS = (("ok", "ok"), ("changed", "changed"), ("unreachable", "unreachable"), ("failed", "failures"), ("skipped", "skipped"),
           ("rescued", "rescued"), ("ignored", "ignored"))
-#: Counts that stand in the recap if there are any.
+#: Counts that the recap shows only if they are not 0.
 RARE = ("unreachable", "skipped", "rescued", "ignored")
-#: Counts that differ between hosts of which the same is known.
+#: Counts that may differ between the hosts of one line of the recap.
 UNEQUAL = ("ok", "changed", "skipped")
 
 
@@ -47,12 +47,12 @@ def _part(result, name):
 
 
 def _has_warning(data):
-    """Whether Ansible will show a warning of this result. Deprecations of other collections can be switched off."""
+    """Return whether Ansible will show a warning of this result. Deprecations of other collections can be switched off."""
     return bool(data.get("warnings") or C.DEPRECATION_WARNINGS and data.get("deprecations"))
 
 
 class CallbackModule(Default):
-    """The default output, with one line for hosts of which the same is known."""
+    """The default output, but with one line for all hosts with the same result."""
 
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "stdout"
@@ -65,13 +65,13 @@ class CallbackModule(Default):
         self._shown_play = None
 
     def _is_short(self, result):
-        """Whether a result needs no line of its own: it has no message for people, and no warning."""
+        """Return whether a result needs no line of its own: it has no message for people, and no warning."""
         data = _part(result, "result")
         shown = data.get("_ansible_verbose_always") or _has_warning(data) or "results" in data
         return not shown and not self._display.verbosity
 
     def _line_of(self, result):
-        """The message of a result if it has one line and nothing else to show, or else ""."""
+        """Return the message of a result if it has one line and the result has nothing else to show; "" otherwise."""
         data = _part(result, "result")
         if self._display.verbosity or data.get("changed") or _has_warning(data) or "results" in data:
             return ""
@@ -83,7 +83,7 @@ class CallbackModule(Default):
         """Break the lines of a message where the terminal would break words. Programs read JSON."""
         message = result.get("msg")
         if isinstance(message, str) and self.get_option("result_format") == "yaml" and not self._display.verbosity:
-            # The condition of an assertion says nothing to people that its message does not.
+            # People need only the message of an assertion, not its condition.
             result = {name: value for name, value in result.items() if name not in ("assertion", "evaluated_to")}
             result["msg"] = "\n".join(columns.fitted([message], self._columns()))
         return super()._dump_results(result, *args, **kwargs)
@@ -93,7 +93,7 @@ class CallbackModule(Default):
         return shutil.get_terminal_size((columns.TERMINAL, 24)).columns
 
     def _show(self, text, color):
-        """Show a line of our own, which has no margin."""
+        """Show a line of this plugin, which has no margin."""
         self._display.display("\n".join(columns.fitted([text], self._columns() + columns.MARGIN)), color=color)
 
     def v2_runner_on_ok(self, result):
@@ -145,7 +145,7 @@ class CallbackModule(Default):
         if prefix is not None:
             self._task_type_cache[task._uuid] = prefix
         self._last_task_name = task.get_name().strip()
-        # In the next batch, the task has the same ID. Its items would follow the line of another task.
+        # In the next batch, the task has the same ID. Without a new line, its items would follow the line of another task.
         self._last_task_banner = None
 
     def _flush(self):

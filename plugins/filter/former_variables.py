@@ -41,7 +41,7 @@ _value:
 
 from ansible.utils.display import Display
 
-#: What to set instead. The roles read the former variables in vars/main.yml (ccm_install) and vars/main/former.yml (ccm_runtime).
+#: What to set instead of each former variable. The roles read the former variables in vars/main.yml (ccm_install) and vars/main/former.yml (ccm_runtime).
 FORMER = {
     "ccm_install_leader_migration_lease": "nothing: finish the migration that uses the Lease with this name, then remove the variable",
     "ccm_install_node_timeout": "ccm_install_gate_timeout",

@@ -75,7 +75,7 @@ def webhook_certificate(data):
 
 
 def _usable(data, now):
-    """Return the certificate, if the Secret has one that is valid, with its key, and among those that the API servers trust."""
+    """Return the Secret's certificate if it is valid for the webhook's address now, has its key, and is trusted by the API servers; else None."""
     try:
         text = {name: base64.b64decode(data[name], validate=True) for name in ("tls.crt", "tls.key", "ca.crt")}
         certificate = x509.load_pem_x509_certificate(text["tls.crt"])
@@ -109,7 +109,7 @@ def _pem(certificate):
 
 
 def _start(certificate):
-    """Return the time in UTC. Older versions of the library know it only without a time zone."""
+    """Return when a certificate becomes valid, in UTC. Older versions of the library report it without a time zone."""
     found = getattr(certificate, "not_valid_before_utc", None)
     return found or certificate.not_valid_before.replace(tzinfo=datetime.timezone.utc)
 

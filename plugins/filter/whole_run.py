@@ -54,7 +54,7 @@ import re
 
 from ansible.errors import AnsibleFilterError
 
-#: What Ansible has in place of tags if there are none. It adds V(never) for a listing.
+#: The tags of a run for which nobody chose tags. For a listing, Ansible adds V(never).
 NO_TAGS = ("all", "never")
 
 #: Tags that molecule skips at every step: molecule-notest, molecule-idempotence-notest. No task of this collection has them.

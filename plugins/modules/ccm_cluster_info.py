@@ -233,7 +233,7 @@ def read_kubeadm_config(api):
 
 
 def read_kube_proxy(api):
-    """Return the texts of kube-proxy's ConfigMap as kubeadm names it, by key. Another installer has none."""
+    """Return the texts of the ConfigMap kube-proxy, by key; {} if there is none, because only kubeadm creates it."""
     found = api.get("/api/v1/namespaces/kube-system/configmaps/kube-proxy") or {}
     return {name: text for name, text in sorted((found.get("data") or {}).items()) if isinstance(text, str)}
 

@@ -241,7 +241,7 @@ def planned(module, journal):
 
 
 def originals(module, journal, component):
-    """Return the same for the files that the journal lists for the component, and the names of files that are already restored.
+    """Return what planned() returns, for the files that the journal lists for the component, and the names of files that are already restored.
 
     The plan says how to restore each file: to its original bytes, or to a content if the file was changed after the migration.
     """
@@ -293,7 +293,7 @@ def refuse(module, path):
 
 
 def fail(module, component, failure, result):
-    """End with what became of the change, and of each file."""
+    """Fail with a message about the state of the change, and of each file."""
     outcome = failure.args[2]
     restored = outcome.healthy and not outcome.stuck
     message = report(component, failure, result["files"], module.params["state"])
@@ -367,7 +367,7 @@ def main():
 
 
 def record_cluster(module, journal):
-    """Record the ConfigMap's content, or remove its record. The change is the cluster's, so this host reports none."""
+    """Record the ConfigMap's content, or remove its record. The change is one of the cluster, so this host reports none."""
     params = module.params
     if not module.check_mode:
         if params["state"] == "restored":
@@ -402,7 +402,7 @@ def apply(module, journal):
         files=[dict(path=item[0], backup="", action="removed" if item[2] is None else "written") for item in work],
         restarted_at="", waited=0.0, seconds=0.0,
     )
-    if module._diff:  # a result is kept, and whole files do not belong there
+    if module._diff:  # otherwise, whole files do not belong into a result, which Ansible keeps
         result["diff"] = [dict(before_header=item[0], after_header=item[0], before=show(item[1], component.name),
                                after=show(item[2], component.name)) for item in work]
     if module.check_mode or not (work or settled or restart or params["state"] == "present"):

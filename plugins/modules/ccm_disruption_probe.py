@@ -111,7 +111,7 @@ ATTEMPTS = 3
 
 
 def asked(url, timeout):
-    """Return what the last of at most three attempts ended with, '' for an answer."""
+    """Return how the last of at most three attempts ended, '' if one was answered."""
     error = ""
     for attempt in range(ATTEMPTS):
         error = prober.ask(url, timeout)
@@ -122,7 +122,7 @@ def asked(url, timeout):
 
 
 def probe(folder, params):
-    """Ask until somebody wants the result, or nobody does any more."""
+    """Ask until somebody requests the result, the run has ended, or the time is over; then leave the result."""
     measurement, start = disruption.Measurement(), time.monotonic()
     while prober.goes_on(folder) and not this_machine.has_ended(params["run"]) and time.monotonic() - start < params["limit"]:
         began = time.monotonic()

@@ -155,7 +155,7 @@ POLL = 0.5
 
 
 def probe(api, params, pods):
-    """Return each Pod's answer on /readyz. The API server connects to the node's address."""
+    """Return each Pod's answer on /readyz. The request goes through the API server, which connects to the node's address."""
     answers = {}
     for pod in pods:
         if pod["leaving"]:

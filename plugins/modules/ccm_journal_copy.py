@@ -114,7 +114,7 @@ def path_of(node):
 
 
 def keep(module, api, result, host, node):
-    """Write the copy of one host's journal. Raises ApiError and BadCopy."""
+    """Write the copy of one host's journal, or mark the copy of a restored host. Raises ApiError and BadCopy."""
     local = journal_copy.local_of(module.params["journals"].get(host))
     if local is None:
         raise journal_copy.BadCopy("its journal could not be read")

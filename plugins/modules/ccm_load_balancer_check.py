@@ -128,7 +128,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.plan import traffic,
 POLL = 0.5
 #: Seconds for the command in a Pod: at most three attempts of each question, side by side, and the start of Python.
 COMMAND_SECONDS = 30
-#: Seconds for the Pods to start, and for the removal, if the limit is shorter: that is for what the cloud creates.
+#: Minimum number of seconds for the Pods to start, and for the removal. The user's limit is about the cloud, and may be shorter.
 LEAST_SECONDS = 60
 SIDE_BY_SIDE = 8
 #: What a kubelet reports about a Pod that does not run without help.
@@ -228,7 +228,7 @@ class Check:
             time.sleep(POLL)
 
     def wait_for_address(self, began):
-        """Wait for the address. While it is in doubt, Pods are asked, which takes a moment."""
+        """Wait for the address. If the cluster reports that none will come, ask the Pods meanwhile."""
         first, service, patience = self.evidence["first"], self.evidence["service"], traffic.Patience(self.limit, began)
         while service["created"]:
             self.read_service(began)
@@ -246,7 +246,7 @@ class Check:
         return traffic.expected(self.evidence["nodes"], self.evidence["pods"])
 
     def ask_outside(self, port, requests=1):
-        """Return what the load balancer answers, asked from here."""
+        """Return what the load balancer answers to this host."""
         job = {"targets": traffic.outside(self.evidence["service"]["address"], port, requests), "token": self.token,
                "timeout": self.params["request_timeout"]}
         return traffic.merged(asker.ask_all(job))
@@ -266,10 +266,11 @@ class Check:
             time.sleep(POLL)
 
     def ask_often(self, port, names, look_inside):
-        """Ask often, until each of these Nodes and each request is answered; return (result, what C(look_inside) returned last).
+        """Ask until every request is answered, and each of these Nodes answered; return (result, what C(look_inside) returned last).
 
-        A load balancer needs a while until each Node behind it is healthy. So an incomplete result is asked for again, each time after a
-        longer pause: one that loses requests for good must not pass by chance. Pods are asked first, because kube-proxy needs a while, too.
+        A load balancer needs a while until each Node behind it is healthy. Therefore the requests are repeated after an incomplete result,
+        each time after a longer pause: a load balancer that keeps losing requests must not pass by chance. Pods are asked first, because
+        kube-proxy needs a while, too.
         """
         hope, pause, inside = self.hope(), POLL, None
         while True:
@@ -283,7 +284,7 @@ class Check:
             pause *= 2
 
     def ask_inside(self, port):
-        """Return what the Pods of each Node got, by Node."""
+        """Return the results of the Pods that asked, by Node; {} if the Service has no cluster IP."""
         service, pods = self.evidence["service"], self.evidence["pods"]
         world = {"pods": {name: pod["ip"] for name, pod in pods.items() if pod["ready"]}, "nodes": self.evidence["nodes"], "port": port,
                  "node_port": service["node_port"], "health_port": service["health_port"], "cluster_ip": service["cluster_ip"],

@@ -142,7 +142,7 @@ class Adoption:
         return node, nodes.summary(node, self.params["provider_id_prefix"])
 
     def set_taints(self, choose, applies):
-        """Write choose(node) as its taints while applies(summary) holds. Reads the Node again and retries on conflict."""
+        """Write choose(node) as the Node's taints if applies(summary), and return whether it does. Reads the Node again and retries on conflict."""
         for unused in range(CONFLICTS):
             node, summary = self.read()
             if not applies(summary):
@@ -160,7 +160,7 @@ class Adoption:
                          "between. Find out what writes it, then run again".format(self.name, CONFLICTS))
 
     def begin(self, check_mode):
-        """Taint the Node if it needs it, or remove the taint; return whether there is nothing to wait for."""
+        """Taint an unmanaged Node, or remove the taint of a released one; return whether there is nothing to wait for."""
         if self.params["state"] == "released":
             self.release(check_mode)
             return True
@@ -230,9 +230,9 @@ def difference(summary, taints):
 
 
 def run(adoptions, parallel, check_mode):
-    """Begin the adoptions in order, at most C(parallel) at a time, and poll them; return the failures in the order of their Nodes.
+    """Begin the adoptions in order, at most C(parallel) at a time, and poll them.
 
-    After a failure, no other Node is begun. Those that were begun are finished. Returns [(adoption, NotAdopted)] and those begun.
+    After a failure, no other adoption is begun. Those that were begun are finished. Return them, and [(adoption, NotAdopted)] of the failures.
     """
     waiting, active, begun, failures = list(adoptions), [], [], []
     while active or (waiting and not failures):
@@ -248,7 +248,7 @@ def run(adoptions, parallel, check_mode):
 
 
 def attempt(adoption, failures, step):
-    """Take a step, and return whether the adoption is over, well or not."""
+    """Take a step of an adoption; return whether the adoption has succeeded or failed."""
     try:
         return step()
     except NotAdopted as exc:

@@ -103,7 +103,7 @@ class Drain:
             self.api.patch(self.path, {"spec": {"unschedulable": True}})
 
     def uncordon(self):
-        """Let the Node accept Pods again if this module cordoned it; return what to say about it."""
+        """Let the Node accept Pods again if this module cordoned it; return what to add to a message."""
         if not self.cordoned:
             return ""
         try:
@@ -118,7 +118,7 @@ class Drain:
             self.api.call("POST", "/api/v1/namespaces/{0}/pods/{1}/eviction".format(namespace, name), body)
             self.evicted.add("{0}/{1}".format(namespace, name))
         except api.ApiError as exc:
-            # Its budget does not allow it yet, it has two budgets (500), a webhook does not answer, or the API server does not.
+            # The Pod's budget does not allow it yet, the Pod has two budgets (500), or a webhook or the API server does not answer.
             if exc.status in (0, 429) or exc.status >= 500:
                 self.reasons[namespace, name] = str(exc)
             elif exc.status != 404:

@@ -73,13 +73,13 @@ def digest(data):
 
 
 def safe(path):
-    """Return whether the path stays in the folder."""
+    """Return whether the path stays in the folder, and is not that of the notes."""
     parts = path.split("/")
     return bool(path) and not os.path.isabs(path) and not {"", ".", ".."} & set(parts) and path != NOTES
 
 
 def read(path):
-    """Return the content of a file, None if there is none. Raises OSError for what is no file."""
+    """Return the content of a file, None if there is none. Raises OSError if it is not a file."""
     try:
         with open(path, "rb") as file:
             return file.read()

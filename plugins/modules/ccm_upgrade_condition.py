@@ -98,7 +98,7 @@ ATTEMPTS = 5
 
 
 def current(namespace):
-    """Return our condition of a namespace, {} if it has none, and the other ones."""
+    """Return the condition of this type in a namespace, {} if it has none, and the other conditions."""
     conditions = (namespace.get("status") or {}).get("conditions") or []
     ours = [condition for condition in conditions if condition["type"] == TYPE]
     return (ours or [{}])[0], [condition for condition in conditions if condition["type"] != TYPE]
@@ -112,7 +112,7 @@ def stamped(words, before, now):
 
 
 def without_time(condition):
-    """Return what a condition says, without the time of the check."""
+    """Return the status, reason and message of a condition, without the time of the check."""
     return dict((word, re.sub(r" \(checked \S+\)$", "", condition.get(word) or "")) for word in WORDS)
 
 

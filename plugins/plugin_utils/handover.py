@@ -25,7 +25,7 @@ def stored(task_vars: Mapping[str, Any], host: str) -> Mapping[str, Any]:
 
 
 def lost_journal(variables: Mapping[str, Any], host: str) -> str:
-    """Return the copy of the host's journal if that is lost, otherwise ''."""
+    """Return the copy of the host's journal if the journal is lost, otherwise ''."""
     copies = (variables.get("__ccm_install_copies") or {}).get("hosts") or {}
     return str((copies.get(host) or {}).get("content") or "")
 
@@ -51,7 +51,7 @@ def planned_step(variables: Mapping[str, Any], host: str, number: Optional[int] 
 
 
 def journal_changes(variables: Mapping[str, Any], host: str, control_plane: Sequence[str]) -> bool:
-    """Whether this run writes the host's journal, or the journal's copy is older. C(control_plane) has the control planes' names."""
+    """Return whether this run writes the host's journal, or the journal's copy is older. C(control_plane) has the control planes' names."""
     plan = variables.get("__ccm_install_plan") or {"nodes": {}, "hosts": {}}
     steps = plan["hosts"].get(host) or {}
     stale = (variables.get("__ccm_install_copies") or {}).get("stale") or []

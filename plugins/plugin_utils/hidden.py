@@ -20,7 +20,7 @@ class HidingAction(ActionBase):
     _requires_connection = True
     MODULE = ""
     PART = ""
-    #: Whether a failure is that of a host on which nothing may work, so that Ansible's message needs an explanation.
+    #: Whether the module may be the first one on a host, so that Ansible's message about a failure needs an explanation.
     EXPLAINED = False
 
     def run(self, tmp=None, task_vars=None):
