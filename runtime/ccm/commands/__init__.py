@@ -1,2 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands of `ccm.cli.COMMANDS` beside the controller, and what they share. All but `completion` only read."""
+"""The commands of `ccm.cli.COMMANDS` besides the controller, and what they share. None of them writes to the cluster or
+to the cloud."""

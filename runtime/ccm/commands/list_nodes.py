@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`ccm nodes`: the instance of each Node, and what prevents its initialisation or refresh. Reads only.
 
-It applies the controllers' own rules before any of them acts: a migration runs it before it taints a Node.
+It applies the controllers' own rules before any controller acts: a migration runs this command before it taints a Node.
 """
 
 from __future__ import annotations
@@ -194,7 +194,8 @@ def _judge(node: Node, judging: Judging) -> Match:
 
 
 def _described(node: Node, instance: Instance) -> Match:
-    """Whether the instance has what the Node needs: more to initialise it than to refresh it."""
+    """Report whether the instance has what the Node needs. A Node needs more for its initialisation than for a
+    refresh."""
     name = node.metadata.name
     initialised = node.spec.provider_id and not node_rules.is_uninitialized(node)
     try:

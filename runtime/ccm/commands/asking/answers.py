@@ -117,12 +117,12 @@ def _fitted(line: str, columns: int) -> list[str]:
 
 
 def one_line(text: str) -> str:
-    """Text of strangers, safe for a terminal."""
+    """Return the text on one line and shortened, safe for a terminal: strangers may have written it."""
     return printable(shorten(text, LONGEST_LINE))
 
 
 def counted(count: int, noun: str) -> str:
-    """For example: 1 Node, 2 Nodes."""
+    """Return the count with the noun, such as 1 Node or 2 Nodes."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 

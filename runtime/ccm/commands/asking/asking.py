@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a command that answers: flags, errors of one line each, text or JSON, and the exit status."""
+"""Runs a command that answers a question: parses its flags, prints the answer as text or JSON, and each error on one
+line."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ def answer(
     ask: Callable[[Q], Awaitable[A]],
     render: Callable[[A, datetime.datetime], list[str]],
 ) -> int:
-    """Print the answer and return the exit status, 2 if there is none."""
+    """Print the answer and return the exit status, 2 if there is no answer."""
     try:
         options = parse(kind, argv, parser)
     except OptionsError as error:
@@ -63,7 +64,8 @@ def answer(
 
 
 def show(lines: Sequence[str]) -> None:
-    """Print lines for people: within the terminal, if there is one. Other programs get each line as it is."""
+    """Print lines for people, fitted to the terminal. Without a terminal, print each line as it is, for other
+    programs."""
     if sys.stdout.isatty():
         lines = fitted(lines, shutil.get_terminal_size().columns)
     print("\n".join(lines))
@@ -81,7 +83,7 @@ def _complain(problems: Sequence[str]) -> int:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """No log lines meanwhile: the answer says what the controllers would log."""
+    """Log nothing while the context lasts: the answer says what the controllers would log."""
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from ccm.engine.objects import LeaseSpec, ObjectMeta
 
 MIRROR = "kubernetes.io/config.mirror"
-#: What images and programs of cloud-controller-managers are named.
+#: Words in the names of images and programs of cloud-controller-managers.
 _CLOUD = re.compile(r"cloud-controller|cloud-provider|(^|-)ccm($|-)")
 
 
@@ -61,7 +61,7 @@ class Container(Struct, frozen=True):
         return PurePosixPath(self.image.partition("@")[0]).name.partition(":")[0]
 
     def flag(self, name: str) -> str | None:
-        """The value of a flag; None if it is not set."""
+        """Return the last value of a flag; "true" for a flag without a value; None if it is not set."""
         found = None
         for position, text in enumerate(self.arguments):
             if text.startswith(f"--{name}="):
@@ -149,11 +149,11 @@ class ServerVersion(Struct, frozen=True, rename="camel"):
 
 
 def cloud_controllers(containers: Iterable[Container]) -> Iterator[Container]:
-    """Those that look like cloud-controller-managers."""
+    """Return the containers that look like cloud-controller-managers."""
     return (each for each in containers if each.is_cloud_controller)
 
 
 def minor(version: str) -> tuple[int, int] | None:
-    """(1, 33) of "v1.33.4"; None for text of another form."""
+    """Return (1, 33) for "v1.33.4"; None for text of another form."""
     match = re.match(r"v?(\d+)\.(\d+)", version)
     return (int(match[1]), int(match[2])) if match else None

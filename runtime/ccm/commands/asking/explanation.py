@@ -81,12 +81,13 @@ class Explanation(Struct, frozen=True, rename="camel", tag_field="answer", tag="
 
     @property
     def status(self) -> int:
-        """Without an outlook, the state decides."""
+        """The exit status; at least 1 if the state alone shows that something is left to do (`waits`)."""
         return max(status_of(self.outlooks, self.unasked), 1 if self.waits else 0)
 
 
 def told_by(events: Iterable[Event], components: Sequence[str], uid: str) -> list[Told]:
-    """The Events about this very object, the latest last. Others may have had its name."""
+    """Return the Events of these components about the object with this UID, the latest last. Other objects may have had
+    its name."""
     relevant = [each for each in events if each.source.component in components and each.involved_object.uid == uid]
     relevant.sort(key=lambda each: each.last_timestamp or "")
     return [
@@ -96,7 +97,7 @@ def told_by(events: Iterable[Event], components: Sequence[str], uid: str) -> lis
 
 
 def together(clouds: Sequence[str], parts: Sequence[Explanation]) -> Explanation:
-    """What several clouds said of one object. `clouds`: their names, "" if it is the only one."""
+    """Join what several clouds say about one object. `clouds`: their names, "" if it is the only one."""
     outlooks = [
         msgspec.structs.replace(outlook, cloud=cloud)
         for cloud, part in zip(clouds, parts, strict=True)

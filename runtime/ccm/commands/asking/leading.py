@@ -9,7 +9,7 @@ from ccm.engine.objects import Lease, parse_time
 
 
 def leader_lines(lease: Lease | None, name: str, now: datetime.datetime) -> list[str]:
-    """Which controller is responsible, and whether it works. `name`: of the Lease, NAMESPACE/NAME."""
+    """Return sentences about which controller leads, and whether it works. `name`: of the Lease, NAMESPACE/NAME."""
     if lease is None:
         return [f"No controller has ever led: the Lease {name} is missing. Deploy the cloud-controller-manager."]
     spec = lease.spec
@@ -36,7 +36,7 @@ def leader_lines(lease: Lease | None, name: str, now: datetime.datetime) -> list
 
 
 def _clouds(facts: dict[str, str], now: datetime.datetime) -> list[str]:
-    """When each of several clouds last answered."""
+    """Return when each of several clouds last answered; [] for one cloud."""
     names = facts.get("cloud-provider", "").split(",")
     answered = {name.strip(): facts.get(f"last-cloud-success.{name.strip()}") for name in names}
     if len(answered) < 2:
@@ -45,7 +45,7 @@ def _clouds(facts: dict[str, str], now: datetime.datetime) -> list[str]:
 
 
 def is_led(lease: Lease | None, now: datetime.datetime) -> bool:
-    """Whether somebody holds the Lease, which is still valid."""
+    """Whether somebody holds the Lease and it is still valid."""
     if lease is None or not lease.spec.holder_identity:
         return False
     renewed = seconds_since(lease.spec.renew_time, now)
@@ -66,7 +66,7 @@ def running(lease: Lease | None) -> list[str] | None:
 
 
 def seconds_since(text: str | None, now: datetime.datetime) -> float | None:
-    """None for no time, and for text that is not an RFC 3339 time with a zone."""
+    """Return the seconds since a time; None for no time, and for text that is not an RFC 3339 time with a zone."""
     try:
         return (now - parse_time(text)).total_seconds() if text else None
     except (ValueError, TypeError, OverflowError):

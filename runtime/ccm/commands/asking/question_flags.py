@@ -45,7 +45,8 @@ Q = TypeVar("Q", bound=Questions)
 
 
 def parse(kind: type[Q], argv: Sequence[str], parser: command_line.Parser) -> Q:
-    """The options. Without a kubeconfig, the one that kubectl uses. Raises OptionsError with all problems."""
+    """Return the options. Without --cloud-provider, they include the flags of the controller in whose Pod the command
+    runs; without a kubeconfig, the one that kubectl uses counts. Raises OptionsError with all problems."""
     given = list(argv)
     if not any(text.startswith("--cloud-provider") for text in given):
         given = [*own_arguments(), *given]
@@ -56,7 +57,7 @@ def parse(kind: type[Q], argv: Sequence[str], parser: command_line.Parser) -> Q:
 
 
 def parser(kind: type[Questions], prog: str, description: str, epilog: str = "") -> command_line.Parser:
-    """The argument parser of one command, to which it adds its words."""
+    """Return the argument parser of one command. The command adds its words to it."""
     found = command_line.parser(
         flags_of(kind), prog=prog, usage="%(prog)s [FLAG ...]", description=description, epilog=epilog, hidden=HIDDEN
     )
@@ -79,7 +80,8 @@ def own_arguments(process: Path = PROCESS_1) -> list[str]:
 
 
 def default_kubeconfig() -> str:
-    """The kubeconfig that kubectl uses; "" if there is none, which means in-cluster."""
+    """Return the kubeconfig that kubectl uses: the first file of KUBECONFIG that exists, else the first that it names;
+    "" if there is none, which means in-cluster."""
     named = [path for path in os.environ.get("KUBECONFIG", "").split(os.pathsep) if path]
     candidates = named or [str(Path.home() / ".kube" / "config")]
     return next((path for path in candidates if Path(path).is_file()), named[0] if named else "")

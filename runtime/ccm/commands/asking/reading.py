@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads from the API server and the cloud, for commands that may not write.
 
-Both clients refuse to send anything else, whatever the code above them does: the API server gets GETs and access
-reviews, which it does not store, and the cloud gets the calls of the contract that read. A port that the API server
-forwards is such a GET, and `pod_page` sends a GET through it.
+Whatever a command does, both clients refuse to write: the API server gets only GETs and access reviews, which it does
+not store, and the cloud gets only the calls of the contract that read. A port that the API server forwards is such a
+GET, and `pod_page` sends a GET through it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class WriteRefused(RuntimeError):
 
 
 class ReadingClient(KubeClient):
-    """A client that sends GETs and access reviews alone. Raises WriteRefused for anything else."""
+    """A client that sends only GETs and access reviews. Raises WriteRefused for anything else."""
 
     async def _request(self, method: str, path: str, **more: Any) -> bytes:
         if method != "GET" and not (method == "POST" and path.startswith(REVIEWS)):
@@ -66,9 +66,9 @@ class ReadingClient(KubeClient):
 
 
 class ReadingGateway(Gateway):
-    """A gateway that makes the contract's reading calls alone. Raises WriteRefused for any other.
+    """A gateway that makes only the contract's reading calls. Raises WriteRefused for any other call.
 
-    A person waits for the answer: after the cloud throttled a call, the others that it asked to pause get the same
+    A person waits for the answer. So after the cloud throttled a call, the calls that it asked to pause raise the same
     error at once.
     """
 
@@ -98,7 +98,8 @@ class Cluster:
         self.unasked: builtins.list[Unasked] = []
 
     async def all(self, kind: Watched[K]) -> builtins.list[K] | None:
-        """All objects of a kind, as a controller's cache keeps them; None if the API server does not list them."""
+        """Return all objects of a kind, as a controller's cache keeps them; None if the API server does not list them.
+        An object that cannot be read is left out, with an entry of `unasked`."""
         unreadable: builtins.list[bytes] = []
         try:
             found, _ = await self.client.list(kind.path, kind.type, unreadable=unreadable.append)
@@ -149,7 +150,7 @@ def reason_of(error: ApiError) -> str:
 
 @contextlib.asynccontextmanager
 async def open_cluster(options: Options) -> AsyncIterator[Cluster]:
-    """A client whose API server answers. Raises KubeConfigError, UnavailableError and UnauthorizedError."""
+    """Yield a Cluster whose API server answers. Raises KubeConfigError, UnavailableError and UnauthorizedError."""
     client = ReadingClient.from_config(kubeconfig=options.kubeconfig, master=options.master)
     assert isinstance(client, ReadingClient)
     try:
@@ -160,7 +161,7 @@ async def open_cluster(options: Options) -> AsyncIterator[Cluster]:
 
 
 async def _first_answer(client: KubeClient) -> None:
-    """Raises UnavailableError and UnauthorizedError."""
+    """Raises UnavailableError if the API server does not answer, UnauthorizedError if it rejects the credentials."""
     try:
         await client.get("/version", PartialObject, timeout=FIRST_ANSWER)
     except ForbiddenError:
@@ -175,7 +176,7 @@ async def _first_answer(client: KubeClient) -> None:
 
 @dataclass(frozen=True)
 class AskedCloud:
-    """One cloud, which is not started yet. `options`: of its controllers, as if it were alone."""
+    """One cloud, which is not started yet. `options`: those of its controllers, as if it were the only cloud."""
 
     options: Options
     gateway: Gateway

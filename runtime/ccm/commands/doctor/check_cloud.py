@@ -31,8 +31,8 @@ NEARLY = 0.9
 
 
 def answered(answers: Mapping[str, CloudError | None], provider: str, subject: str = "the cloud") -> list[Check]:
-    """`answers`: each kind of call, such as "list instances" -> its error, None if the cloud answered. `subject`: the
-    cloud in a sentence."""
+    """Check the credentials. `answers`: each kind of call, such as "list instances" -> its error, None if the cloud
+    answered. `subject`: how a sentence names the cloud."""
     good = [what for what, error in answers.items() if error is None]
     found = []
     if good:
@@ -46,7 +46,8 @@ def answered(answers: Mapping[str, CloudError | None], provider: str, subject: s
 
 
 def quotas(listed: Sequence[Quota] | CloudError | None, subject: str = "the cloud") -> list[Check]:
-    """`listed`: what the cloud said; None if the provider cannot ask. `subject`: the cloud in a sentence."""
+    """Check the quotas. `listed`: what the cloud said; None if the provider cannot ask. `subject`: how a sentence names
+    the cloud."""
     if listed is None:
         return [Check(QUOTAS, State.NOTE, NO_QUOTAS)]
     if isinstance(listed, (Unauthorized, Forbidden, NotImplementedByCloud)):
@@ -83,7 +84,8 @@ def _failed(error: CloudError, what: Sequence[str], subject: str) -> Check:
 
 
 def nodes(every: Sequence[Node], outlooks: Iterable[Outlook]) -> list[Check]:
-    """Nodes by state. `outlooks`: of the node controllers; empty if nobody asked the cloud."""
+    """Count Nodes by state, and report those that need a person. `outlooks`: those of the node controllers; empty if
+    the cloud was not asked."""
     told = {each.name: each for each in outlooks if each.kind == "Node"}
     counts: dict[str, int] = {}
     for node in every:
@@ -161,7 +163,7 @@ def _noun(outlook: Outlook) -> str:
 
 
 def planned(outlooks: Iterable[Outlook]) -> list[Check]:
-    """How much the controller would change."""
+    """Report how much the controller would change."""
     changes = [each for each in outlooks if each.action in (Action.CREATE, Action.UPDATE, Action.DELETE)]
     if not changes:
         return [Check(PLAN, State.OK, "the controller would change nothing now")]

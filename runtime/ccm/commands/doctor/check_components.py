@@ -20,7 +20,7 @@ KUBELET_SKEW = 3
 
 
 def static_containers(pods: Iterable[Pod]) -> dict[str, list[tuple[Pod, Container]]]:
-    """The containers of static Pods by the name of their component."""
+    """Return the name of a component -> the containers of its static Pods."""
     found: dict[str, list[tuple[Pod, Container]]] = {}
     for pod in pods:
         for container in pod.spec.containers:
@@ -30,7 +30,8 @@ def static_containers(pods: Iterable[Pod]) -> dict[str, list[tuple[Pod, Containe
 
 
 def flags(pods: Sequence[Pod], network: PodNetwork | None, cluster_name: str) -> list[Check]:
-    """`network`: where the route controller accepts pod CIDRs; None if it does not run."""
+    """Check the flags of kube-controller-manager and kube-apiserver. `network`: where the route controller accepts pod
+    CIDRs; None if it does not run."""
     static = static_containers(pods)
     if MANAGER not in static:
         said = "no static Pod of kube-controller-manager is visible, so its flags are unknown here"
@@ -56,7 +57,7 @@ def flags(pods: Sequence[Pod], network: PodNetwork | None, cluster_name: str) ->
 
 
 def _pod_cidrs(name: str, container: Container, network: PodNetwork) -> list[Check]:
-    """kube-controller-manager assigns pod CIDRs, and the route controller must accept them."""
+    """Check that the route controller accepts the pod CIDRs that kube-controller-manager assigns."""
     if container.flag("allocate-node-cidrs") != "true":
         said = f"{name} assigns no pod CIDRs (--allocate-node-cidrs), so routes need another source of them"
         to_do = "set --allocate-node-cidrs, or --configure-cloud-routes=false for the controller"
@@ -78,7 +79,7 @@ def _pod_cidrs(name: str, container: Container, network: PodNetwork) -> list[Che
 
 
 def versions(server: str, nodes: Sequence[WrittenNode], pods: Iterable[Pod]) -> list[Check]:
-    """`server`: the API server's version."""
+    """Report versions, and kubelets that are too new or too old. `server`: the API server's version."""
     kubelets = Counter(node.status.node_info.kubelet_version for node in nodes)
     told = ", ".join(f"{count} with {version or 'no version'}" for version, count in sorted(kubelets.items()))
     ours = {each.image for pod in pods for each in cloud_controllers(pod.spec.containers) if each.is_ours}

@@ -22,7 +22,7 @@ _FIELDS = {"spec.providerID": ("f:spec", "f:providerID"), "status.addresses": ("
 
 
 def writers(nodes: Iterable[WrittenNode], lease: Lease | None, now: datetime.datetime) -> list[Check]:
-    """Which other programs wrote providerIDs and addresses, and whether they still do."""
+    """Report which other programs wrote providerIDs and addresses, and whether they still do."""
     names: dict[tuple[str, str], list[str]] = {}
     latest: dict[tuple[str, str], str] = {}
     for node in nodes:
@@ -52,7 +52,8 @@ def _moment(text: str) -> str:
 
 
 def leases(leases: Iterable[NodeLease], ours: Sequence[str], now: datetime.datetime) -> list[Check]:
-    """`leases`: the Leases of the namespace; `ours`: the names of those that this project's controller uses."""
+    """Report other controllers that hold a Lease. `leases`: the Leases of the namespace; `ours`: the names of those
+    that this project's controller uses."""
     checks = []
     for each in leases:
         name, lease = each.metadata.name, Lease(each.metadata, each.spec)
@@ -70,7 +71,8 @@ def leases(leases: Iterable[NodeLease], ours: Sequence[str], now: datetime.datet
 
 
 def workloads(workloads: Iterable[tuple[str, Workload]], pods: Iterable[Pod]) -> list[Check]:
-    """Other cloud-controller-managers that are deployed. `workloads`: kind and object; `pods`: static ones count."""
+    """Report other cloud-controller-managers that are deployed. `workloads`: kind and object; `pods`: only static Pods
+    count."""
     named = [
         (f"{kind} {each.metadata.namespace}/{each.metadata.name}", each.spec.template.spec) for kind, each in workloads
     ]

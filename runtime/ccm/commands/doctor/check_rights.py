@@ -31,7 +31,8 @@ def account_of(pods: Iterable[Pod]) -> Account | None:
 
 
 async def check(cluster: Cluster, needed: Sequence[Right], account: Account | None, *, own: bool) -> list[Check]:
-    """`account`: the controller's, None if it is not known. `own`: this identity is the controller's."""
+    """Ask for the controller's rights. `account`: the controller's ServiceAccount, None if it is not known. `own`:
+    whether this process has the controller's identity."""
     if account is None and not own:
         said = "not checked: no Pod of the controller is visible, so its ServiceAccount is not known"
         return [Check(NAME, State.NOTE, said, "give --service-account NAMESPACE/NAME")]

@@ -22,7 +22,8 @@ from .diagnosis import Check, State, some
 CLOCKS, CERTIFICATES = "clocks", "certificates"
 #: Seconds by which clocks may differ.
 SKEW = 5.0
-#: A kubelet renews its Lease every 10 s; a Node is NotReady after 40 s without.
+#: A Ready Node whose Lease seems older than this, in seconds, has a wrong clock: a kubelet renews its Lease every 10 s,
+#: and a Node is NotReady after 40 s without.
 SILENT = 60.0
 #: A certificate that is valid for less than this is worth a warning.
 SOON = datetime.timedelta(days=30)
@@ -34,7 +35,8 @@ SERVING_SIGNER = "kubernetes.io/kubelet-serving"
 def clocks(
     server: datetime.datetime | None, here: datetime.datetime, leases: Iterable[NodeLease], ready: Iterable[str]
 ) -> list[Check]:
-    """`server`: the API server's time. `leases`: those of Nodes. `ready`: the names of Ready Nodes."""
+    """Compare the clocks of this machine and of Nodes with the API server's. `server`: the API server's time, None if
+    it is not known. `leases`: those of Nodes. `ready`: the names of Ready Nodes."""
     found = []
     if server is not None:
         ahead = (here - server).total_seconds()
@@ -60,7 +62,8 @@ def clocks(
 
 
 def certificates(contents: Mapping[str, bytes], now: datetime.datetime) -> list[Check]:
-    """When certificates expire. `contents`: what each is -> its PEM, possibly of several, or DER."""
+    """Report when certificates expire. `contents`: what a certificate is -> PEM, or DER. Of several in PEM, the first
+    to expire counts."""
     checks = []
     for what, data in contents.items():
         try:
@@ -75,7 +78,7 @@ def certificates(contents: Mapping[str, bytes], now: datetime.datetime) -> list[
 
 
 def token(text: str, now: datetime.datetime, whose: str) -> list[Check]:
-    """When a token expires, if it is a JWT that says so. `whose`: this kubeconfig, or this Pod."""
+    """Report when a token expires, if it is a JWT that says so. `whose`: this kubeconfig, or this Pod."""
     parts = text.split(".")
     if len(parts) != 3:
         return []
@@ -90,7 +93,7 @@ def token(text: str, now: datetime.datetime, whose: str) -> list[Check]:
 
 
 def expiry(what: str, ends: datetime.datetime, now: datetime.datetime) -> Check:
-    """When something ceases to be valid. Pure."""
+    """Report when something expires. Pure."""
     date = f"{ends:%Y-%m-%d %H:%M} UTC"
     if ends <= now:
         return Check(CERTIFICATES, State.PROBLEM, f"{what} expired at {date}", "renew it")
@@ -100,7 +103,7 @@ def expiry(what: str, ends: datetime.datetime, now: datetime.datetime) -> Check:
 
 
 def requests(requests: Iterable[SigningRequest]) -> list[Check]:
-    """Requests of kubelets for serving certificates that nobody has approved."""
+    """Report requests of kubelets for serving certificates that nobody has approved."""
     waiting = [
         each.spec.username.removeprefix("system:node:")
         for each in requests

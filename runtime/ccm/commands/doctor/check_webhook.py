@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the webhook of volumes: whether the API server asks it, and until when it trusts its certificate. No I/O."""
+"""Checks the webhook of volumes: whether the API server calls it, and until when the API server trusts its certificate.
+No I/O."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from .diagnosis import Check, State
 
 NAME = "webhooks"
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
-#: How the role and the pages call the webhooks of this project.
+#: How the names of this project's webhooks end, as the role and the pages give them.
 OURS = ".ccm.outoftree.dev"
 
 
@@ -41,12 +42,14 @@ class Configuration(Struct, frozen=True):
 
 
 def are_served(pods: Iterable[Pod]) -> bool:
-    """Whether the controller's Pods serve webhooks. Only then it is worth a question, and the right to ask."""
+    """Whether the controller's Pods serve webhooks. Otherwise their configurations are not read, and no right to read
+    them is needed."""
     return any(container.is_ours and container.flag("webhooks") for pod in pods for container in pod.spec.containers)
 
 
 def configured(configurations: Sequence[Configuration], now: datetime.datetime) -> list[Check]:
-    """`configurations`: all configurations of the cluster."""
+    """Report the webhooks of this project, and when their certificates expire. `configurations`: all configurations of
+    the cluster."""
     checks = []
     for configuration in configurations:
         for webhook in configuration.webhooks:
@@ -61,7 +64,8 @@ def configured(configurations: Sequence[Configuration], now: datetime.datetime) 
 
 
 def _authority(webhook: Webhook, now: datetime.datetime) -> list[Check]:
-    """Of several certificates the last to expire counts: a renewed one is trusted beside its predecessor."""
+    """Report when the API server's trust in a webhook ends. Of several certificates, the last to expire counts: a
+    renewed one is trusted beside its predecessor."""
     what = f"the certificate by which the API server trusts {webhook.name}"
     if not webhook.client_config.ca_bundle:
         return []  # the system's authorities count

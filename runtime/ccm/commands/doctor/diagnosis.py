@@ -19,7 +19,7 @@ class State(enum.StrEnum):
     OK = "ok"
     #: A fact that is neither right nor wrong.
     NOTE = "note"
-    #: It works now, and will or may not later.
+    #: It works now, and may fail later.
     WARNING = "warning"
     PROBLEM = "problem"
     #: A question got no answer.

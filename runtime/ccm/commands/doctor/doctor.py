@@ -74,7 +74,7 @@ class Seen:
     node_leases: list[NodeLease]
     requests: list[SigningRequest]
     client_ca: ConfigMap | None
-    #: Of webhooks; None if the controller serves none, or nobody says.
+    #: Configurations of webhooks; None if the controller serves no webhooks, or if the API server gave no answer.
     webhooks: list[check_webhook.Configuration] | None
     failures: list[Event]
 
@@ -134,7 +134,8 @@ async def _look(options: DoctorFlags, cluster: Cluster) -> Seen:
 
 
 async def _webhooks(cluster: Cluster, pods: list[Pod]) -> list[check_webhook.Configuration] | None:
-    """None if the controller serves no webhooks, or the API server gives no answer."""
+    """Return the configurations of webhooks; None if the controller serves no webhooks, or if the API server gives no
+    answer."""
     if not check_webhook.are_served(pods):
         return None
     unanswered = len(cluster.unasked)
@@ -162,7 +163,7 @@ async def _with_cloud(survey: Survey, seen: Seen) -> list[Check]:
     checks = []
     for part in survey.parts:
         checks += check_cloud.answered(part.answers, part.options.cloud_provider, part.subject)
-        if part.refused is None:  # that nobody can sign in is reported once
+        if part.refused is None:  # a refusal of the credentials is reported once
             checks += check_cloud.quotas(await all_quotas(part), part.subject)
     failed = any(error is not None for part in survey.parts for error in part.answers.values())
     ours = [

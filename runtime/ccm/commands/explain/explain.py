@@ -60,7 +60,7 @@ def arguments() -> Parser:
 
 
 def _name(text: str) -> str:
-    """Without a name, the path would be that of the list. Raises ArgumentTypeError."""
+    """Return the text. Raises ArgumentTypeError for one without a name: the path would be that of the list."""
     if not text.rpartition("/")[2].strip():
         raise argparse.ArgumentTypeError(f"{text!r} names no object")
     return text

@@ -35,7 +35,8 @@ NAMED = 10
 
 
 def state_of(service: Service, reports: Sequence[Told], now: datetime.datetime, classes: ServedClasses) -> list[str]:
-    """`reports`: the Events about it. `classes`: of the Services that are ours."""
+    """Return the Service's state, in sentences. `reports`: the Events about the Service. `classes`: those of the
+    Services that this controller serves."""
     since = ago(service.metadata.creation_timestamp, now)
     meta, spec = service.metadata, service.spec
     lines = [f"Service {meta.namespace}/{meta.name}: type {spec.type}, created {since}"]
@@ -67,7 +68,8 @@ def waits(service: Service, classes: ServedClasses) -> bool:
 
 
 async def ask_clouds(service: Service, survey: Survey) -> Explanation:
-    """What those clouds say to which the Service belongs, and what follows; of all, if it belongs to none."""
+    """Return what the clouds say to which the Service belongs, and what follows. If it belongs to none, all clouds are
+    asked."""
     concerned = [each for each in survey.parts if rules.concerns_us(service, each.classes)]
     asked = concerned or survey.parts
     return together([each.name for each in asked], await asyncio.gather(*(ask_cloud(service, each) for each in asked)))

@@ -20,7 +20,7 @@ COMPONENTS = (VolumeController.name,)
 
 
 def state_of(volume: PersistentVolume, since: str) -> list[str]:
-    """`since`: how long ago it was created, in words."""
+    """Return the volume's state, in sentences. `since`: how long ago it was created, in words."""
     ref = rules.reference(volume)
     lines = [f"PersistentVolume {volume.metadata.name}: created {since}"]
     lines.append(f"Its disk: {ref.handle} of driver {ref.driver}" if ref else "It is no disk of a cloud.")
@@ -34,7 +34,7 @@ def state_of(volume: PersistentVolume, since: str) -> list[str]:
 
 
 async def ask_clouds(volume: PersistentVolume, survey: Survey) -> Explanation:
-    """What the clouds say that have volumes, and what follows; of all, if none has."""
+    """Return what the clouds with volumes say, and what follows. If no cloud has volumes, all are asked."""
     able = [each for each in survey.parts if each.gateway.cloud.volumes is not None]
     asked = able or survey.parts
     return together([each.name for each in asked], await asyncio.gather(*(ask_cloud(volume, each) for each in asked)))

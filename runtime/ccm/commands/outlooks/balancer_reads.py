@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks the cloud about the load balancers of Services: one listing, and single reads where it does not say enough."""
+"""Asks the cloud about the load balancers of Services: by one listing, and by single reads where the listing does not
+say enough."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ class BalancerReads:
         self.listed: Mapping[str, LoadBalancer] | CloudError = {}
 
     async def list(self) -> None:
-        """A provider that cannot list answers for each load balancer alone."""
+        """List the load balancers. If the provider cannot list them, each one is read alone."""
         cluster = self._context.cluster_name
         found = await answer_of(lambda: self._balancers.call("list", lambda: self._balancers.cloud.list(cluster)))
         if isinstance(found, NotImplementedByCloud):
@@ -53,14 +54,15 @@ class BalancerReads:
             self.listed = found if isinstance(found, CloudError) else {each.service_uid: each for each in found}
 
     async def kept(self) -> Sequence[KeptLoadBalancer] | CloudError:
-        """What is kept without a Service. None is kept by a provider that cannot."""
+        """Return the load balancers that are kept without a Service; () if the provider cannot keep any."""
         balancers, cluster = self._balancers.cloud, self._context.cluster_name
         if not isinstance(balancers, KeepsLoadBalancers):
             return ()
         return await answer_of(lambda: self._balancers.call("kept", lambda: balancers.kept(cluster)))
 
     async def about(self, service: Service, *, compare: bool = False) -> Seen | CloudError:
-        """What the cloud has for a Service. `compare`: also if its fingerprint is right."""
+        """Return what the cloud has for a Service. `compare`: read and compare its load balancer even if the
+        fingerprint is right."""
         if isinstance(self.listed, CloudError):
             return self.listed
         listed = self.listed.get(service.metadata.uid)
@@ -95,7 +97,7 @@ class BalancerReads:
         return Seen(step, listed=listed, read=read, deviations=deviations, backends=count)
 
     def backends(self, spec: LoadBalancerSpec) -> Backends:
-        """The backends of a Service's load balancer."""
+        """Return the backends of a Service's load balancer."""
         return self._backends.of(spec, drains=self._balancers.drain(spec))
 
     async def _deviations(self, spec: LoadBalancerSpec, backends: Backends) -> Sequence[str] | CloudError | None:

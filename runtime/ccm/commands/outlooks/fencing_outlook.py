@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which Nodes the lifecycle controller would fence, what holds the others, and where it would lift that. No I/O.
+"""Which Nodes the lifecycle controller would fence, why it would not fence others, and where it would remove the fence.
+No I/O.
 
 It decides with `node_fencing_rules`, as if every confirmation had said what this listing says.
 """

@@ -62,11 +62,10 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases/{}"
 
 @dataclass
 class Gathered:
-    """One look at a cluster and one cloud. What is None was not read, or gave no answer (`cluster.unasked`).
-
-    `options`: of the controllers of this cloud. `nodes`: those that are not another cloud's. `name`: of the cloud, ""
-    if it is the only one.
-    """
+    """One look at a cluster and one cloud. A field that is None was not read, or the question got no answer
+    (`cluster.unasked`).
+    `options`: those of this cloud's controllers. `nodes`: with several clouds, only the Nodes of this one. `name`: the
+    cloud's, "" if it is the only one."""
 
     options: Options
     cluster: Cluster
@@ -77,11 +76,11 @@ class Gathered:
     services: list[Service] | None = None
     volumes: list[PersistentVolume] | None = None
     lease: Lease | None = None
-    #: What the cloud said about the machines of Nodes, or why it said nothing.
+    #: What the cloud said about the machines of Nodes, or the error instead.
     judging: Judging | CloudError | None = None
     #: The error that rejected the credentials, or that kept the cloud from answering at all.
     refused: CloudError | None = None
-    #: What was asked of the cloud -> its error, None if it answered.
+    #: Question to the cloud -> its error, None if the cloud answered.
     answers: dict[str, CloudError | None] = field(default_factory=dict)
     now: datetime.datetime = field(default_factory=lambda: datetime.datetime.now(datetime.UTC))
     _context: Context | None = None
@@ -93,7 +92,7 @@ class Gathered:
 
     @property
     def subject(self) -> str:
-        """The cloud in a sentence."""
+        """How a sentence names the cloud."""
         return f"cloud {self.name}" if self.name else "the cloud"
 
     @property
@@ -102,7 +101,7 @@ class Gathered:
 
     @property
     def context(self) -> Context:
-        """For the parts of controllers that read. Its caches are empty, and it has no Events."""
+        """A context for the parts of controllers that read. Its caches are empty, and it sends no Events."""
         if self._context is None:
             client = self.cluster.client
             nodes, services = (kind.informer(client, _no_check) for kind in (NODES, SERVICES))
@@ -111,23 +110,25 @@ class Gathered:
 
     @property
     def classes(self) -> ServedClasses:
-        """Of the Services that the service controller serves."""
+        """The classes of the Services that the service controller serves."""
         return self.options.served_classes()
 
     @property
     def former_classes(self) -> frozenset[str]:
-        """The classes that leaders served."""
+        """The classes that former leaders served, as they noted on the Lease."""
         return class_rules.recalled(self.note(handed_over.NOTE))
 
     def note(self, key: str) -> str | None:
-        """What leaders noted on the Lease for this cloud (`NotesOfCloud`)."""
+        """Return what leaders noted on the Lease for this cloud (`NotesOfCloud`), else what they noted when it was the
+        only cloud; None without either."""
         notes = self.lease.metadata.annotations if self.lease is not None else {}
         alone = notes.get(ANNOTATION + key)
         return notes.get(f"{ANNOTATION}{key}.{self.name}", alone) if self.name else alone
 
     @functools.cached_property
     def later(self) -> Judging | None:
-        """The Nodes as they are after their initialisation, which comes before load balancers and routes."""
+        """What the listing says about the Nodes as they are after their initialisation, which comes before load
+        balancers and routes; None without a listing."""
         if not isinstance(self.judging, Judging):
             return None
         flags = self.flags_of(NodeController.name)
@@ -136,7 +137,7 @@ class Gathered:
         return replace(self.judging, nodes=[initialised(node, self.judging, flags) for node in self.nodes or ()])
 
     def backends(self) -> backend_rules.BackendSets:
-        """The Nodes that serve load balancers, after their initialisation."""
+        """Return the Nodes that serve load balancers, as they are after their initialisation."""
         flags = self.flags_of(ServiceController.name)
         if self.later is None or flags is None:
             return backend_rules.BackendSets()
@@ -147,10 +148,8 @@ class Gathered:
 
 @dataclass
 class Survey:
-    """One look at a cluster and its clouds. `options`: of the process. `parts`: one for each cloud.
-
-    `nobodys`: the Nodes that belong to none of several clouds, by name.
-    """
+    """One look at a cluster and its clouds. `options`: those of the process. `parts`: one for each cloud.
+    `nobodys`: the Nodes that belong to none of several clouds, by name."""
 
     options: Options
     cluster: Cluster
@@ -160,12 +159,12 @@ class Survey:
 
     @property
     def first(self) -> Gathered:
-        """For what is the same in all parts: what the API server said."""
+        """The first part, for what is the same in all parts: what the API server said."""
         return self.parts[0]
 
     @property
     def classes(self) -> ServedClasses:
-        """Of the Services that any cloud serves."""
+        """The classes of the Services that any of the clouds serves."""
         return room_settings.served_classes([each.options for each in self.parts])
 
     @property
@@ -180,7 +179,8 @@ class Survey:
 
     @property
     def not_run(self) -> dict[str, str]:
-        """The controllers that do not run, for any of several clouds, with the reason."""
+        """The controllers that do not run -> the reason. With several clouds, each name has the cloud for which the
+        controller does not run."""
         return {
             f"{name} ({each.name})" if each.name else name: why
             for each in self.parts
@@ -193,7 +193,7 @@ class Survey:
         return sorted([*found, *self.nobodys.values()], key=lambda outlook: outlook.name)
 
     async def outlooks(self, ask: Callable[[Gathered], Awaitable[list[Outlook]]]) -> list[Outlook]:
-        """What `ask` finds, of all clouds."""
+        """Return what `ask` finds for each of the clouds."""
         found = await asyncio.gather(*map(ask, self.parts))
         return [outlook for each, own in zip(self.parts, found, strict=True) for outlook in _of(each, own)]
 
@@ -239,7 +239,8 @@ def _part(cloud: AskedCloud, cluster: Cluster, *, is_alone: bool) -> Gathered:
 
 
 async def _listing(gateway: Gateway) -> tuple[CloudError | None, Snapshot | CloudError | None]:
-    """Why the cloud does not start, and its instances; None for those if it has none, or does not start."""
+    """Start the cloud and list its instances. Returns the error of the start, None if the cloud started, and the
+    listing or its error; None if the cloud has no instances, or did not start."""
     refused = error_of(await answer_of(lambda: gateway.call("cloud.start", gateway.cloud.start)))
     directory = gateway.instances
     if refused is not None or directory is None:
@@ -248,7 +249,7 @@ async def _listing(gateway: Gateway) -> tuple[CloudError | None, Snapshot | Clou
 
 
 def _divide(nodes: Sequence[Node], parts: Sequence[Gathered], options: Options) -> dict[str, Outlook]:
-    """Leave each Node to the cloud that has it. Return the outlooks of those that none has."""
+    """Give each Node to the cloud that owns it. Return the outlooks of the Nodes that no cloud owns."""
     clouds = {each.name: each.judging for each in parts if each.judging is not None}
     declarations = Declarations(tuple(clouds), room_settings.declarations(options))
     directories = {each.name: each.gateway.instances for each in parts if each.gateway.instances is not None}
@@ -272,7 +273,7 @@ def _divide(nodes: Sequence[Node], parts: Sequence[Gathered], options: Options) 
 
 
 async def with_singles(judging: Judging, directory: InstanceDirectory) -> Judging:
-    """Ask once more about each instance that is missing, as the controllers do at start."""
+    """Read each instance that the listing does not have, as the controllers do at start."""
     missing = [node for node in judging.not_listed() if node.spec.provider_id]
 
     async def single(node: Node) -> Instance | CloudError:
@@ -330,7 +331,8 @@ def node_outlooks(survey: Gathered) -> list[Outlook]:
 
 
 def recalled(survey: Gathered, note: str) -> Window:
-    """The deletions, or fences, that former leaders recorded on the Lease."""
+    """Return the deletions, or fences, that former leaders recorded on the Lease. A record that cannot be read counts
+    as empty, with an entry of `unasked`."""
     window = Window(survey.options.node_deletion_window)
     told = survey.note(note)
     try:
@@ -379,7 +381,8 @@ async def balancer_outlooks(survey: Gathered) -> list[Outlook]:
 
 
 async def all_routes(survey: Gathered) -> list[Outlook]:
-    """The outlook of every route that is missing or wrong, and of conditions of Nodes that say something else."""
+    """Return the outlook of every route that is missing or wrong, and of every Node whose condition NetworkUnavailable
+    is wrong."""
     options = survey.flags_of(RouteController.name)
     cloud, nodes = survey.gateway.cloud.routes, survey.nodes
     if options is None or nodes is None or cloud is None:
@@ -407,7 +410,8 @@ async def all_routes(survey: Gathered) -> list[Outlook]:
 
 
 async def all_quotas(survey: Gathered) -> Sequence[Quota] | CloudError | None:
-    """The quotas of the project; None if the provider cannot read them. No controller asks: so it is no `answers`."""
+    """Return the quotas of the project; None if the provider cannot read them. They are not in `answers`, because no
+    controller reads quotas."""
     cloud = survey.gateway.cloud.quotas
     if cloud is None:
         return None

@@ -22,9 +22,9 @@ NEAREST = 3
 
 @dataclass(frozen=True)
 class Judging:
-    """`owns`: whether a providerID is one of this provider's. `singles`: answers about instances that the listing does
-    not have, by name of the Node, each from a read of its own. `others`: Nodes that are not this cloud's, and may claim
-    its instances."""
+    """What a listing says about Nodes. `owns`: whether a providerID is one of this provider's. `singles`: answers about
+    instances that the listing does not have, by name of the Node, each from a read of its own. `others`: Nodes that are
+    not this cloud's, but may claim its instances."""
 
     nodes: Sequence[Node]
     snapshot: Snapshot
@@ -42,7 +42,7 @@ class Judging:
         return self.snapshot.canonical(provider_id) or provider_id
 
     def listed(self, node: Node) -> Instance | CloudError:
-        """The Node's instance in the listing, or why it is not known from there."""
+        """Return the Node's instance from the listing, or the error that says why the listing does not have it."""
         try:
             return self.snapshot.find(node_rules.instance_ref(node))
         except CloudError as error:
@@ -74,7 +74,8 @@ class Judging:
         return verdict if isinstance(verdict, Refused) else None
 
     def not_listed(self) -> list[Node]:
-        """The Nodes of this cloud whose instance is not in the listing, which says that it is complete."""
+        """Return the Nodes of this cloud whose instance does not exist according to the listing. What an incomplete
+        listing does not know is left out."""
         ours = [node for node in self.nodes if self.owns(node.spec.provider_id)]
         return [node for node, why in first_listing.missing_from(ours, self.snapshot) if isinstance(why, NotFound)]
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which Nodes the lifecycle controller would delete, and what holds the others. No I/O.
+"""Which Nodes the lifecycle controller would delete, and why it would keep others. No I/O.
 
 It decides with `node_lifecycle_rules` and `node_witness_rules`, as if every confirmation had said what this listing
-says. What only a process that led for a while knows, such as earlier listings, is missing here, as in a new leader.
+says. Like a new leader, it does not know what only a process that led for a while knows, such as earlier listings.
 """
 
 from __future__ import annotations

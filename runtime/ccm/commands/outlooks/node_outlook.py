@@ -138,7 +138,8 @@ def _refresh(node: Node, judging: Judging, options: NodeOptions) -> Outlook:
 
 
 def initialised(node: Node, judging: Judging, options: NodeOptions) -> Node:
-    """The Node as it is when it is initialised, which comes before load balancers and routes; unchanged if it waits."""
+    """Return the Node as it is after its initialisation, which comes before load balancers and routes; unchanged if it
+    is initialised already, or cannot be."""
     instance = judging.listed(node) if node_rules.is_uninitialized(node) else None
     if not isinstance(instance, Instance) or judging.contradiction(node, instance):
         return node
@@ -161,7 +162,7 @@ def initialised(node: Node, judging: Judging, options: NodeOptions) -> Node:
 
 
 def _not_ours(node: Node, *, legacy: bool) -> Outlook:
-    """An initialised Node without a providerID, or with another provider's."""
+    """Return the outlook of an initialised Node that has no providerID, or another provider's."""
     plan = node_rules.plan_repair(node, None, legacy=legacy)
     changes = writes(node, plan)
     action = Action.UPDATE if changes else Action.NOTHING
@@ -212,7 +213,7 @@ def shutdown_outlook(node: Node, instance: Instance | CloudError, options: Lifec
 
 
 def kept_labels(node: Node, instance: Instance, options: NodeOptions) -> list[str]:
-    """The labels that differ from the instance's and are kept."""
+    """Return sentences about the labels that differ from the instance's and are kept."""
     present, legacy = node.metadata.labels, options.legacy_labels
     every = node_rules.plan_repair(node, instance, legacy=legacy, refresh=Refresh.ALWAYS)
     written = node_rules.plan_repair(node, instance, legacy=legacy, refresh=options.refresh_labels)
@@ -263,7 +264,8 @@ def _about(instance: Instance) -> list[str]:
 
 
 def merged(first: Outlook, second: Outlook | None) -> Outlook:
-    """Both controllers act on a Node: the changes of both, and the reason of the one that acts."""
+    """Join the outlooks of two controllers that act on one Node: the changes of both, and the reason of the first, or
+    of the second if the first does nothing."""
     if second is None:
         return first
     if first.action is Action.NOTHING:
@@ -275,7 +277,8 @@ def merged(first: Outlook, second: Outlook | None) -> Outlook:
 
 
 def one_each(outlooks: Iterable[Outlook]) -> list[Outlook]:
-    """Several controllers may act on one Node. Other objects stay as they are: two routes may have one destination."""
+    """Join the outlooks of each Node, because several controllers may act on it. Outlooks of other objects stay as they
+    are: two routes may have one destination."""
     nodes: dict[str, Outlook] = {}
     others = []
     for each in outlooks:

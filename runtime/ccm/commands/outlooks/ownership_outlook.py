@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose each Node is, of several clouds, and what becomes of those that are nobody's. No I/O.
+"""Which of several clouds owns each Node, and what becomes of Nodes that none owns. No I/O.
 
 `ownership_rules` decides.
 """
@@ -40,11 +40,11 @@ def owners(
     owning: Callable[[str], Collection[str]],
     declarations: Declarations,
 ) -> dict[str, Ownership]:
-    """Whose each Node is, by its name.
+    """Return name of a Node -> which cloud owns it.
 
-    `clouds`: what each one said, in the order of `--cloud-provider`. `owning`: those that own the form of a providerID.
-
-    A Node without taint and without providerID is the first cloud's: nobody initialises it, and one reports it.
+    `clouds`: each cloud's answer, in the order of `--cloud-provider`. `owning`: returns the clouds that own the form of
+    a providerID. A Node without taint and without providerID counts as the first cloud's: no cloud initialises it, and
+    one must report it.
     """
     return {node.metadata.name: _owner(node, clouds, owning, declarations) for node in nodes}
 
@@ -67,7 +67,7 @@ def _owner(
 
 
 def ownership_outlook(node: Node, ownership: Unowned | Undecided) -> Outlook:
-    """The outlook of a Node that is nobody's, or not known to be anybody's yet."""
+    """Return the outlook of a Node that no cloud owns, or whose owner is not known yet."""
     name = node.metadata.name
     if isinstance(ownership, Undecided):
         because, reason = ownership.message, "CloudNotAvailable"

@@ -21,8 +21,9 @@ REMOVED = "a route inside of the cluster CIDR that no Node claims is deleted whe
 def route_outlooks(
     plan: RoutePlan, unclaimed: Sequence[Removal], going: Collection[Route], options: RouteOptions, now: str
 ) -> list[Outlook]:
-    """`plan`: as `RouteRemoval.choose` left it. `unclaimed`: the routes that no Node claims, as planned before that.
-    `going`: the routes to delete. `now`: RFC 3339."""
+    """Return the outlooks of routes, and of the Nodes' conditions. `plan`: as `RouteRemoval.choose` left it.
+    `unclaimed`: the routes that no Node claims, as planned before that. `going`: the routes to delete. `now`: RFC
+    3339."""
     flag = f"--cluster-cidr={','.join(map(str, options.network.cluster))}"
     found = [
         _outlook(
@@ -74,7 +75,7 @@ def _why(removal: Removal) -> str:
 
 
 def _conditions(plan: RoutePlan, now: str) -> list[Outlook]:
-    """The condition NetworkUnavailable of Nodes. A new route counts as created."""
+    """Return the outlooks of Nodes whose condition NetworkUnavailable changes. A new route counts as created."""
     unrouted = {node.metadata.name for node in (*(each for each, _ in plan.problems), *plan.cut_off)}
     found = []
     for node in _distinct((*plan.nodes.values(), *plan.cut_off)):

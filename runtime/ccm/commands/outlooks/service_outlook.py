@@ -41,11 +41,11 @@ NO_COMPARISON = "the provider cannot say what differs, so all of it is written"
 class Seen:
     """What the cloud said about the load balancer of one Service.
 
-    `step`: what `service_rules.next_step` says of it; None if the Service has a value that cannot be used. `problem`:
-    that value, in words. `listed`: from the listing, None if it is not there. `read`: from a read of its own: the load
-    balancer, or the error; None if there was no need to read it. `deviations`: what differs from what would be written;
-    None if nobody asked, or the provider cannot compare. `backends`: how many Nodes serve. `held`: why a load balancer
-    that nobody wants must not be deleted. `keep`: what stays of it.
+    `step`: the result of `service_rules.next_step`; None if the Service has a value that cannot be used, or wants no
+    load balancer. `problem`: that value, in words. `listed`: the load balancer in the listing, None if it is not there.
+    `read`: the load balancer from a read of its own, or the error; None if there was no need to read it. `deviations`:
+    what differs from what would be written; None if it was not compared, or if the provider cannot compare. `backends`:
+    how many Nodes serve. `held`: why a load balancer that nobody wants must not be deleted. `keep`: what of it stays.
     """
 
     step: Step | None = None
@@ -66,9 +66,9 @@ def service_outlook(
     *,
     former: Collection[str] = (),
 ) -> Outlook:
-    """`seen`: an error if the cloud's load balancers could not be listed. `classes`: of the Services that are ours;
-    `former`: the classes that leaders served. `implausible_because`: why nothing is written yet, as `first_listing`
-    says it."""
+    """Return the outlook of one Service. `seen`: an error if the cloud's load balancers could not be listed. `classes`:
+    those of the Services that this controller serves; `former`: the classes that former leaders served.
+    `implausible_because`: why nothing is written yet, from `first_listing`; "" if writes are allowed."""
     if class_rules.is_handed_over(service, classes, former) and isinstance(seen, Seen) and seen.listed is not None:
         return _handed_over(service, seen.listed, classes)
     if not rules.wants_it_served(service, classes):
@@ -95,7 +95,8 @@ def service_outlook(
 
 
 def _adopted(service: Service, seen: Seen) -> Outlook:
-    """The fingerprint is right: nothing is written to the cloud, unless it failed there."""
+    """Return the outlook of a load balancer whose fingerprint is right: nothing is written to the cloud, unless the
+    load balancer failed there."""
     assert seen.listed is not None
     changes = _status_changes(service, seen.listed)
     name = seen.listed.name
@@ -215,7 +216,7 @@ def _end_of(name: str, keep: Kept | None) -> str:
 
 
 def kept_outlooks(kept: Iterable[KeptLoadBalancer]) -> list[Outlook]:
-    """What outlived its Service, as the Service asked for."""
+    """Return the outlooks of what outlived its Service because the Service asked for that."""
     return [
         Outlook(
             kind="LoadBalancer",
@@ -233,8 +234,8 @@ def kept_outlooks(kept: Iterable[KeptLoadBalancer]) -> list[Outlook]:
 def orphan_outlooks(
     listed: Mapping[str, LoadBalancer], services: Collection[str], options: ServiceOptions, cluster: str
 ) -> list[Outlook]:
-    """Load balancers of this cluster whose Service does not exist. `listed`: by the UID that they carry; `services`:
-    the UIDs of all Services."""
+    """Return the outlooks of this cluster's load balancers whose Service does not exist. `listed`: UID of a Service ->
+    its load balancer; `services`: the UIDs of all Services."""
     found = orphan_rules.orphans(orphan_rules.look({}, listed, services, -GRACE), 0.0)
     held = options.delete_orphans and not orphan_rules.may_delete(len(found), len(listed))
     deletes = options.delete_orphans and not held and options.audit_period > 0

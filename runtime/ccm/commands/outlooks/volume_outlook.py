@@ -18,7 +18,8 @@ FLAG = "--controllers=*,persistentvolume-label-controller"
 
 
 def volume_outlook(volume: PersistentVolume, answer: Mapping[str, str] | CloudError | None) -> Outlook:
-    """`answer`: what the cloud said about the volume's zone and region; None if nobody had to ask."""
+    """Return the outlook of one volume. `answer`: what the cloud said about the volume's zone and region; None if the
+    cloud was not asked."""
     if answer is None:
         return _outlook(volume, Action.NOTHING, because=no_need(volume))
     if isinstance(answer, NotImplementedByCloud):

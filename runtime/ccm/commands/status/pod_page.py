@@ -20,7 +20,7 @@ from ccm.engine.client import KubeClient
 from ccm.engine.port_forward import port_forward
 from ccm.manager import rights_check
 
-#: The name that the process has for itself: the kubelet connects to the Pod's loopback address.
+#: The host name that the process's certificate has: the kubelet connects to the Pod's loopback address.
 HOST = "localhost"
 #: How much of a short answer, such as a refusal, an error quotes, in characters.
 QUOTED = 500
@@ -53,7 +53,7 @@ async def read(
 def _get(
     end: socket.socket, context: ssl.SSLContext, path: str, headers: Sequence[tuple[str, str]], wait: float
 ) -> tuple[int, bytes]:
-    """Status and body, in a thread: it ends with the tunnel. Raises OSError and HTTPException."""
+    """Return status and body. Runs in a thread, which ends with the tunnel. Raises OSError and HTTPException."""
     end.settimeout(wait)
     connection = http.client.HTTPConnection(HOST)
     with end, context.wrap_socket(end, server_hostname=HOST) as connection.sock:
@@ -78,7 +78,7 @@ def _unreachable(port: int, problem: str, error: Exception) -> str:
 
 
 async def _missing(client: KubeClient, namespace: str, error: ForbiddenError) -> ApiError:
-    """The error with the names of the missing rights.
+    """Return the error, with the names of the missing rights if they are known.
 
     A WebSocket needs `get`, and from Kubernetes 1.35 on `create`, too: kubernetes/kubernetes issue 133515.
     """

@@ -125,15 +125,16 @@ async def _ask_one(options: StatusFlags) -> StatusAnswer:
 
 
 def access_to(server: str, options: StatusFlags) -> Access:
-    """The credentials of the kubeconfig, for the server of a page.
+    """Return the credentials of the kubeconfig, for the server of a page.
 
-    The certificate of this machine is not verified: it is self-signed by default, and a forwarded port leads there.
-    Any other must be signed, because it receives the credentials. Raises KubeConfigError.
+    Without --url-ca-file, the certificate of a server on this machine is not verified: it is self-signed by default,
+    and a forwarded port leads to this machine. Any other server must have a signed certificate, because it receives the
+    credentials. Raises KubeConfigError.
     """
     access = kubeconfig.load(options.kubeconfig, options.master)
     ca = Pem(file=Path(options.url_ca_file)) if options.url_ca_file else None
     insecure = ca is None and is_loopback(server)
-    # What belongs to the API server: its address, proxy, CA, name, and impersonation.
+    # Replace what belongs to the API server: its address, proxy, CA, name, and impersonation.
     return dataclasses.replace(
         access, server=server, ca=ca, insecure=insecure, server_name=None, proxy=None, impersonate=[]
     )
@@ -173,7 +174,7 @@ async def _ask_all(options: StatusFlags) -> StatusAnswer:
 
 
 async def _page_of(client: ReadingClient, process: Access, pod: Pod) -> Status | Unasked:
-    """`process`: the credentials for the process in the Pod."""
+    """Read the page of the process in a Pod. `process`: the credentials for it."""
     meta, question = pod.metadata, f"read {PAGE} of the Pod {pod.metadata.name}"
     if why := why_not_asked(pod):
         return Unasked(question, why)

@@ -35,7 +35,7 @@ def is_loopback(server: str) -> bool:
 
 
 def port_of(pod: Pod) -> int:
-    """`--secure-port` of the controller in a Pod."""
+    """Return `--secure-port` of the controller in a Pod; PORT if no container has the flag."""
     for container in pod.spec.containers:
         value = container.flag("secure-port") or ""
         if value.isdecimal():
@@ -57,7 +57,8 @@ def why_not_asked(pod: Pod) -> str:
 
 
 def host_of(lease: Lease | None) -> str:
-    """The name of the leader's host: its identity is the host's name and a UUID. "" without a leader."""
+    """Return the name of the leader's host, "" without a leader. The leader's identity is the host's name and a
+    UUID."""
     holder = (lease.spec.holder_identity or "") if lease is not None else ""
     return holder.rpartition("_")[0] or holder
 
@@ -70,5 +71,5 @@ def is_on(pod: Pod, host: str) -> bool:
 
 
 def in_order(pods: Iterable[Pod], host: str) -> list[Pod]:
-    """The leader's Pod first."""
+    """Return the Pods, the leader's first."""
     return sorted(pods, key=lambda pod: (not is_on(pod, host), pod.metadata.name))
