@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The options of a process, from the defaults, `--config FILE` and the command line; later sources override earlier.
 
-All problems are reported at start. Upstream accepts 0 workers, for example: it does nothing and stays "healthy".
+All problems are reported at start. Upstream accepts 0 workers, for example, and then does nothing but stays "healthy".
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Options(Flags):
     leader_migration: Migration = field(default_factory=Migration)
     #: The sections of `--config` for controllers of other packages: name -> an instance of `ControllerSpec.section`.
     sections: Mapping[str, Any] = field(default_factory=dict)
-    #: The Services of the only cloud of these options, if it is one of several of the process.
+    #: The Services of this cloud, if these options are those of one of several clouds of a process; otherwise None.
     division: ServedClasses | None = None
 
     @property
@@ -92,7 +92,7 @@ class Options(Flags):
         return pod_network_rules.PodNetwork(cluster, pod_network_rules.parse_node_prefixes(cluster, *sizes))
 
     def migration(self) -> Migration | None:
-        """None if leader migration is disabled."""
+        """Return the leader migration, None if it is disabled."""
         return self.leader_migration if self.enable_leader_migration else None
 
     def tls(self, prefix: str = "") -> TlsOptions:
@@ -129,7 +129,7 @@ class Parser(argparse.ArgumentParser):
         raise OptionsError([*self.problems, message])
 
     def gathering(self, name: str, default: Any, convert: Callable[[str], Any]) -> Callable[[str], Any]:
-        """Wraps `convert`: a value that it rejects becomes a problem and is replaced by the default."""
+        """Wrap `convert`: a value that it rejects becomes a problem, and the default replaces the value."""
 
         def converted(text: str) -> Any:
             try:
@@ -142,7 +142,7 @@ class Parser(argparse.ArgumentParser):
 
 
 class _Add(argparse.Action):
-    """Repeated list flags and feature gates are merged."""
+    """Merges repeated list flags and feature gates."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
         before = getattr(namespace, self.dest, None)
@@ -292,7 +292,8 @@ def _problems(o: Options, flags: Iterable[Flag]) -> list[str]:
 
 
 def _class_problems(o: Options) -> list[str]:
-    """Whether the provider of a class has load balancers shows only when its configuration is read."""
+    """Return the problems of classes. Of several providers, all count as having load balancers here: which one has them
+    shows only when its configuration is read."""
     if o.are_of_several:
         able = dict.fromkeys(clouds.provider_names(o.cloud_provider), True)
         return clouds.division(o.load_balancer_class, o.default_load_balancer_provider or NOBODY, able)[1]

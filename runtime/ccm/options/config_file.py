@@ -47,7 +47,7 @@ _CHECKS: Mapping[Path, Callable[[str], object]] = {
 
 
 def load(text: str, source: str, flags: Iterable[Flag] = FLAGS) -> tuple[dict[str, Any], list[str]]:
-    """Field of `Options` -> value for everything that the file sets, and all problems."""
+    """Return field of `Options` -> value, for everything that the file sets, and all problems."""
     document = Document.parse(text, source)
     if document.problems:
         return {}, document.problems

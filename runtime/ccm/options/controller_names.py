@@ -23,8 +23,9 @@ def canonical(name: str) -> str:
 
 
 def select(items: Iterable[str], known: Mapping[str, str], off: Collection[str] = ()) -> tuple[set[str], list[str]]:
-    """The selected items of a list, and its unknown items: `*` for all except those in `off`, `name` on, `-name` off;
-    the first mention of a name wins. `known`: each accepted spelling -> its canonical name."""
+    """Return the selected items of a list, and its unknown items. `*` selects all except those in `off`, `name` adds an
+    item, and `-name` removes one; the first mention of a name wins. `known`: each accepted spelling -> its canonical
+    name."""
     everything = False
     chosen: dict[str, bool] = {}
     unknown: list[str] = []
@@ -50,7 +51,7 @@ def select_controllers(items: Iterable[str]) -> tuple[str, ...]:
 
 
 def spell_controllers(selected: tuple[str, ...]) -> list[str]:
-    """A list that makes the same selection."""
+    """Return a list for `--controllers` that makes the same selection."""
     if selected[: len(ON_BY_DEFAULT)] == ON_BY_DEFAULT:
         return ["*", *selected[len(ON_BY_DEFAULT) :]]
     return list(selected) or [f"-{name}" for name in CONTROLLERS]

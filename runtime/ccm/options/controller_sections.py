@@ -17,8 +17,8 @@ from ccm.controllers.controller_registry import Unusable, installed, look_up
 
 
 def load(document: Document, path: Path, value: Any) -> dict[str, Any]:
-    """Name -> its options; problems are added to the document. Skips a section of a controller that cannot be used,
-    because the start of that controller reports the reason."""
+    """Return the name of a controller -> its options, and add problems to the document. The section of a controller
+    that cannot be used is skipped, because the start of that controller reports the reason."""
     found: dict[str, Any] = {}
     names = installed()
     for name, given in document.mapping(path, value).items():
@@ -63,5 +63,5 @@ def _read(document: Document, path: Path, mapping: Mapping[str, Any], section: t
 
 
 def dump(sections: Mapping[str, Any]) -> dict[str, Any]:
-    """In the format that `load` reads."""
+    """Return the sections in the format that `load` reads."""
     return {name: msgspec.to_builtins(options) for name, options in sections.items()}

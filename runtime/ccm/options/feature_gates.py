@@ -12,7 +12,7 @@ from prometheus_client import Gauge
 from .upstream_gates import UPSTREAM
 
 log = logging.getLogger(__name__)
-#: What upstream takes (strconv.ParseBool), in any case.
+#: What upstream takes (strconv.ParseBool), in upper or lower case.
 _BOOLEANS = {"1": True, "t": True, "true": True, "0": False, "f": False, "false": False}
 
 
@@ -37,7 +37,7 @@ ENABLED = Gauge("kubernetes_feature_enabled", "Whether a feature gate is enabled
 
 
 def parse(text: str) -> dict[str, bool]:
-    """ "A=true,B=false". Raises ValueError with all problems."""
+    """Return the gates in a text such as "A=true,B=false". Raises ValueError with all problems."""
     given: dict[str, object] = {}
     for item in (part.strip() for part in text.split(",")):
         if item:
@@ -47,7 +47,7 @@ def parse(text: str) -> dict[str, bool]:
 
 
 def check(gates: object) -> dict[str, bool]:
-    """A mapping of gates, as in a configuration file. Raises ValueError with all problems."""
+    """Check a mapping of gates, as in a configuration file, and return it. Raises ValueError with all problems."""
     if not isinstance(gates, dict):
         raise ValueError(f"{gates!r} is not a mapping of gates to true or false")
     problems = [f"unknown gate {name!r}" for name in gates if name not in KNOWN and name not in UPSTREAM]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Upstream flags and keys that have no meaning here. Accepted and ignored, so that existing manifests work."""
+"""Upstream flags and keys that have no meaning here. They are accepted and ignored, so that existing manifests work."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from .controller_names import canonical
 GROUP = "controllermanager.config.k8s.io"
 KIND = "LeaderMigrationConfiguration"
 VERSIONS = ("v1", "v1beta1", "v1alpha1")
-#: Our component name.
+#: The component name of this process.
 COMPONENT = "cloud-controller-manager"
 ANY = "*"
 
@@ -38,7 +38,8 @@ class Migration:
 
 @dataclass(frozen=True)
 class Split:
-    """`own`: under the main Lease alone. `migrated`: also under the migration Lease. `elsewhere`: not run here."""
+    """Where each controller runs. `own`: here, under the main Lease alone. `migrated`: here, also under the migration
+    Lease. `elsewhere`: not here."""
 
     own: tuple[str, ...]
     migrated: tuple[str, ...] = ()
@@ -46,7 +47,7 @@ class Split:
 
 
 def split(controllers: Iterable[str], migration: Migration | None) -> Split:
-    """Which component runs which controller. None: no migration, all controllers run here."""
+    """Decide where each controller runs. `migration`: None if there is none, so that all controllers run here."""
     own, migrated, elsewhere = [], [], []
     for name in controllers:
         component = migration.leaders.get(name) if migration else None
@@ -90,7 +91,7 @@ def load(document: Document, path: Path, value: Any, *, lock: bool) -> Migration
 
 
 def dump(migration: Migration) -> dict[str, Any]:
-    """In the format that `load` reads, with `resourceLock`."""
+    """Return the configuration in the format that `load` reads, with `resourceLock`."""
     leaders = [{"name": name, "component": component} for name, component in migration.leaders.items()]
     return {"leaderName": migration.leader_name, "resourceLock": "leases", "controllerLeaders": leaders}
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which Services the flags leave to whom: `--load-balancer-class` and `--default-load-balancer-provider`. No I/O."""
+"""Which Services this process serves, and which it leaves to others: `--load-balancer-class` and
+`--default-load-balancer-provider`. No I/O."""
 
 from __future__ import annotations
 
@@ -18,9 +19,9 @@ _LONGEST_DOMAIN = 253
 
 
 def served_classes(declared: Sequence[str], default: str, provider: str) -> ServedClasses:
-    """Return the Services that are ours.
+    """Return the Services that this process serves.
 
-    `declared`: NAME or NAME=PROVIDER. `default`: the provider of Services without a class, "" for the only one,
+    `declared`: NAME or NAME=PROVIDER. `default`: the provider of Services without a class, "" for the only provider,
     `NOBODY` for none. `provider`: the only provider, "" if it is not known. Raises ValueError with one sentence.
     """
     names = [_named(text, provider) for text in declared]

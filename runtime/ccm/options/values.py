@@ -62,7 +62,8 @@ def _load_boolean(value: Any) -> bool:
 
 
 def _refresh(text: str) -> str:
-    """`true` and `false` are what this flag once took."""
+    """Return a value of --refresh-node-labels. It is also `true` (always) or `false` (missing), which the flag took
+    before."""
     try:
         return Refresh(text.lower()).value
     except ValueError:
