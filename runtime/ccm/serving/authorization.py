@@ -31,7 +31,7 @@ MASTERS = "system:masters"
 REVIEW_TIMEOUT = 10.0
 #: The ConfigMap in which kube-apiserver publishes the CA of the cluster's client certificates.
 LOOKUP = ("kube-system", "extension-apiserver-authentication")
-#: How often it is read again, in seconds.
+#: How often that ConfigMap is read again, in seconds.
 LOOKUP_EVERY = 60.0
 
 
@@ -182,7 +182,7 @@ def _access_spec(user: User, path: str, verb: str) -> dict[str, Any]:
 
 
 def _key_of(spec: Mapping[str, Any]) -> bytes:
-    """The key covers the whole question: `extra` may restrict a token to less than its user may do."""
+    """Return a key of the whole question: `extra` may restrict a token to less than its user may do."""
     return hashlib.sha256(msgspec.json.encode(spec, order="deterministic")).digest()
 
 
@@ -196,7 +196,8 @@ def user_of(certificate: Mapping[str, Any]) -> User | None:
 
 
 def _expired(certificate: Mapping[str, Any], clock: Clock) -> bool:
-    """A connection may outlive its certificate; Kubernetes components verify certificates with each request."""
+    """Whether a certificate has expired. A connection may outlive its certificate; Kubernetes components verify
+    certificates with each request."""
     until = certificate.get("notAfter")
     return until is not None and ssl.cert_time_to_seconds(until) < clock.now().timestamp()
 
@@ -219,7 +220,8 @@ class ClientCas:
             raise CertificateError(f"cannot read {self._flag} {self._file}: {error.strerror}") from None
 
     async def look_up(self) -> None:
-        """Read the published CAs. Raises ApiError. If the cluster publishes none, there are none."""
+        """Read the published CAs. If the ConfigMap does not exist, the last ones stay, which are none at first. Raises
+        ApiError."""
         if self._client is None:
             return
         namespace, name = LOOKUP

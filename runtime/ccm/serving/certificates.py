@@ -132,7 +132,8 @@ def _fingerprint(path: str) -> tuple[str, int, int, int]:
 
 
 def _names_in(path: str) -> tuple[str, ...]:
-    """The DNS names of a certificate, otherwise its common name."""
+    """Return the DNS names of a certificate; its common names if it has no alternative names at all. Raises
+    CertificateError."""
     from .x509_certificates import names_in
 
     try:

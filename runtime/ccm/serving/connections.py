@@ -45,14 +45,14 @@ class Connection(asyncio.Protocol):
     def __init__(self, inner: web.RequestHandler, accepted: socket.socket, peer: str, port: Port) -> None:
         self.inner, self.peer, self._port = inner, peer, port
         self.busy, self.since = False, port.now()
-        #: None after a transport owns it, which then closes it.
+        #: None once a transport owns the socket, because the transport then closes it.
         self.accepted: socket.socket | None = accepted
         self.handshake: asyncio.Task[None] | None = None
         self._transport: asyncio.Transport | None = None
         self._unread: asyncio.TimerHandle | None = None
 
     def abort(self) -> None:
-        """Close it at once; pending output is dropped."""
+        """Close the connection at once; pending output is dropped."""
         self._port.forget(self)
         if self._transport is not None:
             self._transport.abort()
@@ -109,7 +109,7 @@ class Port:
         self._sockets: list[socket.socket] = []
 
     async def listen(self, address: str, port: int, *, share_port: bool = False) -> None:
-        """Raises OSError if the address or port cannot be used."""
+        """Bind the port. Raises OSError if the address or port cannot be used."""
         try:
             for family, *_, where in await asyncio.get_running_loop().getaddrinfo(
                 address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE

@@ -81,7 +81,7 @@ class Health:
         return list(self._checks)
 
     def one(self, path: str, name: str) -> tuple[int, str] | None:
-        """`/<path>/<check>`; None if there is no such check."""
+        """Return HTTP status and body of `/<path>/<check>`; None if there is no such check."""
         check = self._checks[path].get(name)
         if check is None:
             return None

@@ -107,8 +107,8 @@ class Serving:
         self._cleanup.push_async_callback(served.cleanup)
 
     def _reviewer(self, kubeconfig: str) -> KubeClient:
-        """A client only for reviews, by default with our own identity. The Authorizer limits its use: the rate limit of
-        the controllers' client does not apply to requests of others."""
+        """Return a client only for reviews, by default with our own identity. It has no rate limit, because the
+        Authorizer limits the reviews of requests of others."""
         client = self._client(kubeconfig)
         client.set_rate_limit(0, 0)
         self._cleanup.push_async_callback(client.close)

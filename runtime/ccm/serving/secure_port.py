@@ -24,7 +24,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Access(Protocol):
-    """`auth.Authorizer`."""
+    """What this module needs of `authorization.Authorizer`."""
 
     async def check(
         self, path: str, authorization: str, certificate: Any, *, verb: str, peer: str
@@ -38,8 +38,8 @@ def application(
     configz: Callable[[], dict[str, Any]],
     status: Handler | None = None,
 ) -> web.Application:
-    """`/healthz` `/livez` `/readyz`, each with `?verbose`, `?exclude=` and `/<check>`; `/metrics` `/metrics/slis`
-    `/configz`; `/statusz` if there is a handler for it."""
+    """Return the application with `/healthz` `/livez` `/readyz`, each with `?verbose`, `?exclude=` and `/<check>`;
+    `/metrics` `/metrics/slis` `/configz`; and `/statusz` if there is a handler for it."""
 
     async def ask(request: web.Request) -> tuple[int, str]:
         header = request.headers.get("Authorization", "")
@@ -168,7 +168,7 @@ _http_log = logging.getLogger(f"{__name__}.http")
 
 
 def _of_ours(record: logging.LogRecord) -> bool:
-    """Invalid HTTP is reported only to its sender, because it could fill the log."""
+    """Whether to log a record. Invalid HTTP is reported only to its sender, because it could fill the log."""
     error = record.exc_info[1] if record.exc_info else None
     return not isinstance(error, HttpProcessingError)
 

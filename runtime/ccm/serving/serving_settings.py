@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What to serve, where, and to whom. `ports` serves it, and imports aiohttp's server, which takes longer than this."""
+"""What to serve, where, and to whom. `ports` serves it, and is another module because it imports aiohttp's server,
+which is slow."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from .authorization import Lifetimes
 
 @dataclass(frozen=True)
 class PortSettings:
-    """Where to serve, 0 for nowhere. `flag`: what its flags begin with. `client_ca_file`: of clients, "" for none."""
+    """Where to serve. `port`: 0 for nowhere. `flag`: the prefix of the port's flags. `client_ca_file`: the CA of
+    clients, "" for none."""
 
     flag: str
     address: str
@@ -26,9 +28,9 @@ class PortSettings:
 
 @dataclass(frozen=True)
 class ClientSettings:
-    """How the clients of the secure port are known, and what they may read.
+    """How the clients of the secure port are authenticated, and what they may read.
 
-    `authentication`, `authorization`: the kubeconfigs of those who ask the API server about clients, "" for our own
+    `authentication`, `authorization`: the kubeconfigs for questions to the API server about clients, "" for our own
     identity. `skip_lookup`: do not read the cluster's CA of clients; `tolerate_lookup_failure`: serve without it.
     `open_paths`: what anybody may read.
     """

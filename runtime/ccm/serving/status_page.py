@@ -77,7 +77,7 @@ POLICY = (
     f"default-src 'none'; style-src 'sha256-{_DIGEST}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 
-#: The width of the tables that need less than all of it.
+#: Title -> the width of a table that needs less than the whole row.
 _WIDTHS = {
     "Process": "third",
     "Nodes": "third",
@@ -86,7 +86,7 @@ _WIDTHS = {
     "Call budget": "half",
 }
 _WIDE = "wide"
-#: Plots of what should be zero.
+#: Words in the names of series that should be zero.
 _BAD = ("failures", "failing")
 
 
@@ -141,7 +141,7 @@ def _section(table: Table) -> Iterator[str]:
 
 
 def _width(table: Table) -> str:
-    """The tables of each of several clouds are as wide as those of the only one."""
+    """Return the width of a table. A title may end with the name of a cloud, which does not matter here."""
     return _WIDTHS.get(table.title.partition(":")[0], _WIDE)
 
 

@@ -15,7 +15,8 @@ HOUR = 3600.0
 
 
 def plot(series: Series, step: float, *, bad: bool = False) -> str:
-    """An `svg` element, without text: it would be as small as the plot is, and terminal browsers would run it together.
+    """Return an `svg` element. It has no text, which would be as small as the plot, and which terminal browsers would
+    run together.
 
     The right edge is now; a process that started later has no line to the left.
     """

@@ -138,7 +138,7 @@ ROWS = 25
 
 
 def duration(seconds: float) -> str:
-    """For people: 0.2 s, 45 s, 12 min, 3 h, 2 days."""
+    """Return a duration for people, such as 0.2 s, 45 s, 12 min, 3 h or 2 days."""
     for length, unit in ((86400, "days"), (3600, "h"), (60, "min")):
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit}"

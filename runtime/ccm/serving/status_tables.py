@@ -11,7 +11,8 @@ from .status_report import CloudState, Status, duration, subject
 
 @dataclass(frozen=True)
 class Table:
-    """`rows`: cells in the order of `head`. `numbers`: the columns to align to the right. `empty`: instead of rows."""
+    """One table. `rows`: cells in the order of `head`. `numbers`: the columns to align to the right. `empty`: the text
+    if there are no rows."""
 
     title: str
     head: Sequence[str]

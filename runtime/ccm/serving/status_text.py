@@ -42,7 +42,7 @@ def _lines(status: Status) -> Iterator[str]:
 
 
 def _title(title: str) -> str:
-    """Capitals, but for the name of a cloud."""
+    """Return the title in capitals, except for the name of a cloud."""
     what, colon, cloud = title.partition(":")
     return what.upper() + colon + _clean(cloud)
 
@@ -66,7 +66,7 @@ def _rows(table: Table) -> Iterator[str]:
 
 
 def plot(series: Series) -> str:
-    """One character for each of at most `PLOT` intervals: its largest value, relative to the largest of all."""
+    """Return one character for each of at most `PLOT` intervals: its largest value, relative to the largest of all."""
     values = compressed(series.values, PLOT)
     most = max(values, default=0.0)
     if most <= 0:
@@ -75,7 +75,7 @@ def plot(series: Series) -> str:
 
 
 def compressed(values: Sequence[float], width: int) -> list[float]:
-    """At most `width` values, each the largest of its interval."""
+    """Return at most `width` values, each the largest of its interval."""
     if len(values) <= width:
         return list(values)
     edges = [number * len(values) // width for number in range(width + 1)]

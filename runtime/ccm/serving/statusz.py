@@ -12,8 +12,8 @@ FORMATS = {"html": "text/html", "text": "text/plain", "json": "application/json"
 
 
 def chosen(query: str | None, accept: str) -> str | None:
-    """The format of the answer: that of `?format=`, or of the first media type in `Accept` that is known; HTML without
-    one. None for an unknown `?format=`."""
+    """Return the format of the answer: that of `?format=`, or of the first known media type in `Accept`; HTML without
+    either. None for an unknown `?format=`."""
     if query is not None:
         return query if query in FORMATS else None
     for part in accept.split(","):
@@ -25,7 +25,8 @@ def chosen(query: str | None, accept: str) -> str | None:
 
 
 def response(request: web.Request, status: Status) -> web.Response:
-    """The answer to one request. What renders it is imported only now: most processes are never asked."""
+    """Return the answer to one request. The modules that render it are imported only here: most processes never get a
+    request."""
     headers = {
         "X-Content-Type-Options": "nosniff",
         "Cache-Control": "no-store",

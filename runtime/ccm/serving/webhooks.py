@@ -64,7 +64,7 @@ class _Refused(Exception):
 
 
 def choose(names: tuple[str, ...], offered: Mapping[str, Webhook]) -> list[str]:
-    """Parse `--webhooks`. Raises ValueError that names every unknown one."""
+    """Parse `--webhooks`. Raises ValueError that names every unknown webhook."""
     chosen, unknown = select(names, {name: name for name in offered})
     if unknown:
         known = ", ".join(offered) or "none"
@@ -73,7 +73,8 @@ def choose(names: tuple[str, ...], offered: Mapping[str, Webhook]) -> list[str]:
 
 
 def application(names: list[str], current: Callable[[], Mapping[str, Webhook]]) -> web.Application:
-    """Serve these webhooks at their paths. `current`: the webhooks by name now; the provider may have been reloaded."""
+    """Serve these webhooks at their paths. `current`: returns the present webhooks by name, because the provider may be
+    reloaded."""
     app, room = web.Application(client_max_size=MAX_SIZE), _Room(MAX_TOGETHER)
     for name, webhook in current().items():
         if name in names:
@@ -89,8 +90,8 @@ class _Room:
 
     @contextlib.contextmanager
     def hold(self) -> Iterator[_Held]:
-        """Whatever arrives takes room while the context lasts. A length that is only announced takes none: who sends
-        nothing more would keep others out."""
+        """Bytes that have arrived take room while the context lasts. An announced length takes none: a client that
+        announced one and sent nothing would keep others out."""
         held = _Held(self)
         try:
             yield held
@@ -106,7 +107,7 @@ class _Held:
     size: int = 0
 
     def grow(self, size: int) -> None:
-        """Raises _Refused if there is no room for so many bytes more."""
+        """Take room for so many more bytes. Raises _Refused if there is not enough."""
         if size > self.room.free:
             raise _Refused(429, f"too many reviews in progress: try again in {RETRY_AFTER} s")
         self.room.free -= size
@@ -146,7 +147,7 @@ _SHOWN = 300
 
 
 def _check_length(request: web.Request) -> None:
-    """The body announces its length; the API server's always does. Raises _Refused."""
+    """Check the method and the announced length, which the API server always sends. Raises _Refused."""
     if request.method != "POST":
         raise _Refused(400, f"expected a POST, not a {request.method}")
     if request.content_length is None:

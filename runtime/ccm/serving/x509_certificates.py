@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads and makes certificates. `certificates` imports it when it is used, because what it imports takes 60 ms."""
+"""Reads and creates certificates. `certificates` imports this module only when it is used, because the import takes 60
+ms."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 
 def names_in(pem: bytes) -> tuple[str, ...]:
-    """The DNS names of a certificate, otherwise its common name. Raises ValueError."""
+    """Return the DNS names of a certificate; its common names if it has no alternative names at all. Raises
+    ValueError."""
     certificate = x509.load_pem_x509_certificate(pem)
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
