@@ -31,5 +31,6 @@ class Webhooks:
                 )
 
     def offered(self) -> Mapping[str, Webhook]:
-        """By name. The provider's are those of the current cloud, which a reload replaces."""
+        """Return the webhooks by name. The provider's webhooks are those of the current cloud, which a reload
+        replaces."""
         return {**self._gateway.cloud.webhooks, **self._own}

@@ -19,7 +19,8 @@ from .shared.watched_kinds import T, Watched
 class ControllerContext(Context):
     """`vouching`: what the cloud says about the machines of Nodes; None if the provider has no instances.
 
-    `caches`: one cache for each kind that controllers watch. `share`: the Nodes of this cloud, if there are several.
+    `caches`: one cache for each kind that controllers watch. `share`: the Nodes of this cloud; None if the process has
+    one cloud, or if this one has no instances.
     """
 
     vouching: Vouching | None = None

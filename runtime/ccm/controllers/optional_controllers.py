@@ -37,7 +37,8 @@ def _node_ipam(context: ControllerContext, options: Any) -> Controller:
 
 
 def _node_ipam_options(flags: Any) -> object:
-    """Raises ValueError for an unknown allocator, and for ranges that cannot be cut into pod CIDRs."""
+    """Return the options. Raises ValueError without ranges, for ranges that cannot be cut into pod CIDRs, and for an
+    unknown allocator."""
     from .pod_cidrs.node_ipam import NodeIpamOptions
     from .pod_cidrs.node_ipam_rules import Allocator, parse_ranges
 
@@ -70,7 +71,7 @@ def _instance_tags(context: ControllerContext, options: Any) -> Controller:
 
 
 def _instance_tags_options(flags: Any) -> object:
-    """Raises ValueError for texts that are no tags."""
+    """Return the options. Raises ValueError for texts that are no tags."""
     from .instance_tags.instance_tags import InstanceTagsOptions
     from .instance_tags.instance_tags_rules import parse_tags
 

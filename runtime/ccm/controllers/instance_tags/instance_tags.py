@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """instance-tags-controller: adds the tags of `--instance-tags` to the instances of Nodes.
 
-Other tools find the cluster's machines by such tags. One listing shows which instances are missing some: after Nodes
-came, and every ten minutes. A kubelet chooses its providerID, so only Nodes that the cloud vouches for count.
+Other tools find the cluster's machines by such tags. A listing, when Nodes appear and every ten minutes, shows which
+instances are missing tags. A kubelet chooses its providerID, so only Nodes that the cloud vouches for count.
 `instance_tags_rules` decides.
 """
 
@@ -37,7 +37,7 @@ MISSING = Gauge(
     ["reason"],
 )
 
-#: Seconds between looks without a cause, to gather Nodes before a look, and after a look that failed.
+#: Seconds between looks if nothing changes, to gather Nodes before a look, and after a look that failed.
 AUDIT, GATHER, RETRY = 600.0, 1.0, 15.0
 
 
@@ -60,7 +60,7 @@ class InstanceTagsController:
         self._events = EventBudget(context.recorder(self.name), context.monotonic)
         self._queue: WorkQueue[str] = WorkQueue("InstanceTags", base_delay=1.0, max_delay=AUDIT)
         self._wake = asyncio.Event()
-        #: What is missing at the last look, by name of the Node.
+        #: The tags that were missing at the last look, by name of the Node.
         self._missing: dict[str, Mapping[str, str]] = {}
 
     @property

@@ -56,7 +56,7 @@ def other_message(wanted: Mapping[str, str], difference: Difference, provider_id
 
 
 def is_news(old: Node | None, new: Node | None) -> bool:
-    """Return whether a Node may have come to an instance without tags."""
+    """Return whether a Node is new or has a new providerID, so that its instance may be missing tags."""
     if new is None or not new.spec.provider_id:
         return False
     return old is None or old.metadata.uid != new.metadata.uid or old.spec.provider_id != new.spec.provider_id

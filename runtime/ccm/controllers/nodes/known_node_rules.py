@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decide what of a Node is believed when the API server may show the past. No I/O.
+"""Decide which state of a Node is believed when the API server may show a past one. No I/O.
 
 A restored etcd, or an API server that lags behind, shows Nodes as they were. The resourceVersion does not reveal that:
-after a restore it may be older or newer. Two facts do. Kubernetes never takes `spec.providerID` away from a Node, so
-one without it and with the `uninitialized` taint is shown as it was. And the Node that replaces another one under its
-name is created later.
+after a restore it may be older or newer. Two facts do. Kubernetes never removes `spec.providerID`, so a Node that had
+one, and now has none and the `uninitialized` taint, is shown in a past state. And a Node that replaces another one of
+its name is created later.
 
-A past state is ignored only while the cloud supports what was seen since.
+A past state is ignored only while the cloud still has the instance of the later state.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .node_rules import is_uninitialized
 def believed(known: Node | None, shown: Node, has_instance: Callable[[Node], bool]) -> Node:
     """Return the Node that load balancers and routes use.
 
-    `known`: the one that they used last under this name, None for none. `shown`: what the API server shows now.
+    `known`: the Node of this name that they used last, None for none. `shown`: what the API server shows now.
     `has_instance`: whether the cloud knows a Node's instance. Clocks of API servers differ, so a Node with an instance
     is never taken for a former one.
     """
@@ -41,6 +41,7 @@ def believed(known: Node | None, shown: Node, has_instance: Callable[[Node], boo
 
 
 def _is_older(one: Node, other: Node) -> bool:
-    """Return whether it was created earlier; not if one of the times is missing. Kubernetes writes all in one form."""
+    """Return whether `one` was created before `other`; False if a time is missing. Kubernetes writes all times in one
+    form."""
     created, later = one.metadata.creation_timestamp, other.metadata.creation_timestamp
     return bool(created) and bool(later) and str(created) < str(later)

@@ -36,11 +36,11 @@ class KnownNodes:
         return self._known.get(name)
 
     def items(self) -> Iterable[Node]:
-        """All Nodes as they are now; safe to iterate while they change."""
+        """Return all Nodes as they are now; safe to iterate while they change."""
         return list(self._known.values())
 
     def add_handler(self, handler: Handler[Node]) -> None:
-        """As `Informer.add_handler`."""
+        """Do what `Informer.add_handler` does."""
         self._handlers.append(handler)
         for node in list(self._known.values()):
             self._call(handler, None, node)

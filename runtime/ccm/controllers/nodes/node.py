@@ -251,7 +251,8 @@ class NodeController:
             self._report_initialised(written, instance)
 
     async def _is_ours(self, node: Node, share: Share) -> bool:
-        """Return whether the Node is this cloud's. Raises Blocked or OwnershipUnclear if it is nobody's, or not yet."""
+        """Return whether the Node belongs to this cloud. Raises OwnershipUnclear if no cloud owns it yet, and Blocked
+        if no answer of a cloud can change that."""
         name = node.metadata.name
         try:
             return await share.includes(node, not_before=self._seen.get(name, self._context.monotonic()))

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fences Nodes whose machines are shut down or gone (`--fence-dead-nodes`), and lifts that when a machine runs again.
+"""Fences Nodes whose machines are shut down or gone (`--fence-dead-nodes`), and lifts the fence when a machine runs
+again.
 
 A part of the node lifecycle controller, which asks the cloud and passes the answers on. `node_fencing_rules` decides.
 Before a Node is fenced, a complete listing and a request for that one instance must report its machine shut down or
-gone. What this controller fenced, it lifts with or without the flag.
+gone. This controller lifts its own fences with or without the flag.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class Fencing:
         return self._context.monotonic() - self._fenced.get(uid, float("-inf")) < rules.KEPT
 
     async def settle(self, asked: Iterable[Node], nodes: Iterable[Node], now: float) -> list[Node]:
-        """Fence those of the Nodes `asked` about that may be, by a listing that began at `now` or later.
+        """Fence those of the Nodes `asked` that may be fenced, by a listing that began at `now` or later.
 
         Return those that should have been fenced and were not: the API server refused, or the Node changed.
         """
@@ -160,7 +161,7 @@ class Fencing:
 
     async def _fence(self, judged: Node) -> bool:
         """Fence exactly the Node that was judged. The patch names the resourceVersion, so a Node that has just become
-        Ready again is left alone. Return whether it was fenced."""
+        Ready again is left alone. Return False if the patch failed and must be tried again."""
         name = judged.metadata.name
         node = self._context.nodes.get(name)
         if node is None or not _is_same(node, judged) or node_rules.is_ready(node) or rules.is_fenced(node):

@@ -27,7 +27,7 @@ from .vouching_rules import other_holder
 
 #: The taint of KEP-2268. The value is a convention; Kubernetes reads the key and the effect.
 KEY, VALUE, EFFECT = "node.kubernetes.io/out-of-service", "nodeshutdown", "NoExecute"
-#: Annotation with the `timeAdded` of the taint that this controller added. Others have other times.
+#: Annotation with the `timeAdded` of the taint that this controller added. A taint that others added has another time.
 SINCE = "ccm.outoftree.dev/out-of-service-since"
 #: Seconds that a Node whose instance is gone stays after it was fenced: volumes are detached at once only from a Node
 #: that exists.
@@ -75,12 +75,13 @@ class Scene:
 
 
 def is_off(answer: Instance | CloudError) -> bool:
-    """Return whether the cloud reports the machine shut down. One that is suspended may continue, so it is not."""
+    """Return whether the cloud reports the machine shut down. A suspended machine may continue, so it does not
+    count."""
     return isinstance(answer, Instance) and answer.state is InstanceState.SHUTDOWN
 
 
 def is_dead(answer: Instance | CloudError) -> bool:
-    """Return whether the cloud reports the machine shut down or gone. No other error says anything about it."""
+    """Return whether the cloud reports the machine shut down or gone. Other errors say nothing about the machine."""
     return isinstance(answer, NotFound) or is_off(answer)
 
 
@@ -98,7 +99,8 @@ def is_ours(node: Node) -> bool:
 
 
 def is_to_lift(node: Node, answer: Instance | CloudError | None = None) -> bool:
-    """Return whether the Node has our taint and its machine may write: the Node is Ready, or the cloud says so."""
+    """Return whether the Node has our taint and its machine may write: the Node is Ready, or the cloud reports a state
+    other than shut down."""
     may_write = isinstance(answer, Instance) and answer.state is not InstanceState.SHUTDOWN
     return is_ours(node) and (may_write or node_rules.is_ready(node))
 
@@ -157,7 +159,8 @@ def _too_early(dead: Missing, age: float, safety: Safety) -> Objection | None:
 
 
 def _other_machine(node: Node, scene: Scene) -> Objection | None:
-    """Another machine may run the Node's kubelet: one with its name, or the machine of a Node with its providerID."""
+    """Return an objection if another machine may run the Node's kubelet: one with the Node's name, or the machine of
+    another Node with its providerID."""
     if namesakes := scene.namesakes(node):
         return Objection(
             "OtherMachine",
@@ -194,7 +197,8 @@ def _contradicted(node: Node, scene: Scene, last_seen: float | None, now: float,
 
 
 def _mass_event(evidence: Evidence, others: int, safety: Safety) -> Objection | None:
-    """In a mass event, there is nowhere to move the Pods to, or the cloud is wrong about many machines at once."""
+    """Return an objection in a mass event: there is nowhere to move the Pods to, or the cloud is wrong about many
+    machines at once."""
     cap = safety.cap(evidence.known)
     if others >= cap:
         return Objection(

@@ -3,7 +3,8 @@
 
 Labels of Nodes have several writers. To know which are its own, the controller records them with the values that it
 wrote, in an annotation. A label with any other value was set by somebody else, and stays. A kubelet can write the
-annotation of its Node, so labels in the domains of Kubernetes, which it may not change itself, are never changed by it.
+annotation of its Node, so the annotation never changes labels in the domains of Kubernetes, which the kubelet may not
+change itself.
 """
 
 from __future__ import annotations
@@ -80,7 +81,8 @@ def followed(instance: Instance, present: Mapping[str, str], annotations: Mappin
 
 
 def others_labels(instance: Instance, present: Mapping[str, str], annotations: Mapping[str, str]) -> dict[str, str]:
-    """Return the provider's own labels that the Node has with a value of somebody else's, with the instance's value."""
+    """Return the provider's own labels, with the instance's values, for which the Node has a value that somebody else
+    set."""
     recorded = _recorded(annotations.get(RECORD, ""))
     return {
         key: value

@@ -173,7 +173,7 @@ class NodeLifecycleController:
         MISSING.of(self._context.gateway.name).set(len(self._missing))
 
     async def _recall(self) -> None:
-        """Load what former leaders did, which counts, too. No pass runs before this succeeds."""
+        """Load the deletions and fences of former leaders, which count, too. No pass runs before this succeeds."""
         await self._note.recall()
         await self._fencing.recall()
         self._recalled = True
@@ -190,7 +190,7 @@ class NodeLifecycleController:
         return self._may_touch(node) and concerns_us(node, self._directory.owns)
 
     def _may_touch(self, node: Node) -> bool:
-        """Return whether the Node is not that of another cloud's controllers."""
+        """Return whether the Node is not left to another cloud's controllers."""
         return self._share is None or self._share.concerns(node)
 
     def _is_due(self, node: Node, now: float) -> bool:
@@ -200,7 +200,8 @@ class NodeLifecycleController:
     async def _ask(self, asked: Sequence[Node], nodes: Iterable[Node], now: float) -> tuple[list[Answer], Evidence]:
         """Return the cloud's answer for each of `asked`, from a read that starts now.
 
-        If the read is a listing, also return what all Nodes say about it, which shows a listing of another project.
+        If the read is a listing, also return what all Nodes say about it, which reveals a listing of another project.
+        Otherwise this evidence is empty.
         """
         if not any(self._may_be_the_last_look(node) for node in asked):
             # The directory combines these lookups into one read.
@@ -297,7 +298,7 @@ class NodeLifecycleController:
         await self._delete_all(condemned)
 
     def _in_turn(self, nodes: Iterable[Node]) -> list[Node]:
-        """Return those that are still candidates according to the cache, in the order of `turn`."""
+        """Return the Nodes that are still candidates according to the cache, in the order of `turn`."""
         turns = []
         for name in (node.metadata.name for node in nodes):
             missing, node = self._missing[name], self._context.nodes.get(name)
@@ -387,7 +388,8 @@ class NodeLifecycleController:
             log.info("node %s deleted: instance %s is gone", name, node.spec.provider_id)
 
     def _is_refused(self, name: str) -> None:
-        """Let others go first from now on: a Node that its kubelet keeps changing would take a slot in each pass."""
+        """Let other Nodes go first from now on. A Node that its kubelet keeps changing would otherwise take a slot in
+        each pass."""
         if missing := self._missing.get(name):
             missing.refused += 1
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The metrics of the node lifecycle controller. It knows answers of the cloud, and no Nodes."""
+"""The metrics of the node lifecycle controller. This file knows answers of the cloud, but no Nodes."""
 
 from __future__ import annotations
 
@@ -69,7 +69,8 @@ def count_answer(answer: Instance | CloudError) -> None:
 
 
 def _result(answer: Instance | CloudError) -> str:
-    """Upstream's names. "canceled" has no counterpart: a check that is cancelled counts nothing."""
+    """Return upstream's name of the result. Its "canceled" has no counterpart: a check that is cancelled counts
+    nothing."""
     if isinstance(answer, Instance):
         return "success"
     if isinstance(answer, NotFound):

@@ -24,7 +24,8 @@ from .node_witness_rules import Doubt
 
 class Verdict(enum.Enum):
     DELETE = "delete"
-    #: Not yet, and nothing is unusual: the Node needs more confirmations or age, or others go first.
+    #: The Node is not deleted yet, and nothing is unusual: it needs more confirmations or must be older, a doubt about
+    #: the listing may pass, it was just fenced, or other Nodes go first.
     WAIT = "wait"
     #: This controller cannot decide; an Event reports why.
     HOLD = "hold"
@@ -141,10 +142,11 @@ def _moment(text: str) -> datetime.datetime:
 
 
 def concerns_us(node: Node, owns: Callable[[str], bool]) -> bool:
-    """Return whether a Node is checked while it is not Ready: not one of another cloud, and not an uninitialised one.
+    """Return whether a Node is checked while it is not Ready. Nodes that are being deleted or belong to another cloud
+    are not.
 
-    An initialised Node without a providerID is checked, to report why it is held. `owns`: whether a providerID is one
-    of this provider's.
+    A Node without a providerID is checked only if it is initialised, to report why it is held. `owns`: whether a
+    providerID belongs to this provider.
     """
     if node.metadata.deletion_timestamp:
         return False

@@ -48,7 +48,7 @@ class NodeRuleError(RuleError):
 
 
 def is_uninitialized(node: Node) -> bool:
-    """Only the key of the taint counts; value and effect do not matter."""
+    """Return whether the Node has the taint. Only its key counts; value and effect do not matter."""
     return any(taint.key == UNINITIALIZED_TAINT for taint in node.spec.taints)
 
 
@@ -66,7 +66,7 @@ def may_succeed_now(old: Node, new: Node) -> bool:
 
 
 def is_ready(node: Node) -> bool:
-    """Ready=True; a missing condition counts as Unknown."""
+    """Return whether the condition Ready is True; a missing condition counts as Unknown."""
     return any(condition.type == "Ready" and condition.status == "True" for condition in node.status.conditions)
 
 
@@ -112,8 +112,8 @@ def node_addresses(node: Node, cloud: Sequence[Address]) -> list[NodeAddress]:
 
 
 def primary_addresses(addresses: Iterable[NodeAddress]) -> list[str]:
-    """Return the addresses that kube-proxy takes for its host's, as component-helpers' GetNodeHostIPs does: the first
-    InternalIP, or else ExternalIP, and the first one of the other family."""
+    """Return the addresses that kube-proxy takes for its host's, as component-helpers' GetNodeHostIPs does: for each
+    family the first InternalIP, or else the first ExternalIP."""
     listed = list(addresses)
     by_family: dict[int, str] = {}
     for kind in (AddressType.INTERNAL_IP, AddressType.EXTERNAL_IP):
@@ -321,9 +321,10 @@ def _refreshed_labels(
 
 
 def _metadata(node: Node, instance: Instance, labels: Mapping[str, str], refresh: Refresh) -> dict[str, Any]:
-    """Return these labels, with those of the provider that follow the instance, and the record of the latter.
+    """Return these labels; with `Refresh.ALWAYS`, also the provider's own labels, which follow the instance, and their
+    record.
 
-    An instance that the cloud cannot describe yet may lack labels: that takes none from its Node.
+    An instance that the cloud cannot describe yet may be missing labels: its Node keeps its own.
     """
     if refresh is not Refresh.ALWAYS or instance.incomplete:
         return {"labels": labels} if labels else {}
@@ -333,7 +334,8 @@ def _metadata(node: Node, instance: Instance, labels: Mapping[str, str], refresh
 
 
 def _set_by_others(instance: Instance, present: Mapping[str, str], *, legacy: bool) -> set[str]:
-    """Return the spellings of each label that the Node has with another value than the instance's in one of them."""
+    """Return the spellings of each zone, region or type label for which one spelling on the Node differs from the
+    instance."""
     topology = _topology(instance, legacy=legacy)
     theirs: set[str] = set()
     for pair in LABEL_PAIRS.items():

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Remember what the Nodes say about the cloud's listings, for as long as this process leads.
 
-It uses Nodes and listings that others read and makes no calls; `node_witness_rules` decides.
+This file uses Nodes and listings that others read and makes no calls; `node_witness_rules` decides.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ def _identified(nodes: Iterable[Node]) -> set[str]:
 
 
 def _claim(node: Node, listing: Snapshot) -> Claim | None:
-    """Return None if the listing says nothing about the Node, e.g. because its providerID has another spelling."""
+    """Return the claim of a Node; None if the listing says nothing about it, e.g. because its providerID is spelled
+    otherwise."""
     try:
         return _claim_as(node, node_rules.known_as(node, listing.find(node_rules.instance_ref(node))))
     except NotFound:

@@ -150,8 +150,8 @@ def evidence(claims: Sequence[Claim], sightings: Sightings) -> Evidence:
 class Doubt:
     """Why a listing is not trusted to delete Nodes.
 
-    `lasting`: the doubt does not only come from Nodes whose machines may just have been deleted; those are NotReady
-    soon.
+    `lasting`: whether the doubt remains without the Nodes whose machines may just have been deleted, which will soon be
+    NotReady.
     """
 
     message: str
@@ -159,7 +159,7 @@ class Doubt:
 
 
 def doubt(evidence: Evidence, *, last_seen: float | None, cap: int, now: float) -> Doubt | None:
-    """Decide whether a Node whose instance is missing from the listing may be deleted. None means: no objection.
+    """Return why a Node whose instance is missing from the listing may not be deleted; None means no objection.
 
     `last_seen`: when this process saw the Node's instance, None for never; `cap`: how many of the witnesses may be
     deleted at once; `now`: monotonic seconds.

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks several clouds whose a Node is; `ownership_rules` decides.
+"""Asks several clouds which of them a Node belongs to; `ownership_rules` decides.
 
-Each cloud has its own set of controllers, which does what it does beside no other cloud. All sets share one `Owners`:
-it decides once for each Node, so that two sets never act on different answers. A cloud that hangs delays nobody for
-longer than `PATIENCE`, and no Node that the answers of the others, its SMBIOS UUID or a declaration assigns.
+Each cloud has its own set of controllers, which works as if there were no other cloud. All sets share one `Owners`: it
+decides once for each Node, so that two sets never act on different answers. A cloud that hangs delays a Node by
+`PATIENCE` at most; it delays no Node that the other clouds' answers, the SMBIOS UUID or a declaration assigns.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ from .ownership_rules import CloudAnswer, Declarations, Owned, Ownership, Undeci
 
 #: Seconds to wait for the clouds that have not answered, once another one has claimed the Node.
 PATIENCE = 5.0
-#: Reasons that no answer of a cloud changes.
+#: Reasons that no answer of a cloud can change.
 FINAL = frozenset({"ForeignProviderID", "OtherController"})
 
 
 @dataclass(frozen=True, slots=True)
 class _Decision:
-    """A decision in progress, or made, about one Node as it is. `not_before`: the age of the answers that it needs."""
+    """A decision, in progress or made, about a Node with this UID and providerID. `not_before`: when the reads that it
+    uses began at the earliest."""
 
     uid: str
     provider_id: str
@@ -56,7 +57,8 @@ class Owners:
 
     @property
     def reporter(self) -> str:
-        """The cloud whose controllers report about Nodes that are nobody's: one, so that each is reported once."""
+        """The cloud whose controllers report Nodes that belong to no cloud, "" before one has started. There is one
+        reporter, so that each Node is reported once."""
         return next(filter(self._has_started, self._directories), "")
 
     def owning(self, provider_id: str) -> list[str]:
@@ -64,11 +66,11 @@ class Owners:
         return [cloud for cloud, directory in self._directories.items() if directory.owns(provider_id)]
 
     def have(self, node: Node) -> str | None:
-        """Return the cloud that may update and delete an initialised Node. No I/O."""
+        """Return the cloud that may update and delete an initialised Node, None if there is none. No I/O."""
         return rules.keeper(node, self.owning(node.spec.provider_id), self._declarations)
 
     async def of(self, node: Node, *, not_before: float) -> Ownership:
-        """Return whose the Node is, by answers from reads that began at or after `not_before` (monotonic seconds).
+        """Return which cloud the Node belongs to, by reads that began at or after `not_before` (monotonic seconds).
 
         An owner that was found stays the owner of this Node until `forget`. Raises nothing.
         """
@@ -80,8 +82,8 @@ class Owners:
         return await asyncio.shield(found.task)
 
     def forget(self, name: str) -> None:
-        """The Node is gone, or its owner does not have its machine any more. A decision in progress ends by itself: a
-        set may wait for it, and would be cancelled with it."""
+        """Forget the owner: the Node is gone, or its owner does not have its machine any more. A decision in progress
+        is not cancelled, because that would cancel the set of controllers that waits for it, too."""
         self._decisions.pop(name, None)
 
     async def _decide(self, node: Node, not_before: float) -> Ownership:
@@ -113,7 +115,8 @@ class Owners:
     def _answers(
         self, node: Node, tasks: Mapping[str, asyncio.Task[Instance | CloudError]], *, patient: bool
     ) -> dict[str, CloudAnswer]:
-        """`patient`: what an older listing shows does not count yet for those that may still answer."""
+        """Return what is known from each cloud. `patient`: an older listing does not count yet for clouds that may
+        still answer."""
         found = {}
         for cloud, task in tasks.items():
             answer = task.result() if task.done() else Transient(f"{cloud} has not answered yet")
@@ -142,26 +145,29 @@ class Owners:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The Nodes of one cloud of several: what its set of controllers may look at."""
+    """The Nodes of one of several clouds, which its set of controllers may look at."""
 
     owners: Owners
     cloud: str
 
     @property
     def reports(self) -> bool:
-        """Whether this set reports about Nodes that are nobody's."""
+        """Whether this set reports Nodes that belong to no cloud."""
         return self.owners.reporter == self.cloud
 
     def has(self, node: Node) -> bool:
-        """Whether the Node is this cloud's by its providerID: nobody else updates or deletes it. No I/O."""
+        """Return whether the Node belongs to this cloud by its providerID: no other set updates or deletes it. No
+        I/O."""
         return self.owners.have(node) == self.cloud
 
     def concerns(self, node: Node) -> bool:
-        """Whether this set looks at the Node: it is its own, or it has no providerID and somebody must report it."""
+        """Return whether this set looks at the Node: the Node is its own, or has no providerID and this set reports
+        such Nodes."""
         return self.has(node) if node.spec.provider_id else self.reports
 
     async def includes(self, node: Node, *, not_before: float) -> bool:
-        """Whether the Node belongs to this cloud. Raises OwnershipUnclear if it belongs to nobody, or not yet."""
+        """Return whether the Node belongs to this cloud. Raises OwnershipUnclear if it belongs to no cloud, or to none
+        yet."""
         found = await self.owners.of(node, not_before=not_before)
         if isinstance(found, Owned):
             return found.cloud == self.cloud
@@ -169,7 +175,7 @@ class Share:
 
 
 class OwnershipUnclear(RuleError):
-    """`reason`: of an Event. `is_final`: only a change of the Node, or of a declaration, can make it clear."""
+    """`reason`: of an Event. `is_final`: only a change of the Node, or of a declaration, can make the owner clear."""
 
     def __init__(self, ownership: Unowned | Undecided) -> None:
         super().__init__(ownership.message)
@@ -178,7 +184,7 @@ class OwnershipUnclear(RuleError):
 
 
 def _is_stale(decision: _Decision, not_before: float) -> bool:
-    """Whether a decision must be made again: it found no owner, and newer answers are wanted."""
+    """Return whether a decision must be made again: it failed, or it found no owner and newer answers are needed."""
     if not decision.task.done():
         return False
     failed = decision.task.cancelled() or decision.task.exception() is not None

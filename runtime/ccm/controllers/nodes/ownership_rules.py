@@ -8,9 +8,9 @@ The evidence, in this order:
 3. The administrator's declaration, where the answers leave a choice: a label that kubelets cannot set, or a pattern of
    names. It chooses among the clouds that may have the machine, and gives no cloud a machine that it does not have.
 
-A Node that no cloud knows, or that several claim, belongs to nobody. Silence is no answer: of a cloud that does not
-answer, only what its last complete listing shows is known. So a cloud that is down delays a Node of another one only if
-nothing else distinguishes them: no listing since the process started, no SMBIOS UUID, no declaration.
+A Node that no cloud knows, or that several claim, belongs to nobody. Silence is no answer: if a cloud does not answer,
+its last complete listing counts. So a cloud that is down delays a Node of another one only if nothing else
+distinguishes them: no listing since the process started, no SMBIOS UUID, no declaration.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from ccm.base.text import quoted
 from ccm.cloud import CloudError, Conflict, Instance, NotFound
 from ccm.engine.objects import Node
 
-#: The label with which an administrator says whose a Node is. The NodeRestriction plugin keeps kubelets from labels of
-#: this prefix, so no Node chooses its own cloud.
+#: The label with which an administrator assigns a Node to a cloud. The NodeRestriction plugin forbids kubelets to set
+#: labels with this prefix, so no Node chooses its own cloud.
 LABEL = "node-restriction.kubernetes.io/ccm-cloud"
 
 
@@ -37,7 +37,8 @@ class Owned:
 
 @dataclass(frozen=True, slots=True)
 class Unowned:
-    """The Node belongs to no cloud of this process, or to one of several: nobody touches it. `reason`: of an Event."""
+    """The Node belongs to no cloud of this process, or several claim it: no controller touches it. `reason`: of an
+    Event."""
 
     reason: str
     message: str
@@ -45,7 +46,7 @@ class Unowned:
 
 @dataclass(frozen=True, slots=True)
 class Undecided:
-    """Whose the Node is shows only when the clouds `silent` answer: ask again."""
+    """The owner is unknown until the clouds `silent` answer: ask again."""
 
     silent: tuple[str, ...]
     message: str
@@ -59,7 +60,7 @@ class CloudAnswer:
     """What one cloud says about the machine of a Node.
 
     `answer`: the instance, or the error instead of one. `was_listed_without`: the cloud's last complete listing has no
-    instance of the Node's name; it counts while the cloud does not answer.
+    instance of the Node's name; that counts only while the cloud does not answer.
     """
 
     answer: Instance | CloudError
@@ -67,7 +68,7 @@ class CloudAnswer:
 
     @property
     def claims(self) -> bool:
-        """Whether the cloud has the machine. A Conflict is several machines of the name, all of this cloud."""
+        """Whether the cloud has the machine. A Conflict means that the cloud has several machines of this name."""
         return isinstance(self.answer, (Instance, Conflict))
 
     @property
@@ -79,7 +80,7 @@ class CloudAnswer:
         return not isinstance(self.answer, (Instance, Conflict, NotFound))
 
     def proves(self, system_uuid: str) -> bool:
-        """Whether the instance is this very machine: it has the UUID that the firmware gives the kubelet."""
+        """Return whether the instance is this very machine: it has the UUID that the firmware gives the kubelet."""
         return isinstance(self.answer, Instance) and bool(system_uuid) and system_uuid in self.answer.system_uuids
 
 
@@ -91,7 +92,7 @@ class Declarations:
     patterns: Mapping[str, Sequence[str]]
 
     def problems(self) -> list[str]:
-        """Return one sentence for each declaration that cannot be meant."""
+        """Return one sentence for each declaration that must be a mistake."""
         found = [
             f"Nodes {', '.join(patterns)} are declared for {cloud!r}, which is no cloud of this process: "
             f"--cloud-provider names {', '.join(self.clouds)}"
@@ -131,7 +132,7 @@ def _pairs(names: Iterable[str]) -> list[tuple[str, str]]:
 def candidates(node: Node, owners: Collection[str], declarations: Declarations) -> tuple[str, ...] | Unowned:
     """Return the clouds that may have the Node's machine, and must be asked; or why none may.
 
-    `owners`: the clouds that own the form of the Node's providerID; of no meaning without one.
+    `owners`: the clouds that own the form of the Node's providerID; unused if the Node has none.
     """
     provider_id, clouds = node.spec.provider_id, declarations.clouds
     label = node.metadata.labels.get(LABEL, "")
@@ -160,7 +161,7 @@ def candidates(node: Node, owners: Collection[str], declarations: Declarations) 
 
 
 def owner(node: Node, answers: Mapping[str, CloudAnswer], declarations: Declarations) -> Ownership:
-    """Return whose the Node is. `answers`: those of all `candidates`, in the order of the clouds."""
+    """Return which cloud the Node belongs to. `answers`: those of all `candidates`, in the order of the clouds."""
     uuid = "" if node.spec.provider_id else node.status.node_info.system_uuid.lower()
     claiming = [cloud for cloud, each in answers.items() if each.claims]
     silent = [cloud for cloud, each in answers.items() if not each.claims and not each.denies]
@@ -191,7 +192,7 @@ def owner(node: Node, answers: Mapping[str, CloudAnswer], declarations: Declarat
 def _as_declared(
     cloud: str, claiming: Sequence[str], silent: Sequence[str], answers: Mapping[str, CloudAnswer]
 ) -> Ownership:
-    """Return whose a Node is that an administrator declared for one cloud."""
+    """Return the owner of a Node that an administrator declared for `cloud`."""
     if cloud in claiming:
         return Owned(cloud)
     if cloud in silent:
@@ -211,7 +212,8 @@ def _as_declared(
 def whose(
     node: Node, owners: Collection[str], answer_of: Callable[[str], CloudAnswer], declarations: Declarations
 ) -> Ownership:
-    """Return whose the Node is, from the answers of those clouds that may have it. `owners`: as for `candidates`."""
+    """Return which cloud the Node belongs to, from the answers of those clouds that may have it. `owners`: as for
+    `candidates`."""
     asked = candidates(node, owners, declarations)
     if isinstance(asked, Unowned):
         return asked
@@ -223,7 +225,7 @@ def whose(
 def keeper(node: Node, owners: Collection[str], declarations: Declarations) -> str | None:
     """Return the only cloud that may update and delete an initialised Node, None if there is none.
 
-    If two clouds own the form of the providerID, the one that lacks the machine proves nothing. `owners`: as for
+    If two clouds own the form of the providerID, a cloud without the machine proves nothing. `owners`: as for
     `candidates`.
     """
     found = candidates(node, owners, declarations) if node.spec.provider_id else ()

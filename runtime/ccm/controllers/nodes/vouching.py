@@ -82,7 +82,7 @@ class _Look:
 
 
 class Vouching:
-    """One per process. It follows the Nodes from its construction; `run` asks the cloud, and only on the leader."""
+    """One for each cloud. It follows the Nodes from its construction; `run` asks the cloud, and only on the leader."""
 
     def __init__(self, context: Context) -> None:
         if context.gateway.instances is None:
@@ -164,7 +164,8 @@ class Vouching:
         return verdict if isinstance(verdict, Refused) else None
 
     def has_answers(self) -> bool:
-        """Return whether the cloud has said about every Node that it has an instance, or that it has none."""
+        """Return whether the cloud has said about every Node that it has an instance or none, or `rules.PATIENCE` is
+        over."""
         doubts = (self._looks[name].doubt for name, reason in self._reasons.items() if reason is Reason.CLOUD_UNKNOWN)
         if not self._counts[Reason.CLOUD_UNKNOWN] or rules.are_answers(doubts):
             self._unanswered_since = math.inf
@@ -183,7 +184,8 @@ class Vouching:
         return look if look is not None and _same(look, node) else None
 
     def _instance(self, node: Node) -> Instance | None:
-        """Return the instance as the cloud last described it. Its last addresses stay valid if the cloud omits all."""
+        """Return the instance as the cloud last described it, None if it never did. If the cloud omits all addresses,
+        the last ones stay valid."""
         heard = self._directory.known(node.spec.provider_id)
         fact = self._facts.get(node.metadata.name)
         if fact is not None and not _same(fact, node):
@@ -202,7 +204,7 @@ class Vouching:
         return self._directory.owns(provider_id) and self._directory.known(provider_id) is not None
 
     def _is_gone(self, node: Node) -> bool:
-        """Return whether a listing that began after the Node came is without its instance. No I/O."""
+        """Return whether a listing that began after the Node appeared does not contain its instance. No I/O."""
         look, listing = self._look_of(node), self._directory.latest
         if look is None or listing is None or self._directory.listed_at < look.seen_at:
             return False
@@ -429,7 +431,8 @@ class Vouching:
             self._events.event(node, "Warning", "NodeNotVouched", message, topic=Reason.LISTING_NOT_BELIEVED)
 
     async def _ask_directly(self, node: Node, doubt: CloudError) -> None:
-        """Ask the cloud for the one instance that is missing from its listing, or that a part of it would have."""
+        """Ask the cloud for one instance that is missing from its listing, even if a part of the cloud could not be
+        listed."""
         look = self._look_of(node)
         if look is None:
             return
@@ -444,5 +447,5 @@ class Vouching:
 
 
 def _same(known: _Fact | _Look, node: Node) -> bool:
-    """Return whether it applies to this Node with its current providerID."""
+    """Return whether what is known applies to this Node with its current providerID."""
     return known.uid == node.metadata.uid and known.provider_id == node.spec.provider_id

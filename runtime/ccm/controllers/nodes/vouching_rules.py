@@ -47,8 +47,9 @@ _IPS = (AddressType.INTERNAL_IP, AddressType.EXTERNAL_IP)
 #: A first listing is plausible if it contains at least this share of the Ready Nodes. An attacker who invents some
 #: Nodes cannot push it below that share; credentials of another project or a wrong filter do.
 BELIEVED_SHARE = 0.5
-#: Seconds for which an instance that the cloud reported gone gets no new Node, and seconds between reads meanwhile.
-#: An answer of a cloud may be older than the one before, and a machine has the name of the one that it replaces.
+#: Seconds for which an instance that the cloud reported gone gets no new Node, and seconds between reads meanwhile. A
+#: cloud's answer may show an older state than the answer before, and a new machine may have the name of the one that it
+#: replaces.
 GONE_FOR, LOOK_AGAIN = 120.0, 10.0
 _AGAIN = "delete the Node and restart its kubelet, so that it registers again"
 
@@ -157,10 +158,10 @@ def other_holder(node: Node, instance: Instance, claimants: Iterable[Node]) -> s
 
 
 def former_machine(instance: Instance, gone_for: float | None) -> str:
-    """Return why an instance that was found by a Node's name is not yet believed to be its machine, "" if it is.
+    """Return why an instance that was found by a Node's name is not yet believed to be the Node's machine, "" if it is.
 
     A Node keeps its first providerID, so it would keep that of a former machine. `gone_for`: seconds since a listing
-    and a read of its own reported the instance gone; None if they never did.
+    and a single read reported the instance gone; None if they never did.
     """
     if gone_for is None or gone_for >= GONE_FOR:
         return ""

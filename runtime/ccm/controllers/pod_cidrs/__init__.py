@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pod CIDRs of Nodes, by the cluster or by the cloud."""
+"""Pod CIDRs of Nodes, assigned by the cluster or by the cloud."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """node-ipam-controller: gives each Node its pod CIDRs, from the ranges of `--cluster-cidr` or from the cloud.
 
-It is for clusters in which kube-controller-manager does not: two allocators give one range to two Nodes. So it assigns
-nothing while it sees that kube-controller-manager does. `node_ipam_rules` decides.
+It is for clusters in which kube-controller-manager assigns none: two allocators would give one range to two Nodes. So
+this controller assigns nothing while it sees that kube-controller-manager does. `node_ipam_rules` decides.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ REFUSED = Gauge(
 )
 
 MANAGERS = "/api/v1/namespaces/kube-system/pods"
-#: Seconds between looks for another allocator, and until a Node is tried again that got nothing.
+#: Seconds between looks for another allocator, and until a Node that got nothing is tried again.
 LOOK, AGAIN = 60.0, 60.0
 #: Seconds until the first look is repeated if it got no answer.
 LOOK_AGAIN = 2.0
@@ -77,8 +77,8 @@ class Source(Protocol):
         ...
 
     async def choose(self, node: Node) -> Sequence[str]:
-        """Return the CIDRs of a Node without any; they are its own until it is released. None of them: it needs
-        none now.
+        """Return CIDRs for a Node that has none; they belong to it until it is released. An empty answer means that the
+        Node needs none now.
 
         Raises NotAssigned, Requeue and CloudError.
         """
@@ -237,7 +237,7 @@ class NodeIpamController:
         self._starved.discard(name)
         if not cidrs:
             return
-        # After a lost race, the queue comes back, and the CIDRs stay reserved.
+        # If another writer was faster, the queue tries again, and the CIDRs stay reserved.
         await self._context.client.patch(f"{NODES.path}/{name}", rules.patch(node, cidrs))
         for cidr in cidrs:
             ALLOCATIONS.labels(self._options.network.range_of(cidr)).inc()

@@ -22,7 +22,8 @@ from .node_ipam_cloud_rules import CloudRanges
 
 
 class CloudSource:
-    """It waits until a Node is initialised: then the providerID says which instance it is."""
+    """The pod CIDRs of instances. A Node waits until it is initialised: then its providerID says which instance it
+    is."""
 
     def __init__(self, context: Context, options: NodeIpamOptions, vouching: Vouching) -> None:
         """Raises ValueError for a provider without instances."""
@@ -52,7 +53,7 @@ class CloudSource:
             raise node_ipam_rules.NotAssigned(wrong.message, "CIDRNotAvailable")
         current = self._context.nodes.get(node.metadata.name)
         if current is None or current.metadata.uid != node.metadata.uid:
-            return ()  # it went meanwhile, and what it would hold would not be released
+            return ()  # the Node went meanwhile, so nothing would release its CIDRs
         return self._ranges.assign(node.metadata.uid, instance.pod_cidrs)
 
     def usage(self) -> Mapping[str, float]:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decide whether a Node gets the pod CIDRs that the cloud assigned to its instance (`Instance.pod_cidrs`). No I/O.
 
-This is kube-controller-manager's cloud allocator (`--cidr-allocator-type=CloudAllocator`) for any provider. It only
-believed the cloud. This one also checks that the CIDRs are where Pods are, and that no other Node has them.
+This is kube-controller-manager's cloud allocator (`--cidr-allocator-type=CloudAllocator`) for any provider. The
+original believes the cloud. This one also checks that the CIDRs lie inside `--cluster-cidr`, and that no other Node has
+them.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class CloudRanges:
         return bool(self._held.pop(uid, ()))
 
     def assign(self, uid: str, offered: Sequence[str]) -> tuple[str, ...]:
-        """Return the pod CIDRs of a Node without any. They are the Node's until it is released.
+        """Return pod CIDRs for a Node that has none. They belong to the Node until it is released.
 
         `offered`: what the cloud assigned to its instance. Raises NotAssigned.
         """
@@ -59,7 +60,8 @@ class CloudRanges:
         return tuple(map(str, networks))
 
     def _checked(self, offered: Sequence[str]) -> Iterator[Network]:
-        """The first network of each family inside `--cluster-cidr`: an instance may have ranges for other purposes."""
+        """Yield the first network of each family inside `--cluster-cidr`: an instance may have ranges for other
+        purposes. Raises NotAssigned if there is none."""
         if not offered:
             raise NotAssigned("the cloud assigned no pod CIDR to its instance", "CIDRNotAvailable")
         families = set()

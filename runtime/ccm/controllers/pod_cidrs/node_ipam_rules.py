@@ -4,7 +4,7 @@
 The rules are those of kube-controller-manager's range allocator (`pkg/controller/nodeipam/ipam`): each range of
 `--cluster-cidr` is cut into blocks of one size, a Node gets one block of each, and the search goes on behind the last
 block that was given, so that a block that was freed is used again as late as possible. Two things differ: a Node with a
-CIDR outside of the ranges does not stop the process, and blocks that two Nodes claim are free only without both.
+CIDR outside of the ranges does not stop the process, and a block that two Nodes claim is free only when both are gone.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ class BlockRange:
         return min(len(self._holders) + wide, self.size)
 
     def hold(self, holder: str, network: Network) -> bool:
-        """Count the blocks that overlap with `network` as used by `holder`, which may be a Node or not.
+        """Count the blocks that overlap with `network` as used by `holder`: the UID of a Node, or `SERVICES`.
 
-        Return whether they are several.
+        Return whether there are several such blocks.
         """
         if (found := self._numbers(network)) is None:
             return False
@@ -88,7 +88,7 @@ class BlockRange:
                 del self._holders[found[0]]
 
     def others(self, holder: str, network: Network) -> set[str]:
-        """Who else holds a block that overlaps with `network`."""
+        """Return who else holds a block that overlaps with `network`."""
         if (found := self._numbers(network)) is None:
             return set()
         first, last = found
@@ -98,7 +98,7 @@ class BlockRange:
         return (wide | single) - {holder}
 
     def take(self, holder: str) -> Network | None:
-        """Hold a block that nobody holds; None if there is none."""
+        """Hold a block that nobody holds, and return it; None if there is none."""
         looked = 0
         while looked < self.size:
             number = (self._next + looked) % self.size
@@ -117,7 +117,7 @@ class BlockRange:
         return type(self.cluster)((self._first + (number << self._step), self.prefix))
 
     def _numbers(self, network: Network) -> tuple[int, int] | None:
-        """The first and last block that overlap with `network`, None for none."""
+        """Return the numbers of the first and last block that overlap with `network`, None for none."""
         if network.version != self.cluster.version or not network.overlaps(self.cluster):
             return None
         begin = max(int(network.network_address), self._first)
@@ -164,7 +164,7 @@ class Allocator:
     def assign(self, uid: str) -> tuple[str, ...] | None:
         """Return the CIDRs for a Node without any, in the order of `--cluster-cidr`; None if a range has none left.
 
-        They are the Node's until it is released: a write whose result is unknown may have reached it.
+        They belong to the Node until it is released, because a write whose result is unknown may have succeeded.
         """
         if uid not in self._held:
             taken: list[Network] = []
@@ -188,7 +188,7 @@ class Allocator:
         return bool(networks)
 
     def exhausted(self) -> str:
-        """Return the ranges without a free block, for a message."""
+        """Return the ranges without a free block, for a message; all ranges if each has one."""
         full = [each for each in self.ranges if each.used >= each.size]
         return ", ".join(str(each.cluster) for each in full or self.ranges)
 
@@ -200,7 +200,7 @@ class Allocator:
 
 
 def parse_ranges(flag: str, text: str) -> tuple[Network, ...]:
-    """Parse the value of a flag: nothing, one CIDR, or one of each family. Raises ValueError."""
+    """Parse the value of a flag: CIDRs separated by commas, or nothing. Raises ValueError."""
     found: list[Network] = []
     for part in filter(None, (each.strip() for each in text.split(","))):
         try:

@@ -227,7 +227,7 @@ class RouteController:
     def _condition_patch(self, node: Node, routed: bool) -> dict[str, Any] | None:
         """Return the patch for the Node's current state; None if there is nothing to write.
 
-        What was found out about a Node says nothing about another one of its name.
+        None also if another Node has the name by now: what was found out does not apply to it.
         """
         now, current = self._context.now().strftime("%Y-%m-%dT%H:%M:%SZ"), self._context.nodes.get(node.metadata.name)
         if current is not None and current.metadata.uid != node.metadata.uid:

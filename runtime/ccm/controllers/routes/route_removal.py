@@ -44,7 +44,8 @@ class RouteRemoval:
         self._context, self._safety = context, safety
         #: Nodes that were deleted while this process led, by providerID, until their routes are deleted.
         self._former: dict[str, Node] = {}
-        #: When routes were deleted because their Node is gone, by providerID, because a Node may have two routes.
+        #: When routes were deleted because their Node is gone; by providerID, so that two routes of one Node count
+        #: once.
         self._gone = Window(safety.window)
         self._kept: frozenset[str] = frozenset()
 

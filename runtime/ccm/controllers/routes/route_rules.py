@@ -113,7 +113,7 @@ class _Claims:
         self.granted: dict[Network, _Claim] = {}
 
     def other(self, network: Network, node: Node) -> _Claim | None:
-        """Return a claim of another Node that overlaps."""
+        """Return a claim of another Node that overlaps, None if there is none."""
         found = [*self._inside.get(network, ()), *(self.granted.get(wider) for wider in self._wider(network))]
         return next((claim for claim in found if claim and claim.node.metadata.name != node.metadata.name), None)
 
@@ -368,7 +368,7 @@ def _leads_to(route: Route, claim: _Claim) -> bool:
 
 
 def _ips(verdict: Verdict) -> tuple[str, ...] | None:
-    """Return the addresses to which a route may lead."""
+    """Return the addresses to which a route may lead, None if there are none."""
     addresses = verdict.addresses if isinstance(verdict, Vouched) else ()
     return tuple(each.address for each in addresses if each.type.endswith("IP")) or None
 

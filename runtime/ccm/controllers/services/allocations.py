@@ -66,7 +66,7 @@ class _Book:
             self._holders.setdefault(address, {})[uid] = created
 
     def oldest(self, address: str) -> str | None:
-        """Return the UID of the oldest Service that has the address."""
+        """Return the UID of the oldest Service that has the address, None if none has it."""
         holders = self._holders.get(address, {})
         return min(holders, key=lambda uid: (holders[uid], uid), default=None)
 

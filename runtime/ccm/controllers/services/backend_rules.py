@@ -32,7 +32,8 @@ def is_backend(node: Node, judge: Judge) -> bool:
 def service_of(node: Node, judge: Judge, drains: Mode = Mode.NEVER) -> Vouched | str:
     """Return what a load balancer may use of a backend, or why the Node is none.
 
-    `drains`: as --load-balancer-drain-nodes, if the load balancer can drain. Then a Node that goes is still a backend.
+    `drains`: as --load-balancer-drain-nodes, if the load balancer can drain. Then a Node that is leaving is still a
+    backend.
     """
     if drains is Mode.NEVER and (leaving := drain_rules.leaving(node)) is not None:
         return leaving.because
@@ -47,9 +48,9 @@ def service_of(node: Node, judge: Judge, drains: Mode = Mode.NEVER) -> Vouched |
 
 @dataclass(frozen=True)
 class BackendSets:
-    """The same Nodes for load balancers of each kind. Where they do not differ, it is one object.
+    """The backends for each kind of load balancer. Kinds with equal backends share one object.
 
-    `undrained`: for those that cannot drain; `cluster`, `local`: for the others, by externalTrafficPolicy.
+    `undrained`: for load balancers that cannot drain; `cluster`, `local`: for the others, by externalTrafficPolicy.
     """
 
     undrained: Backends = field(default_factory=Backends)
@@ -57,13 +58,14 @@ class BackendSets:
     local: Backends = field(default_factory=Backends)
 
     def of(self, spec: LoadBalancerSpec, *, drains: bool) -> Backends:
-        """Return the backends of a Service's load balancer. `drains`: whether it can do that."""
+        """Return the backends of a Service's load balancer. `drains`: whether it can drain Nodes."""
         if not drains:
             return self.undrained
         return self.local if spec.external_traffic_policy == "Local" else self.cluster
 
     def or_same(self, former: BackendSets) -> BackendSets:
-        """Return these, each replaced by an equal one of `former`: then nobody has to compare them again."""
+        """Return these sets, each replaced by an equal one of `former`, so that nobody has to compare the Nodes
+        again."""
         made = {id(now): _kept(now, former) for now in (self.undrained, self.cluster, self.local)}
         return BackendSets(made[id(self.undrained)], made[id(self.cluster)], made[id(self.local)])
 

@@ -41,7 +41,7 @@ class ServedClasses:
         return self.are_declared and self.exclude(service)
 
     def __str__(self) -> str:
-        """What they are, for messages: "without a class, or of class a or b"."""
+        """Return which Services these are, for messages: "without a class, or of class a or b"."""
         named = f"of class {' or '.join(sorted(self.names))}" if self.names else ""
         return ", or ".join(filter(None, ["without a class" if self.without_class else "", named]))
 
@@ -70,12 +70,12 @@ def is_handed_over(service: Service, classes: ServedClasses, former: Collection[
 
 
 def recalled(note: str | None) -> frozenset[str]:
-    """Return the classes that a note names: text that `noted` wrote, None if there is no note."""
+    """Return the classes that a note names. `note`: what `noted` returned, None if there is no note."""
     return frozenset(filter(None, (note or "").split(",")))
 
 
 def noted(former: Collection[str], classes: ServedClasses) -> str | None:
-    """Return the note of all classes that a leader served, None if the present one is complete."""
+    """Return the note of all classes that a leader served, None if the present note names all of them."""
     return None if classes.names <= frozenset(former) else ",".join(sorted({*former, *classes.names}))
 
 

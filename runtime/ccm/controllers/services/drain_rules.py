@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decide which Nodes drain: load balancers leave them their connections, and send them no new ones. No I/O.
+"""Decide which Nodes drain: load balancers keep the open connections to them, and send them no new ones. No I/O.
 
 Upstream takes a Node out at once when it is being deleted or has the autoscaler's taint, which may end its connections,
-and ignores every other sign (k8s.io/cloud-provider, `stableNodeSetPredicates`). Here a Node drains until it is gone or
-the sign is. That follows from the Nodes alone: nothing has to be remembered, and there is no time after which it ends.
+and ignores every other sign (k8s.io/cloud-provider, `stableNodeSetPredicates`). Here a Node drains until the Node or
+the sign is gone. That follows from the Nodes alone: nothing has to be remembered, and there is no time limit.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ccm.engine.objects import Node
 
 AUTOSCALER_TAINT = "ToBeDeletedByClusterAutoscaler"
-#: Taints of those who replace or stop a Node soon, and of those who see that it is off.
+#: Taints that say that a Node is off, and taints that announce that it will be stopped or replaced.
 STOPPED_TAINTS = frozenset({"node.cloudprovider.kubernetes.io/shutdown", "node.kubernetes.io/out-of-service"})
 ANNOUNCING_TAINTS = frozenset(
     {
@@ -82,12 +82,13 @@ def leaving(node: Node, mode: Mode = Mode.NEVER) -> Leaving | None:
 def draining(signs: Sequence[Sign | None], *, local: bool) -> list[bool]:
     """Return which of the Nodes with these signs drain.
 
-    `local`: of a Service with externalTrafficPolicy Local. There, only some Nodes have Pods, and a Node that will go
-    perhaps has the only ones: new connections must reach them until they are evicted, and from then on the health check
+    `local`: whether the Service has externalTrafficPolicy Local. There, only some Nodes have Pods, and a Node that will
+    go may have the only ones: new connections must reach them until they are evicted, and from then on the health check
     node port fails (KEP-1669). With the other policy, every Node leads to every Pod.
 
-    Draining never takes the last Node away: if all would drain, none does. Neither do cordoned Nodes if they are more
-    than half: somebody moves to other machines, and those that are left may be too few for the traffic.
+    Draining never takes the last Node away: if all would drain, none does. Cordoned Nodes do not drain either if they
+    are more than half: somebody is moving to other machines, and the Nodes that are left may be too few for the
+    traffic.
     """
     drains = [sign is not None and (not local or sign <= Sign.STOPPED) for sign in signs]
     cordoned = sum(sign is Sign.CORDONED for sign in signs)

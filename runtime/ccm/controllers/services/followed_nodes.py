@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 class FollowedNodes:
     """`ready_only`: only Ready Nodes are backends. `debounce`, `debounce_max`: a burst ends after `debounce` seconds
     without a change, at the latest `debounce_max` seconds after the first one. `drains`: which Nodes drain;
-    `can_drain`: whether the load balancer of a Service can.
+    `can_drain`: whether the load balancer of a Service can drain Nodes.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class FollowedNodes:
         return self._sets.undrained
 
     def refresh(self) -> None:
-        """Take the changes that came since the last burst, too."""
+        """Include the changes since the last burst, too."""
         if self._stale:
             self._stale = False
             self._sets = self._now().or_same(self._sets)

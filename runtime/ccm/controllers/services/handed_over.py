@@ -31,7 +31,8 @@ AGAIN = 5.0
 
 
 class HandedOver:
-    """The note is read when it is needed: a process that serves no class, and meets none, never asks."""
+    """The note is read when it is needed: a process that serves no class, and sees no Service with one, never reads
+    it."""
 
     def __init__(self, context: Context, events: EventRecorder, classes: ServedClasses) -> None:
         self._context, self._events, self._classes = context, events, classes
@@ -39,7 +40,8 @@ class HandedOver:
         self._reported: set[str] = set()
 
     async def record(self) -> None:
-        """Note the classes that are served. Returns when that is done: before, nothing of them may be written."""
+        """Note the classes that are served. Returns when the note is written; before that, no load balancer of these
+        classes may be written."""
         while self._classes.names:
             try:
                 former = await self._recall()
@@ -54,7 +56,8 @@ class HandedOver:
     async def keep(self, unwanted: Collection[Service], listed: Mapping[str, LoadBalancer]) -> list[Service]:
         """Report the Services that were handed over, and return the others. `listed`: load balancers by UID.
 
-        All others that have a class wait if the note cannot be read.
+        If the note cannot be read, every Service that the classes exclude counts as handed over, unless it is being
+        deleted.
         """
         others, kept = [], {}
         for service in unwanted:
@@ -77,7 +80,7 @@ class HandedOver:
             return service.metadata.deletion_timestamp is None
 
     def _report(self, service: Service, balancer: str) -> None:
-        """Once: each audit finds the same."""
+        """Report the Service once: each audit finds it again."""
         if service.metadata.uid not in self._reported:
             self._reported.add(service.metadata.uid)
             message = rules.why_kept(service, balancer, self._classes)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decide what a Service leaves in the cloud when it goes, and whether its load balancer may be deleted. No I/O.
 
-What is deleted is lost, and what is kept costs a little. So while nobody knows what a Service means, nothing of it is
-deleted, and an Event says so.
+What is deleted is lost, and what is kept costs a little. So while an annotation of a Service cannot be read, its load
+balancer is not deleted, and an Event says so.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def why_held(annotations: Mapping[str, str], keeps: Collection[Kept]) -> str:
 def farewell(keep: Kept | None, name: str, address: str) -> tuple[str, str]:
     """Return the reason and the message of the Event that ends the life of a Service's load balancer.
 
-    `name`: of the load balancer, `address`: its own; "" if unknown.
+    `name`, `address`: those of the load balancer, "" if unknown.
     """
     if keep is Kept.LOAD_BALANCER:
         return "KeptLoadBalancer", (
@@ -81,7 +81,8 @@ def way_back(kept: KeptLoadBalancer) -> str:
 
 
 def outlives_it(annotations: Mapping[str, str]) -> str:
-    """Return, for people, what becomes of the load balancer when the Service goes; "" if it is deleted."""
+    """Return, for people, what becomes of the load balancer when its Service is deleted. "" means that the load
+    balancer is deleted, too, or that an annotation cannot be read."""
     try:
         if _is_protected(annotations):
             return "Its load balancer is protected: while it is, the Service cannot be deleted."

@@ -53,7 +53,7 @@ log = logging.getLogger(__name__)
 
 #: How often a Service that the cache shows may be missing in the API server before that is an error.
 LOST_RACES = 5
-#: Failures in a row after which the queue's own back-off is longer: it begins with 5, 10 and 20 s.
+#: Failures in a row after which the queue's own back-off, which begins with 5, 10 and 20 s, is longer than `BEHIND`.
 SHORTER = 3
 
 
@@ -65,8 +65,8 @@ class ServiceOptions:
     Node changes ends after `debounce` seconds without a change, at the latest `debounce_max` seconds after the first.
     `poll`, `poll_max`: seconds between reads of a load balancer that the cloud is still working on. `ready_only`: only
     Ready Nodes are backends. `drains`: which Nodes drain. `audit_period`: seconds between audits for load balancers
-    whose Service is gone, 0 for none; `delete_orphans`: whether the audit deletes them. `classes`: of the Services that
-    are served.
+    whose Service is gone, 0 for none; `delete_orphans`: whether the audit deletes them. `classes`: which Services are
+    served.
     """
 
     workers: int = 20
@@ -148,7 +148,7 @@ class ServiceController:
             if isinstance(self._balancers.cloud, ComparesLoadBalancers):
                 comparison = self._steps.comparison
                 tasks.create_task(comparison.run(lambda: rules.comparable(self._known, self._classes), self._compare))
-            if options.audit_period and context.gateway.cloud.has_cluster_id:  # else those of others look like orphans
+            if options.audit_period and context.gateway.cloud.has_cluster_id:  # else other clusters' look like orphans
                 tasks.create_task(audit.run())
 
     async def _learn(self) -> OrphanAudit:
@@ -190,7 +190,7 @@ class ServiceController:
     async def _release_unwanted(self, listed: Mapping[str, LoadBalancer]) -> None:
         """Clean up for Services that exist and want no load balancer of ours although the cloud has one.
 
-        That changed while nobody led, so no change of the Service says it. `clean_up` reads the Service first.
+        The Service changed while no process led, so no event reports the change. `clean_up` reads the Service first.
         """
         unwanted = {
             key: service
@@ -294,7 +294,7 @@ class ServiceController:
             self._waits.end(key)
             await self._failed(service, state, error)
             wait = getattr(error, "retry_after", None)
-            # A call that was held back is no attempt of which more may follow: the end of the outage ends the wait.
+            # A call that was held back need not be tried again after `BEHIND`: the end of the outage ends the wait.
             is_behind = state is not None and state.following.behind and not isinstance(error, HeldBack)
             if is_behind and wait is None and self._queue.failures(key) >= SHORTER:
                 wait = BEHIND
@@ -360,7 +360,7 @@ class ServiceController:
             self._poll(key, state)
 
     async def _keep(self, key: str, service: Service, state: ServiceState) -> None:
-        """The load balancer is as it should be, and so are the addresses of the Service from now on."""
+        """Nothing is to be written to the cloud: restore the Service's finalizer and addresses if they were lost."""
         self._waits.end(key)
         await self._writes.restore(service, state.ingress)
         await self._conditions.served(service)
@@ -398,8 +398,8 @@ class ServiceController:
             self._queue.add_after(key, state.written.late_until - self._context.monotonic(), Priority.LOW)
 
     async def _desired(self, service: Service, state: ServiceState) -> LoadBalancerSpec:
-        """Return the Service's desired load balancer. If it cannot be used, the backends of what exists are updated
-        before ServiceRuleError is raised."""
+        """Return the Service's desired load balancer. Raises ServiceRuleError if the Service breaks a rule, after the
+        backends of an existing load balancer were updated."""
         try:
             return rules.load_balancer_spec(
                 service,
@@ -412,7 +412,7 @@ class ServiceController:
             raise
 
     async def _follow(self, service: Service, state: ServiceState) -> None:
-        """Update the backends of what exists although the rest of the Service is not written."""
+        """Update the backends of an existing load balancer although the rest of the Service is not written."""
         if not self._may_write:
             return
         state.following.exists = state.following.exists or service.metadata.uid in self._balancers.at_start

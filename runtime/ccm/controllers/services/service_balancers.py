@@ -85,7 +85,7 @@ class ServiceBalancers:
 
     @property
     def lag(self) -> float:
-        """Seconds for which the current cloud may show what was before a change."""
+        """Seconds for which the current cloud may still show the state before a change."""
         return self._context.gateway.cloud.limits.listing_lag
 
     def shows_deleted(self, uid: str) -> float:
@@ -98,7 +98,8 @@ class ServiceBalancers:
     def take_listed(self, uid: str, *, is_written: bool) -> LoadBalancer | None:
         """Remove a Service's entry of the listing and return it.
 
-        None if the load balancer was written since: a cloud with new credentials is listed while Services are served.
+        Return None if there is no entry, or if the load balancer was written since the listing: a cloud with new
+        credentials is listed while Services are served.
         """
         listed = self.at_start.pop(uid, None)
         return None if is_written else listed
@@ -156,9 +157,9 @@ class ServiceBalancers:
             raise
 
     async def name_of_kept(self, spec: LoadBalancerSpec) -> str:
-        """Return the name of a load balancer that is to stay, "" if none is or the cloud does not say it.
+        """Return the name of a load balancer that is to stay, "" if it is not or the cloud does not report the name.
 
-        Nothing of the Service refers to it afterwards.
+        After the release, nothing of the Service refers to the load balancer.
         """
         if spec.keep is not Kept.LOAD_BALANCER:
             return ""
@@ -182,7 +183,8 @@ class ServiceBalancers:
         return fingerprint or (repr(spec), backends.digest)
 
     def drain(self, spec: LoadBalancerSpec) -> bool:
-        """Return whether the load balancer of this Service can leave a Node its connections and send no new ones."""
+        """Return whether the load balancer of this Service can drain a Node: keep its connections and send no new ones.
+        False if the provider cannot say."""
         cloud = self.cloud
         try:
             return isinstance(cloud, DrainsBackends) and cloud.drains(spec)
@@ -197,7 +199,7 @@ class ServiceBalancers:
         removed. If the cloud reports that there is none, it is asked again after `CONFIRM`, because one wrong answer
         would leak a load balancer. The same applies to an eventually consistent cloud, until its listings have caught
         up with the last write, which may be one of the former leader. Neither is needed once the cloud has reported
-        that it is deleting the load balancer. Soon after a write it may mean by that that it is still writing.
+        that it is deleting the load balancer. Soon after a write, that report may mean that the cloud is still writing.
         """
         deletion = state.deletion
         if (left := deletion.again_at - self._context.monotonic()) > 0:

@@ -15,26 +15,26 @@ from ccm.engine.objects import Service, ServiceCondition
 WAITING = "LoadBalancerWaiting"
 #: Characters of a message; conditions may have 32,768.
 LONGEST = 1000
-#: The time of the next try is not in it, because each try would be a write.
+#: Does not say when: with the time of the next try, each try would have to write the condition.
 NEXT_TRY = "The next try comes by itself, within 5 minutes or when the cloud allows it."
 #: Numbers, IDs, times and addresses: messages that differ only in these have the same reason.
 _VARIABLE = re.compile(r"\S*\d\S*")
 
 
 def shown(service: Service) -> ServiceCondition | None:
-    """Return the condition of a Service."""
+    """Return this condition of a Service, None if it has none."""
     return next((each for each in service.status.conditions if each.type == WAITING), None)
 
 
 def appears(old: Service, new: Service) -> bool:
-    """Return whether a Service that did not say so before says that it waits."""
+    """Return whether a change of a Service adds this condition."""
     return shown(old) is None and shown(new) is not None
 
 
 def is_left_behind(service: Service) -> bool:
-    """Return whether a Service says that it waits and wants no load balancer any more.
+    """Return whether a Service has this condition, wants no load balancer any more, and is not being deleted.
 
-    Whoever serves a class may have a condition of the same name.
+    A Service with a class does not count: the controller of the class may write a condition of the same name.
     """
     return (
         service.spec.type != "LoadBalancer"

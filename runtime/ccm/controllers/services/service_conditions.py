@@ -37,9 +37,11 @@ class ServiceConditions:
         self._written: dict[str, tuple[ServiceCondition, float]] = {}
 
     async def waits(self, service: Service, reason: str, text: str) -> None:
-        """The Service waits. A write that fails is repeated with the next reason to write.
+        """Write that the Service waits, unless that is no news or the last write for this reason was less than `PAUSE`
+        ago.
 
-        One that is none of ours may have the name of another one that is still to be released.
+        A failed write is not repeated before the next call. A Service that is not ours is left alone: it may have the
+        name of one of ours that is still to be released.
         """
         if not concerns_us(service, self._classes):
             return
@@ -57,7 +59,7 @@ class ServiceConditions:
         self._written[service.metadata.uid] = after, now
 
     async def served(self, service: Service) -> None:
-        """The Service waits no more. Raises ApiError."""
+        """Remove the condition, because the Service no longer waits. Raises ApiError."""
         if service.metadata.uid in self._written or rules.shown(service) is not None:
             await self._writes.patch_conditions(service, rules.removal_patch())
             self.forget(service)

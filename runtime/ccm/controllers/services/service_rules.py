@@ -33,14 +33,14 @@ _IP = (AddressType.INTERNAL_IP, AddressType.EXTERNAL_IP)
 
 
 def needs_cleanup(service: Service) -> bool:
-    """It has our finalizer and is being deleted, or no longer wants a load balancer (S43-S46)."""
+    """Return whether a Service has our finalizer, and is being deleted or no longer wants a load balancer (S43-S46)."""
     return FINALIZER in service.metadata.finalizers and (
         service.metadata.deletion_timestamp is not None or service.spec.type != "LoadBalancer"
     )
 
 
 def is_to_be_released(service: Service, classes: ServedClasses) -> bool:
-    """It needs a cleanup, and not by another controller."""
+    """Return whether a Service needs a cleanup, and not by another controller."""
     return needs_cleanup(service) and not classes.leave_alone(service)
 
 
@@ -102,12 +102,13 @@ def _watched(service: Service) -> tuple[Any, ...]:
 
 
 def requests_only_local_traffic(service: Service) -> bool:
-    """Clients outside of the cluster reach only Pods on the Node that they connect to (S137-S143)."""
+    """Return whether clients outside of the cluster reach only Pods on the Node that they connect to (S137-S143)."""
     return service.spec.type in ("LoadBalancer", "NodePort") and service.spec.external_traffic_policy == "Local"
 
 
 def health_check(service: Service) -> tuple[str, int]:
-    """Path and node port that show whether a Node has Pods of this Service (S144-S148); ("", 0): every Node serves."""
+    """Return path and node port that show whether a Node has Pods of this Service (S144-S148); ("", 0) if every Node
+    serves."""
     if service.spec.type != "LoadBalancer" or not requests_only_local_traffic(service):
         return "", 0
     return HEALTH_CHECK_PATH, service.spec.health_check_node_port
@@ -133,7 +134,7 @@ def load_balancer_spec(
     return dataclasses.replace(spec, **keep_rules.wishes(service.metadata.annotations, keeps))
 
 
-#: Admit nobody: the addresses are never those of clients (RFC 919, RFC 6666).
+#: Ranges that admit nobody: no client has an address in them (RFC 919, RFC 6666).
 NOBODY = ("255.255.255.255/32", "100::/128")
 
 
@@ -210,7 +211,7 @@ def next_step(
     """Return the smallest step that brings the cloud to the desired state.
 
     `fingerprint`: of what would be written to the cloud now; `fingerprint_of`: the same with other backends. `listed`:
-    the one in the cloud's listing at start, "" for none.
+    the fingerprint in the cloud's listing at start, "" for none.
     """
     if state.written.fingerprint is None:
         return Step.ADOPT if listed and listed == fingerprint else Step.ENSURE
@@ -265,7 +266,7 @@ _LONGEST = 49
 
 
 def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
-    """Raises ValueError, also without a prefix length and for an address with a zone, which is local to a machine."""
+    """Parse a CIDR. Raises ValueError, also without a prefix length and for a zone, which is local to a machine."""
     if len(text) > _LONGEST:
         raise ValueError(f"{len(text)} characters")
     if "/" not in text:
@@ -296,9 +297,10 @@ def load_balancer_ip(service: Service) -> str:
 
 
 def without_family(spec: LoadBalancerSpec, chosen: Backends) -> tuple[str, ...]:
-    """Return a warning if no backend has an address of a family that the Service has: nothing can be reached then.
+    """Return a warning if no backend has an address of a family that the Service has, because no traffic is served
+    then.
 
-    Nodes whose addresses the cloud does not report are no reason for it.
+    Return () otherwise, and also if the addresses of a backend are unknown.
     """
     families = chosen.once("families", _families)
     if not families or families & set(spec.ip_families):
@@ -342,7 +344,7 @@ def release_patch(service: Service, ours: Sequence[Ingress], classes: ServedClas
 
     `ours`: the addresses of our load balancer. They matter only if another controller serves the Service: it may have
     published others, and may rely on the finalizer, which has the same name for all. Without a declaration of classes,
-    nothing says that it releases the Service, so one that is being deleted keeps nothing.
+    nothing says that the other controller releases the Service, so a Service that is being deleted keeps nothing.
     """
     meta, entries = service.metadata, service.status.load_balancer.ingress
     own = {text for each in ours for text in (each.ip, each.hostname) if text}

@@ -56,13 +56,13 @@ class Following:
     missed_at: float = math.inf
 
     def accept(self, spec: LoadBalancerSpec, backends: Backends) -> None:
-        """The cloud accepted all of it."""
+        """Record that the cloud accepted the whole desired state."""
         self.exists, self.accepted, self.backends = True, spec, backends
         self.updating = self.unconfirmed = self.refused = self.behind = False
         self.missed_at = math.inf
 
     def leave_to_others(self, backends: Backends) -> None:
-        """Another controller writes the backends."""
+        """Record that another controller writes the backends."""
         self.backends = backends
         self.updating = self.unconfirmed = self.refused = False
 
@@ -98,9 +98,10 @@ class Deletion:
     """The deletion of the load balancer.
 
     `started`: an Event has reported it. `confirmed`: the cloud reported that the load balancer is being deleted, or is
-    gone. `again_at`: when a cloud that did not know it is asked again. `vanished_at`: since when the Service is gone
-    without being released. `service_was_deleted`: the Service was being deleted when it was last seen. `held`: why
-    it does not begin, as an Event has reported it. `kept`: the name of the load balancer that stays.
+    gone. `again_at`: when a cloud that did not know the load balancer is asked again. `vanished_at`: since when the
+    Service is gone without being released. `service_was_deleted`: the Service was being deleted when it was last seen.
+    `held`: why the deletion does not start, as an Event has reported it. `kept`: the name of the load balancer that
+    stays.
     """
 
     started: bool = False
@@ -143,14 +144,14 @@ class ServiceState:
     lost_races: int = 0
 
     def use(self, cloud: LoadBalancers) -> None:
-        """What was written to another cloud does not count for this one."""
+        """Use this cloud from now on. What was written to another cloud does not count for it."""
         if self.cloud is not cloud:
             self.cloud, self.written.fingerprint, self.following.backends = cloud, None, None
 
     def wrote(
         self, fingerprint: Hashable, spec: LoadBalancerSpec, backends: Backends, now: float, lag: float = 0.0
     ) -> None:
-        """`lag`: for how many seconds the cloud may show what was before this write."""
+        """Record a complete write. `lag`: for how many seconds the cloud may show the state before this write."""
         written = self.written
         written.fingerprint, written.spec, written.backends, written.at = fingerprint, spec, backends, now
         if lag:
@@ -159,7 +160,8 @@ class ServiceState:
         self.polling.begin()
 
     def is_unwritten(self, spec: LoadBalancerSpec) -> bool:
-        """Return whether the cloud has another desired state than `spec`, as far as is known, whatever its backends."""
+        """Return whether the last complete write was not one of `spec`, or its result is unknown; backends do not
+        matter."""
         return self.written.fingerprint is None or self.written.spec != spec
 
     @property
@@ -168,7 +170,7 @@ class ServiceState:
         return self.polling.settled and self.polling.ensuring_since is None
 
     def is_elsewhere(self, fingerprint: Hashable, spec: LoadBalancerSpec, backends: Backends) -> None:
-        """Another controller serves the Service: there is nothing to write until something changes."""
+        """Record that another controller serves the Service: there is nothing to write until something changes."""
         self.written.fingerprint, self.written.spec, self.written.backends = fingerprint, spec, backends
         self.following.leave_to_others(backends)
         self.polling.settled, self.polling.provisional = True, False

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Take one step for the load balancer of a Service: write it, write its backends, read it, or compare it.
 
-A change of a Service may be refused for as long as nobody corrects it: by the cloud, by a rule of ours, by a bug of a
-provider. The backends of what exists follow the Nodes all the same, with what the cloud accepted last.
+A change of a Service may be refused until somebody corrects it: by the cloud, by a rule of ours, or by a bug of a
+provider. Meanwhile, the backends of an existing load balancer follow the Nodes, with the desired state that the cloud
+accepted last.
 """
 
 from __future__ import annotations
@@ -42,13 +43,14 @@ from .waiting_services import Waiting
 
 log = logging.getLogger(__name__)
 
-#: Seconds until a Service is tried again that waits for the second list of Nodes.
+#: Seconds until a Service that waits for the second list of Nodes is tried again.
 NODES_AGAIN = 0.5
 #: The longest time until the next attempt while the backends are behind the Nodes, whatever a failed change asks for.
 BEHIND = 30.0
-#: Seconds after which a change that the cloud still cannot accept keeps the backends from following no longer.
+#: Seconds for which a change that the cloud cannot accept yet may keep the backends from following the Nodes.
 BUSY = 10.0
-#: Seconds for which a cloud must not know a load balancer before its backends need not follow: one answer may be wrong.
+#: Seconds for which a cloud must report that a load balancer does not exist before its backends need not follow the
+#: Nodes: one answer may be wrong.
 GONE = 60.0
 
 
@@ -73,7 +75,7 @@ class ServiceSteps:
     async def take(self, service: Service, spec: LoadBalancerSpec, state: ServiceState) -> LoadBalancer | None:
         """Take the next step for the load balancer. Return its current state, None if there is nothing to do.
 
-        If the change of a Service is refused, the backends of what exists follow the Nodes alone. Raises
+        If the change of a Service is refused, the backends of an existing load balancer still follow the Nodes. Raises
         ImplementedElsewhere if another controller serves the Service.
         """
         if state.following.refused and not state.following.behind and state.is_unwritten(spec):
@@ -98,7 +100,7 @@ class ServiceSteps:
         return late and state.following.accepted is not None
 
     async def _take(self, service: Service, spec: LoadBalancerSpec, state: ServiceState) -> LoadBalancer | None:
-        # Labels of Nodes may have changed, which calls nobody.
+        # Labels of Nodes may have changed, which alone causes no update.
         if state.written.fingerprint is None or state.comparing.due:
             self._nodes.refresh()
         fingerprint = self._balancers.fingerprint(spec, self._nodes.backends(spec))
@@ -106,7 +108,7 @@ class ServiceSteps:
         state.following.exists = state.following.exists or listed is not None
 
         def fingerprint_of(backends: Backends) -> Hashable:
-            """With an unchanged spec, the fingerprint with the old backends is what was written."""
+            """Return the fingerprint of `spec` with the old backends: what was written, if the spec has not changed."""
             same = state.written.spec == spec
             return state.written.fingerprint if same else self._balancers.fingerprint(spec, backends)
 
@@ -146,7 +148,7 @@ class ServiceSteps:
             return await self._make(service, spec, state)
 
     async def _look(self, service: Service, spec: LoadBalancerSpec, state: ServiceState) -> LoadBalancer:
-        """Read the load balancer. It is written again if the last write relied on an answer that was late."""
+        """Read the load balancer. Write it again if the last write relied on a late answer."""
         asked = self._context.monotonic()
         balancer = await self._balancers.look(spec, state, self._waiting)
         written = state.written
@@ -162,8 +164,8 @@ class ServiceSteps:
         """Write the current backends although the change of the Service cannot be written.
 
         They are written with the desired state that the cloud accepted last, or with `spec` if no write of this process
-        was accepted. A failure becomes an Event. What failed is written again at the next attempt for the Service,
-        and so is what the cloud has yet to finish: it may fail there, and nobody else looks.
+        was accepted. A failure becomes an Event. A failed write is repeated at the next attempt for the Service. So is
+        a write that the cloud has yet to finish: it may fail there, and nothing else reads the result.
         """
         self._nodes.refresh()
         following, spec = state.following, state.following.accepted or spec
@@ -237,7 +239,7 @@ class ServiceSteps:
     ) -> LoadBalancer:
         """Write only the backends. A failed update is retried as one, after its back-off (W16).
 
-        `fingerprint` covers `spec` and `backends`; None if the desired state of the Service is another one, which stays
+        `fingerprint` covers `spec` and `backends`; None if the Service's desired state is not `spec` and stays
         unwritten.
         """
         started, following = self._context.monotonic(), state.following
@@ -278,7 +280,7 @@ class ServiceSteps:
             state.polling.ensuring_since = self._context.monotonic()
             self._events.event(service, "Normal", "EnsuringLoadBalancer", "Ensuring load balancer")
         if (left := self._balancers.shows_deleted(spec.uid)) > 0:
-            # Until then, the cloud could pass off the deleted one as what is wanted.
+            # Until then, the cloud could show the deleted load balancer in place of the new one.
             raise Waiting(left, "the cloud may still show the one that was deleted")
         await self._writes.add_finalizer(service)
         if not wanted:

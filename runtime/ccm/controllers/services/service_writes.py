@@ -20,7 +20,7 @@ from .class_rules import ServedClasses
 
 
 class ServiceWrites:
-    """All methods raise ApiError. `classes`: of the Services that are ours."""
+    """All methods raise ApiError. `classes`: which Services are ours."""
 
     def __init__(self, client: KubeClient, classes: ServedClasses) -> None:
         self._client, self._classes = client, classes
@@ -39,7 +39,8 @@ class ServiceWrites:
             await self._patch(service, {"status": {"loadBalancer": {"ingress": wire}}})
 
     async def restore(self, service: Service, ingress: Sequence[Ingress]) -> None:
-        """Restore a lost finalizer or lost addresses. Without `ingress`, another controller serves the Service."""
+        """Restore a lost finalizer or lost addresses. Do nothing without `ingress`: another controller serves the
+        Service then."""
         if ingress:
             await self.add_finalizer(service)
             if not service.status.load_balancer.ingress:
@@ -48,8 +49,8 @@ class ServiceWrites:
     async def release(self, service: Service, ingress: Sequence[Ingress]) -> None:
         """Remove the addresses and the finalizer, so that the API server can delete the Service.
 
-        A class says that another controller serves the Service from now on: only the addresses of ours, `ingress`, are
-        removed then, and the finalizer stays if the other one has published its own.
+        If its class says that another controller serves the Service from now on, only our addresses, `ingress`, are
+        removed. The finalizer then stays if the other controller has published its own addresses.
         """
         patch = rules.release_patch(service, ingress, self._classes)
         if patch:
@@ -61,7 +62,7 @@ class ServiceWrites:
         await self._patch(service, patch, strategic=True)
 
     async def _patch(self, service: Service, patch: dict[str, Any], *, strategic: bool = False) -> None:
-        """The UID keeps the patch from a Service that has got the name since. Raises ConflictError for such a one."""
+        """Patch the Service with this UID. Raises ConflictError if another Service has its name by now."""
         meta = service.metadata
         guarded = patch | {"metadata": {"uid": meta.uid, **patch.get("metadata", {})}}
         path = f"/api/v1/namespaces/{meta.namespace}/services/{meta.name}/status"

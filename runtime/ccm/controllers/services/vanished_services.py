@@ -43,7 +43,8 @@ SOON = 0.2
 
 
 class VanishedServices:
-    """`known`: the existing Services. `queue(key)`: queues a key for `delete`, or for the controller of its kind.
+    """`known`: the existing Services. `queue(key)`: queues a key of a vanished Service for `delete`, or the key of an
+    existing one.
 
     The keys here are "namespace/name/UID", because another Service may have the name by now.
     """
@@ -126,7 +127,8 @@ class VanishedServices:
         return service
 
     def _spec(self, state: ServiceState) -> LoadBalancerSpec:
-        """Return what to delete, and what to keep of it by the annotations that were seen last."""
+        """Return the spec of the load balancer to delete. What of it is kept follows from the annotations that were
+        seen last."""
         spec = state.written.spec or rules.deletion_spec(state.service, self._context.cluster_name)
         return dataclasses.replace(spec, keep=keep_rules.readable_keep(state.service.metadata.annotations))
 
@@ -150,5 +152,6 @@ class VanishedServices:
 
 
 def grace(state: ServiceState) -> float:
-    """Return the seconds for which a Service must be gone: none if it was being deleted when it was last seen."""
+    """Return how many seconds a Service must be gone before its load balancer may be deleted. 0 if, when last seen, it
+    was being deleted, or had our finalizer and another type than LoadBalancer."""
     return 0.0 if state.deletion.service_was_deleted or rules.needs_cleanup(state.service) else absence_rules.GRACE

@@ -47,8 +47,8 @@ class WaitingServices:
         self._wake = asyncio.Event()
 
     def begin(self, key: str, service: Service, reason: Callable[[], str]) -> None:
-        """The Service waits. A wait goes on as long as nothing ends it, whatever the reason becomes. The reason is
-        asked for when it is reported."""
+        """Record that the Service waits. A wait goes on until `end`, even if its reason changes. `reason` is called
+        when the wait is reported."""
         wait = self._waits.get(key)
         if wait is None or wait.service.metadata.uid != service.metadata.uid:
             self._waits[key] = _Wait(service, reason, self._clock() + PATIENCE)

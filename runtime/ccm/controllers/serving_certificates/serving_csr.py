@@ -5,7 +5,7 @@ Kubernetes approves none of them: only the owner of the machines can say which n
 (https://kubernetes.io/docs/reference/access-authn-authz/kubelet-tls-bootstrapping/). `serving_csr_rules` decides.
 
 One queue key is one requester, so a kubelet with many requests delays only itself, and one answer of the cloud serves
-all of them. Each decision takes an answer that the cloud began after the request was read from the queue.
+all of them. Each decision uses an answer from a read that began after the request was taken from the queue.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class ServingCsrController:
             raise Requeue(AGAIN)
 
     async def _instance(self, name: str) -> Instance:
-        """The instance of a Node, from answers that begin now. Raises WaitError, CloudError."""
+        """Return the instance of a Node, from reads that begin now. Raises WaitError and CloudError."""
         found = self._context.nodes.get(name)
         node = rules.check_node(found, name, owned=found is not None and self._directory.owns(found.spec.provider_id))
         now = self._context.monotonic()
@@ -180,7 +180,7 @@ class ServingCsrController:
         log.info("approved %s: serving certificate of %s", name, request.spec.username)
 
     def _report(self, requests: list[SigningRequest], problem: WaitError) -> None:
-        """Count why they wait, and send an Event about the Node that each is about, if there is one."""
+        """Count why the requests wait, and send an Event for the Node that each is about, if it exists."""
         for request in requests:
             self._note(request.metadata.name, problem.reason)
             text = rules.message(request, problem)

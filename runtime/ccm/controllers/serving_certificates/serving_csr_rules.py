@@ -254,7 +254,8 @@ def check_instance(
 
 
 def check_names(wanted: Wanted, instance: Instance) -> None:
-    """Check that the cloud says all of it of the instance. Raises WaitError, which names the difference."""
+    """Check that the instance has all these names and addresses, as the cloud says. Raises WaitError, which names the
+    others."""
     names = _own_names(instance)
     ips = {parsed for each in instance.addresses if each.type in _IPS and (parsed := _ip(each.address)) is not None}
     foreign = [quoted(name) for name in wanted.dns_names if name not in names]
@@ -269,7 +270,7 @@ def check_names(wanted: Wanted, instance: Instance) -> None:
 
 
 def _own_names(instance: Instance) -> set[str]:
-    """Names under which the instance's Node may register, and its host and DNS names, in lower case."""
+    """Return the names under which the instance's Node may register, and its host and DNS names, in lower case."""
     listed = (each.address for each in instance.addresses if each.type not in _IPS)
     return {name.lower() for name in (*instance.names, *listed)}
 
@@ -306,7 +307,7 @@ def message(request: SigningRequest, problem: Exception) -> str:
 
 
 def addresses_changed(old: Node | None, new: Node) -> bool:
-    """Return whether to judge the Node's requests again: it is new, was initialised, or has other addresses."""
+    """Return whether to judge the Node's requests again: the Node is new, was initialised, or has other addresses."""
     return (
         old is None
         or old.metadata.uid != new.metadata.uid

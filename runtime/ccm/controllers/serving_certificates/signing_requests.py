@@ -49,14 +49,15 @@ class SigningRequest(msgspec.Struct, gc=False, frozen=True, rename="camel"):
 
 
 def is_waiting(request: SigningRequest) -> bool:
-    """Return whether it asks for a kubelet's serving certificate, and nobody has approved or denied it."""
+    """Return whether a request for a kubelet's serving certificate is neither approved, denied nor being deleted."""
     return (
         request.spec.signer_name == SIGNER and not request.status.conditions and not request.metadata.deletion_timestamp
     )
 
 
 def kept_request(request: SigningRequest) -> SigningRequest:
-    """Return what the cache keeps: its identity alone if it does not wait, otherwise one byte more than the limit."""
+    """Return what the cache keeps of a request: its identity alone if it does not wait, otherwise at most one usage and
+    one byte more than the limits."""
     meta, spec = request.metadata, request.spec
     identity = ObjectMeta(
         meta.name, "", meta.uid, meta.resource_version, meta.creation_timestamp, meta.deletion_timestamp

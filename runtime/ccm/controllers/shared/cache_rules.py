@@ -91,7 +91,7 @@ def kept_node(node: Node) -> Node:
 
 
 def _is_ordinary(spec: NodeSpec, status: NodeStatus) -> bool:
-    """Whether all is to be kept."""
+    """Return whether the Node exceeds no limit, so that all of it is kept."""
     conditions = status.conditions
     return (
         len(spec.taints) <= NODE_TAINTS

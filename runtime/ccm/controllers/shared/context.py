@@ -64,7 +64,7 @@ class Context:
     now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC)
 
     def of_cloud(self, name: str) -> str:
-        """Return a name of this cloud's own, if the process has several clouds."""
+        """Return the name with that of this cloud appended if the process has several clouds, otherwise unchanged."""
         return f"{name}-{self.gateway.name}" if self.gateway.name else name
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What controllers do not delete for now, and the rule that keeps it: for the status page. No I/O.
 
-Controllers report here what they also report in Events, logs and metrics. Nothing decides by it.
+Controllers report here what they also report in Events, logs and metrics. No decision depends on that.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ class Holds:
     _parts: list[Holds] = field(default_factory=list)
 
     def part(self) -> Holds:
-        """Return a part for the controllers of one cloud of several: what one replaces or drops is its own."""
+        """Return a part for the controllers of one of several clouds, which replace and drop only what they
+        reported."""
         self._parts.append(Holds(self.monotonic))
         return self._parts[-1]
 

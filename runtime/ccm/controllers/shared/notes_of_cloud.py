@@ -12,8 +12,8 @@ from .context import Notes
 class NotesOfCloud:
     """Notes under keys with the name of the cloud. Both methods raise ApiError.
 
-    A note of a leader that had one cloud has no name of a cloud. It counts for each cloud that has none of its own yet:
-    a deletion that counts too often delays another one, and one that does not count could let too many through.
+    A note of a leader with one cloud has no cloud's name. It counts for each cloud that has no note of its own yet: a
+    deletion that counts twice only delays another one, but one that does not count could let too many through.
     """
 
     notes: Notes

@@ -37,7 +37,7 @@ def may_delete(orphaned: int, listed: int) -> bool:
 
 def way_out(cluster: str, *, delete: bool, held: bool, protected: bool = False) -> str:
     """Return what becomes of an orphan, or what to do. `delete`: the flag is set; `held`: there are too many;
-    `protected`: its mark forbids it."""
+    `protected`: the load balancer's mark forbids its deletion."""
     if protected:
         return "its Service protected it against deletion: delete it by hand if nobody needs it"
     if held:

@@ -81,5 +81,5 @@ def _patched(patch: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _path(parent: str, key: str) -> str:
-    """A JSON Pointer (RFC 6901)."""
+    """Return a JSON Pointer (RFC 6901)."""
     return f"{parent}/{key.replace('~', '~0').replace('/', '~1')}"
