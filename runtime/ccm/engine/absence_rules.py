@@ -4,7 +4,7 @@
 A list can be wrong: etcd was restored or replaced, the address leads to another cluster, or an intermediary returns an
 empty list. Therefore an object that is absent from a list is missing, but not yet gone. It is gone if a read of that
 object says so, and only a few objects may go at a time. A list that omits half of the objects proves nothing at all:
-then only those are read of which another source says that they are gone (`Informer.confirm_by`).
+then only objects that another source reports gone (`Informer.confirm_by`) are read.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class Belief(enum.Enum):
 
 
 def cap(known: int) -> int:
-    """How many of `known` objects may be removed within GRACE."""
+    """Return how many of `known` objects may be removed within GRACE."""
     return max(CAP_MIN, int(known * CAP_SHARE))
 
 
 def belief(known: int, missing: int) -> Belief:
-    """How to treat a list in which `missing` of `known` objects are absent.
+    """Return how to treat a list in which `missing` of `known` objects are absent.
 
     The list must contain more than half of them. Of two objects one may be missing, so that small clusters can remove
     objects, too.
@@ -44,5 +44,5 @@ def belief(known: int, missing: int) -> Belief:
 
 
 def room(known: int, gone_at: Sequence[float], now: float) -> int:
-    """How many more of `known` objects may be removed now; `gone_at`: earlier removals, in monotonic seconds."""
+    """Return how many more of `known` objects may be removed now. `gone_at`: earlier removals, in monotonic seconds."""
     return max(0, cap(known) - sum(1 for moment in gone_at if now - moment < GRACE))

@@ -46,8 +46,9 @@ class FileText:
         self._warned_of = ""
 
     def get(self) -> str:
-        """The current text, stripped; the previous one while the file is briefly missing or empty, as one that is
-        written in place is, which a warning says. Raises OSError or UnicodeDecodeError if there is no previous one."""
+        """Return the current text, stripped. While the file is missing, unreadable, or empty because it is being
+        written in place, return the previous text and warn once. Without a previous text, an empty file gives "", and a
+        missing or unreadable one raises OSError or UnicodeDecodeError."""
         try:
             seen = fingerprint(self.path)
             if seen != self._seen or self._clock.monotonic() - self._read_at >= REREAD:
@@ -62,7 +63,7 @@ class FileText:
         return self._text
 
     def _warn_of(self, problem: str) -> None:
-        """Report once why the previous text is used; "": it is not."""
+        """Report once why the previous text is used. `problem`: "" if it is not used."""
         if problem and self._text and problem != self._warned_of:
             logger.warning("cannot use the new content of %s, keeping the previous one: %s", self.path, problem)
         self._warned_of = problem
@@ -104,10 +105,10 @@ class ExecPlugin:
     _running: asyncio.Task[None] | None = field(default=None, repr=False)
 
     async def credentials(self) -> dict[str, Any]:
-        """`status` of the ExecCredential: token, clientCertificateData, clientKeyData. Raises UnavailableError.
+        """Return `status` of the ExecCredential: token, clientCertificateData, clientKeyData. Raises UnavailableError.
 
-        One run serves all requests. It goes on when a request gives up: the time limit of a Lease's renewal is shorter
-        than many plugins take.
+        One run serves all requests. The run goes on when a request gives up: many plugins take longer than the time
+        limit of a Lease's renewal.
         """
         if not self._status or (self._expires is not None and self.clock.now() >= self._expires):
             if self._running is None:
@@ -161,7 +162,7 @@ class ExecPlugin:
         return self.parse(out)
 
     def parse(self, out: bytes) -> dict[str, Any]:
-        """The `status` of the plugin's output. Raises UnavailableError."""
+        """Return the `status` of the plugin's output. Raises UnavailableError."""
         try:
             answer = json.loads(out)
             status: dict[str, Any] = answer["status"]
@@ -205,7 +206,8 @@ class Access:
     _ssl_seen: object = field(default=None, repr=False)
 
     async def headers(self) -> list[tuple[str, str]]:
-        """Authorization and impersonation headers. Raises UnavailableError if a credential cannot be obtained."""
+        """Return authorization and impersonation headers. Raises UnavailableError if a credential cannot be
+        obtained."""
         token = self.token
         if self.token_file is not None:
             try:
@@ -220,7 +222,7 @@ class Access:
         return ([("Authorization", f"Bearer {token}")] if token else []) + self.impersonate
 
     async def request_arguments(self, headers: Sequence[tuple[str, str]] = ()) -> dict[str, Any]:
-        """The arguments of aiohttp for one request: these headers and the credentials, TLS, and the proxy.
+        """Return the arguments of aiohttp for one request: these headers and the credentials, TLS, and the proxy.
 
         Raises UnavailableError if a credential cannot be obtained.
         """
@@ -251,7 +253,8 @@ class Access:
         return self.token_file is not None or self.exec is not None
 
     async def tls(self) -> ssl.SSLContext | bool:
-        """The TLS context for a request; a new one after certificates change, the old one while they cannot be loaded.
+        """Return the TLS context for a request: a new one after certificates change, the old one while they cannot be
+        loaded.
 
         True (aiohttp: default verification) for plain HTTP. Raises UnavailableError if there was never a working one.
         """
@@ -302,7 +305,7 @@ class Access:
 
 @contextlib.contextmanager
 def _as_file(data: bytes) -> Iterator[str]:
-    """A path from which OpenSSL can read `data`: in memory on Linux, also with a read-only root file system."""
+    """Yield a path from which OpenSSL can read `data`: in memory on Linux, also with a read-only root file system."""
     if hasattr(os, "memfd_create"):
         fd = os.memfd_create("client-certificate")
         try:

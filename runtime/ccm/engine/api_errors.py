@@ -41,7 +41,7 @@ class NotFoundError(ApiError):
 class ConflictError(ApiError):
     """409: the resourceVersion or UID has changed, or the object already exists.
 
-    The API server also answers so to a patch without a resourceVersion, if others change the object during each of its
+    A patch without a resourceVersion gets this answer, too, if others change the object during each of the API server's
     own five attempts.
     """
 
@@ -100,7 +100,7 @@ _ANY_SENDER = {401, 429}
 
 
 def from_status(status: Status, context: str) -> ApiError:
-    """The error for a Status object, for example from a watch."""
+    """Return the error for a Status object, for example from a watch."""
     after = float(status.details.retry_after_seconds) if status.details else 0.0
     kind = UnavailableError if status.code >= 500 else _BY_STATUS.get(status.code, ApiError)
     if kind in _NEVER_OF_A_WEBHOOK and status.message.startswith("admission webhook"):
@@ -114,7 +114,7 @@ _SECONDS = re.compile(r"[0-9]{1,9}")
 
 
 def from_response(code: int, content_type: str, body: bytes, retry_after: str | None, context: str) -> ApiError:
-    """The error for an unsuccessful HTTP answer. Pure."""
+    """Return the error for an unsuccessful HTTP answer. Pure."""
     status = _status_of(content_type, body)
     seconds = float(retry_after) if retry_after and _SECONDS.fullmatch(retry_after) else None
     if status is not None:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decides when a watch that was opened again has shown everything up to a known moment.
 
-The API server sends at once what changed since the resourceVersion from which a watch starts. Nothing marks the end of
-that. A resourceVersion from a consistent read does, as soon as the watch reaches it. A kind that does not change never
-reaches it; then silence is the end.
+The API server sends at once what changed since the resourceVersion from which a watch starts. Nothing in the stream
+marks the end of these changes. So a consistent read provides a resourceVersion: the watch has caught up when it reaches
+that version. If no object of the kind changes, the watch never reaches it; then silence is the end.
 """
 
 from __future__ import annotations
@@ -23,14 +23,16 @@ SILENCE = 0.25
 
 
 def is_reached(version: str, goal: str) -> bool:
-    """Whether one resourceVersion of a kind is as new as another one. Other forms than numbers have no order."""
+    """Return whether `version` is as new as `goal`, both of one kind. False if one is not a number: only numbers have
+    an order."""
     return version.isdecimal() and goal.isdecimal() and int(version) >= int(goal)
 
 
 async def newest_version(client: KubeClient, path: str, params: Mapping[str, str], reached: str) -> str:
-    """The resourceVersion of a consistent read of a kind, which sends one object.
+    """Return the resourceVersion of a consistent read of a kind, whose answer has at most one object.
 
-    Raises GoneError if it is not as new as `reached`: the API server went back, so a watch from there shows nothing.
+    Raises GoneError if that version is older than `reached`: the API server went back, so a watch from there shows
+    nothing.
     """
     answer = await client.get(path, ListOf[msgspec.Raw], params={**params, "limit": "1"})
     newest = answer.metadata.resource_version
@@ -40,7 +42,8 @@ async def newest_version(client: KubeClient, path: str, params: Mapping[str, str
 
 
 class CatchingUp:
-    """Calls `done` once, after `start`: when the watch has reached `goal`, or is silent. `advance` after each line."""
+    """Calls `done` once after `start`: when the watch has reached `goal`, or is silent. Call `advance` after each
+    line."""
 
     def __init__(self, clock: Clock, done: Callable[[], None]) -> None:
         self._clock, self._done, self._goal = clock, done, ""

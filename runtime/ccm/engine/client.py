@@ -64,15 +64,15 @@ DEFAULT_TIMEOUT = 30.0
 CONNECT_TIMEOUT = 5.0
 #: First pause before a retry if the server requests none, in seconds; doubled each time.
 RETRY_PAUSE = 0.25
-#: How often a patch is sent that loses a race although it names no resourceVersion.
+#: How often a patch without a resourceVersion is sent if it loses a race with other writers.
 RACES = 4
 #: The largest list has as many pages; a server that sends more goes round in circles.
 MOST_PAGES = 100_000
 
-#: They are no part of the way of a Node or a Service, and there are many.
+#: Writes that traces do not show: there are many of them, and they do not belong to the work on a Node or a Service.
 _UNTRACED = re.compile(r"/apis/coordination\.k8s\.io/|/api/v1/namespaces/[^/]+/events(/|$)")
 
-#: Of a request within its timeout.
+#: The limits of one attempt; the timeout of the request applies as well.
 _LIMITS = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT)
 _encode = msgspec.json.Encoder().encode
 
@@ -100,7 +100,8 @@ class KubeClient:
 
     @classmethod
     def from_config(cls, *, kubeconfig: str = "", master: str = "", user_agent: str = "") -> KubeClient:
-        """A client for upstream's flags `--kubeconfig` and `--master`; if both are empty, the Pod's ServiceAccount.
+        """Return a client for upstream's flags `--kubeconfig` and `--master`; if both are empty, for the Pod's
+        ServiceAccount.
 
         Does no network I/O. Raises KubeConfigError, whose message names file, field and remedy.
         """
@@ -143,7 +144,7 @@ class KubeClient:
         unreadable: Callable[[bytes], None] | None = None,
         keep: Callable[[T], T] = lambda item: item,
     ) -> tuple[builtins.list[T], str]:
-        """All items, and the resourceVersion of this consistent state, from which a watch can start.
+        """Return all items, and the resourceVersion of this consistent state, from which a watch can start.
 
         The list is read in pages. If the continue token expires meanwhile, everything is read once more without pages,
         as in client-go: that cannot expire. `timeout` is for each page. An item that cannot be decoded as `type` fails
@@ -250,8 +251,8 @@ class KubeClient:
     async def watch(
         self, path: str, params: Mapping[str, str], *, read_timeout: float, type: type[Any] | None = None
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """A watch: the frames of the stream, each a WatchEvent for `encodings.read_event`, of objects that are read as
-        `type` (without: JSON). The status is checked before the first frame.
+        """Yield the frames of a watch, each a WatchEvent for `encodings.read_event`, of objects that are read as
+        `type`, or without one as JSON. The status is checked before the first frame.
 
         Silence for `read_timeout` seconds is UnavailableError, as is a broken connection; if the server closes the
         stream, the frames end without an error.
@@ -285,7 +286,8 @@ class KubeClient:
         await self._pool.close()
 
     async def _write(self, method: str, path: str, **how: Any) -> bytes:
-        """A request that changes an object. Traces show it without its body, but not those of Leases and Events."""
+        """Send a request that changes an object. Traces show the request without its body; they leave out requests for
+        Leases and Events."""
         if _UNTRACED.match(path):
             return await self._request(method, path, **how)
         with tracing.span(method, {"http.request.method": method, "url.path": path}, outgoing=True) as span:
@@ -304,7 +306,7 @@ class KubeClient:
         verb: str = "",
         span: tracing.Span = tracing.NOTHING,
     ) -> bytes:
-        """Send the request, with retries where that is safe; the body of a successful answer."""
+        """Send the request, with retries where that is safe. Return the body of a successful answer."""
         verb = verb or method
         context = f"{verb} {path}"
         await self._wait_turn(verb, path)
@@ -358,7 +360,7 @@ class KubeClient:
         verb: str,
         content_type: str = JSON,
     ) -> aiohttp.ClientResponse:
-        """One attempt, up to the headers of the answer."""
+        """Make one attempt, up to the headers of the answer."""
         headers = [("Accept", accept)]
         if data is not None:
             headers.append(("Content-Type", content_type))

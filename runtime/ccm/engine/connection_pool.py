@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kept-alive connections to the API server, and how to get rid of those that are dead without saying so.
+"""Kept-alive connections to the API server, and how to drop those that died silently.
 
 A load balancer before the API servers that fails over may drop its flows silently. Each request then hangs on the next
 idle connection, until it gives up. So after a request without an answer no further one uses the present connections;
@@ -34,7 +34,7 @@ class ConnectionPool:
 
     @contextlib.asynccontextmanager
     async def session(self) -> AsyncIterator[aiohttp.ClientSession]:
-        """For one request, until its answer is read."""
+        """Yield the session for one request, until its answer is read."""
         mine = self._present = self._present or self._open()
         mine.users += 1
         try:
@@ -46,7 +46,7 @@ class ConnectionPool:
                 await mine.session.close()
 
     async def renew(self) -> None:
-        """Start no further request on the present connections; close those that are idle when no request uses any."""
+        """Start no further request on the present connections, and close them when no request uses any of them."""
         former, self._present = self._present, None
         if former is not None and former.users:
             self._former.add(former)

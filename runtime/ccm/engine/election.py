@@ -56,8 +56,8 @@ class LeaderElector:
     `expired()` is called, from the event loop and not from a task, if the Lease expires while `lead` still runs. A
     process that could do harm then must exit in it. `alarm(seconds, callback)` sets another timer for it that
     interrupts running code, and returns a function that cancels the timer.
-    `may_release()`: whether nothing that this process has begun can still take effect. If something can, the Lease is
-    not released at the end: it expires, and by then it has happened.
+    `may_release()`: whether nothing that this process started can still take effect. If something can, the Lease is not
+    released at the end but expires, which is late enough.
     `annotations()` is merged into the annotations of the Lease at each renewal; other annotations stay unchanged.
     """
 
@@ -96,7 +96,8 @@ class LeaderElector:
         self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._path = f"{self._collection}/{name}"
         self._where = f"{namespace}/{name}"
-        # Of one request. A quarter: if one hangs on a dead connection, the client opens new ones for those that follow.
+        # The time limit of one request. If a request hangs on a dead connection, the next ones, on new connections,
+        # have time.
         self._attempt = renew_deadline / 4
         self._meta = ObjectMeta()
         self._record = LeaseSpec()
@@ -106,8 +107,8 @@ class LeaderElector:
         metrics.LEADER_SLOWPATH.labels(name)
 
     def healthy(self, tolerance: float) -> bool:
-        """False if this process assumes to lead although its Lease expired more than `tolerance` seconds ago: it is
-        stuck and should be restarted (client-go: HealthzAdaptor)."""
+        """Return False if this process assumes to lead although its Lease expired more than `tolerance` seconds ago: it
+        is stuck and should be restarted (client-go: HealthzAdaptor)."""
         return not self.is_leader or self._clock.monotonic() - self.renewed_at <= self._lease_duration + tolerance
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
@@ -277,10 +278,11 @@ class LeaderElector:
                 ) from None
 
     async def _try_to_renew(self) -> str | None:
-        """None after a successful renewal, otherwise the reason. Raises LeadershipLost if another holds the Lease.
+        """Return None after a successful renewal, otherwise the reason. Raises LeadershipLost if another process holds
+        the Lease.
 
-        Each request has its own time limit. A common one would discard the answer to the last of them, and the next
-        attempt would begin with a conflict again.
+        Each request has its own time limit. A common limit would discard the answer to the last request, and the next
+        attempt would start with a conflict again.
         """
         sent = self._clock.monotonic()
         try:
@@ -348,7 +350,8 @@ class LeaderElector:
             self.holder = record.holder_identity or ""
 
     async def _write(self, record: LeaseSpec) -> None:
-        """A merge patch, which keeps what others write to the Lease; rejected if it changed since our last read."""
+        """Send a merge patch, which keeps what others write to the Lease. It is rejected if the Lease changed since our
+        last read."""
         metadata = {"resourceVersion": self._meta.resource_version, **self._own_metadata()}
         patch = {"metadata": metadata, "spec": wire(record)}
         self._meta = await self._client.patch(self._path, patch, timeout=self._attempt)
@@ -384,7 +387,7 @@ def _log_failure(work: asyncio.Future[None]) -> None:
 
 
 def free(record: LeaseSpec, identity: str, unchanged: float, default_duration: float) -> bool:
-    """Whether `identity` may acquire a Lease with this record, unchanged for `unchanged` seconds. Pure."""
+    """Return whether `identity` may acquire a Lease with this record, unchanged for `unchanged` seconds. Pure."""
     if not record.holder_identity or record.holder_identity == identity:
         return True
     duration = record.lease_duration_seconds
@@ -392,7 +395,7 @@ def free(record: LeaseSpec, identity: str, unchanged: float, default_duration: f
 
 
 def taken(record: LeaseSpec, identity: str, seconds: int, now: str) -> LeaseSpec:
-    """The record after `identity` acquires the Lease. A first record counts no transition (client-go)."""
+    """Return the record after `identity` acquires the Lease. A first record counts no transition (client-go)."""
     if record.holder_identity == identity:
         return renewed(record, identity, seconds, now)
     fresh = record.acquire_time is None and record.renew_time is None
@@ -405,7 +408,7 @@ def renewed(record: LeaseSpec, identity: str, seconds: int, now: str) -> LeaseSp
 
 
 def released(record: LeaseSpec, now: str) -> LeaseSpec:
-    """No holder, and a duration so short that clocks do not matter (client-go: 1 s)."""
+    """Return a record without a holder, and with a duration so short that clocks do not matter (client-go: 1 s)."""
     return LeaseSpec("", 1, now, now, record.lease_transitions or 0)
 
 
@@ -420,5 +423,5 @@ def wire(record: LeaseSpec) -> dict[str, Any]:
 
 
 def micro_time(when: datetime.datetime) -> str:
-    """metav1.MicroTime: UTC with six digits, whatever zone `when` is in."""
+    """Return metav1.MicroTime: UTC with six digits, whatever zone `when` is in."""
     return when.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The two encodings of objects: JSON, and Kubernetes' protobuf for types that name their message (`MESSAGE`).
 
-Each object in protobuf begins with four bytes that no JSON begins with, so an answer says itself what it is. Therefore
-a server that answers in JSON nevertheless, such as one that serves another package's kind, is understood as well.
+Each object in protobuf begins with four bytes that no JSON begins with, so an answer shows its own encoding. Therefore
+an answer in JSON is understood, too, for example from a server of another package's kind.
 """
 
 from __future__ import annotations
@@ -40,12 +40,13 @@ IN_PROTOBUF: Mapping[str, frozenset[str]] = {
 
 
 def in_protobuf(kind: Any, verb: str) -> bool:
-    """Whether objects of this type travel in protobuf in such requests."""
+    """Return whether objects of this type travel in protobuf in such requests."""
     return verb in IN_PROTOBUF.get(str(getattr(kind, "MESSAGE", "")).rpartition(".")[2], ())
 
 
 def accepted(kind: Any, protobuf: bool, *, verb: str = "GET") -> str:
-    """The header Accept of a request for objects of this type. JSON stays possible: not every kind has protobuf."""
+    """Return the header Accept of a request for objects of this type. JSON stays possible: not every kind has
+    protobuf."""
     if not protobuf or not in_protobuf(kind, verb):
         return JSON
     how = f"{PROTOBUF};{_METADATA.format('List' * (verb == 'LIST'))}" if kind is PartialObject else PROTOBUF
@@ -54,14 +55,15 @@ def accepted(kind: Any, protobuf: bool, *, verb: str = "GET") -> str:
 
 
 def accepted_metadata(protobuf: bool) -> str:
-    """The same for a write: the metadata of the object are 20 % less CPU than the object."""
+    """Return the header Accept of a write, which asks for the metadata alone: that takes 20 % less CPU than the
+    object."""
     protobuf = protobuf and in_protobuf(PartialObject, "ANSWER")
     forms = [f"{PROTOBUF};{_METADATA.format('')}"] * protobuf + [f"{JSON};{_METADATA.format('')}", JSON]
     return ",".join(forms)
 
 
 def read(kind: type[T], data: bytes | msgspec.Raw) -> T:
-    """An object of this type. Raises `objects.UNREADABLE`, also if it is nested too deeply for a decoder."""
+    """Return an object of this type. Raises `objects.UNREADABLE`, also if it is nested too deeply for a decoder."""
     if not _is_protobuf(data):
         return decoder(kind).decode(data)
     found: T = _reader(kind)(data)  # type: ignore[arg-type]  # any type is hashable
@@ -70,7 +72,7 @@ def read(kind: type[T], data: bytes | msgspec.Raw) -> T:
 
 @functools.cache
 def _reader(kind: Any) -> Callable[[bytes], Any]:
-    """What reads objects in protobuf as this type. It is imported when the first one comes."""
+    """Return what reads objects in protobuf as this type. The code for that is imported when the first one comes."""
     from .protobuf import messages, typed_messages
 
     read, unwrapped = typed_messages.read_as(kind), messages.unwrapped
@@ -79,12 +81,12 @@ def _reader(kind: Any) -> Callable[[bytes], Any]:
 
 
 async def read_deep(kind: type[T], data: bytes) -> T:
-    """The same, however deeply JSON is nested; a message is nested no deeper than its type."""
+    """Do the same as `read`, however deeply JSON is nested; a message is nested no deeper than its type."""
     return read(kind, data) if _is_protobuf(data) else await nesting.decode(decoder(kind), data)
 
 
 def identity(data: bytes | msgspec.Raw) -> PartialObject:
-    """Name, namespace, UID and resourceVersion of an object that may be invalid otherwise. Raises UNREADABLE."""
+    """Return name, namespace, UID and resourceVersion of an object that may be invalid otherwise. Raises UNREADABLE."""
     if not _is_protobuf(data):
         return json_identity(data)
     from .protobuf import messages
@@ -94,7 +96,8 @@ def identity(data: bytes | msgspec.Raw) -> PartialObject:
 
 
 async def pieces(kind: type[Any], body: bytes) -> tuple[list[Any], ListMeta, Callable[[Any], Any]]:
-    """The items of a list, each as it came, its metadata, and what makes an object of an item. Raises UNREADABLE."""
+    """Return the items of a list, each as it came, the list's metadata, and what makes an object of an item. Raises
+    UNREADABLE."""
     if not _is_protobuf(body):
         page = await nesting.decode(list_decoder(msgspec.Raw), body)
         return page.items or [], page.metadata, decoder(kind).decode
@@ -106,7 +109,7 @@ async def pieces(kind: type[Any], body: bytes) -> tuple[list[Any], ListMeta, Cal
 
 
 def whole(kind: Any, item: bytes | msgspec.Raw) -> bytes:
-    """An item of a list of this type as an object of its own, for `identity` and `read`."""
+    """Return an item of a list of this type as an object of its own, for `identity` and `read`."""
     if isinstance(item, msgspec.Raw):
         return bytes(item)
     from .protobuf import messages
@@ -115,7 +118,7 @@ def whole(kind: Any, item: bytes | msgspec.Raw) -> bytes:
 
 
 async def read_event(frame: bytes) -> WatchEvent:
-    """An event of a watch; its object is not read yet. A frame of protobuf begins with the tag of its type."""
+    """Return an event of a watch, whose object is not read yet. A frame of protobuf begins with the tag of its type."""
     if not frame.startswith(b"\n"):
         return await nesting.decode(decoder(WatchEvent), frame)
     from .protobuf import messages
@@ -129,14 +132,15 @@ def _is_protobuf(data: bytes | msgspec.Raw) -> TypeGuard[bytes]:
 
 
 def frames(content_type: str, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The events of a watch, each as it came."""
+    """Return the events of a watch, each as it came."""
     return split_frames(chunks) if content_type == PROTOBUF else split_lines(chunks)
 
 
 async def split_frames(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The frames of a stream, each after its length in four bytes. A last one that is incomplete is dropped.
+    """Yield the frames of a stream, each of which follows its length in four bytes. An incomplete last frame is
+    dropped.
 
-    Raises msgspec.DecodeError if a length is none: what follows cannot be told apart then.
+    Raises msgspec.DecodeError if a length is too large: then nobody knows where the next frame starts.
     """
     pending = bytearray()
     async for chunk in chunks:
@@ -155,7 +159,8 @@ async def split_frames(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 async def split_lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The non-empty lines of a stream, of any length. A last line without its newline is incomplete and is dropped."""
+    """Yield the non-empty lines of a stream, of any length. A last line without its newline is incomplete and is
+    dropped."""
     pending = bytearray()
     async for chunk in chunks:
         start = 0

@@ -25,7 +25,7 @@ class Proxy:
 
 
 def server_url(text: str, where: str) -> str:
-    """The URL of an API server. `where`: for messages. Raises KubeConfigError."""
+    """Return the URL of an API server. `where`: for messages. Raises KubeConfigError."""
     parts = _url(text if "://" in text else f"http://{text}" if text else "")
     if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
         raise KubeConfigError(
@@ -39,7 +39,8 @@ def server_url(text: str, where: str) -> str:
 
 
 def proxy_of(text: str | None, where: str) -> Proxy | None:
-    """The proxy of a URL, None for an empty one. Without a scheme it is http, as in Go. Raises KubeConfigError."""
+    """Return the proxy with this URL, None for no URL. Without a scheme it is http, as in Go. Raises
+    KubeConfigError."""
     if not text:
         return None
     parts = _url(text if "://" in text else f"http://{text}")
@@ -55,14 +56,14 @@ def proxy_of(text: str | None, where: str) -> Proxy | None:
 
 
 def without_credentials(text: str) -> str:
-    """A URL without credentials, for messages; it may be invalid."""
+    """Return a URL without credentials, for messages. The URL may be invalid."""
     credentials, at, rest = text.rpartition("@")
     scheme, separator, _ = credentials.partition("://")
     return f"{scheme}{separator}***@{rest}" if at and separator else f"***@{rest}" if at else text
 
 
 def _url(text: str) -> urllib.parse.SplitResult | None:
-    """The parts of a URL with a valid host and port; None if it has none."""
+    """Return the parts of a URL with a valid host and port, None for any other text."""
     try:
         URL(text)  # as aiohttp parses it
         parts = urllib.parse.urlsplit(text)
@@ -72,7 +73,8 @@ def _url(text: str) -> urllib.parse.SplitResult | None:
 
 
 def environment_proxy(server: str, getproxies: Callable[[], dict[str, str]] = urllib.request.getproxies) -> str | None:
-    """The proxy that HTTPS_PROXY/HTTP_PROXY set for this server, None if NO_PROXY or loopback exempts it.
+    """Return the proxy that HTTPS_PROXY/HTTP_PROXY set for this server, None if there is none or NO_PROXY or loopback
+    exempts the server.
 
     NO_PROXY entries may be host names, domain suffixes, addresses and CIDRs, as in Go (Python does not support CIDRs).
     """

@@ -133,7 +133,8 @@ class EventRecorder:
         return len(similar.messages) >= SIMILAR
 
     def _allowed(self, ref: ObjectRef) -> bool:
-        """A token bucket per object: a controller that fails in a loop must not fill etcd."""
+        """Return whether the token bucket of the object has a token: a controller that fails in a loop must not fill
+        etcd."""
         bucket = self._buckets.get(ref)
         if bucket is None:
             bucket = self._buckets[ref] = TokenBucket(1 / REFILL, BURST, self._clock.monotonic)
@@ -238,7 +239,7 @@ def _is_namespace_going(error: ApiError) -> bool:
 
 
 def reference(obj: Node | Service | ObjectRef) -> ObjectRef:
-    """`involvedObject` of an Event about `obj`."""
+    """Return `involvedObject` of an Event about `obj`."""
     if isinstance(obj, ObjectRef):
         return obj
     meta = obj.metadata
@@ -250,7 +251,8 @@ def _event_name(ref: ObjectRef) -> str:
 
 
 def _cut(message: str) -> str:
-    """Shortened twice: the first time so that escaping a mebibyte takes no time."""
+    """Return the message as one printable line within the limit. The message is shortened before it is escaped, too,
+    because escaping a mebibyte takes time."""
     message = printable(shorten(message, MESSAGE_LIMIT))
     data = message.encode()
     return message if len(data) <= MESSAGE_LIMIT else data[: MESSAGE_LIMIT - 3].decode(errors="ignore") + "..."

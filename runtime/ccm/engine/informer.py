@@ -39,8 +39,8 @@ READ_TIMEOUT = 60.0
 #: How long the API server keeps one watch open, in seconds; random within this range, so that they do not end together.
 #: It sends a bookmark 2 s before the end.
 WATCH_SECONDS = (40, 50)
-#: A list follows after watches that the API server accepted, but on which it sent nothing for so many seconds in all:
-#: shorter than one watch, whose end is no line.
+#: A list follows once the API server has accepted watches but sent nothing on them for so many seconds in all. That is
+#: shorter than one watch, because the end of a watch is not a line.
 SILENT = 35.0
 #: How many changes of a list to notify handlers of before other tasks can run.
 STRETCH = 250
@@ -118,14 +118,15 @@ class Informer(Generic[T]):
         self._pauses = Pauses(clock)
 
     def add_handler(self, handler: Handler[T]) -> None:
-        """Call `handler` for every change; objects already in the cache are added at once. It must not block."""
+        """Call `handler` for every change; objects already in the cache are added at once. The handler must not
+        block."""
         self._handlers.append(handler)
         for obj in list(self._store.values()):
             self._call(handler, None, obj)
 
     def confirm_by(self, confirm: Callable[[T], bool]) -> None:
-        """Ask `confirm`, too, about an object that is missing from a list which proves nothing. True of one of them
-        means that another source says that it is gone, so a read of the object decides. It must not block."""
+        """Ask `confirm` about each object that is missing from a list that proves nothing. If it returns True, another
+        source says that the object is gone, and a read of the object decides. `confirm` must not block."""
         self._confirmers.append(confirm)
 
     def _is_confirmed(self, key: str) -> bool:
@@ -135,7 +136,7 @@ class Informer(Generic[T]):
         return self._store.get(key)
 
     def items(self) -> Iterable[T]:
-        """All objects as they are now; safe to iterate while the cache changes."""
+        """Return all objects as they are now; safe to iterate while the cache changes."""
         return list(self._store.values())
 
     def __len__(self) -> int:
@@ -157,7 +158,8 @@ class Informer(Generic[T]):
         self._end_watch()
 
     def _caught_up(self, catch_ups: int) -> None:
-        """`catch_ups`: how often `catch_up` had been called when the requests began that the cache comes from."""
+        """End `wait_synced`, unless `catch_up` was called again. `catch_ups`: how often it had been called when the
+        requests that filled the cache began."""
         if catch_ups == self._catch_ups:
             self._synced.set()
 
@@ -259,15 +261,16 @@ class Informer(Generic[T]):
         metrics.NOT_UNDERSTOOD.labels(self.name).set(len(self._unreadable))
 
     def _understood(self, key: str) -> None:
-        """An event contains the object: it can be decoded and exists without doubt."""
+        """Record that an event contains the object, so that it can be decoded and exists without doubt."""
         if key in self._missing:
             self._set_missing(self._missing - {key})
         if self._unreadable.pop(key, None) is not None:
             metrics.NOT_UNDERSTOOD.labels(self.name).set(len(self._unreadable))
 
     def _known_or_new(self, item: T) -> T:
-        """What the cache keeps of a listed object. One that has not changed stays the same Python object, as its users
-        expect. An equal resourceVersion alone does not prove that: a restored etcd issues them again."""
+        """Return what the cache keeps of a listed object. An unchanged object stays the same Python object, as its
+        users expect. An equal resourceVersion alone does not prove that it is unchanged: a restored etcd issues the
+        same versions again."""
         obj = self._keep(item)
         known = self._store.get(self._key(obj))
         return known if known is not None and known == obj else obj
@@ -351,7 +354,7 @@ class Informer(Generic[T]):
         self._resource_version = ""
 
     async def _watch(self) -> None:
-        """One watch, from the last resourceVersion seen to its end."""
+        """Run one watch, from the last resourceVersion seen to the end of the watch."""
         params = {
             **self._params,
             "resourceVersion": self._resource_version,
@@ -385,8 +388,9 @@ class Informer(Generic[T]):
             catching_up.close()
 
     def _count_silence(self, answered: float) -> None:
-        """After a restore without `--bump-revision`, the resourceVersion is in the API server's future. The server then
-        accepts every watch from it and ends it in time, but sends nothing, not even a bookmark, until the next list."""
+        """Count how long watches were silent. After a restore without `--bump-revision`, the resourceVersion is in the
+        API server's future. The server then accepts every watch from it and ends it in time, but sends nothing, not
+        even a bookmark, until the next list."""
         self._silence += max(0.0, self._clock.monotonic() - answered)
         if self._silence >= SILENT:
             logger.info("%s: the API server accepts watches but sends nothing, listing again", self.name)

@@ -25,7 +25,8 @@ _EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.
 
 
 def load(kubeconfig: str = "", master: str = "", *, clock: Clock = SYSTEM_CLOCK) -> Access:
-    """Access according to upstream's flags: `--kubeconfig`, `--master` (replaces its server), or the Pod's own.
+    """Return the access that upstream's flags describe: `--kubeconfig`, `--master` (replaces its server), or the Pod's
+    own.
 
     Raises KubeConfigError.
     """
@@ -42,7 +43,7 @@ def load(kubeconfig: str = "", master: str = "", *, clock: Clock = SYSTEM_CLOCK)
 
 
 def in_cluster(*, clock: Clock = SYSTEM_CLOCK) -> Access:
-    """Access as the ServiceAccount of the Pod we run in. Raises KubeConfigError."""
+    """Return access as the ServiceAccount of the Pod we run in. Raises KubeConfigError."""
     host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT")
     if not host or not port:
         raise KubeConfigError(
@@ -64,14 +65,14 @@ class _Fields:
     """A mapping of the kubeconfig. Its errors name the file, the line and the field, and quote no secret."""
 
     def __init__(self, document: Document, file: Path, where: str, at: Place, data: object) -> None:
-        """`where`: its name in errors. `at`: its path in the document."""
+        """`where`: the mapping's name in errors. `at`: its path in the document."""
         self.document, self.file, self.where, self._at = document, file, where, at
         if not isinstance(data, dict):
             raise self.error("", f"is {type(data).__name__ if data is not None else 'missing'}, not a mapping")
         self.data: dict[str, Any] = data
 
     def name(self, field: str) -> str:
-        """The name of a field in errors: "kubeconfig FILE, line 7: clusters[prod].cluster.server"."""
+        """Return the name of a field in errors: "kubeconfig FILE, line 7: clusters[prod].cluster.server"."""
         place = self.document.place((*self._at, field) if field else self._at)
         return f"{place}: {'.'.join(part for part in (self.where, field) if part) or 'the document'}"
 
@@ -79,7 +80,7 @@ class _Fields:
         return KubeConfigError(f"{self.name(field)} {problem}")
 
     def below(self, field: str, data: object) -> _Fields:
-        """The mapping in a field."""
+        """Return the mapping in a field."""
         where = f"{self.where}.{field}" if self.where else field
         return _Fields(self.document, self.file, where, (*self._at, field), data)
 
@@ -104,7 +105,8 @@ class _Fields:
         return value
 
     def path(self, name: str) -> Path | None:
-        """A readable file; relative names start at the directory of the kubeconfig, as in kubectl."""
+        """Return a readable file, None without a name. Relative names start at the directory of the kubeconfig, as in
+        kubectl."""
         text = self.text(name)
         if not text:
             return None
@@ -117,7 +119,7 @@ class _Fields:
             raise self.error(name, f"names {str(path)!r}, which cannot be read: {reason}") from None
 
     def pem(self, name: str) -> Pem | None:
-        """`<name>-data` in base64 or, with lower precedence, the file `<name>`."""
+        """Return `<name>-data`, which is base64, or with lower precedence the file `<name>`; None without either."""
         data = self.text(f"{name}-data")
         if data:
             try:
@@ -128,7 +130,7 @@ class _Fields:
         return Pem(file=path) if path else None
 
     def named(self, name: str, wanted: str, kind: str) -> _Fields:
-        """The entry `wanted` of the list `name`, as the mapping `kind` within it."""
+        """Return the entry `wanted` of the list `name`, as the mapping `kind` within it."""
         entries = self.data.get(name) or []
         if not isinstance(entries, list):
             raise self.error(name, "is not a list")
@@ -141,7 +143,7 @@ class _Fields:
 
 
 def from_kubeconfig(path: Path, *, clock: Clock = SYSTEM_CLOCK) -> Access:
-    """Access for the current context of one kubeconfig file. Raises KubeConfigError."""
+    """Return access for the current context of one kubeconfig file. Raises KubeConfigError."""
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:

@@ -25,10 +25,10 @@ async def read_page(
     unreadable: Callable[[bytes], None] | None,
     keep: Callable[[T], T],
 ) -> tuple[list[T], ListMeta]:
-    """What to keep of the items, and the list's metadata. Raises UnavailableError.
+    """Return what to keep of the items, and the list's metadata. Raises UnavailableError.
 
-    A page of JSON is read at once if it is small, any other item by item, so that other tasks can run in between, and
-    an item that cannot be read fails no other.
+    A small page of JSON is read at once. Any other page is read item by item, so that other tasks can run in between,
+    and an item that cannot be read does not affect the others.
     """
     if len(body) <= STRETCH and not body.startswith(MAGIC):
         try:

@@ -57,7 +57,8 @@ REST_RETRIES = Counter(
 
 @functools.cache
 def labelled(family: Family, *labels: str) -> Family:
-    """What counts for these labels. Each request asks for four: to look one up takes longer than to count."""
+    """Return the metric with these labels. Each request needs four of them, and looking one up takes longer than
+    counting."""
     return family.labels(*labels)
 
 

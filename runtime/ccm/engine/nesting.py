@@ -41,7 +41,7 @@ async def decode(decoder: msgspec.json.Decoder[T], data: bytes) -> T:
 
 
 def shallow(data: bytes, deepest: int = DEEPEST) -> bytes:
-    """`data` with `null` in place of each object and array that is more than `deepest` levels deep.
+    """Return `data` with `null` in place of each object and array that is more than `deepest` levels deep.
 
     `data` should be JSON; invalid JSON stays invalid.
     """

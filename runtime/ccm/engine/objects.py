@@ -3,8 +3,7 @@
 
 The types are partial and read-only: decoding drops all other fields (4.9 KiB a Node instead of 67). An object of these
 types must therefore never be sent back whole; writes are patches (`ccm.engine.client.KubeClient.patch`), or changes of
-an object's own bytes (`KubeClient.replace`). Times stay
-RFC 3339 text, as the API server wrote them.
+an object's own bytes (`KubeClient.replace`). Times stay RFC 3339 text, as the API server wrote them.
 """
 
 from __future__ import annotations
@@ -106,7 +105,7 @@ class Node(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     metadata: ObjectMeta = ObjectMeta()
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
-    #: Of a Node that was read in protobuf, and waits to be initialised.
+    #: The bytes of a Node that was read in protobuf and waits to be initialised.
     as_read: AsRead | None = None
 
 
@@ -260,7 +259,7 @@ _decoders: dict[object, msgspec.json.Decoder[Any]] = {}
 
 
 def decoder(type_: type[T]) -> msgspec.json.Decoder[T]:
-    """One decoder per type for the life of the process, because creating it costs far more than using it."""
+    """Return the type's one decoder for the life of the process, because creating it costs far more than using it."""
     found = _decoders.get(type_)
     if found is None:
         found = _decoders[type_] = msgspec.json.Decoder(type_)
@@ -268,7 +267,7 @@ def decoder(type_: type[T]) -> msgspec.json.Decoder[T]:
 
 
 def list_decoder(type_: type[T]) -> msgspec.json.Decoder[ListOf[T]]:
-    """Like `decoder`, for a LIST of such objects."""
+    """Return the `decoder` for a LIST of such objects."""
     return decoder(ListOf[type_])  # type: ignore[valid-type]
 
 
@@ -284,19 +283,19 @@ class _Identified(msgspec.Struct, gc=False, frozen=True):
 
 
 def identity(data: bytes | msgspec.Raw) -> PartialObject:
-    """Name, namespace, UID and resourceVersion of an object that may be invalid otherwise. Raises UNREADABLE."""
+    """Return name, namespace, UID and resourceVersion of an object that may be invalid otherwise. Raises UNREADABLE."""
     found = decoder(_Identified).decode(data).metadata
     return PartialObject(ObjectMeta(found.name, found.namespace, found.uid, found.resource_version))
 
 
 def object_key(obj: KubeObject) -> str:
-    """`namespace/name`, or `name` for cluster-scoped objects (client-go: MetaNamespaceKeyFunc)."""
+    """Return `namespace/name`, or `name` for cluster-scoped objects (client-go: MetaNamespaceKeyFunc)."""
     meta = obj.metadata
     return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
 
 
 def object_path(collection: str, meta: ObjectMeta) -> str:
-    """The path of one object of a collection such as `/api/v1/services`, which may cover all namespaces."""
+    """Return the path of one object of a collection such as `/api/v1/services`, which may cover all namespaces."""
     base, _, resource = collection.rpartition("/")
     if meta.namespace and "/namespaces/" not in collection:
         base = f"{base}/namespaces/{meta.namespace}"
@@ -304,11 +303,12 @@ def object_path(collection: str, meta: ObjectMeta) -> str:
 
 
 def split_key(key: str) -> tuple[str, str]:
-    """(namespace, name) of a key; the namespace of a cluster-scoped key is ""."""
+    """Return (namespace, name) of a key; the namespace of a cluster-scoped key is ""."""
     namespace, _, name = key.rpartition("/")
     return namespace, name
 
 
 def parse_time(text: str) -> datetime.datetime:
-    """A timezone-aware time from RFC 3339 text (metav1.Time or MicroTime). Raises ValueError."""
+    """Return the time in RFC 3339 text (metav1.Time or MicroTime). Raises ValueError. Text without a zone gives a naive
+    time."""
     return datetime.datetime.fromisoformat(text)

@@ -33,7 +33,8 @@ STRETCH = 64 * 1024
 
 
 class Tunnel:
-    """`socket`: leads to the port. `problem`: why the kubelet cannot reach the port, in its words; "" so far."""
+    """`socket`: leads to the port. `problem`: why the kubelet cannot reach the port, in its words; "" until it says
+    so."""
 
     def __init__(self, end: socket.socket) -> None:
         self.socket = end
@@ -42,10 +43,10 @@ class Tunnel:
 
 @contextlib.asynccontextmanager
 async def port_forward(access: Access, namespace: str, pod: str, port: int) -> AsyncIterator[Tunnel]:
-    """A socket of this process, whose other end is the port on the Pod's loopback address.
+    """Yield a tunnel, whose socket in this process leads to the port on the Pod's loopback address.
 
-    Nothing listens on this machine, so no other program can use the connection. Whoever uses the socket closes it; at
-    the end, it reads the end of the stream. The caller limits the time. Raises ApiError.
+    Nothing listens on this machine, so no other program can use the connection. The caller closes the socket, which
+    reads the end of the stream when the context ends. The caller also limits the time. Raises ApiError.
     """
     path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(pod, safe='')}/portforward"
     context = f"GET {path}"
@@ -83,7 +84,7 @@ async def _send(reader: asyncio.StreamReader, connection: aiohttp.ClientWebSocke
 
 
 async def _receive(connection: aiohttp.ClientWebSocketResponse, writer: asyncio.StreamWriter, tunnel: Tunnel) -> None:
-    """Until the kubelet closes the connection, which is the end of the stream."""
+    """Pass on what the kubelet sends, until it closes the connection, which ends the stream."""
     heads = {DATA: HEAD, ERROR: HEAD}
     try:
         async for message in connection:

@@ -42,9 +42,9 @@ QUEUES: weakref.WeakSet[WorkQueue[Any]] = weakref.WeakSet()
 LONGEST_ERROR = 400
 #: While keys of both priorities wait, one of this many turns goes to the low one.
 LOW_TURN = 4
-#: Of so many workers, one at least, a namespace leaves one to the others.
+#: A namespace leaves one of so many workers, and at least one, to the others.
 LEFT_TO_OTHERS = 8
-#: A key that is requeued because of an error waits up to so many times as long, at random, as its cause says: those
+#: A key that is requeued because of an error waits up to this many times as long as requested, at random, so that keys
 #: that failed together do not return together.
 SPREAD = 1.25
 
@@ -77,11 +77,11 @@ class Failing:
     tries: int
 
 
-#: Seconds until a key that was requeued runs again, at least: a cloud may say `Retry-After: 0` each time.
+#: The shortest time until a requeued key runs again, in seconds: a cloud may say `Retry-After: 0` each time.
 SOONEST = 0.1
 
 
-#: Seconds until a key runs again, at least, after another writer was faster: until then, the cache catches up.
+#: The shortest time until a key runs again after another writer was faster, in seconds: the cache catches up meanwhile.
 LOST_RACE = 0.2
 #: The same after the API server did not have the object. If it was deleted, the cache knows it by then. If the cache
 #: keeps it, the API server showed a past state: etcd was restored, or a proxy led to another cluster for a moment.
@@ -188,7 +188,7 @@ class WorkQueue(Generic[K]):
         return len(self._failing)
 
     def age(self, moment: float) -> float:
-        """Seconds since a moment of this queue's monotonic clock."""
+        """Return the seconds since a moment of this queue's monotonic clock."""
         return self._clock.monotonic() - moment
 
     def _failed(self, key: K, error: BaseException, span: tracing.Span) -> None:
@@ -199,7 +199,7 @@ class WorkQueue(Generic[K]):
         self._failing[key] = Failing(str(key), text, since, tries + 1)
 
     def add(self, key: K, priority: Priority = Priority.NORMAL) -> None:
-        """Run `key` when its turn comes. A waiting key only moves, if `priority` is higher."""
+        """Run `key` when its turn comes. A key that already waits moves only if `priority` is higher."""
         if key in self._added_at:
             self._raise(key, priority)
             return
@@ -231,7 +231,7 @@ class WorkQueue(Generic[K]):
                 return
 
     def _next(self) -> tuple[str, K, Priority] | None:
-        """The ready key whose turn it is, after its namespace; None if there is none that may run now."""
+        """Return the ready key whose turn it is, between its namespace and its priority; None if no key may run now."""
         normal, low = self._ready[Priority.NORMAL], self._ready[Priority.LOW]
         for priority in _NORMAL_FIRST if normal and (not low or self._normal_turns < LOW_TURN - 1) else _LOW_FIRST:
             if (chosen := self._ready[priority].take(self._may_run)) is not None:
@@ -275,7 +275,7 @@ class WorkQueue(Generic[K]):
         self._failing.pop(key, None)
 
     def failures(self, key: K) -> int:
-        """The number of failures in a row."""
+        """Return the number of failures in a row."""
         return self._failures.get(key, 0)
 
     async def run_workers(
@@ -322,7 +322,8 @@ class WorkQueue(Generic[K]):
                     self._make_ready(key)
                 elif self._idle and self.depth:
                     self._wake()  # one of this namespace may run now
-            # Nothing of this waits if thousands of keys are ready and need no request: a restart beside many Services.
+            # Nothing above waits while thousands of ready keys need no request, as after a restart with many Services.
+            # So let other tasks run here.
             await asyncio.sleep(0)
 
     async def _process(

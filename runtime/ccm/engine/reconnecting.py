@@ -14,7 +14,7 @@ BACKOFF_FIRST, BACKOFF_MAX = 0.2, 30.0
 
 
 class Pauses:
-    """Each is twice as long as the one before, until a connection was healthy. `next`: without jitter, in seconds."""
+    """Each pause is twice as long as the one before, until a connection was healthy. `next`: seconds without jitter."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -27,7 +27,8 @@ class Pauses:
         self._hurry.set()
 
     async def wait(self, *, healthy: bool, asked: float) -> None:
-        """`asked`: the seconds in the server's Retry-After."""
+        """Wait before the next connection. `healthy`: whether the last connection was. `asked`: the seconds in the
+        server's Retry-After."""
         if healthy:
             self.next = BACKOFF_FIRST
         seconds = max(self.next, min(asked, BACKOFF_MAX)) * random.uniform(1.0, 1.5)

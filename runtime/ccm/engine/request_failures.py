@@ -14,7 +14,8 @@ from .api_errors import ApiError, UnavailableError
 
 
 def pause_before_retry(method: str, error: ApiError, pause: float) -> float | None:
-    """Seconds before a retry, None if no retry is allowed. Jittered, but never shorter than the server requested."""
+    """Return the seconds before a retry, None if no retry is allowed. Jittered, but never shorter than the server
+    requested."""
     refused = error.status == 429 or (error.status == 503 and error.retry_after is not None and method != "POST")
     if not refused:
         return None
@@ -22,7 +23,7 @@ def pause_before_retry(method: str, error: ApiError, pause: float) -> float | No
 
 
 def was_closed(error: BaseException) -> bool:
-    """Whether an established connection was closed during the request, as happens to kept-alive ones."""
+    """Return whether an established connection was closed during the request, as happens to kept-alive ones."""
     if isinstance(error, aiohttp.ClientConnectorError):
         return False
     return isinstance(error, aiohttp.ServerDisconnectedError) or getattr(error, "errno", 0) in (
@@ -32,7 +33,7 @@ def was_closed(error: BaseException) -> bool:
 
 
 def unavailable(context: str, error: BaseException) -> UnavailableError:
-    """The error for a request without an answer."""
+    """Return the error for a request without an answer."""
     if isinstance(error, TimeoutError):
         return UnavailableError(0, "Timeout", f"{context}: no answer in time")
     return UnavailableError(0, type(error).__name__, f"{context}: {connection_problem(error)}")

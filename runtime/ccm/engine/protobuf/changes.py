@@ -20,7 +20,7 @@ from .typed_messages import document
 
 
 def changed(kind: Any, data: bytes, change: Mapping[str, Any]) -> bytes:
-    """The object, for a PUT. `data`: its message. Raises msgspec.DecodeError.
+    """Return the changed object, for a PUT. `data`: the object's message. Raises msgspec.DecodeError.
 
     managedFields are left out: then the API server continues with its own, in which the last write already is.
     """
@@ -39,7 +39,7 @@ def _api_version(package: str) -> str:
 
 
 def with_metadata(kind: Any, data: bytes, answer: bytes) -> bytes:
-    """The message with the metadata in the answer to its write. Raises msgspec.DecodeError.
+    """Return the message with the metadata in the answer to its write. Raises msgspec.DecodeError.
 
     A webhook may have changed them, and the next write must not take that back.
     """
@@ -72,14 +72,14 @@ def _map(entry: str, former: Sequence[bytes], change: Mapping[str, str | None]) 
 
 def _list(entry: str, former: Sequence[bytes], wanted: Sequence[Mapping[str, Any]]) -> Iterator[bytes]:
     encoded = [_encoded(entry, **item) for item in wanted]
-    # Most that stay have the bytes that we write, too. Of the others, what they say decides.
+    # Most entries that stay have the very bytes that we write. The others are compared by their fields.
     known = [(_filled(document(parsed(entry, each))), each) for each in former if each not in encoded]
     for item, data in zip(wanted, encoded, strict=True):
         yield next((each for fields, each in known if fields == _filled(item)), data)
 
 
 def _filled(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON may leave out what is empty."""
+    """Return the fields that are not empty, because JSON may leave out the others."""
     return {name: value for name, value in fields.items() if value}
 
 
@@ -95,5 +95,5 @@ def _times(entry: str) -> frozenset[str]:
 
 
 def _time(text: str) -> dict[str, int]:
-    """metav1.Time, the only message inside of an entry that is written; it has seconds alone."""
+    """Return metav1.Time, the only message inside of an entry that is written. Only its seconds are set."""
     return {"seconds": int(datetime.datetime.fromisoformat(text).timestamp()), "nanos": 0}

@@ -33,17 +33,17 @@ def _pool() -> Any:
 
 @functools.cache
 def message_class(name: str) -> Any:
-    """The class of the message with this full name, such as `k8s.io.api.core.v1.Node`."""
+    """Return the class of the message with this full name, such as `k8s.io.api.core.v1.Node`."""
     return GetMessageClass(_pool().FindMessageTypeByName(name))
 
 
 def simple_name(kind: Any) -> str:
-    """The kind of the objects that this type reads."""
+    """Return the kind of the objects that this type reads."""
     return str(kind.MESSAGE).rpartition(".")[2]
 
 
 def parsed(name: str, data: bytes) -> Any:
-    """The message with this name. Raises msgspec.DecodeError, as decoding of JSON does."""
+    """Return the message with this name. Raises msgspec.DecodeError, as decoding of JSON does."""
     try:
         return message_class(name).FromString(data)
     except DecodeError as error:
@@ -55,7 +55,7 @@ def unreadable(name: str, error: DecodeError) -> msgspec.DecodeError:
 
 
 def unwrapped(data: bytes, kind: str = "") -> bytes:
-    """The message in the envelope of an object. `kind`: the end of its kind, if only such objects are expected.
+    """Return the message in the envelope of an object. `kind`: how the object's kind must end, "" for any kind.
 
     Messages have numbers, not names, so another kind would be read as nonsense. Raises msgspec.DecodeError.
     """
@@ -70,7 +70,7 @@ def unwrapped(data: bytes, kind: str = "") -> bytes:
 
 
 def wrapped(api_version: str, kind: str, message: bytes) -> bytes:
-    """An object as the API server expects it in a request."""
+    """Return an object as the API server expects it in a request."""
     envelope = message_class(f"{_RUNTIME}.Unknown")(raw=message)
     envelope.typeMeta.apiVersion, envelope.typeMeta.kind = api_version, kind
     return MAGIC + bytes(envelope.SerializeToString())

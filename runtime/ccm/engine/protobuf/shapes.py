@@ -10,12 +10,13 @@ from typing import Any
 
 import msgspec
 
-#: Messages whose JSON has the fields of an inner message, too: its name in Go is that of a type that is embedded.
+#: Messages whose JSON also has the fields of an inner message, because Go embeds its type -> the inner message's field.
 INLINED: Mapping[str, str] = {"PersistentVolumeSpec": "persistentVolumeSource"}
 
 
 def element_type(kind: Any) -> type[msgspec.Struct] | None:
-    """The type of objects in `kind`: itself, or that in a list or beside None."""
+    """Return the type of objects in `kind`: `kind` itself, or the one in a list or beside None. None if there is no
+    such type."""
     for each in (kind, *typing.get_args(kind)):
         if isinstance(each, type) and issubclass(each, msgspec.Struct):
             return each

@@ -33,7 +33,8 @@ Convert = Callable[[Any], Any]
 
 @functools.cache
 def read_as(kind: Any) -> Callable[[bytes], Any]:
-    """What makes an object of this type from its message without envelope. That raises `objects.UNREADABLE`."""
+    """Return a function that makes an object of this type from its message without envelope. The function raises
+    `objects.UNREADABLE`."""
     parse, convert = message_class(kind.MESSAGE).FromString, reader(kind, kind.MESSAGE)
 
     def read(message: bytes) -> Any:
@@ -51,10 +52,11 @@ def read_as(kind: Any) -> Callable[[bytes], Any]:
 
 @functools.cache
 def reader(kind: Any, message: str, *, is_entry: bool = False) -> Callable[..., Any]:
-    """A function that makes a `kind` from a message of this name, and from its bytes if it keeps them.
+    """Return a function that makes a `kind` from a message of this name, and from the message's bytes if `kind` keeps
+    them.
 
-    It is one expression, as one would write it for each type: for a Node, calls of converters field by field take twice
-    the time. `is_entry`: many objects have entries with the same texts, which are shared.
+    The function is one expression, as one would write it for each type: for a Node, calls of converters field by field
+    take twice the time. `is_entry`: many objects have entries with the same texts, which are shared.
     """
     names: dict[str, Any] = {"AsRead": AsRead, "shared": shared}
     made = _expression(kind, message_class(message).DESCRIPTOR, "message", names, is_entry)
@@ -63,7 +65,7 @@ def reader(kind: Any, message: str, *, is_entry: bool = False) -> Callable[..., 
 
 
 def _expression(kind: type[Any], descriptor: Any, variable: str, names: dict[str, Any], is_entry: bool = False) -> str:
-    """Python for a `kind` whose message is in the variable. `names` gets what the expression calls."""
+    """Return Python code for a `kind` whose message is in the variable. `names` gets what the expression calls."""
     values = [_value(field, descriptor, variable, names, is_entry) for field in msgspec.structs.fields(kind)]
     return f"{_name(kind, names)}({', '.join(values)})"
 
@@ -106,7 +108,8 @@ def _name(thing: Any, names: dict[str, Any]) -> str:
 
 
 def _entries(struct: Any, message: str, value: str, names: dict[str, Any]) -> str:
-    """Python for the map, or for the list of such types, whose entries have this message. `value`: for the entries."""
+    """Return Python code for the map, or for the list of `struct`, whose entries have this message. `value`: code for
+    the entries."""
     parse = message_class(message).FromString
     if struct is None:
         return f"dict({_name(_each(_Shared(_shared_pair(parse)).__getitem__, _pair(parse)), names)}({value}[:]))"
@@ -139,7 +142,8 @@ def _shared_pair(parse: Convert) -> Convert:
 
 
 def _each(read: Convert, plain: Convert) -> Callable[[Sequence[bytes]], Iterable[Any]]:
-    """What reads all entries of an object. `read` shares what it makes, `plain` takes less time."""
+    """Return a function that reads all entries of an object. `read` shares what it makes; `plain`, for more than `MANY`
+    entries, takes less time."""
     return lambda entries: map(read if len(entries) <= MANY else plain, entries)
 
 
@@ -160,12 +164,13 @@ class _Shared(dict[bytes, Any]):
 
 
 def time_text(time: Any) -> str | None:
-    """metav1.Time as in JSON: RFC 3339 in seconds. A message without content is Go's zero time, in JSON null."""
+    """Return metav1.Time as in JSON: RFC 3339 in seconds. None for a message without content, which is Go's zero
+    time."""
     return _second(time.seconds) + "Z" if time.HasField("seconds") else None
 
 
 def micro_time_text(time: Any) -> str | None:
-    """metav1.MicroTime as in JSON: with six digits."""
+    """Return metav1.MicroTime as in JSON: with six digits. None for a message without content."""
     return f"{_second(time.seconds)}.{time.nanos // 1000:06d}Z" if time.HasField("seconds") else None
 
 
@@ -175,7 +180,7 @@ def _second(seconds: int) -> str:
 
 
 def number_or_text(value: Any) -> int | str:
-    """IntOrString as in JSON."""
+    """Return IntOrString as in JSON."""
     return str(value.strVal) if value.type == _TEXT else int(value.intVal)
 
 
@@ -188,7 +193,7 @@ _NONE_IF_UNSET = (time_text, micro_time_text)
 
 
 def document(message: Any) -> dict[str, Any]:
-    """A message as its JSON: what is set, and no empty lists."""
+    """Return a message as its JSON: what is set, and no empty lists."""
     return {field.name: _plain(field, value) for field, value in message.ListFields()}
 
 
