@@ -24,11 +24,11 @@ class Clock(Protocol):
     """The clock that the engine uses. All durations are in seconds."""
 
     def monotonic(self) -> float:
-        """Seconds since a fixed moment; never decreases."""
+        """Return the seconds since a fixed moment; never decreases."""
         ...
 
     def now(self) -> datetime.datetime:
-        """The wall clock, timezone-aware and in UTC."""
+        """Return the time of the wall clock, timezone-aware and in UTC."""
         ...
 
     async def sleep(self, seconds: float) -> None: ...

@@ -67,5 +67,5 @@ class TokenBucket:
         return now >= self._paused_until and (self._rate <= 0 or self._at(now) >= self._burst)
 
     def _at(self, now: float) -> float:
-        """The number of tokens at that time; negative if future tokens are taken."""
+        """Return the number of tokens at that time; negative if future tokens are taken."""
         return min(self._burst, self._tokens + (now - self._filled) * self._rate)
