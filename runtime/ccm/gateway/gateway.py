@@ -63,7 +63,7 @@ LAST_SUCCESS = CloudGauge(
     "ccm_cloud_last_success_timestamp_seconds", "Unix time of the last call that the cloud answered."
 )
 
-#: The pause after a 429 without a time, and the longest accepted one, in seconds.
+#: The longest accepted pause, and the pause after a 429 that names no time, in seconds.
 MAX_PAUSE = 300.0
 DEFAULT_PAUSE = 5.0
 #: How long a cancelled call may take to end, and a cloud to close, in seconds. After that they are abandoned.
