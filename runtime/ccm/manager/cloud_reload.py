@@ -97,7 +97,7 @@ class CloudReloader:
             self._reloads.labels(result)
 
     def standing(self) -> Standing:
-        """Whether the cloud works: it has accepted the credentials, and has not failed for too long."""
+        """Return whether the cloud works: it has accepted the credentials, and has not failed for too long."""
         if self._waiting:
             return Standing(self._waiting, self._is_silent)
         since = self.gateway.failing_since

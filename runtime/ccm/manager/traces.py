@@ -2,7 +2,8 @@
 """Switches traces on if the environment names a collector, in the variables that OpenTelemetry defines.
 
 OpenTelemetry is an extra. It is imported only if traces are on (`trace_export`), because it costs memory and time at
-start. Source: https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/
+start.
+Source: https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/
 """
 
 from __future__ import annotations
