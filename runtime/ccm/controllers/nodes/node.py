@@ -128,7 +128,7 @@ class NodeController:
     name: ClassVar[str] = "cloud-node-controller"
 
     def __init__(self, context: Context, options: NodeOptions, vouching: Vouching, share: Share | None = None) -> None:
-        """`share`: the Nodes of this cloud, if the process has several clouds."""
+        """`share`: the Nodes of this cloud if the process has several clouds, otherwise None."""
         if context.gateway.instances is None:
             raise ValueError(f"{self.name} needs a provider with instances")
         self._vouching, self._share = vouching, share
@@ -171,7 +171,7 @@ class NodeController:
             return
         self._seen.pop(new.metadata.name, None)
         self._found.pop(new.metadata.name, None)
-        if old is not None and rules.is_uninitialized(old):  # by us or by somebody else: no attempt fails any more
+        if old is not None and rules.is_uninitialized(old):  # initialised, by whomever: no attempt fails any more
             self._queue.forget(new.metadata.name)
         is_concerned = self._share is None or self._share.concerns(new)
         if is_concerned and rules.reconciled_labels(new.metadata.labels, legacy=self._options.legacy_labels):

@@ -33,7 +33,8 @@ KEPT = CloudGauge(
 #: The rule by which a route is held, and what it waits for.
 KEPT_RULE, KEPT_WHY = "Unclaimed", "no Node claims it: kept until its Node is confirmed gone and it is its turn"
 NODES = "/api/v1/nodes"
-#: Maximum age in seconds of a listing of instances: an instance that lost its Node does not get it back.
+#: Maximum age in seconds of a listing of instances. It need not be new: an instance that lost its Node does not get it
+#: back.
 FRESH = 60.0
 
 
@@ -91,7 +92,8 @@ class RouteRemoval:
 
     def _has_turn(self, route: Route, plan: rules.RoutePlan) -> bool:
         targets, gone = len(plan.targets), self._gone.within(self._context.monotonic())
-        # A cap of 0 means that this program deletes no Nodes; whoever deletes them instead does not need their routes.
+        # A cap of 0 means that this program deletes no Nodes; routes are deleted all the same when others delete the
+        # Nodes.
         return route.provider_id in gone or len(gone) < (self._safety.cap(targets) or absence_rules.cap(targets))
 
     async def _ask(self, removal: rules.Removal) -> rules.Fate:
@@ -142,7 +144,7 @@ class RouteRemoval:
             return None
 
     async def _orphans(self, unknown: Sequence[Route], plan: rules.RoutePlan) -> list[Route]:
-        """Of the routes to existing instances without a known Node, return those to delete: few or none.
+        """Return which routes to existing instances without a known Node to delete: few or none.
 
         Raises ApiError.
         """

@@ -97,7 +97,7 @@ def backend_sets(
     signs = [leaving and leaving.sign for _, _, leaving in judged]
 
     def chosen(states: tuple[bool | None, ...]) -> Backends:
-        """`states`: whether a Node drains, None if it is no backend."""
+        """Return the backends. `states`: whether each Node drains, None if it is no backend."""
         rows = [
             (node, vouched, draining)
             for (node, vouched, _), draining in zip(judged, states, strict=True)

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 #: The key of the note.
 NOTE = "load-balancer-classes"
-#: The kind of what is held.
+#: The kind of the objects that `Holds` shows.
 KIND = "HandedOverService"
 #: Seconds until the next attempt to write the note.
 AGAIN = 5.0

@@ -32,7 +32,7 @@ from ..shared.context import Context
 
 log = logging.getLogger(__name__)
 
-#: The kind of what is held.
+#: The kind of the objects that `Holds` shows.
 KIND = "OrphanedLoadBalancer"
 ORPHANS = CloudGauge("ccm_orphaned_load_balancers", "Load balancers of this cluster whose Service does not exist.")
 DELETED = Counter("ccm_orphaned_load_balancers_deleted", "Orphaned load balancers that were deleted.")

@@ -34,7 +34,7 @@ VANISHED = CloudGauge(
     "and for as long as there are many such Services.",
 )
 
-#: The kind of what is held.
+#: The kind of the objects that `Holds` shows.
 KIND = "LoadBalancer"
 #: The path of all Services.
 SERVICES = "/api/v1/services"

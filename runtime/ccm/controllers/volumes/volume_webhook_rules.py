@@ -20,7 +20,8 @@ from ccm.engine.objects import UNREADABLE, PersistentVolume
 from .volume_rules import Additions
 
 UNCHANGED: Mapping[str, Any] = {"allowed": True}
-#: On a volume of a dry run: set to CHECK, it asks whether the webhook answers. The answer replaces the value.
+#: An annotation of a volume in a dry run. With the value CHECK, it asks whether the webhook answers; ANSWERED is the
+#: reply.
 CHECKED, CHECK, ANSWERED = "ccm.outoftree.dev/volume-webhook", "check", "answered"
 #: Characters of the reason in a warning. The API server may cut a warning of more than 256 characters.
 _REASON = 120
