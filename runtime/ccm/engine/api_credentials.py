@@ -241,7 +241,7 @@ class Access:
         }
 
     def invalidate(self) -> None:
-        """The server answered 401: discard cached credentials."""
+        """Discard cached credentials: the server answered 401."""
         if self.token_file is not None:
             self.token_file.invalidate()
         if self.exec is not None:
@@ -321,5 +321,5 @@ def _as_file(data: bytes) -> Iterator[str]:
 
 
 def is_header(text: str) -> bool:
-    """Whether the text is valid in an HTTP header: no control characters and no lone surrogates."""
+    """Return whether the text is valid in an HTTP header: no control characters and no lone surrogates."""
     return not any(character < " " or character == "\x7f" or "\ud800" <= character < "\ue000" for character in text)

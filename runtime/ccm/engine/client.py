@@ -108,8 +108,8 @@ class KubeClient:
         return cls(load_access(kubeconfig, master), user_agent=user_agent)
 
     def set_rate_limit(self, qps: float, burst: int) -> None:
-        """`--kube-api-qps`, `--kube-api-burst`. 0 or less removes the limit. Leases are never delayed: a queue of
-        patches must not cost the leadership."""
+        """Apply `--kube-api-qps` and `--kube-api-burst`. 0 or less removes the limit. Leases are never delayed: a queue
+        of patches must not cost the leadership."""
         self._limit = TokenBucket(qps, burst, self._clock.monotonic)
 
     async def get(
@@ -126,7 +126,8 @@ class KubeClient:
         )
 
     async def exists(self, collection: str, meta: ObjectMeta) -> bool:
-        """Whether the object with this UID exists now; bypasses all caches. `collection`: the path of its list."""
+        """Return whether the object with this UID exists now; bypasses all caches. `collection`: the path of its
+        list."""
         try:
             found = await self.get(object_path(collection, meta), PartialObject)
         except NotFoundError:

@@ -231,7 +231,7 @@ class LeaderElector:
         try:
             await self._read()
         except NotFoundError:
-            exists = False  # its holder may not know yet, so it is not free before it expires
+            exists = False  # deleted, which its holder may not know yet: it is free when it expires
         if not free(self._record, self.identity, self._clock.monotonic() - self._changed_at, self._lease_duration):
             return False
         self._taking = True

@@ -120,7 +120,7 @@ class EventRecorder:
         self._wake.set()
 
     def _are_many(self, kind: _Kind, message: str, now: float) -> bool:
-        """Whether there were so many messages of this kind that this one belongs in a combined Event."""
+        """Return whether there were so many messages of this kind that this one belongs in a combined Event."""
         similar = self._similar.get(kind)
         if similar is None or now - similar.seen_at > SAME_WITHIN:
             similar = self._similar[kind] = _Similar(set(), now)

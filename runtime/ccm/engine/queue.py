@@ -321,7 +321,7 @@ class WorkQueue(Generic[K]):
                 if key in self._added_at:  # added again meanwhile
                     self._make_ready(key)
                 elif self._idle and self.depth:
-                    self._wake()  # one of this namespace may run now
+                    self._wake()  # a key of this namespace may run now
             # Nothing above waits while thousands of ready keys need no request, as after a restart with many Services.
             # So let other tasks run here.
             await asyncio.sleep(0)
