@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Look again and again who leads, and note when it is two: leaders.py RESULT STOP_FILE KUBECONFIG OLD NEW
+"""Record who leads, and when two lead at a time: leaders.py RESULT STOP_FILE KUBECONFIG OLD NEW
 
 OLD and NEW are the names of the workloads. A controller leads while its Pod runs and the Lease that its Pods renew was
-renewed within its duration. With one Lease for both there is one holder at any time, and who it was counts. It ends
-when STOP_FILE exists, at most after half an hour. RESULT gets
+renewed within its duration. A Lease that both share has one holder at any time; `holders` lists them in order. The
+recording ends when STOP_FILE exists, at the latest after half an hour. RESULT gets
 {"looks": N, "ended": "asked to" or "time", "both": [...], "holders": {LEASE: [holder, ...]}}.
 """
 

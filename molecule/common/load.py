@@ -3,8 +3,8 @@
 
 Ten requests a second, each on a connection of its own, until STOP_FILE exists, at most for half an hour. With a
 KUBECONFIG the URL is a path of the API server, asked with that file's client certificate. RESULT gets
-{"requests": N, "seconds": S, "ended": "asked to" or "time", "failures": [...], "by_node": {...}}; `by_node` counts what
-answers end in, "node=NAME". With "time" nobody asked towards the end.
+{"requests": N, "seconds": S, "ended": "asked to" or "time", "failures": [...], "by_node": {...}}; `by_node` counts the
+answers by their end, "node=NAME". "time" means that the half hour was over before STOP_FILE existed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ INTERVAL, TIMEOUT, LONGEST = 0.1, 3.0, 1800.0
 
 
 def api_server(kubeconfig: Path) -> tuple[str, ssl.SSLContext]:
-    """The API server's address, and the TLS that proves us to it."""
+    """Return the API server's address, and a TLS context with the client certificate of the kubeconfig."""
     import yaml
 
     config = yaml.safe_load(kubeconfig.read_text())

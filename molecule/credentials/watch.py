@@ -16,7 +16,7 @@ from pathlib import Path
 
 
 def forms(secret: bytes) -> list[bytes]:
-    """The secret as it is, and the part of its base64 that does not depend on what stands before and after it."""
+    """Return the secret, and the parts of its base64 that do not depend on the text before and after it."""
     found = [secret]
     for offset in range(3):
         text = base64.b64encode(b"\0" * offset + secret)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write down who holds which Lease of kube-system, and what it says it runs: watch_leases.py KUBECONFIG RESULT STOP
+"""Record who holds which Lease of kube-system, and which controllers it names: watch_leases.py KUBECONFIG RESULT STOP
 
 Four times a second until the file STOP exists, at most for half an hour. RESULT gets {"ended": "asked to" or "time",
-"seen": [...]}, a list of what was seen first: {"lease": NAME, "holder": ID, "controllers": TEXT, "acquired": TIME,
+"seen": [...]}, one for each state of a Lease: {"lease": NAME, "holder": ID, "controllers": TEXT, "acquired": TIME,
 "first": TIME, "last": TIME}, in seconds since 1970 by the holder's clock; `last` is its last renewal.
 """
 
@@ -26,7 +26,7 @@ def seconds(when: datetime | None) -> float:
 
 
 def note(seen: list[dict[str, Any]], lease: Any) -> None:
-    """Add what is new about a Lease; a renewal of what is known only moves its end."""
+    """Add a new state of a Lease; a renewal of a known state only moves the end of that state."""
     fact = {
         "lease": lease.metadata.name,
         "holder": lease.spec.holder_identity or "",

@@ -21,7 +21,7 @@ MONITOR = ("id", "name", "type", "delay", "timeout", "max_retries", "url_path")
 
 
 def rows(found: Iterable[Any], keys: Iterable[str]) -> list[dict[str, Any]]:
-    """Sorted by what they are, since Octavia gives no order."""
+    """Return the rows sorted by their content, because Octavia returns them in no order."""
     picked = [{key: getattr(each, key) for key in keys} for each in found]
     return sorted(picked, key=lambda row: json.dumps(row, sort_keys=True))
 

@@ -16,12 +16,12 @@ import sys
 import time
 from pathlib import Path
 
-#: How long a module may take to begin after its task was announced.
+#: Maximum number of seconds between the announcement of a task and the start of its first module.
 PATIENCE = 60.0
 
 
 def modules(nodes: list[str]) -> list[int]:
-    """The processes of modules on NODES, which are processes of this machine, too: nodes run no other Python."""
+    """Return the PIDs of modules on NODES. They are processes of this machine, too, and nodes run no other Python."""
     found = []
     for place in Path("/proc").glob("[0-9]*"):
         try:
@@ -40,7 +40,7 @@ def wait_for_module(nodes: list[str], run: subprocess.Popen[str]) -> None:
 
 
 def descendants(parent: int) -> list[int]:
-    """Every process below one, the nearest first."""
+    """Return every process below one, the nearest first."""
     children: dict[int, list[int]] = {}
     for place in Path("/proc").glob("[0-9]*"):
         try:

@@ -26,7 +26,7 @@ class Account:
         self.elb = boto3.client("elbv2", region, endpoint_url=URL, **keys)
 
     def create(self, given: Data) -> Data:
-        """Of the cluster's name, its subnet and its machines (name, address)."""
+        """Create a VPC with instances. `given`: the cluster's name, its subnet and its machines (name, address)."""
         ec2, tags = self.ec2, [{"Key": f"kubernetes.io/cluster/{given['cluster']}", "Value": "owned"}]
         vpc = ec2.create_vpc(CidrBlock=given["subnet"])["Vpc"]["VpcId"]
         ec2.modify_vpc_attribute(VpcId=vpc, EnableDnsHostnames={"Value": True})
@@ -45,7 +45,7 @@ class Account:
         return {"vpc": vpc, "subnet": subnets[0], "subnets": subnets, "group": group}
 
     def add(self, machine: Data) -> Data:
-        """An instance with the machine's address, and so with its name."""
+        """Create an instance with the machine's address, from which EC2 makes the machine's name."""
         address = ipaddress.ip_address(machine["address"])
         owned = {"Name": f"tag:kubernetes.io/cluster/{machine['cluster']}", "Values": ["owned"]}
         subnets = self.ec2.describe_subnets(Filters=[owned])
@@ -66,7 +66,7 @@ class Account:
         )["Instances"]
         if instance["PrivateDnsName"] != machine["name"]:
             sys.exit(f"EC2 names the instance {instance['PrivateDnsName']}, the machine is {machine['name']}")
-        # An address for documentation, nobody's. moto's own choice would be one of Amazon's.
+        # An address for documentation, which belongs to nobody. moto would choose one of Amazon's.
         public = self.ec2.allocate_address(Domain="vpc", Address=f"203.0.113.{address.packed[-1]}")
         self.ec2.associate_address(AllocationId=public["AllocationId"], InstanceId=instance["InstanceId"])
         return {"id": instance["InstanceId"]}
@@ -75,7 +75,7 @@ class Account:
         return dict(self.ec2.terminate_instances(InstanceIds=[machine["id"]]))
 
     def show(self, _: Data) -> Data:
-        """Instances as Nodes should show them, and load balancers with their listeners, targets and tags."""
+        """Return the instances as Nodes should show them, and load balancers with their listeners, targets and tags."""
         rooms = self.ec2.describe_availability_zones()["AvailabilityZones"]
         zones = {each["ZoneName"]: each["ZoneId"] for each in rooms}
         found = [each for group in self.ec2.describe_instances()["Reservations"] for each in group["Instances"]]
