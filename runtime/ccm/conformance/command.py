@@ -55,7 +55,7 @@ def main(argv: list[str]) -> int:
 
 
 def subject(name: str, cloud_config: str | None, allow_writes: bool, route_cidr: str, patience: float) -> Subject:
-    """Raises ConfigError."""
+    """Return the subject that the command line names. Raises ConfigError."""
     text, source = "", "(no --cloud-config)"
     if cloud_config:
         source = cloud_config
@@ -75,7 +75,8 @@ def subject(name: str, cloud_config: str | None, allow_writes: bool, route_cidr:
 
 
 async def _prove(subject: Subject) -> None:
-    """Raises CloudError if the provider cannot be created or started, because then no case is meaningful."""
+    """Start the provider once. Raises CloudError if it cannot be created or started, because then no case is
+    meaningful."""
     cloud = registry.create(subject.name, subject.config)
     try:
         async with asyncio.timeout(cloud.limits.deadline):

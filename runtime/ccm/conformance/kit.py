@@ -28,15 +28,15 @@ log = logging.getLogger(__name__)
 
 #: The capability of load balancers that can outlive their Service (`ccm.cloud.KeepsLoadBalancers`).
 KEEPS = "kept_load_balancers"
-#: That of load balancers that can drain (`ccm.cloud.DrainsBackends`).
+#: The capability of load balancers that can drain (`ccm.cloud.DrainsBackends`).
 DRAINS = "draining_load_balancers"
 
 
 class Outcome(enum.Enum):
     """The result of a case.
 
-    `NOT_RUN`: the case could not ask its question, so nothing is known about it. `NOT_APPLICABLE`: it is about a
-    capability that the provider does not offer.
+    `NOT_RUN`: the case could not ask its question, so nothing is known about the requirement. `NOT_APPLICABLE`: the
+    case is about a capability that the provider does not offer.
     """
 
     PASSED = "passed"

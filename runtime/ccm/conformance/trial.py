@@ -137,7 +137,8 @@ class Trial:
     # Calls
 
     async def ask(self, call: Callable[..., Awaitable[T]], *args: Any) -> T:
-        """The answer. CloudErrors are raised; any other exception, and a missed deadline, is a failure."""
+        """Return the answer, with retries after RateLimited. Other CloudErrors are raised; any other exception, or a
+        missed deadline, raises Failed."""
         for attempt in range(PATIENT_CALLS):
             try:
                 return await self.ask_once(call, *args)
@@ -169,7 +170,8 @@ class Trial:
         return task.result()
 
     async def expect(self, kinds: tuple[type[CloudError], ...], when: str, call: Any, *args: Any) -> CloudError:
-        """The error, which must be one of `kinds`."""
+        """Return the error of the call, which must be one of `kinds`. Raises Failed for any other error, and for an
+        answer."""
         wanted = " or ".join(kind.__name__ for kind in kinds)
         try:
             answer = await (self.ask_once if RateLimited in kinds else self.ask)(call, *args)
@@ -193,7 +195,7 @@ class Trial:
         return [instance for page in await self.pages() for instance in page.instances]
 
     async def pages(self) -> list[Page]:
-        """Raises Failed if the pages never end."""
+        """Return all pages of the listing of instances. Raises Failed if the pages never end."""
         pages: list[Page] = []
         asked: set[str | None] = set()
         token = None
@@ -206,7 +208,7 @@ class Trial:
         raise Failed(f"page {token!r} is returned as the next one twice: the listing never ends")
 
     async def some_instances(self, at_least: int = 1) -> list[Instance]:
-        """Existing instances. Creates missing ones, if the world can."""
+        """Return existing instances. Creates missing ones, if the world can."""
         found = await self.listing()
         while len(found) < at_least:
             await self.new_instance()
@@ -251,7 +253,8 @@ class Trial:
         return Backends(Backend(each.name, each.provider_id, each.addresses) for each in found)
 
     async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> LoadBalancer:
-        """Call `ensure`, again after each RetryAfter, and wait until the load balancer is ready. Removed at the end."""
+        """Call `ensure`, again after each RetryAfter, and wait until the load balancer is ready. It is removed at the
+        end."""
         self.remove_at_end(spec)
         await self.patiently(self.load_balancers.ensure, spec, backends)
         found = await self.ready(spec)
@@ -286,7 +289,7 @@ class Trial:
         return list(await self.ask(self.load_balancers.list, cluster or self.cluster))
 
     async def patiently(self, call: Callable[..., Awaitable[T]], *args: Any, transients: int = TRANSIENTS) -> T:
-        """The answer, with retries after each RetryAfter, and after a limited number of Transient errors.
+        """Return the answer, with retries after each RetryAfter, and after a limited number of Transient errors.
 
         The controllers do the same: a real cloud sometimes answers 500, which must not fail a case about something
         else. A provider that always raises Transient fails.
@@ -307,7 +310,7 @@ class Trial:
                 await asyncio.sleep(error.retry_after or 1.0)
 
     async def together(self, *steps: Coroutine[Any, Any, T]) -> list[T]:
-        """The answers of concurrent steps.
+        """Return the answers of concurrent steps.
 
         If one fails, the others are cancelled before its error is raised: otherwise they could still create resources
         during the clean-up.
@@ -345,7 +348,7 @@ class Trial:
 
 
 async def _ended(call: Callable[..., Awaitable[T]], args: tuple[Any, ...]) -> T:
-    """A SystemExit that leaves a task would stop the event loop."""
+    """Make a call. Replaces SystemExit and KeyboardInterrupt, which would stop the event loop if they left a task."""
     try:
         return await call(*args)
     except (SystemExit, KeyboardInterrupt) as error:

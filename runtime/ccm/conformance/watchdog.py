@@ -16,7 +16,7 @@ from .trial import Failed
 #: How long the event loop may stand still at one place of the code, in seconds.
 STANDSTILL = 3.0
 TICK = 0.1
-#: Where Python and its packages are: a place in them is not named, but who called them.
+#: Where Python and its packages are: instead of a place in them, the place that called them is named.
 _LIBRARIES = tuple(sysconfig.get_paths()[each] for each in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 

@@ -126,7 +126,8 @@ async def no_secret_is_shown(trial: Trial) -> None:
 
 @contextlib.contextmanager
 def _without_variables() -> Iterator[None]:
-    """Run nothing else inside: the variables belong to the whole process."""
+    """Remove all environment variables while the context lasts. Run nothing else meanwhile: the variables belong to the
+    whole process."""
     kept = dict(os.environ)
     os.environ.clear()
     try:
@@ -136,7 +137,7 @@ def _without_variables() -> Iterator[None]:
 
 
 async def _errors_of_calls(trial: Trial) -> list[tuple[str, str]]:
-    """If the world can cause trouble: the errors for rejected credentials, and for a failing cloud."""
+    """Return the errors for rejected credentials and for a failing cloud, if the world can cause them."""
     told: list[tuple[str, str]] = []
     for kind in (Trouble.UNAUTHORIZED, Trouble.SERVER_ERROR, Trouble.PROXY_PAGE, Trouble.CUT_ANSWER):
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A node that goes soon gets no new connections, and is wanted again if it stays."""
+"""A node that goes soon gets no new connections, and gets them again if it stays."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ case = COLLECTION.case
 
 @case(writes=True)
 async def a_node_that_drains_gets_no_new_connections(trial: Trial) -> None:
-    """`update_backends` takes a backend with `draining` out of those that get new connections and leaves the others. It
-    brings it back when the node stays, and `ensure` does the same. If all drain, all serve. The fingerprint shows each
-    change."""
+    """`update_backends` gives a backend with `draining` no new connections, and leaves the others. If the node stays,
+    it gets new connections again. `ensure` does the same. If all backends drain, all get new connections. The
+    fingerprint shows each change."""
     spec, backends = trial.spec(), await trial.backends()
     balancers = trial.load_balancers
     assert isinstance(balancers, DrainsBackends)

@@ -32,7 +32,7 @@ async def errors_in(
     expected: type[CloudError],
     calls: Iterable[Call],
 ) -> list[CloudError]:
-    """The error of each call during trouble, which must be `expected`; none if the cloud never answers."""
+    """Return the error of each call during trouble, which must be `expected`; none if the cloud never answers."""
     async with trouble:
         if kind is Trouble.HANG:
             for call, *args in calls:
@@ -57,7 +57,7 @@ async def unanswered(trial: Trial, call: Callable[..., Awaitable[Any]], *args: A
 
 
 def say_when(errors: Iterable[CloudError]) -> None:
-    """Check that errors in Trouble.RATE_LIMITED contain the seconds from the cloud. Raises Failed."""
+    """Check that errors in Trouble.RATE_LIMITED have the seconds that the cloud requested. Raises Failed."""
     for error in errors:
         told = getattr(error, "retry_after", None)
         if told is None or not World.RETRY_AFTER - 2 <= told <= World.RETRY_AFTER + 2:

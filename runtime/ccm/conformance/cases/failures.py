@@ -147,7 +147,7 @@ async def a_cancelled_call_ends(trial: Trial) -> None:
 
 @case()
 async def it_recovers(trial: Trial) -> None:
-    """After the trouble, the same object works again: it replaces broken connections and old tokens."""
+    """After the trouble, the same provider object works again: it replaces broken connections and old tokens."""
     found = await trial.some_instances()
     for kind in (Trouble.CUT_ANSWER, Trouble.UNAUTHORIZED, Trouble.SERVER_ERROR):
         async with trial.world.trouble(kind):
@@ -157,7 +157,7 @@ async def it_recovers(trial: Trial) -> None:
 
 
 async def _asked_in(trial: Trial, kind: Trouble, expected: type[CloudError]) -> list[CloudError]:
-    """The errors of all ways to read an existing instance; all must be `expected`."""
+    """Return the errors of all ways to read an existing instance; all must be `expected`."""
     found = (await trial.some_instances())[0]
     when, instances = f"when {kind.value}", trial.instances
     async with trial.world.trouble(kind):

@@ -20,8 +20,8 @@ SERVICES = 20
 
 @case()
 async def the_fingerprint_changes_with_the_desired_state(trial: Trial) -> None:
-    """The fingerprint is equal for an equal desired state, whatever the object and the order of backends, and differs
-    after any change."""
+    """The fingerprint is equal for an equal desired state, in any object of the provider and for any order of backends,
+    and differs after any change."""
     spec, backends, fingerprint = trial.spec(), await trial.backends(), trial.load_balancers.fingerprint
     same = fingerprint(spec, backends)
     if not isinstance(same, str) or not same:
@@ -69,7 +69,7 @@ async def a_fingerprint_reads_the_nodes_once_for_all_services(trial: Trial) -> N
 
 
 class _Counted(Backends):
-    """Counts how often somebody goes through all of them."""
+    """Backends that count how often somebody goes through all of them."""
 
     reads = 0
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instances: their identity, complete listings, and that only an answer of the cloud proves one gone."""
+"""Instances: their identity, complete listings, and that only an answer of the cloud proves that one is gone."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ async def an_alias_finds_its_instance(trial: Trial) -> None:
 
 @case()
 async def the_id_counts_and_not_the_name(trial: Trial) -> None:
-    """A Node with a providerID is that instance, whatever its name is, because names are reused."""
+    """`get` with a providerID returns that instance, whatever the Node's name is, because names are reused."""
     found = await trial.some_instances(2)
     for name in (found[1].name, trial.new_name()):
         got = await trial.ask(trial.instances.get, InstanceRef(name, found[0].provider_id))
@@ -276,7 +276,8 @@ async def an_instance_created_again_is_another_one(trial: Trial) -> None:
 
 @case()
 async def a_lost_tag_changes_no_instance(trial: Trial) -> None:
-    """An instance that lost its tags and labels is still listed and found: a missing one counts as deleted."""
+    """An instance that lost its tags and labels is still listed and found, because a missing instance counts as
+    deleted."""
     instance = await trial.new_instance()
     await trial.world.untag_instance(instance.provider_id)
     if instance.provider_id not in {each.provider_id for each in await trial.listing()}:
@@ -305,7 +306,8 @@ async def a_stopped_instance_is_shut_down_and_not_gone(trial: Trial) -> None:
 
 @case()
 async def an_ambiguous_name_is_a_conflict(trial: Trial) -> None:
-    """If two instances have the same name, `get` by that name is a Conflict: it neither picks one nor finds none."""
+    """If two instances have the same name, `get` by that name is a Conflict: the provider neither picks one nor reports
+    that there is none."""
     name = trial.new_name()
     for _ in range(2):
         await trial.new_instance(name)

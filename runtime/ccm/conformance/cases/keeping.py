@@ -19,8 +19,8 @@ case = COLLECTION.case
 
 @case(writes=True)
 async def one_that_is_kept_outlives_its_service(trial: Trial) -> None:
-    """A load balancer that is to be kept stays when its Service goes, without backends. Afterwards it is in no listing
-    and belongs to no Service. This also holds if only cluster and UID of the Service are known by then."""
+    """A load balancer that is to be kept stays without backends when its Service goes. Afterwards it is in no listing
+    and belongs to no Service. The same holds if only cluster and UID of the Service are known when it goes."""
     parts = await trial.world.load_balancer_parts()
     for only_identity in (False, True):
         spec = dataclasses.replace(trial.spec(), keep=Kept.LOAD_BALANCER)
@@ -40,8 +40,9 @@ async def one_that_is_kept_outlives_its_service(trial: Trial) -> None:
 
 @case(writes=True)
 async def one_that_is_kept_is_taken_back_by_its_namespace(trial: Trial) -> None:
-    """A Service that names a kept load balancer gets it with its address. One of another namespace, of another cluster,
-    or after somebody took it gets a Conflict, and no other load balancer instead."""
+    """A Service that names a kept load balancer gets that load balancer with its address. A Service of another
+    namespace or of another cluster gets a Conflict, and so does one that comes after the load balancer was taken back.
+    Neither gets another load balancer instead."""
     spec, backends = dataclasses.replace(trial.spec(), keep=Kept.LOAD_BALANCER), await trial.backends()
     before = await trial.ensure(spec, backends)
     await _leave(trial, spec)
@@ -65,8 +66,8 @@ async def one_that_is_kept_is_taken_back_by_its_namespace(trial: Trial) -> None:
 
 @case(writes=True)
 async def what_a_service_asks_for_last_is_kept(trial: Trial) -> None:
-    """`keep` and `protected` are in the fingerprint and in the listing, also of a load balancer that exists. Without
-    them it is deleted with its Service."""
+    """The fingerprint and the listing show `keep` and `protected`, also after a change on an existing load balancer. A
+    load balancer with neither is deleted with its Service."""
     parts, plain, backends = await trial.world.load_balancer_parts(), trial.spec(), await trial.backends()
     await trial.ensure(plain, backends)
     for asking in (
@@ -86,7 +87,7 @@ async def what_a_service_asks_for_last_is_kept(trial: Trial) -> None:
 
 
 async def _leave(trial: Trial, spec: LoadBalancerSpec) -> None:
-    with contextlib.suppress(NotFound):  # after a deletion that took several calls, nothing is left of it
+    with contextlib.suppress(NotFound):  # the last of several calls may find nothing
         await trial.patiently(trial.load_balancers.delete, spec)
 
 
@@ -113,7 +114,7 @@ async def _is_shown_as_kept(trial: Trial, spec: LoadBalancerSpec, former: LoadBa
 
 
 async def _give_back(trial: Trial, spec: LoadBalancerSpec, kept: LoadBalancer) -> None:
-    """Leave nothing behind: a Service takes it back, and goes."""
+    """Remove the kept load balancer: another Service takes it back, and is deleted."""
     taking = dataclasses.replace(spec, uid=trial.spec().uid, keep=None, take_back=kept.name)
     await trial.ensure(taking, ())
     await trial.delete(taking)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Listings in pages: all of them are read, and a failure on a later page is no end of the listing."""
+"""Listings in pages: all pages are read, and a failure on a later page is no end of the listing."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ async def a_failure_among_instances_is_transient(trial: Trial) -> None:
 
 @case(needs="load_balancers", writes=True)
 async def all_load_balancers_are_listed(trial: Trial) -> None:
-    """If the cloud lists load balancers in pages, `list` reads them all: one that it misses counts as deleted."""
+    """If the cloud lists load balancers in pages, `list` reads them all: a load balancer that it misses counts as
+    deleted."""
     specs = await _more_than_a_page(trial)
     found = {each.service_uid for each in await trial.owned()}
     if missing := {spec.uid for spec in specs} - found:

@@ -33,8 +33,8 @@ from .failing import errors_in, say_when, troubled
 COLLECTION = Collection("load_balancers", needs="load_balancers")
 case = COLLECTION.case
 
-#: How long a call that does not wait for the cloud may take, in seconds; and in listings, where the cloud or the
-#: machine is slower than that.
+#: The longest time of a call that does not wait for the cloud: in seconds, and, if the cloud or the machine is slow, as
+#: a multiple of the time of a listing.
 AT_ONCE, CALLS = 5.0, 20
 #: The methods that call the cloud.
 ALL = ("list", "get", "ensure", "update_backends", "delete")
@@ -64,7 +64,8 @@ async def updating_one_that_is_gone_is_not_found(trial: Trial) -> None:
 
 @case(writes=True)
 async def it_lives_from_ensure_to_delete(trial: Trial) -> None:
-    """Created, ready with an address, listed for its Service with the current fingerprint, deleted, gone."""
+    """A load balancer is created, becomes ready with an address, is listed for its Service with the current
+    fingerprint, and is gone after its deletion."""
     spec, backends = trial.spec(), await trial.backends()
     found = await trial.ensure(spec, backends)
     if not found.ingress or not all(each.hostname or _is_ip(each.ip) for each in found.ingress):
@@ -80,7 +81,8 @@ async def it_lives_from_ensure_to_delete(trial: Trial) -> None:
 
 @case(writes=True)
 async def ensuring_again_changes_nothing(trial: Trial) -> None:
-    """`ensure` is idempotent: the same load balancer, the same address, and no second one."""
+    """`ensure` is idempotent: a second call returns the same load balancer with the same address, and creates no other
+    one."""
     spec, backends = trial.spec(), await trial.backends()
     first = await trial.ensure(spec, backends)
     again = await trial.ensure(spec, backends)
@@ -171,7 +173,8 @@ async def another_clusters_is_never_touched(trial: Trial) -> None:
 @case(writes=True)
 async def an_address_of_another_service_is_refused(trial: Trial) -> None:
     """A Service that requests (`spec.loadBalancerIP`) the address of another Service is rejected, or gets another
-    address. This also holds after a restart, even if it asks first. The other Service keeps its address."""
+    address. This also holds after a restart, even if this Service is written first. The other Service keeps its
+    address."""
     owner, backends = trial.spec(), await trial.backends()
     before = await trial.ensure(owner, backends)
     wanted = next((each.ip for each in before.ingress if _is_ip(each.ip)), "")
@@ -191,7 +194,7 @@ async def an_address_of_another_service_is_refused(trial: Trial) -> None:
 
 @case(writes=True)
 async def a_lost_answer_makes_no_second_one(trial: Trial) -> None:
-    """If the answer to a create is lost, the next `ensure` finds the load balancer."""
+    """If the answer to a create is lost, the next `ensure` finds the load balancer and creates no second one."""
     spec, backends = trial.spec(), await trial.backends()
     trial.remove_at_end(spec)
     async with trial.world.trouble(Trouble.LOST_ANSWER):
@@ -277,8 +280,8 @@ async def a_server_error_is_transient(trial: Trial) -> None:
 
 @case(writes=True)
 async def what_the_cloud_refuses_to_one_service_concerns_it_alone(trial: Trial) -> None:
-    """A refusal with a code that nobody knows is about what this Service asks for: not Unauthorized or RateLimited, and
-    as Transient it has `scope="object"`. Otherwise, Services that are refused hold back those of other tenants."""
+    """A refusal with an unknown code is about what this Service asks for. So an error that is Transient, Unauthorized
+    or RateLimited has `scope="object"`. Otherwise, Services that are refused hold back those of other tenants."""
     trouble, spec, backends = troubled(trial, "load_balancers", Trouble.REFUSED), trial.spec(), await trial.backends()
     what = f"ensure when {Trouble.REFUSED.value}"
     trial.remove_at_end(spec)
@@ -314,7 +317,8 @@ async def no_answer_is_transient(trial: Trial) -> None:
 
 
 async def _asked_in(trial: Trial, kind: Trouble, expected: type[CloudError], *methods: str) -> list[CloudError]:
-    """The errors of these methods while a load balancer exists; afterwards it is unchanged."""
+    """Return the errors of these methods during trouble, and check that an existing load balancer is unchanged
+    afterwards."""
     trouble, found = troubled(trial, "load_balancers", kind), trial.load_balancers
     spec, backends = trial.spec(), await trial.backends()
     await trial.ensure(spec, backends)
@@ -354,7 +358,7 @@ async def _two_backends(trial: Trial) -> list[Backend]:
 
 
 async def _half_made(trial: Trial, spec: LoadBalancerSpec) -> frozenset[str]:
-    """Create a part of a load balancer. Returns the parts of others. Removed at the end."""
+    """Create a part of a load balancer, which is removed at the end. Returns the parts that existed before."""
     trouble = troubled(trial, "load_balancers", Trouble.HALF_MADE)
     before, backends = await trial.world.load_balancer_parts(), await trial.backends()
     trial.remove_at_end(spec)
@@ -378,7 +382,7 @@ async def _nothing_left(trial: Trial, before: frozenset[str]) -> None:
 
 
 async def _one(trial: Trial, spec: LoadBalancerSpec) -> LoadBalancer:
-    """The only load balancer in the listing for this Service."""
+    """Return the only load balancer in the listing for this Service. Raises Failed if there is none, or several."""
     found = [each for each in await trial.owned(spec.cluster) if each.service_uid == spec.uid]
     if len(found) != 1:
         missing = "" if found else "; does it write the ownership tags by which it lists?"

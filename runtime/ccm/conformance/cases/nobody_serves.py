@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is published is served: a Service that nobody would serve, or that is not as it asks, is refused or reported."""
+"""What is published is served: a Service that nobody would serve, or that does not get what it asks for, is refused or
+reported."""
 
 from __future__ import annotations
 
@@ -34,8 +35,8 @@ async def a_port_without_node_port_is_refused(trial: Trial) -> None:
 
 @case(writes=True)
 async def each_ip_family_is_served_or_reported(trial: Trial) -> None:
-    """A family that the Service asks for and the load balancer does not have is refused, or a warning says so. With
-    IPv6 alone, node ports do not listen on IPv4."""
+    """A family that the Service asks for and the load balancer does not have is refused, or a warning says so. For a
+    Service with IPv6 alone, node ports do not listen on IPv4."""
     carried(trial)
     backends = await trial.backends()
     for families in (("IPv6",), ("IPv4", "IPv6")):
@@ -76,8 +77,8 @@ async def a_load_balancer_without_targets_is_reported(trial: Trial) -> None:
 
 @case(writes=True)
 async def a_warning_is_in_the_answer_of_the_write(trial: Trial) -> None:
-    """`ensure` returns the warnings of what it has written, also if the cloud is not done, and again if it is asked
-    again; a later `get` need not know them."""
+    """`ensure` returns the warnings about what it has written, even if the cloud is not done, and returns them again at
+    the next call. A later `get` need not know them."""
     carried(trial)
     spec, first = trial.spec(), await _served(trial, trial.spec(), [UNREACHABLE])
     if first is None or (first := await _served(trial, spec, [UNREACHABLE])) is None:
@@ -90,7 +91,7 @@ async def a_warning_is_in_the_answer_of_the_write(trial: Trial) -> None:
 @case(writes=True)
 async def a_setting_that_comes_too_late_is_refused_or_reported(trial: Trial) -> None:
     """A setting that the cloud applies to new load balancers only (`World.comes_too_late`) is part of the fingerprint.
-    If it changes later, `ensure` refuses that, warns, or applies it."""
+    If it changes later, `ensure` refuses the change, warns about it, or applies it."""
     carried(trial)
     spec, backends = trial.spec(), await trial.backends()
     before = await trial.ensure(spec, backends)
@@ -109,7 +110,8 @@ async def a_setting_that_comes_too_late_is_refused_or_reported(trial: Trial) -> 
 
 
 async def _served(trial: Trial, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> LoadBalancer | None:
-    """What `ensure` answers, with the address that the load balancer has when it is ready; None if it is refused."""
+    """Return what `ensure` answers, with the address that the load balancer has when it is ready; None if the Service
+    is refused."""
     trial.remove_at_end(spec)
     try:
         answer = await trial.patiently(trial.load_balancers.ensure, spec, backends)

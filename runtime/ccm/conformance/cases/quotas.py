@@ -14,7 +14,8 @@ case = COLLECTION.case
 
 @case()
 async def each_quota_is_listed_once_with_its_numbers(trial: Trial) -> None:
-    """Each quota has a kind of its own, and whole numbers of what is in use and of the limit; none means unlimited."""
+    """Each quota has a kind of its own, and whole numbers for what is in use and for the limit. What has no limit is
+    left out."""
     assert trial.cloud.quotas is not None
     found = await trial.ask(trial.cloud.quotas.list)
     if twice := [kind for kind, count in Counter(each.kind for each in found).items() if count > 1]:

@@ -32,7 +32,8 @@ async def routes_are_listed(trial: Trial) -> None:
 
 @case(writes=True)
 async def a_route_lives_from_create_to_delete(trial: Trial) -> None:
-    """Created, listed with its instance and a handle, deleted, gone; deleting it once more succeeds."""
+    """A route is created, is listed with its instance, and is gone after its deletion; deleting it once more
+    succeeds."""
     target = (await trial.some_instances())[0]
     route = await _create(trial, target)
     if not _leads_to(route, target):
@@ -69,7 +70,7 @@ async def a_route_leads_to_its_own_instance(trial: Trial) -> None:
 @case(writes=True)
 async def a_route_can_be_matched_to_its_instance(trial: Trial) -> None:
     """A route created with the addresses of its Node, as by the framework, is listed with the providerID of its
-    instance. Or it has no providerID and only addresses of this instance, so that the framework finds the Node."""
+    instance, or without a providerID and with addresses of this instance only. So the framework finds the Node."""
     target = (await trial.some_instances())[0]
     if not _ips(target):
         raise NotRun("needs an instance with an IP address")
@@ -131,7 +132,7 @@ async def no_answer_is_transient(trial: Trial) -> None:
 
 
 async def _asked_in(trial: Trial, kind: Trouble, expected: type[CloudError], *methods: str) -> list[CloudError]:
-    """The errors of these methods while a route exists; afterwards it is unchanged."""
+    """Return the errors of these methods during trouble, and check that an existing route is unchanged afterwards."""
     trouble, target = troubled(trial, "routes", kind), (await trial.some_instances())[0]
     routes, route = trial.routes, await _create(trial, target)
     calls = {
@@ -154,7 +155,7 @@ def _ips(instance: Instance) -> tuple[str, ...]:
 
 
 def _leads_to(route: Route, target: Instance) -> bool:
-    """Whether it refers to the instance, or only to addresses of it."""
+    """Whether a route leads to the instance: by its providerID, or without one by addresses of this instance only."""
     if route.provider_id or not route.target_addresses:
         return route.provider_id == target.provider_id and not route.blackhole
     return not route.blackhole and set(route.target_addresses) <= set(_ips(target))

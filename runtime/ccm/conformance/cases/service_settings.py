@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Service sets is in the cloud, or refused, or warned about; it is never ignored."""
+"""What a Service sets is applied in the cloud, refused, or reported by a warning; it is never ignored."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ REFUSALS = (Invalid, NotImplementedByCloud, Forbidden, Conflict)
 PORTS = (Port("http", "TCP", 80, 30080), Port("https", "TCP", 443, 30443), Port("admin", "TCP", 8080, 30880))
 RANGES = ("198.51.100.0/24", "203.0.113.7/32")
 HEALTH_PORT = 32456
-#: Of TEST-NET-1, which no cloud has.
+#: An address of TEST-NET-1, which no cloud has.
 NOBODYS_ADDRESS = "192.0.2.77"
 
 
@@ -131,7 +131,7 @@ async def a_requested_address_is_given_or_refused(trial: Trial) -> None:
 
 
 async def _served(trial: Trial, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> tuple[Listener, ...] | None:
-    """The listeners of a Service, None if the provider refuses it."""
+    """Return the listeners of a Service, None if the provider refuses it."""
     carried(trial)
     try:
         found = await trial.ensure(spec, backends)

@@ -53,7 +53,7 @@ async def _side_by_side(trial: Trial, rng: random.Random) -> None:
 async def _changed(
     trial: Trial, spec: LoadBalancerSpec, backends: Sequence[Backend], rng: random.Random
 ) -> tuple[LoadBalancerSpec, Sequence[Backend]]:
-    """The Service and its backends, as last written."""
+    """Change a Service several times. Returns the Service and its backends, as last written."""
     await trial.ensure(spec, backends)
     chosen: Sequence[Backend] = backends
     changes = ["ports", "backends"] * CHANGES

@@ -16,7 +16,7 @@ case = COLLECTION.case
 
 @case(writes=True)
 async def added_tags_stay_beside_those_of_others(trial: Trial) -> None:
-    """Added tags are listed. To add one again changes nothing, and the instance keeps all its other tags."""
+    """Added tags are listed. Adding one again changes nothing, and the instance keeps all its other tags."""
     instance = await trial.new_instance()
     before = await _tags(trial, instance.provider_id)
     for tags in ({"ccm-conformance-a": "1"}, {"ccm-conformance-b": "2"}, {"ccm-conformance-a": "1"}):

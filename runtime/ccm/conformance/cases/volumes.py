@@ -68,7 +68,8 @@ async def no_answer_is_transient(trial: Trial) -> None:
 
 
 async def _asked_in(trial: Trial, kind: Trouble, expected: type[CloudError]) -> list[CloudError]:
-    """The error of reading the labels of an existing volume; afterwards its labels are unchanged."""
+    """Return the error of reading a volume's labels during trouble, and check that the labels are unchanged
+    afterwards."""
     trouble, ref = troubled(trial, "volumes", kind), await _created(trial)
     before = dict(await trial.ask(trial.volumes.labels, ref))
     errors = await errors_in(trial, trouble, kind, expected, [(trial.volumes.labels, ref)])
