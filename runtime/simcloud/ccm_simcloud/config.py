@@ -18,11 +18,9 @@ Quota = Annotated[int, Meta(ge=0)]
 
 
 class Project(Struct, frozen=True):
-    """`load_balancer_addresses`: FIRST-LAST or a CIDR; load balancers get their addresses from it.
-    `load_balancer_mode`: of those that are created from now on.
-
-    `instances` and `volumes` are seeds: created once, by name; later changes belong to the state.
-    """
+    """One project. `load_balancer_addresses`: FIRST-LAST or a CIDR; load balancers get their addresses from it.
+    `load_balancer_mode`: the mode of new load balancers.
+    `instances` and `volumes` are seeds: created once, by name; later changes belong to the state."""
 
     name: Name
     token: Annotated[str, Meta(min_length=1)]
@@ -40,7 +38,7 @@ class Project(Struct, frozen=True):
 
 
 class Limits(Struct, frozen=True):
-    """Per project. None: no limit. `page_size`: the maximum size of a page of a listing."""
+    """The limits of each project. None: no limit. `page_size`: the maximum size of a page of a listing."""
 
     instances: Quota | None = None
     load_balancers: Quota | None = None
@@ -52,7 +50,8 @@ class Limits(Struct, frozen=True):
 
 
 class Timing(Struct, frozen=True):
-    """In seconds. `latency` is added to every call; the others are how long the cloud works on a load balancer."""
+    """Delays in seconds. `latency` is added to every call; the others are how long the cloud works on a load
+    balancer."""
 
     latency: Seconds = 0.0
     load_balancer_create: Seconds = 0.0

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The simulator as the network of its cloud: VPC routes in the kernel of this container, forwarding load balancers.
 
-`decide` computes the desired network from the state of a project, purely. `Fabric` applies what it is given after each
-change, and again after a failure; it does not know where that comes from.
+`decide` computes the desired network from the state of a project, purely. `Fabric` applies this network after each
+change, and again after a failure; it knows nothing of projects.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ Key = tuple[str, str, int]
 
 @dataclass(frozen=True)
 class Wanted:
-    """Destination -> gateway; addresses of load balancers; ports and their rules; addresses whose packets are passed
-    through."""
+    """The desired network. `routes`: destination -> gateway. `addresses`: those of load balancers. `ports`: port -> its
+    rules. `passed`: addresses whose packets are passed through."""
 
     routes: dict[str, str]
     addresses: frozenset[str]
@@ -77,7 +77,7 @@ class Fabric:
         self._task: asyncio.Task[None] | None = None
 
     def changed(self) -> None:
-        """Call it when the desired network may have changed."""
+        """Call this when the desired network may have changed."""
         self._changed.set()
 
     @property
@@ -87,7 +87,7 @@ class Fabric:
 
     @property
     def listeners(self) -> list[Listener]:
-        """What serves them, with the health of its backends."""
+        """What serves these ports, with the health of the backends."""
         return list(self._listeners.values())
 
     async def start(self) -> None:

@@ -57,8 +57,8 @@ class Match(Struct, frozen=True):
 class Rule(Struct, frozen=True):
     """What fails, for which calls, and how often.
 
-    `count`: the number of times it acts. `probability`: for each matching call. `for_seconds`: the rule ends after it.
-    `after_effect` (status, timeout, hang_up): the call is carried out, and only its answer is lost.
+    `count`: how often the rule acts. `probability`: that the rule acts on a matching call. `for_seconds`: how long the
+    rule is active. `after_effect` (status, timeout, hang_up): the call is carried out, and only its answer is lost.
     """
 
     action: Action
@@ -111,7 +111,7 @@ class Active:
     hits: int = 0
 
     def acts(self, now: float, chance: Callable[[], float]) -> bool:
-        """Whether it acts on a matching call now; counts the call if so."""
+        """Whether the rule acts on a matching call now; counts the call if so."""
         rule = self.rule
         if self.ends is not None and now >= self.ends:
             return False

@@ -48,7 +48,7 @@ class Backend:
 
 
 class Pool:
-    """Selects backends: round robin over working ones, the others only if none works, and those that drain never."""
+    """Selects backends: round robin over working ones, then the others. Backends that drain are left out."""
 
     def __init__(self, rules: Rules, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -57,7 +57,7 @@ class Pool:
         self.update(rules)
 
     def update(self, rules: Rules) -> None:
-        """Remaining backends keep their health state."""
+        """Replace the rules. Backends that remain keep their health state."""
         self.rules = rules
         self.backends = {key: self.backends.get(key) or Backend(*key) for key in rules.backends}
         self._networks = [ipaddress.ip_network(text) for text in rules.source_ranges]
@@ -102,8 +102,8 @@ async def listen(protocol: str, address: str, port: int, rules: Rules) -> Listen
 
 
 class TcpListener:
-    """Connections end with the port, and when their backend is removed: then clients see a reset. Those of a backend
-    that drains go on."""
+    """A TCP port. Connections end with the port, and when their backend is removed: then clients see a reset.
+    Connections to a backend that drains go on."""
 
     def __init__(self, rules: Rules) -> None:
         self.pool = Pool(rules)
@@ -146,7 +146,7 @@ class TcpListener:
                 each.transport.abort()
 
     async def _connect(self, client: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
-        """A connection to the first backend that accepts it."""
+        """Return a connection to the first backend that accepts it, None if no backend does."""
         for backend in self.pool.order(client):
             try:
                 async with asyncio.timeout(CONNECT):
@@ -192,7 +192,8 @@ async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 
 class UdpListener(asyncio.DatagramProtocol):
-    """Each client (address and port) has a flow to a backend, until it is idle, refused, or the backend is removed."""
+    """A UDP port. Each client (address and port) has a flow to a backend, until the flow is idle or refused, or the
+    backend is removed."""
 
     def __init__(self, rules: Rules, *, idle: float = UDP_IDLE) -> None:
         self.pool = Pool(rules)
@@ -245,7 +246,8 @@ class UdpListener(asyncio.DatagramProtocol):
 
 
 class UdpFlow:
-    """The datagrams of one client. They are kept until the backend's first reply, for the next one if it refuses."""
+    """The datagrams of one client. They are kept until the backend's first reply: if the backend refuses, the next one
+    gets them."""
 
     def __init__(self, listener: UdpListener, client: Any) -> None:
         self._listener, self._client = listener, client

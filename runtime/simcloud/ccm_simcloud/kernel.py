@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Routes and addresses in the kernel for the fabric; it changes only those that it created.
 
-Ours are marked, so that a restart finds them and touches nothing else: routes by a protocol number and a metric,
+They are marked, so that a restart finds them and touches nothing else: routes by a protocol number and a metric,
 addresses by a label.
 """
 
@@ -20,7 +20,7 @@ from .pass_through import Tunnel
 
 #: `ip route show proto 177`; not in use by any routing daemon (/etc/iproute2/rt_protos).
 ROUTE_PROTOCOL = 177
-#: The device of pass-through load balancers. It ends with the process, and routes to it as well.
+#: The device of pass-through load balancers. It ends with the process, and so do the routes to it.
 TUNNEL = "simcloud-lb"
 #: A unique metric makes "replace" affect only our own routes.
 ROUTE_METRIC = 177
@@ -30,7 +30,7 @@ class KernelError(Exception):
     """The kernel refuses an operation; the message says which one and what to do."""
 
 
-#: The node that gets a packet, or None: it is dropped.
+#: Returns the node that gets a packet; None drops the packet.
 Target = Callable[[bytes], str | None]
 
 
@@ -52,7 +52,7 @@ class Kernel(Protocol):
     async def remove_address(self, address: str) -> None: ...
 
     async def divert(self, addresses: frozenset[str], target: Target) -> None:
-        """Ask `target` about each packet to these addresses, and about no others."""
+        """Ask `target` about each packet to these addresses, and about no other packet."""
 
     async def close(self) -> None: ...
 
@@ -169,7 +169,8 @@ class NetlinkKernel:
             announce_address(self.interface, address)
 
     async def _open_tunnel(self, target: Target) -> None:
-        """The interface's neighbours ask who has an address of the tunnel, and get its answer at once."""
+        """Open the tunnel, and let the interface answer at once when its neighbours ask who has an address of the
+        tunnel."""
         try:
             answer_for_others(self.interface)
             tunnel = Tunnel(TUNNEL, target)
@@ -211,7 +212,7 @@ def forwards_packets() -> bool:
 
 
 def answer_for_others(interface: str) -> None:
-    """Answer ARP for addresses whose way leads out of another interface, and without the delay that is usual."""
+    """Answer ARP for addresses whose route leads to another interface, without the usual delay."""
     for name, value in (("conf/{}/proxy_arp", "1"), ("neigh/{}/proxy_delay", "0")):
         Path("/proc/sys/net/ipv4", name.format(interface)).write_text(value)
 
@@ -231,8 +232,8 @@ def _refusals(what: str, *settled: int) -> Iterator[None]:
 
 
 def announce_address(interface: str, address: str) -> None:
-    """Gratuitous ARP: neighbours that knew the address elsewhere learn its new place. Without NET_RAW, or on links
-    without ARP, nothing is sent, and they find out later."""
+    """Send a gratuitous ARP, so that neighbours that knew the address elsewhere learn its new place. Without NET_RAW,
+    or on links without ARP, nothing is sent, and they find out later."""
     if not hasattr(socket, "AF_PACKET"):
         return
     with contextlib.suppress(OSError), socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as packet:

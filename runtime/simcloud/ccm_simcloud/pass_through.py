@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Load balancers that give nodes the clients' packets as they are: kube-proxy recognizes the load balancer's address in
-them, and sees the clients' own. Answers go from the node to the client, and not through here.
+"""Load balancers that give nodes the clients' packets as they are, so kube-proxy sees the addresses of the load
+balancer and of the client. Answers go from the node to the client, and not through here.
 
 `Switch` chooses the node of each packet, and does no I/O. `Tunnel` takes packets from the kernel and sends them on.
 """
@@ -39,7 +39,7 @@ Key = tuple[str, str, int]
 
 @dataclass(frozen=True)
 class Packet:
-    """What decides about an IPv4 packet. `opens`: it begins a TCP connection."""
+    """The parts of an IPv4 packet that decide where it goes. `opens`: whether it begins a TCP connection."""
 
     key: Key
     client: str
@@ -49,14 +49,15 @@ class Packet:
 
 @dataclass
 class Flow:
-    """Packets of one client's port to one port. `last`: monotonic."""
+    """The packets from one port of a client to one port of a load balancer. `last`: monotonic."""
 
     target: str
     last: float
 
 
 def parse(data: bytes) -> Packet | None:
-    """None for what no load balancer forwards: IPv6, later fragments, other protocols, truncated headers."""
+    """Return the parts of a packet; None for what no load balancer forwards: IPv6, later fragments, other protocols,
+    truncated headers."""
     if len(data) < 20 or data[0] >> 4 != 4:
         return None
     start, protocol = (data[0] & 15) * 4, _PROTOCOLS.get(data[9])
@@ -70,7 +71,7 @@ def parse(data: bytes) -> Packet | None:
 
 
 class PassedPort:
-    """An open port, as `forward.Listener`."""
+    """An open port; it is a `forward.Listener`."""
 
     def __init__(self, rules: Rules, clock: Callable[[], float]) -> None:
         self.pool = Pool(rules, clock)
@@ -97,13 +98,13 @@ class Switch:
         return port
 
     def forget(self, key: Key) -> None:
-        """The port is closed, and its connections with it."""
+        """Forget a closed port and its connections."""
         self._pools.pop(key, None)
         for flow in [flow for flow in self._flows if flow[0] == key]:
             del self._flows[flow]
 
     def target(self, data: bytes) -> str | None:
-        """The address of the node that gets this packet, or None: it is dropped."""
+        """Return the address of the node that gets this packet; None drops the packet."""
         packet = parse(data)
         pool = self._pools.get(packet.key) if packet else None
         if packet is None or pool is None or not pool.allows(packet.client):
@@ -123,7 +124,8 @@ class Switch:
 
     @staticmethod
     def _goes_on(flow: Flow, protocol: str, pool: Pool, now: float) -> bool:
-        """Connections of TCP outlive a change of the targets: their end is the node's. UDP has no end."""
+        """Whether a flow keeps its target. A TCP connection outlives a change of the targets, because only the node can
+        end it. UDP has no end, so its target must still work."""
         if protocol == "TCP":
             return now - flow.last < TCP_IDLE
         works = any(each.address == flow.target and each.healthy for each in pool.backends.values())
@@ -138,7 +140,8 @@ class Tunnel:
         self._device = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
         try:
             fcntl.ioctl(self._device, _TUNSETIFF, struct.pack("16sH22x", name.encode(), _IFF_TUN | _IFF_NO_PI))
-            # With a header of its own, the kernel sends a packet to the given address and leaves its destination alone.
+            # The packets have their own headers, so the kernel sends each to the given address and leaves its
+            # destination alone.
             self._socket = socket.socket(socket.AF_INET, socket.SOCK_RAW | socket.SOCK_NONBLOCK, socket.IPPROTO_RAW)
         except BaseException:
             os.close(self._device)
@@ -156,7 +159,7 @@ class Tunnel:
                     self._socket.sendto(data, (target, 0))
 
     def close(self) -> None:
-        """The device goes, and with it the routes to it."""
+        """Close the device, which removes the routes to it."""
         asyncio.get_running_loop().remove_reader(self._device)
         self._socket.close()
         os.close(self._device)

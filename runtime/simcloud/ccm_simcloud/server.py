@@ -198,7 +198,7 @@ class Server:
             log.debug("%s %s %s: %d", entry.method, entry.path, operation, entry.status)
 
     async def _fail(self, request: web.Request, rule: Rule) -> Answer:
-        """The answer of a rule in place of the real one; status 0 is never sent."""
+        """Return the answer of a rule in place of the real one. An answer with status 0 is never sent."""
         if rule.action == "timeout":
             await asyncio.sleep(FOREVER if rule.seconds is None else rule.seconds)
         if rule.action in ("timeout", "hang_up"):
@@ -389,7 +389,7 @@ class Server:
         return _guarded(change, await request.read())
 
     async def _change_quotas(self, request: web.Request) -> web.Response:
-        """Change only the given ones, for all projects."""
+        """Change only the given quotas, for all projects."""
 
         def change(raw: bytes) -> Answer:
             limits = self.world.limits

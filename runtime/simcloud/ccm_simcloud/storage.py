@@ -17,7 +17,7 @@ class StorageError(Exception):
 
 @dataclass(frozen=True)
 class Change:
-    """`json` None deletes the row."""
+    """A change of one row. `json`: the new row, None to delete it."""
 
     project: str
     kind: str

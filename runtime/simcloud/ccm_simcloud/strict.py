@@ -91,6 +91,6 @@ def _essence(type_: Any) -> Any:
 
 
 def _said(error: msgspec.ValidationError) -> str:
-    """msgspec's sentence as part of ours."""
+    """Return msgspec's sentence, as a part of another one."""
     message = str(error)
     return message[:1].lower() + message[1:]

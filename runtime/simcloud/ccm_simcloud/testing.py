@@ -98,7 +98,7 @@ class Simulator:
         return (protocol, address, port) in self.fabric.ports
 
     def changed(self) -> asyncio.Future[None]:
-        """Resolved at the next change of the cloud's state."""
+        """Return a future that is done at the next change of the cloud's state."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.server.world.subscribe(lambda: None if future.done() else future.set_result(None))
         return future

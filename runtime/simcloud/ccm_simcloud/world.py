@@ -258,7 +258,7 @@ class Project:
         return row
 
     def add_labels(self, id_: str, labels: dict[str, str]) -> Instance:
-        """Add labels and keep the others. Raises Refusal: a key has another value (409), and nothing changes."""
+        """Add labels and keep the others. If a key has another value, raises Refusal (409), and nothing changes."""
         row = self.instances.get(id_)
         for key, value in labels.items():
             if row.labels.get(key, value) != value:
@@ -268,7 +268,7 @@ class Project:
         return row
 
     def delete_instance(self, id_: str) -> None:
-        """Its routes become blackholes, and load balancers lose it as a target."""
+        """Delete an instance. Its routes become blackholes, and load balancers lose it as a target."""
         self.instances.get(id_)
         changes: list[tuple[Table[Any], str, Struct | None]] = [(self.instances, id_, None)]
         for route in self.routes.rows.values():
@@ -283,7 +283,8 @@ class Project:
     # Load balancers
 
     def create_load_balancer(self, body: LoadBalancerBody, *, fails: bool = False) -> LoadBalancer:
-        """Raises Refusal: name (with its owner) or address taken (409), outside the pool (422), quota (403)."""
+        """Create a load balancer. Raises Refusal if the name (the message has its owner) or the address is taken (409),
+        if the address is outside the pool (422), or if the quota is used up (403)."""
         for other in self.load_balancers.rows.values():
             if other.name == body.name:
                 ours = bool(body.tags) and _owner(other.tags) == _owner(body.tags)
@@ -301,7 +302,8 @@ class Project:
         return self._work(row, "creating", self._world.timing.load_balancer_create, "error" if fails else "active")
 
     def change_load_balancer(self, id_: str, body: Struct, *, fails: bool = False) -> LoadBalancer:
-        """Raises Refusal 409 `busy` while the cloud works on it, 409 `in_error` if it can only be deleted."""
+        """Change a load balancer. Raises Refusal 409 `busy` while the cloud works on it, 409 `in_error` if it can only
+        be deleted."""
         row = self.load_balancers.get(id_)
         self._check_idle(row)
         given = _given(body)
@@ -312,7 +314,7 @@ class Project:
         return self._work(row, "updating", self._world.timing.load_balancer_update, "error" if fails else "active")
 
     def delete_load_balancer(self, id_: str) -> LoadBalancer | None:
-        """The row while the cloud deletes it, None if it is gone at once."""
+        """Delete a load balancer. Returns its row while the cloud deletes it, None if it is gone at once."""
         row = self.load_balancers.get(id_)
         if row.state == "deleting":
             return row
@@ -322,7 +324,7 @@ class Project:
         return self.load_balancers.rows.get(id_)
 
     def break_load_balancer(self, id_: str, reason: str) -> LoadBalancer:
-        """Put it into the state "error"."""
+        """Put a load balancer into the state "error"."""
         row = replace(self.load_balancers.get(id_), state="error", reason=reason, busy_until=None, next_state=None)
         self._commit((self.load_balancers, id_, row))
         return row
@@ -334,7 +336,7 @@ class Project:
             self._settle(row, row.next_state)
 
     def _work(self, row: LoadBalancer, state: Any, seconds: float, next_state: Any) -> LoadBalancer:
-        """Start the work of the cloud on it; work of 0 seconds is complete at once."""
+        """Start the work of the cloud on a load balancer; work of 0 seconds is complete at once."""
         if seconds > 0:
             row = replace(row, state=state, busy_until=self._world.now() + seconds, next_state=next_state)
             self._commit((self.load_balancers, row.id, row))
@@ -372,7 +374,8 @@ class Project:
     # Routes
 
     def create_route(self, body: RouteBody) -> Route:
-        """Raises Refusal: destination taken (409), no such instance (422), quota (403)."""
+        """Create a route. Raises Refusal if the destination is taken (409), if the instance does not exist (422), or if
+        the quota is used up (403)."""
         for other in self.routes.rows.values():
             if other.destination == body.destination:
                 raise Refusal(
@@ -439,7 +442,7 @@ def _given(body: Struct) -> dict[str, Any]:
 
 
 def _check_node_ports(ports: Iterable[Port], mode: LoadBalancerMode) -> None:
-    """Raises Refusal 400: a proxy has nothing to connect to."""
+    """Raises Refusal 400 for a port of a proxy without node port: the proxy has nothing to connect to."""
     for number, port in enumerate(ports):
         if mode == "proxy" and not port.node_port:
             raise Refusal(400, "invalid", f"ports[{number}].node_port: expected int >= 1, got 0")
