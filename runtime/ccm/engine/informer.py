@@ -118,8 +118,7 @@ class Informer(Generic[T]):
         self._pauses = Pauses(clock)
 
     def add_handler(self, handler: Handler[T]) -> None:
-        """Call `handler` for every change; objects already in the cache are added at once. The handler must not
-        block."""
+        """Call `handler` for every change; objects in the cache are added at once. The handler must not block."""
         self._handlers.append(handler)
         for obj in list(self._store.values()):
             self._call(handler, None, obj)
@@ -158,8 +157,7 @@ class Informer(Generic[T]):
         self._end_watch()
 
     def _caught_up(self, catch_ups: int) -> None:
-        """End `wait_synced`, unless `catch_up` was called again. `catch_ups`: how often it had been called when the
-        requests that filled the cache began."""
+        """End `wait_synced`, unless `catch_up` has been called more than `catch_ups` times: then the cache is older."""
         if catch_ups == self._catch_ups:
             self._synced.set()
 
@@ -268,9 +266,8 @@ class Informer(Generic[T]):
             metrics.NOT_UNDERSTOOD.labels(self.name).set(len(self._unreadable))
 
     def _known_or_new(self, item: T) -> T:
-        """Return what the cache keeps of a listed object. An unchanged object stays the same Python object, as its
-        users expect. An equal resourceVersion alone does not prove that it is unchanged: a restored etcd issues the
-        same versions again."""
+        """Return what the cache keeps of a listed object. An unchanged object stays the same Python object. An equal
+        resourceVersion alone does not prove it unchanged: a restored etcd issues versions again."""
         obj = self._keep(item)
         known = self._store.get(self._key(obj))
         return known if known is not None and known == obj else obj
@@ -388,9 +385,8 @@ class Informer(Generic[T]):
             catching_up.close()
 
     def _count_silence(self, answered: float) -> None:
-        """Count how long watches were silent. After a restore without `--bump-revision`, the resourceVersion is in the
-        API server's future. The server then accepts every watch from it and ends it in time, but sends nothing, not
-        even a bookmark, until the next list."""
+        """Count silence. After a restore without `--bump-revision`, the resourceVersion is in the API server's future.
+        The server then accepts every watch and ends it in time, but sends nothing, no bookmark either, until a list."""
         self._silence += max(0.0, self._clock.monotonic() - answered)
         if self._silence >= SILENT:
             logger.info("%s: the API server accepts watches but sends nothing, listing again", self.name)

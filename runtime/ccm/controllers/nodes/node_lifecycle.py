@@ -200,8 +200,7 @@ class NodeLifecycleController:
     async def _ask(self, asked: Sequence[Node], nodes: Iterable[Node], now: float) -> tuple[list[Answer], Evidence]:
         """Return the cloud's answer for each of `asked`, from a read that starts now.
 
-        If the read is a listing, also return what all Nodes say about it, which reveals a listing of another project.
-        Otherwise this evidence is empty.
+        Also return what all Nodes say about the read if it is a listing, which reveals a listing of another project.
         """
         if not any(self._may_be_the_last_look(node) for node in asked):
             # The directory combines these lookups into one read.
@@ -388,8 +387,7 @@ class NodeLifecycleController:
             log.info("node %s deleted: instance %s is gone", name, node.spec.provider_id)
 
     def _is_refused(self, name: str) -> None:
-        """Let other Nodes go first from now on. A Node that its kubelet keeps changing would otherwise take a slot in
-        each pass."""
+        """Let other Nodes go first: a Node that its kubelet keeps changing would otherwise take a slot in each pass."""
         if missing := self._missing.get(name):
             missing.refused += 1
 

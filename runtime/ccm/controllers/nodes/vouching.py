@@ -164,8 +164,7 @@ class Vouching:
         return verdict if isinstance(verdict, Refused) else None
 
     def has_answers(self) -> bool:
-        """Return whether the cloud has said about every Node that it has an instance or none, or `rules.PATIENCE` is
-        over."""
+        """Return whether the cloud has said of each Node whether it has an instance, or `rules.PATIENCE` is over."""
         doubts = (self._looks[name].doubt for name, reason in self._reasons.items() if reason is Reason.CLOUD_UNKNOWN)
         if not self._counts[Reason.CLOUD_UNKNOWN] or rules.are_answers(doubts):
             self._unanswered_since = math.inf
@@ -184,8 +183,8 @@ class Vouching:
         return look if look is not None and _same(look, node) else None
 
     def _instance(self, node: Node) -> Instance | None:
-        """Return the instance as the cloud last described it, None if it never did. If the cloud omits all addresses,
-        the last ones stay valid."""
+        """Return the instance as last described, or None. Its last addresses stay valid if the cloud omits all of
+        them."""
         heard = self._directory.known(node.spec.provider_id)
         fact = self._facts.get(node.metadata.name)
         if fact is not None and not _same(fact, node):
@@ -431,8 +430,7 @@ class Vouching:
             self._events.event(node, "Warning", "NodeNotVouched", message, topic=Reason.LISTING_NOT_BELIEVED)
 
     async def _ask_directly(self, node: Node, doubt: CloudError) -> None:
-        """Ask the cloud for one instance that is missing from its listing, even if a part of the cloud could not be
-        listed."""
+        """Ask the cloud for one instance that is missing from its listing, which may omit a part of the cloud."""
         look = self._look_of(node)
         if look is None:
             return
