@@ -46,7 +46,7 @@ COMPUTE_VERSIONS = ("2.69", "2.47")
 CONNECTED = 10
 #: Neutron's extension that lets a change name the revision that it is based on.
 IF_MATCH = "revision-if-match"
-#: Of how many subnets something is remembered: many more than one cluster has.
+#: How many subnets are remembered at most: many more than one cluster has.
 REMEMBERED_SUBNETS = 1000
 
 
@@ -136,7 +136,7 @@ class Api:
         return rows, following
 
     async def version(self, service: str) -> tuple[int, int]:
-        """Return a service's newest API version. The SDK hides failures and asks again until it gets an answer."""
+        """Return a service's newest API version. Raises Transient if the SDK has none; the next call asks again."""
         found = await self._calls.run(lambda: self._adapter(service).get_api_major_version())
         if not found:
             raise Transient(f"{service} does not report its API version")
@@ -259,13 +259,13 @@ class Api:
         return translated(error, self.settings.source, self.settings.metadata.request_timeout, secrets)
 
     def _secrets_of(self, response: Any) -> tuple[str, ...]:
-        """What the request may have contained that nobody may see."""
+        """Return the secrets that the request may have contained."""
         headers = getattr(getattr(response, "request", None), "headers", {})
         return (*self._secrets, str(headers.get("X-Auth-Token") or ""))
 
 
 def _is_no_body(record: logging.LogRecord) -> bool:
-    """A service, or a proxy, may quote a request in its answer, with the token."""
+    """Return whether to keep a log record: in an answer, a service or a proxy may quote the request with its token."""
     return not record.getMessage().startswith("RESP BODY")
 
 
@@ -284,7 +284,7 @@ def of_project(api: Api) -> list[tuple[str, str]]:
 
 
 async def unless_changed(api: Api, read: Mapping[str, Any]) -> dict[str, str]:
-    """Return headers that make neutron refuse a change if the object changed since `read`, where it can check that."""
+    """Return headers that make neutron refuse a change if the object changed since `read`; {} if it cannot check."""
     revision = read.get("revision_number")
     if revision is None or IF_MATCH not in await api.extensions():
         return {}

@@ -32,7 +32,7 @@ def sdk_problem() -> str:
 
 
 def cloud_region(settings: Settings) -> CloudRegion:
-    """Return the SDK's configuration. It ignores environment variables. Raises ConfigError."""
+    """Return the SDK's configuration, made without environment variables. Raises ConfigError."""
     from openstack.config import OpenStackConfig
     from openstack.exceptions import ConfigException
 
@@ -55,7 +55,7 @@ def cloud_region(settings: Settings) -> CloudRegion:
 
 
 def secrets_of(region: CloudRegion) -> tuple[str, ...]:
-    """Return what a request for a token contains, and nobody may see. It may come from a clouds.yaml."""
+    """Return the secrets in a request for a token, which may come from a clouds.yaml."""
     given: dict[str, Any] = region.config.get("auth") or {}
     return tuple(str(text) for name, text in given.items() if text and SECRET.search(name))
 

@@ -45,7 +45,7 @@ def error_of(
     secrets: Iterable[str] = (),
 ) -> CloudError:
     """Return the contract's error for a failed request. Only the service's own 404 that names `missing` is NotFound.
-    `secrets`: texts of the request that the error may not contain; a service, or a proxy, may quote them."""
+    `secrets`: texts of the request that the error must not contain, although a service or a proxy may quote them."""
     own = service_error(content)
     kind, message = own or ("", content.decode("utf-8", "replace"))
     message = " ".join(concealed(message, secrets, shortest=1).split()) or "no reason given"
@@ -129,7 +129,7 @@ def translated(error: Exception, source: str, timeout: float, secrets: Collectio
         )
     if isinstance(error, (failures.EndpointNotFound, failures.CatalogException)):
         return ConfigError([f"{text}; check region and os-endpoint-type in [Global] of {source}"])
-    if isinstance(error, failures.ConnectTimeout):  # also for an answer that does not come
+    if isinstance(error, failures.ConnectTimeout):  # also if the answer does not come in time
         return Transient.late(text, timeout, TIMEOUT)
     if isinstance(error, (failures.SSLError, failures.ConnectFailure, failures.DiscoveryFailure)):
         return Transient(text)

@@ -27,7 +27,7 @@ PORT_FIELDS = (
     *("id", "device_id", "device_owner", "network_id", "status", "fixed_ips", "trunk_details"),
     *("allowed_address_pairs", "port_security_enabled", "revision_number"),
 )
-#: The cloud reports times in whole seconds.
+#: The tolerance in seconds, because the cloud reports times in whole seconds.
 SLACK = 2.0
 #: The prefix of a server port's owner; nova appends the zone.
 OF_SERVERS = "compute:"
@@ -49,7 +49,7 @@ def server_id(spelt: str, region: str) -> str | None:
 
 
 def is_outline(server: Row) -> bool:
-    """Return whether nova reports little more than its existence, because the server's cell does not respond."""
+    """Return whether nova reports little more than the server's existence, because its cell does not respond."""
     return server.get("status") == "UNKNOWN" or not isinstance(server.get("addresses"), dict) or "name" not in server
 
 
@@ -62,7 +62,8 @@ def instance(
     regional: bool,
     flavours: Mapping[str, str],
 ) -> Instance:
-    """`ports`: the server's own. `subports`: of its trunks, network -> addresses. `flavours`: names -> IDs."""
+    """Return the instance of a server. `ports`: the server's own. `subports`: of its trunks, network -> addresses.
+    `flavours`: names -> IDs."""
     name = str(server["name"])
     return Instance(
         provider_id=provider_id(str(server["id"]), region, regional),
@@ -137,7 +138,7 @@ def addresses(
 
 
 def unused_networks(servers: Sequence[Row], of_subports: Iterable[str], networking: Networking) -> list[str]:
-    """Return sorted values of internal-network-name in whose network no server has an address. Empty without servers.
+    """Return, sorted, those of internal-network-name in which no server has an address; [] without servers.
 
     `of_subports`: names of the networks of trunk subports. Servers need no address of their own in a public network.
     """
@@ -200,7 +201,7 @@ def made_since(server: Row, then: float) -> bool:
 
 
 def unlisted(servers: Iterable[Row], ports: Iterable[Row]) -> list[str]:
-    """Return sorted servers that have ports but are not listed: just deleted, or missing from the listing."""
+    """Return IDs of servers, sorted, that have ports but are not listed: just deleted, or missing in the listing."""
     listed = {str(server["id"]) for server in servers}
     owners = {
         str(port.get("device_id"))

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 #: How many listings may be in progress; older ones are abandoned.
 LISTINGS = 4
-#: How many servers that have ports but are not listed are read, for one listing.
+#: How many servers one listing reads at most, of those that have ports but are not listed.
 DOUBTS = 3
 #: How many IDs one call contains, so that its URL does not become too long.
 AT_ONCE = 50
@@ -76,7 +76,7 @@ class OpenStackInstances:
         return Page(instances)
 
     async def get(self, ref: InstanceRef) -> cloud.Instance:
-        """Two calls; more only for servers with trunks, or with a flavor whose name is not a valid label value."""
+        """Make two calls; more only for servers with trunks, or with a flavor whose name is not a valid label value."""
         if ref.provider_id:
             id = rules.server_id(ref.provider_id, self._api.region)
             if id is None:
@@ -121,7 +121,7 @@ class OpenStackInstances:
         since this listing began may have appeared between the two listings.
         """
         unlisted = rules.unlisted(servers, ports)
-        self._deleted &= set(unlisted)  # of others, no port is left
+        self._deleted &= set(unlisted)  # the others have no ports any more
         for id in [each for each in unlisted if each not in self._deleted][:DOUBTS]:
             try:
                 server = await self._server(id)
@@ -134,7 +134,7 @@ class OpenStackInstances:
     async def _instances(
         self, servers: Iterable[Row], ports: Iterable[Row], *, complete: bool = False
     ) -> list[cloud.Instance]:
-        """`complete`: these are all servers, so a network that none of them is in is reported."""
+        """Convert servers. `complete`: these are all servers, so networks in which none has an address are reported."""
         servers = list(servers)
         of_device: dict[str, list[Row]] = {}
         by_id = {}
@@ -158,7 +158,7 @@ class OpenStackInstances:
                 self._flavours,
             )
             if not rules.is_outline(server)
-            # Invalid under the contract, which means to the framework that the listing is incomplete.
+            # Invalid under the contract, so the framework treats the listing as incomplete.
             else cloud.Instance(self._spelt(str(server["id"])), name=None)  # type: ignore[arg-type]
             for server in servers
         ]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quotas of what load balancers need: Neutron says what is in use, and Octavia only what the limit is."""
+"""Quotas of what load balancers need. Neutron reports how much is in use; Octavia reports only limits."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class OpenStackQuotas:
 
 
 def of_neutron(quota: Mapping[str, Any]) -> list[Quota]:
-    """What is reserved is about to be used. A limit of -1 means none. Pure."""
+    """Return Neutron's quotas, without those of limit -1, which means none. Reserved resources count as used. Pure."""
     found = []
     for key, kind in NEUTRON.items():
         row = quota.get(key)
@@ -58,7 +58,7 @@ def of_neutron(quota: Mapping[str, Any]) -> list[Quota]:
 
 
 def balancer_limit(quota: Mapping[str, Any]) -> int | None:
-    """Up to 2.0, Octavia spelled its key differently. None and -1 mean no limit. Pure."""
+    """Return the limit of load balancers, None without one (None, -1). Octavia up to 2.0 has another key. Pure."""
     limit = quota.get("load_balancer", quota.get("loadbalancer"))
     return limit if _is_count(limit) else None
 

@@ -30,7 +30,7 @@ _FIELDS = [("fields", name) for name in PORT_FIELDS]
 
 
 class OpenStackRoutes:
-    #: Limited, because all of them change one router.
+    #: Limited, because all routes are in one router.
     concurrency = 4
 
     def __init__(self, api: Api) -> None:
@@ -164,7 +164,7 @@ class OpenStackRoutes:
         await self._put(f"/ports/{id}", body, port, id)
 
     async def _put(self, path: str, body: Any, read: Row, missing: str) -> None:
-        """Write a change of what was read. Raises RetryAfter if it changed in the meantime."""
+        """Write a change of the object that was read. Raises RetryAfter if the object changed in the meantime."""
         headers = await unless_changed(self._api, read)
         await self._api.call("PUT", NETWORK, path, body=body, headers=headers, missing=missing)
 

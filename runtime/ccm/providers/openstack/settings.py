@@ -51,7 +51,8 @@ class Settings:
 
     @classmethod
     def parse(cls, config: ProviderConfig, environ: Mapping[str, str]) -> Settings:
-        """Raises ConfigError with all problems, each with file and line. Of `environ`, only OS_CCM_REGIONAL is read."""
+        """Parse cloud.conf. Of `environ`, only OS_CCM_REGIONAL is read. Raises ConfigError with all problems, each with
+        file and line."""
         reader = GcfgSections(
             config.text,
             SECTIONS,

@@ -38,7 +38,7 @@ def check(
 
 
 def first_of(reader: GcfgSections, name: str, section: Any, sub: str = "") -> Any:
-    """Return the section without keys that have no effect because another one is set. They are reported."""
+    """Return the section without keys that have no effect because another key is set, and report those keys."""
     for keys in FIRST_OF.get(name, ()):
         given = [key for key in keys if _of(section, key)]
         for key in given[1:]:
@@ -48,11 +48,11 @@ def first_of(reader: GcfgSections, name: str, section: Any, sub: str = "") -> An
 
 
 def _ways(auth: Global) -> list[str]:
-    """The ways to log in that are set, each by its key."""
+    """Return the ways to log in that are set, each by its key."""
     ways = {
         "application-credential-secret": auth.application_credential_id or auth.application_credential_name,
         "trust-id": auth.trust_id,
-        "password": auth.password and not auth.trust_id,  # of a trust, it is the trustee's
+        "password": auth.password and not auth.trust_id,  # with a trust, it is the trustee's password
         "token": auth.token,
     }
     return [way for way, given in ways.items() if given]

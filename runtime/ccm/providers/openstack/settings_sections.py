@@ -39,7 +39,7 @@ INTERFACES = {
 
 #: In `allowed-annotations`: all annotations, and the annotations that are allowed if the key is not set.
 EVERY, DEFAULT = "*", "default"
-#: In `allowed-load-balancer-ips`.
+#: In `allowed-load-balancer-ips`: all addresses, and none.
 ANY, NONE = "any", "none"
 EVERYWHERE: tuple[IPNetwork, ...] = (ipaddress.IPv4Network("0.0.0.0/0"), ipaddress.IPv6Network("::/0"))
 #: Whose load balancers `load-balancer-id` may name.

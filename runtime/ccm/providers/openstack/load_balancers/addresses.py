@@ -29,7 +29,7 @@ class Addresses:
     async def check(self, desired: DesiredLoadBalancer) -> bool:
         """Check that the Service may have the address and the port that it requests. Raises Invalid.
 
-        Return whether it requests a floating IP that already existed.
+        Return whether it requests an existing floating IP that was not created for it.
         """
         used_again = False
         if desired.floating is not None:
@@ -44,7 +44,7 @@ class Addresses:
     async def warnings(self, job: Job, address: str, floating: Row | None) -> tuple[str, ...]:
         """Return what a person should know although the load balancer is as requested.
 
-        `floating`: the floating IP, if it may have been created from other settings.
+        `floating`: the floating IP, None if there is none or if it was just created from these settings.
         """
         spec, want, row, owner = job.spec, job.want, job.row, job.owner
         found = [self._floating.warning(want.floating)] if want.floating is not None and owner else []
@@ -91,9 +91,11 @@ class Addresses:
     async def reach(
         self, desired: DesiredLoadBalancer, row: Row, owner: bool, fresh: bool = False
     ) -> tuple[str, Row | None]:
-        """Return the address for clients and its floating IP, which is created or removed as desired.
+        """Return the address for clients, and the floating IP, None if clients use the VIP.
 
-        Raises Conflict if another address is requested: the address of a load balancer never changes.
+        For the owner, create or remove the floating IP as desired. Raises Conflict if another address is requested: the
+        address of a load balancer never changes. Also raises Conflict if a Service that only shares the load balancer
+        needs a floating IP, and there is none.
         """
         port, vip = row.get("vip_port_id") or "", str(row.get("vip_address") or "")
         can_float = port and ":" not in vip

@@ -77,7 +77,8 @@ class Convergence:
         return seen, self.steps(job, seen)
 
     def steps(self, job: Job, seen: diff.Observed) -> list[Step]:
-        """Raises Conflict if another Service's listener uses a port, and Invalid for a forbidden certificate."""
+        """Return all steps that are possible now. Raises Conflict if another Service's listener uses a port, and
+        Invalid if an annotation that the Service may not have would change the load balancer."""
         name = job.want.name
         permissions.check_kept(
             job.spec.annotations,

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Remembers each Service's desired state, because no change of Nodes changes it.
 
-A Node that joins asks for the fingerprint and the desired state of every Service. Both depend on the Service and on
-cloud.conf only, so they are computed once for each state of a Service. Nothing here calls the cloud.
+When a Node joins, the framework needs the fingerprint and the desired state of every Service. Both depend only on the
+Service and on cloud.conf, so they are computed once for each state of a Service. Nothing here calls the cloud.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from .memory import REMEMBERED
 
 @dataclass
 class Known:
-    """What was computed for one state of a Service. `by_provider`: by the Octavia provider that it runs on, and the
-    family of an additional VIP."""
+    """What was computed for one state of a Service. `by_provider`: its desired states, by the Octavia provider of an
+    existing load balancer and the family of an additional VIP, each "" without one."""
 
     spec: LoadBalancerSpec
     fingerprint: str = ""
@@ -38,7 +38,8 @@ class DesiredStates:
     def of(
         self, spec: LoadBalancerSpec, made_by: str = "", second: str = "", *, nodes_only: bool = False
     ) -> DesiredLoadBalancer:
-        """Return the desired state, as `desired_load_balancer` does. Raises Invalid, which is not remembered."""
+        """Return the desired state, as `desired_load_balancer` does. Raises Invalid. The results for an invalid
+        Service are not remembered: the error, or with `nodes_only` a desired state for its members alone."""
         by_provider, key = self._for(spec).by_provider, (made_by, second)
         if key not in by_provider:
             more = (spec, self._section, self._classes, made_by)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of a desired state this Octavia, and a load balancer that exists, can have; the rest is refused or reported.
+"""Decides which parts of a desired state are possible, with this Octavia and for an existing load balancer. No I/O.
 
-No I/O.
+The rest is refused or reported.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ AMPHORA = ("amphora", "amphorav2", "octavia")
 
 @dataclass(frozen=True)
 class Features:
-    """What the API version and the provider support."""
+    """What Octavia's API version and the load balancer's provider support."""
 
     acl: bool = True
     timeouts: bool = True
@@ -51,7 +51,7 @@ class Features:
 
 
 def drains(desired: DesiredLoadBalancer) -> bool:
-    """Whether members of the load balancer can drain. Octavia's default provider is that of amphorae."""
+    """Return whether members of the load balancer can drain: only with amphorae, Octavia's default provider."""
     return desired.provider in ("", *AMPHORA)
 
 
@@ -138,8 +138,8 @@ def kept(desired: DesiredLoadBalancer, row: Row, features: Features) -> dict[str
 
 
 def slow_monitor(desired: DesiredLoadBalancer) -> str:
-    """Return the warning about annotations with which a probe may still wait when the next one is due. Octavia takes
-    them, as cloud-provider-openstack does."""
+    """Return the warning about annotations that let a probe still wait when the next one is due; "" if there is none.
+    Octavia and cloud-provider-openstack accept them."""
     if desired.monitor is None or not desired.given & {"health-monitor-timeout", "health-monitor-delay"}:
         return ""
     timeout, delay = desired.monitor["timeout"], desired.monitor["delay"]

@@ -56,7 +56,7 @@ class DesiredFloatingIP:
     may_take_others: bool = field(default=False, metadata=NOT_COUNTED)
 
     def keys(self) -> dict[str, str]:
-        """Return the settings for where to take it from, by their names in annotations and cloud.conf."""
+        """Return the settings that choose network and subnet, by their names in annotations and cloud.conf."""
         said = {
             "floating-network-id": self.network_id,
             "floating-subnet-id": self.subnet_id,
@@ -67,12 +67,12 @@ class DesiredFloatingIP:
 
 
 def was_made(row: Row) -> bool:
-    """Return whether a controller created it, for any Service."""
+    """Return whether a controller created the floating IP, for any Service."""
     return MADE in (row.get("description") or "")
 
 
 def made_for(row: Row, description: str) -> bool:
-    """Return whether it was created for the Service whose floating IPs have this description.
+    """Return whether the floating IP was created for the Service whose floating IPs have this description.
 
     Descriptions by cloud-provider-openstack have no UID; then name, namespace and cluster must be equal.
     """
@@ -83,9 +83,10 @@ def made_for(row: Row, description: str) -> bool:
 def made_for_balancer(row: Row, uid: str, balancer: str, *, owner: bool, address: str) -> bool:
     """Like `made_for`, for a floating IP on the VIP of the load balancer named `balancer`, which is being deleted.
 
-    It was created for the Service with this UID, or for the Service that the load balancer was created for; nothing
-    else may be known about either. `owner`: the load balancer was created for the Service with this UID. In that case,
-    a floating IP at the `address` that it requests may have been kept by a former Service of its name.
+    Return whether the floating IP was created for the Service with this UID, or for the Service that the load balancer
+    was created for; maybe only UID and `balancer` are known. `owner`: both are the same Service. Then a floating IP at
+    the `address` that this Service requests, without its UID, may be one that a former namesake kept: it does not
+    count.
     """
     found = str(row.get("description") or "")
     if not was_made(row) or found.endswith(f" ({uid})"):
@@ -101,16 +102,16 @@ def made_for_balancer(row: Row, uid: str, balancer: str, *, owner: bool, address
 
 
 def is_used_again(row: Row | None, desired: DesiredFloatingIP) -> bool:
-    """Return whether the requested floating IP was not created for this Service: if so, it outlives the Service."""
+    """Return whether the floating IP was requested and not created for this Service. It then outlives the Service."""
     if row is None or not desired.address or row.get("floating_ip_address") != desired.address:
         return False
     return bool(row.get("description") != desired.description)
 
 
 def made_for_namesake(row: Row, description: str) -> bool:
-    """Return whether it was created for a Service of the same name, namespace and cluster: this one or a former one.
+    """Return whether the floating IP was created for this Service, or for one of the same name, namespace and cluster.
 
-    Truncated descriptions cannot be compared.
+    Return False if a description is truncated, because it cannot be compared.
     """
     found = str(row.get("description") or "")
     whole = len(found) < 255 and len(description) < 255
@@ -118,7 +119,7 @@ def made_for_namesake(row: Row, description: str) -> bool:
 
 
 def kept_addresses(rows: Iterable[Row], cluster: str) -> list[KeptLoadBalancer]:
-    """Return the floating IPs that were created for Services of a cluster and serve nobody."""
+    """Return the floating IPs that were created for Services of a cluster and are on no port."""
     unused = (row for row in rows if not row.get("port_id") and was_made(row))
     owned = ((row, _WHOSE.fullmatch(_without_uid(str(row["description"])))) for row in unused)
     return [
@@ -150,7 +151,7 @@ def refusal(desired: DesiredFloatingIP, row: Row | None) -> Invalid | None:
 
 
 def tags_match(spec: str, tags: Iterable[str]) -> bool:
-    """`a,b`: any of them; `&a,b`: all of them; `!a,b`: none of them; `!&a,b`: not all of them."""
+    """Return whether tags match. `a,b`: any of them; `&a,b`: all; `!a,b`: none; `!&a,b`: not all."""
     negated = spec.startswith("!")
     spec = spec.removeprefix("!")
     every = spec.startswith("&")
@@ -238,7 +239,7 @@ class FloatingIps:
         return await self._api.pages(NETWORK, "/floatingips", "floatingips", [*wanted, *of_project(self._api)])
 
     async def on(self, port_id: str) -> dict[str, Any] | None:
-        """Return the floating IP on a port."""
+        """Return the floating IP on a port, None if it has none."""
         rows = await self._api.pages(NETWORK, "/floatingips", "floatingips", {"port_id": port_id})
         return next((row for row in rows if row.get("port_id") == port_id), None)
 
@@ -247,7 +248,7 @@ class FloatingIps:
         return bool(desired.network_id or desired.address or await self._network())
 
     def warning(self, desired: DesiredFloatingIP) -> str:
-        """Return the warning about networks, if they had to be looked for. No I/O."""
+        """Return the warning about external networks; "" if settings choose one, or none was looked for. No I/O."""
         chosen = desired.network_id or desired.address or self._found is None
         return "" if chosen else network_warning(self._found or [])
 
@@ -273,7 +274,7 @@ class FloatingIps:
     async def kept(self, desired: DesiredFloatingIP, row: Row) -> dict[str, str]:
         """Return settings for a new floating IP that this one does not match: key -> requested and actual value.
 
-        A Service that requests an address has it, wherever it comes from. Subnets that the project cannot see are
+        If the Service requests an address, these settings do not matter. Subnets that the project cannot see are
         skipped.
         """
         said = desired.keys() if not desired.address else {}
@@ -288,7 +289,7 @@ class FloatingIps:
         return found
 
     async def check(self, desired: DesiredFloatingIP) -> Row | None:
-        """Return the floating IP at the address that a Service requests, if it requests one that exists.
+        """Return the floating IP at the address that a Service requests; None if it requests none, or there is none.
 
         Raises Invalid if the Service may not have the address.
         """
@@ -300,8 +301,8 @@ class FloatingIps:
     async def release(self, port_id: str, description: str, address: str, *, keep: bool) -> None:
         """Remove the floating IP of a port that becomes internal.
 
-        Delete it if it was created for this Service, unless it is to be kept. Detach it if it is at the `address` that
-        the Service requested. Raises Conflict otherwise.
+        Delete it if it was created for this Service, unless `keep` is set. Otherwise detach it, if it was created for
+        this Service or a namesake, or is at the `address` that the Service requested. Raises Conflict for any other.
         """
         row = await self.on(port_id)
         if row is None:
@@ -317,13 +318,14 @@ class FloatingIps:
             )
 
     async def made(self, balancer: Row, uid: str, *, owner: bool, address: str) -> Row | None:
-        """Return the floating IP that was created for a load balancer. Neutron detaches any other on deletion."""
+        """Return the floating IP that was created for a load balancer, None without one. Neutron detaches any other one
+        when the load balancer is deleted."""
         row = await self.on(str(balancer["vip_port_id"])) if balancer.get("vip_port_id") else None
         name = str(balancer.get("name") or "")
         return row if row is not None and made_for_balancer(row, uid, name, owner=owner, address=address) else None
 
     async def hand_over(self, port_id: str, description: str) -> None:
-        """Say that what was created for a load balancer's former Service is the present one's."""
+        """Change the floating IP's description to that of the Service that takes back its load balancer."""
         row = await self.on(port_id)
         if row is not None and was_made(row) and row["description"] != description:
             path, body = f"/floatingips/{row['id']}", {"floatingip": {"description": description}}
@@ -410,7 +412,7 @@ class FloatingIps:
         return str(found[0]["id"]) if found else ""
 
     async def _networks(self) -> Sequence[Row]:
-        """Return external networks; looked for until there is one."""
+        """Return the external networks. They are read again until there is one."""
         if not self._found:
             networks = await self._api.pages(NETWORK, "/networks", "networks", {"router:external": "true"})
             subnets = await self._api.pages(NETWORK, "/subnets", "subnets") if networks else []

@@ -17,8 +17,8 @@ from .load_balancer_rules import DesiredLoadBalancer, Row
 
 @dataclass(frozen=True)
 class Job:
-    """`row`: the load balancer as read in this call. `owner`: it was created for this Service, not for another Service
-    that shares it. `features`: what Octavia supports for it."""
+    """`row`: the load balancer as read in this call. `owner`: whether it was created for this Service; otherwise this
+    Service only shares it. `features`: what Octavia supports for it."""
 
     spec: LoadBalancerSpec
     want: DesiredLoadBalancer
@@ -37,11 +37,11 @@ class Job:
 
     @cached_property
     def present(self) -> Mark | None:
-        """The Service's own mark on the load balancer."""
+        """The Service's own mark on the load balancer, None without one."""
         return load_balancer_owners.own_mark(self.row, self.spec.cluster, self.spec.uid)
 
     @property
     def member_subnet(self) -> str:
-        """The configured subnet, else the VIP's. "" if a network or a port is configured for the VIP."""
+        """The configured subnet of the members, else the VIP's; "" if a network or port is configured for the VIP."""
         want, of_vip = self.want, str(self.row.get("vip_subnet_id") or "")
         return want.member_subnet_id or ("" if want.network_id or want.port_id else of_vip)

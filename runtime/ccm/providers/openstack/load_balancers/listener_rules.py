@@ -32,8 +32,8 @@ def part_name(kind: str, index: int, balancer: str) -> str:
 
 @dataclass(frozen=True)
 class Member:
-    """A node behind a port. `monitor_port`: the port for probes, if it is not `port`. `draining`: it keeps its
-    connections and gets no new ones. `weighs`: whether the provider knows weights."""
+    """A node behind a port. `monitor_port`: the port for probes, None if it is `port`. `draining`: the node keeps its
+    connections and gets no new ones. `weighs`: whether the Octavia provider supports weights; ovn does not."""
 
     name: str = field(compare=False)
     address: str
@@ -49,7 +49,7 @@ class Member:
             found["subnet_id"] = self.subnet_id
         if self.monitor_port is not None:
             found["monitor_port"] = self.monitor_port
-        if self.weighs:  # always, because Octavia leaves a member the weight that a request does not name
+        if self.weighs:  # always, because a member keeps its weight if a request does not set it
             found["weight"] = weight(self.draining)
         return found
 
@@ -106,7 +106,7 @@ class Listener:
 def listeners(
     desired: DesiredLoadBalancer, backends: Sequence[Backend], member_subnet_id: str, features: Features
 ) -> tuple[Listener, ...]:
-    """Return one listener for each port, in their order."""
+    """Return one listener for each port, in their order. Nodes that drain are left out if there are no weights."""
     chosen = [
         (name, address, draining)
         for name, address, draining in _weighed(desired, backends)
@@ -163,8 +163,8 @@ def member_bodies(
 ) -> msgspec.Raw:
     """Return `Member.body` of each member of a port's pool, as a JSON array.
 
-    Beside thousands of Services and members, most of the CPU would go into making and encoding these. All Services
-    share the part of a member that is the Node's, as JSON; what is the port's is the same for all members.
+    With thousands of Services and members, most CPU time would go into creating and encoding them. So all Services
+    share the JSON of the fields that depend on the Node. The port's fields are encoded once for all members.
     """
     nodes = Backends.of(backends).recent(
         ("openstack member heads", features.weights, *selection(desired)),
@@ -178,7 +178,7 @@ def member_bodies(
 
 
 def _heads(desired: DesiredLoadBalancer, backends: Sequence[Backend], weights: bool) -> Iterator[bytes]:
-    """Yield what is the Node's. Where no member can drain, those that would are left out."""
+    """Yield the JSON of the fields that depend on the Node. Without weights, members that drain are left out."""
     for name, address, draining in _weighed(desired, backends):
         if weights:
             yield _json({"name": name, "address": address, "weight": weight(draining)})
@@ -192,7 +192,7 @@ def _json(fields: Mapping[str, Any]) -> bytes:
 
 
 def _probe(desired: DesiredLoadBalancer, port: Port, features: Features) -> int | None:
-    """Return the port for probes, if it is not the members' own."""
+    """Return the port for probes, None if it is the members' own."""
     return (desired.health_check_node_port or None) if desired.monitor and _probes_http(port, features) else None
 
 
@@ -212,7 +212,7 @@ def _monitor(desired: DesiredLoadBalancer, index: int, port: Port, http: bool) -
 
 
 def members_of(desired: DesiredLoadBalancer, backends: Sequence[Backend]) -> tuple[tuple[str, str], ...]:
-    """Return names and addresses of the nodes that are members, by name. Services that choose alike share them."""
+    """Return names and addresses of the nodes that are members, by name. Services with equal selections share them."""
     return Backends.of(backends).recent(
         ("openstack members", *selection(desired)),
         lambda every: tuple((backend.node_name, address) for address, backend in _chosen(desired, every).items()),
@@ -261,7 +261,7 @@ def selection(desired: DesiredLoadBalancer) -> tuple[Hashable, ...]:
 
 
 def served_at(desired: DesiredLoadBalancer, backends: Sequence[Backend], region: str) -> frozenset[tuple[str, str]]:
-    """Return servers and their member addresses. A Node that is not a server of this region has no port."""
+    """Return servers and their member addresses, without Nodes that are not servers of this region."""
     found = (
         (instance_rules.server_id(backend.provider_id, region), address)
         for address, backend in _chosen(desired, backends).items()
@@ -278,8 +278,8 @@ def create_body(
     features: Features,
     second_subnet: str = "",
 ) -> dict[str, Any]:
-    """Return the whole load balancer. `subnet_id`: the VIP's, if discovered; `wanted`: empty if the parts follow;
-    `second_subnet`: of an additional VIP, "" for none."""
+    """Return the body that creates a load balancer. `subnet_id`: the VIP's, configured or discovered, "" if unknown;
+    `wanted`: empty if its parts are created later; `second_subnet`: of an additional VIP, "" for none."""
     body: dict[str, Any] = {
         "name": desired.name,
         "description": desired.description,

@@ -25,7 +25,7 @@ SERVICE_PREFIX = "kube_service_"
 #: Tag of a load balancer whose floating IP must not be deleted with it. Either the floating IP existed before, or the
 #: Service that the load balancer was created for left it to others and keeps the floating IP.
 KEEP_FLOATING = "ccm:keep-floatingip"
-#: Begin tags of a load balancer without a Service, which cluster and namespace keep, and of one that was taken back.
+#: Prefixes of two tags: of a load balancer that is kept for a cluster and namespace, and of one that was taken back.
 KEPT, TAKEN_BACK = "ccm:kept:v1:", "ccm:taken-back:"
 #: The maximum length of a name, description or tag.
 LONGEST = 255
@@ -52,9 +52,9 @@ class Mark(ownership_marks.Mark):
     """The tag of a Service on its load balancer.
 
     `name`: a digest of the Service's cloud-provider-openstack tag, so that both can be removed if only the UID is
-    known. `flags`: f, it has a floating IP; k, the floating IP is kept in the end; p, its address is a proxy's; h, the
-    Service's status shows a host name; g, the Service has a security group; n, the Service protects it; l, the load
-    balancer is kept in the end; d, the Service's status shows an address of each family.
+    known. `flags`: f, it has a floating IP; k, the floating IP outlives the Service; p, its address is a proxy's; h,
+    the Service's status shows a host name; g, the Service has a security group; n, the Service protects it; l, the load
+    balancer outlives the Service; d, the Service's status shows an address of each family.
     """
 
     @classmethod
@@ -64,7 +64,7 @@ class Mark(ownership_marks.Mark):
 
 @lru_cache(maxsize=REMEMBERED)
 def _parsed(tag: str) -> Mark | None:
-    """Nearly all tags of a listing were in the last one."""
+    """Parse a tag, None if it is no Mark. Results are cached: nearly all tags of a listing were in the previous one."""
     return Mark.parse(tag)
 
 
@@ -78,14 +78,14 @@ def own_mark(row: Row, cluster: str, uid: str) -> Mark | None:
 
 class Listing(dict[str, Row]):
     """Load balancers by ID, from one read. Immutable: all Services that read at that time share it, so each tag is
-    parsed once and not again for each of them."""
+    parsed once for all of them."""
 
     @classmethod
     def of(cls, rows: Mapping[str, Row]) -> Listing:
         return rows if isinstance(rows, cls) else cls(rows)
 
     def with_uid(self, uid: str) -> Sequence[Row]:
-        """Return those with a mark of a Service with this UID, of any cluster."""
+        """Return the load balancers with a mark of a Service with this UID, of any cluster."""
         return self._by_uid.get(uid, ())
 
     @cached_property
@@ -103,7 +103,7 @@ def foreign_marks(row: Row, uid: str) -> list[Mark]:
 
 
 def service_tags(row: Row) -> list[str]:
-    """Return the cloud-provider-openstack tags of all Services that use it."""
+    """Return the cloud-provider-openstack tags of all Services that use the load balancer."""
     return [tag for tag in row.get("tags") or () if tag.startswith(SERVICE_PREFIX)]
 
 
@@ -139,14 +139,14 @@ def kept_tag(spec: LoadBalancerSpec, owner: Mark | None) -> str:
 
 
 def kept_for(row: Row) -> tuple[str, str] | None:
-    """Return cluster and namespace that keep it, None if it is not kept."""
+    """Return cluster and namespace that a load balancer is kept for, None if it is not kept."""
     tag = next((tag for tag in row.get("tags") or () if tag.startswith(KEPT)), "")
     cluster, _, namespace = tag.removeprefix(KEPT).partition(":")
     return (cluster, namespace) if tag else None
 
 
 def kept(rows: Iterable[Row], cluster: str, floating: Mapping[str, str]) -> list[KeptLoadBalancer]:
-    """Return what a cluster keeps. `floating`: port -> address."""
+    """Return the load balancers that a cluster keeps. `floating`: port -> the address of its floating IP."""
     return [
         KeptLoadBalancer(str(row["name"]), whose[1], floating.get(str(row["vip_port_id"]), str(row["vip_address"])))
         for row in rows
@@ -155,7 +155,8 @@ def kept(rows: Iterable[Row], cluster: str, floating: Mapping[str, str]) -> list
 
 
 def to_take_back(rows: Iterable[Row], spec: LoadBalancerSpec, family: str) -> Row:
-    """Return the kept load balancer that the Service names, by its name or its ID. Raises Conflict."""
+    """Return the kept load balancer that the Service requests, by name or ID. Raises Conflict if there is none, if
+    several have the name, or if its address is not of this family."""
     whose = ownership_marks.cluster_tag(spec.cluster), ownership_marks.namespace_tag(spec.namespace)
     found = [row for row in rows if spec.take_back in (row["name"], row["id"]) and kept_for(row) == whose]
     if not found:
@@ -175,20 +176,20 @@ def taken_back_tag(spec: LoadBalancerSpec) -> str:
 
 
 def taken_back(row: Row, owner: Mark, name: str, spec: LoadBalancerSpec) -> list[str]:
-    """Return the tags of a kept load balancer that a Service takes back. It gets the name of the Service's, so nothing
-    else shows which one it was."""
+    """Return the tags of a kept load balancer that a Service takes back. The load balancer gets a name made from the
+    Service's, so only the last tag shows which one it was."""
     others = [tag for tag in row.get("tags") or () if not tag.startswith((KEPT, TAKEN_BACK))]
     return [*others, name, str(owner), taken_back_tag(spec)]
 
 
 def check_same(row: Row, spec: LoadBalancerSpec) -> None:
-    """Raises Conflict if a Service with this load balancer asks for another one."""
+    """Raises Conflict if a Service that has this load balancer requests to take back another one."""
     if taken_back_tag(spec) not in (row.get("tags") or ()) and spec.take_back != row["id"]:
         kept_load_balancers.check_same(spec, str(row["name"]))
 
 
 def is_owner(row: Row, owner: Mark) -> bool:
-    """Return whether it was created for the Service with this Mark, of which only the UID may be known."""
+    """Return whether the load balancer was created for the Service with this Mark. Maybe only its UID is known."""
     name = str(row.get("name") or "")
     return owner.names(name) or name == default_name(owner.uid)
 

@@ -26,9 +26,9 @@ from .load_balancer_owners import LONGEST, load_balancer_name
 Row = Mapping[str, Any]
 
 EVERYBODY = {"IPv4": "0.0.0.0/0", "IPv6": "::/0"}
-#: Hexadecimal digits of each half of a fingerprint, which shares a tag with much else.
+#: Hexadecimal digits of each half of a fingerprint: it shares a tag with other fields.
 DIGITS = 12
-#: The listeners' annotations of timeouts, with Octavia's defaults in milliseconds.
+#: Annotations for the timeouts of listeners, with Octavia's defaults in milliseconds.
 TIMEOUTS = {
     "timeout-client-data": 50000,
     "timeout-member-connect": 5000,
@@ -51,9 +51,10 @@ class DesiredLoadBalancer:
     `provider`: for a new load balancer; `made_by`: the provider of an existing one. `load_balancer_id`: chosen by the
     user. `vip_address`: for a load balancer without floating IP. `floating`: None if clients use the VIP.
     `keep_balancer`: it outlives the Service. `take_back`: the name or ID of a kept one, "" for none. `max_members`: in
-    all pools together, 0 for no limit; the members' own fingerprint shows it. `chooses_nodes`: a node may be left out,
-    because each answers for all Pods. `also`: the second family that the Service requests, "" for none. `second`: the
-    one that the load balancer has or gets; it is not in the fingerprint, because only the cloud knows it.
+    all pools together, 0 for no limit; the members' half of the fingerprint covers it. `chooses_nodes`: nodes may be
+    left out, because each node forwards to all Pods. `also`: the second family that the Service requests, "" for none.
+    `second`: the second family that the load balancer has or gets, "" for none; it is not in the fingerprint, because
+    only the cloud knows it.
     """
 
     name: str
@@ -200,7 +201,7 @@ def desired_load_balancer(
 
 
 def family_of(spec: LoadBalancerSpec) -> str:
-    """Return the family of the VIP: the first that the Service names."""
+    """Return the family of the VIP: the first that the Service names, IPv4 if it names none."""
     return spec.ip_families[0] if spec.ip_families else "IPv4"
 
 
@@ -217,7 +218,7 @@ def _problems(
     *,
     floats: bool,
 ) -> list[str]:
-    """Return what is wrong with the Service, besides each annotation by itself. `floats`: it gets a floating IP."""
+    """Return what is wrong with the Service, besides invalid annotations. `floats`: it gets a floating IP."""
     family, name, keeps_address = family_of(spec), annotations.get("class", ""), spec.keep is Kept.ADDRESS
     known = ", ".join(sorted(classes)) or "none"
     no_class = f"annotation {PREFIX}class: cloud.conf has no [LoadBalancerClass {quoted(name)}]; it has {known}"
@@ -255,13 +256,13 @@ def _address_problem(spec: LoadBalancerSpec) -> str:
 
 
 def ranges_of(spec: LoadBalancerSpec, families: Sequence[str]) -> tuple[str, ...]:
-    """Return the source ranges of these families; "" is none."""
+    """Return the source ranges of these families, among which "" is ignored."""
     return tuple(each for each in spec.source_ranges if f"IPv{ipaddress.ip_network(each).version}" in families)
 
 
 def limits(ranges: Sequence[str], families: int) -> tuple[str, ...]:
-    """Return the ranges that admit clients, () if they admit everybody of each family. A family without a range has no
-    clients."""
+    """Return the ranges without those that a range of all addresses covers; () if each of the `families`, of which this
+    is the number, has such a range. A family without a range admits nobody."""
     networks = {each: ipaddress.ip_network(each) for each in ranges}
     open_to = {network.version for network in networks.values() if network.prefixlen == 0}
     if len(open_to) == families:
@@ -282,7 +283,7 @@ def additional_vip(row: Row, family: str) -> str:
 
 
 def _method(annotations: Annotations, section: LoadBalancerSection, made_by: str) -> str:
-    """Return the algorithm of the pools. The provider ovn has one only."""
+    """Return the algorithm of the pools. The provider ovn has only one, unless an annotation says otherwise."""
     if (made_by or section.lb_provider) == "ovn" and not annotations.given("lb-method"):
         return "SOURCE_IP_PORT"
     return str(annotations.get("lb-method", section.lb_method))
@@ -301,7 +302,7 @@ def _monitor(annotations: Annotations, section: LoadBalancerSection) -> dict[str
 
 
 def _member_subnet(annotations: Annotations, chosen: LoadBalancerClass, section: LoadBalancerSection) -> str:
-    """Return the subnet of the members' addresses. Without one of its own, it is that of the VIP."""
+    """Return the configured subnet of the members, else the configured subnet of the VIP, "" if there is neither."""
     own = annotations.get("member-subnet-id", "") or chosen.member_subnet_id or section.member_subnet_id
     return str(own or section.subnet_id or annotations.get("subnet-id", "") or chosen.subnet_id)
 
@@ -333,7 +334,7 @@ def floating_ip(
     chosen: LoadBalancerClass,
     section: LoadBalancerSection,
 ) -> DesiredFloatingIP:
-    """Use class, then annotation, then cloud.conf; within one of them, a subnet ID wins over a pattern."""
+    """Return the desired floating IP: by class, else annotations, else cloud.conf; in each, a subnet ID comes first."""
     places = [
         (chosen.floating_subnet_id, chosen.floating_subnet, chosen.floating_subnet_tags),
         tuple(annotations.get(key, "") for key in ("floating-subnet-id", "floating-subnet", "floating-subnet-tags")),
@@ -387,8 +388,8 @@ def ingress(desired: DesiredLoadBalancer, address: str, second: str = "") -> tup
 def fingerprint(spec: LoadBalancerSpec, section: LoadBalancerSection, classes: Mapping[str, LoadBalancerClass]) -> str:
     """Return the fingerprint of the desired state without its backends.
 
-    An invalid Service also has one, which no load balancer carries. It includes IP families that are not served, so
-    that a request for them is noticed and reported.
+    An invalid Service has one, too, which no load balancer carries. The fingerprint covers IP families that are not
+    served, so that a request for them is noticed and reported.
     """
     try:
         others = sorted(ranges_of(spec, spec.ip_families[1:]))  # they count if there is an additional VIP
@@ -399,5 +400,5 @@ def fingerprint(spec: LoadBalancerSpec, section: LoadBalancerSection, classes: M
 
 
 def members_fingerprint(chosen: Sequence[tuple[str, str]], draining: Collection[str] = ()) -> str:
-    """`draining`: the addresses of members that drain."""
+    """Return the members' half of the fingerprint. `draining`: the addresses of members that drain."""
     return desired_digest([chosen, sorted(draining)] if draining else chosen, DIGITS)

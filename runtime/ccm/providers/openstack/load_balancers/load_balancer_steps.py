@@ -129,7 +129,7 @@ def after(seen: Observed, step: Step, answer: Any) -> Observed | None:
 
 
 def _written(rows: Sequence[Row], ids: Sequence[str], row: Row | None) -> list[Row]:
-    """Return the rows without the one that was written, and with what it is now."""
+    """Return the rows after a write: the written one is replaced by `row`, or removed if `row` is None."""
     return [each for each in rows if each["id"] not in ids] + ([row] if row is not None else [])
 
 
@@ -243,7 +243,7 @@ def _same(key: str, wanted: Any, present: Any) -> bool:
 
 
 def _clients(cidrs: Sequence[str], versions: Iterable[int]) -> frozenset[IPNetwork]:
-    """Return who may connect: without CIDRs everybody of these families, as with a CIDR that has all addresses."""
+    """Return who may connect: without CIDRs everybody of these families, as with a CIDR of all addresses."""
     networks = {ipaddress.ip_network(each, strict=False) for each in cidrs}
     whole = {EVERYBODY[version] for version in (versions if not networks else ())}
     whole |= {EVERYBODY[each.version] for each in networks if each.prefixlen == 0}

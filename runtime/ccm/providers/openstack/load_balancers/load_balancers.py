@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Octavia load balancers for Services.
 
-No call waits. Octavia accepts one change of a load balancer at a time and is PENDING until it has carried it out. Each
-call therefore reads, makes the next change, and requests another call (`RetryAfter`). `load_balancer_rules` and
-`load_balancer_steps` compare present and desired state; this file reads and writes.
+No call waits. Octavia accepts one change of a load balancer at a time; until the change is done, the load balancer is
+PENDING. Each call therefore reads, makes the next change, and requests another call (`RetryAfter`).
+`load_balancer_rules` and `load_balancer_steps` compare present and desired state; this file reads and writes.
 
-One listing of all load balancers answers for all Services that ask at the same time. A new load balancer is created
+One listing of all load balancers serves all Services that read at the same time. A new load balancer is created
 with all its parts in one request; members change with one request for each pool. Our tag (`Mark`) records what was
 written, so an up-to-date load balancer needs no read of its parts.
 """
@@ -67,7 +67,8 @@ OLDEST = (2, 5)
 
 
 class OctaviaLoadBalancers:
-    #: A Service requests a kept floating IP with loadBalancerIP.
+    #: What a Service can leave behind: its load balancer, or its floating IP. Another Service requests that floating IP
+    #: with loadBalancerIP.
     keeps = frozenset(Kept)
 
     def __init__(self, api: Api, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -90,7 +91,7 @@ class OctaviaLoadBalancers:
     # --- the contract -------------------------------------------------------------------------------------------
 
     async def list(self, cluster: str) -> Sequence[cloud.LoadBalancer]:
-        """Make two listings: load balancers and, if any of ours has one, floating IPs."""
+        """Make two listings: of load balancers and, if one of ours has a floating IP, of floating IPs."""
         rows = [
             (row, mark)
             for row in (await self._balancers.look()).values()
@@ -114,8 +115,8 @@ class OctaviaLoadBalancers:
         return f"{self._desired.fingerprint(spec)}-{self._backends_digest(spec, backends)}"
 
     def drains(self, spec: LoadBalancerSpec) -> bool:
-        """Amphorae give members of the weight 0 no new connections. Other providers may ignore it. Where members are
-        changed one by one, a change is a new member."""
+        """Return whether members drain: amphorae open no new connections to members with weight 0; other providers may
+        ignore the weight. With serial calls, a changed member is a new one, without connections to keep."""
         return not self._section.provider_requires_serial_api_calls and feature_rules.drains(self._desired.of(spec))
 
     async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:
@@ -192,7 +193,7 @@ class OctaviaLoadBalancers:
         return memory.answer(job)
 
     async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
-        """Send one request for each pool and one that signs. If Octavia needs serial calls, this is `ensure`."""
+        """Send one request for each pool and one for the tag. If Octavia needs serial calls, this is `ensure`."""
         if self._section.provider_requires_serial_api_calls:
             if (await self._owned.find(spec))[0] is None:
                 raise NotFound(f"the load balancer of Service {spec.namespace}/{spec.name} is gone")
@@ -338,7 +339,7 @@ class OctaviaLoadBalancers:
         features: Features,
         memory: Memory,
     ) -> cloud.LoadBalancer:
-        """Create everything in one request, then its floating IP, which needs only its port."""
+        """Create the load balancer with its parts, then its floating IP. With serial calls, both follow later."""
         used_again = await self._addresses.check(desired)
         subnet = desired.subnet_id
         if not (subnet or desired.network_id or desired.port_id):
@@ -368,8 +369,8 @@ class OctaviaLoadBalancers:
         return memory.answer(job)
 
     async def _take_back(self, spec: LoadBalancerSpec, desired: DesiredLoadBalancer) -> None:
-        """Give the Service a load balancer that is kept for its namespace. Raises RetryAfter then, and Conflict if
-        there is none, also if another Service was faster."""
+        """Give the Service a load balancer that is kept for its namespace, and raise RetryAfter. Raises Conflict if
+        there is none, or if another Service took it first."""
         row = load_balancer_owners.to_take_back((await self._balancers.look()).values(), spec, desired.family)
         async with self._balancers.writing(row["id"]):
             row = load_balancer_owners.to_take_back([await self._balancers.read(row["id"])], spec, desired.family)
@@ -400,7 +401,7 @@ class OctaviaLoadBalancers:
         return await self._api.call(method, LOAD_BALANCER, f"/lbaas{path}", body=body, missing=missing)
 
     async def _sign(self, job: Job, owner: Mark, *, keep_floating: bool = False) -> Job:
-        """Make the last change: the tags record that all else is written. No other change is pending then.
+        """Write the Service's tag, which records what is written. No other change is pending at that time.
 
         The tags of others are read again, because they may have changed since this call began.
         """

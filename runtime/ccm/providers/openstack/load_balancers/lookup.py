@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the load balancer of a Service. `sharing_rules` decides; this file reads from the cloud what it needs."""
+"""Finds the load balancer of a Service. `sharing_rules` decides; this file reads what the decision needs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Ownership:
         self._balancers, self._floating, self._removal, self._soon = balancers, floating, removal, soon
 
     async def find(self, spec: LoadBalancerSpec, balancer_id: str = "") -> tuple[Row | None, bool]:
-        """Apply `choose` to the current load balancers. With `balancer_id` (its last one), often only that is read."""
+        """Apply `choose` to the current load balancers; often, only the Service's last one (`balancer_id`) is read."""
         rows = await self._balancers.look(balancer_id)
         if balancer_id and not any(
             load_balancer_owners.own_mark(row, spec.cluster, spec.uid) for row in Listing.of(rows).with_uid(spec.uid)
@@ -87,7 +87,7 @@ class Ownership:
                 raise sharing_rules.refusal_of_a_second(row, spec)
 
     async def _remove_superfluous(self, row: Row, spec: LoadBalancerSpec) -> None:
-        """Delete the younger of two load balancers of the Service, unless others use it."""
+        """Delete the younger of two load balancers, and raise RetryAfter. Raises Conflict if others use it."""
         if row["provisioning_status"] in GOING:
             return
         text = f"load balancer {row['id']} is being deleted: it was created by a request whose answer was lost"

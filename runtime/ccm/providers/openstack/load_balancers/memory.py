@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this process remembers about a Service's load balancer between two calls, and what it answers about it."""
+"""What this process remembers about a Service's load balancer between two calls, and the answers made from that."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from .load_balancer_steps import Observed
 from .parts import Pools
 from .remedies import Remedies
 
-#: Maximum seconds between two reads of a new load balancer. Until then, each read waits as long as it has existed.
+#: The pause between two reads of a new load balancer is about its age, and at most this, in seconds.
 PATIENCE = 12.0
-#: Of how many load balancers this process remembers something. Nobody says so when somebody else deletes one.
+#: How many load balancers are remembered at most, because nobody reports when others delete one.
 REMEMBERED = 20_000
 
 
@@ -29,11 +29,11 @@ class Memory:
     """What this process knows about a Service's load balancer beyond what the cloud reports.
 
     `row`, `owner`: as last seen, so that a change of members needs no read. `born`: when it was created, while it is
-    new; `look_at`: when to read it next (monotonic seconds). `address`: at which clients reach it. `written`: pool ->
-    its last members, until all pools have theirs. `pools`: port -> pool. `parts`: its parts as this process has read
-    and changed them, while it changes them, until `parts_until`. `replaced`: it replaces one that failed, whose
-    floating IP may be free now. `doubted`: its parts differ from what its tag says. `tried`: remedies tried after
-    failures. `warnings`: what to report about it.
+    new; `look_at`: when to read it next (monotonic seconds). `address`: at which clients reach it. `keep`: its floating
+    IP is kept when it is deleted. `written`: pool -> digest of its last members, until all pools have the same.
+    `pools`: port -> pool. `parts`: its parts as this process read and changed them, while changes are left, until
+    `parts_until`. `replaced`: it replaces one that failed, whose floating IP may be free now. `doubted`: its parts
+    differ from what its tag says. `tried`: remedies tried after failures. `warnings`: what to report about it.
     """
 
     balancer_id: str = ""
@@ -59,7 +59,7 @@ class Memory:
             self.look_at = now + min(PATIENCE, max(1.0, now - self.born + 1.0))
 
     def answer(self, job: Job) -> cloud.LoadBalancer:
-        """Return the contract's object, and remember what it is about."""
+        """Return the load balancer for the framework, and remember it."""
         self.balancer_id, self.want = job.id, job.want
         ready = job.status == "ACTIVE"
         if ready:
@@ -78,7 +78,7 @@ class Memory:
         )
 
     def listed(self, row: Row, owner: Mark, floating: Mapping[str, str]) -> cloud.LoadBalancer:
-        """Return the contract's object. Without a fingerprint if something is wrong, so that the Service is ensured."""
+        """Return the load balancer for the framework, without fingerprint if it is not right, so that `ensure` runs."""
         state = row["provisioning_status"]
         address = floating.get(row.get("vip_port_id") or "", "") if "f" in owner.flags else str(row["vip_address"])
         if self.want is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads and single writes of a load balancer's parts. `load_balancer_steps` decides what to write."""
+"""Reads the parts of a load balancer, and writes one at a time. `load_balancer_steps` decides what to write."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Parts:
         """Return port -> pool.
 
         If the load balancer has one listener and one pool, the row shows them. Otherwise `known` is used if it still
-        fits. Raises Conflict if the parts are not those that we created.
+        fits, or the listeners are read. Raises Conflict if a port has no pool.
         """
         keys = [(each.protocol, each.port) for each in wanted]
         own = [str(each["id"]) for each in row.get("pools") or ()]
@@ -107,7 +107,7 @@ class Parts:
 
 
 def _has_error(tree: Any) -> bool:
-    """Return whether a tree of states contains ERROR, at any depth. What is no tree might."""
+    """Return whether a tree of states contains ERROR, at any depth; True for anything that is no tree."""
     if isinstance(tree, Mapping):
         return tree.get("provisioning_status") == "ERROR" or any(
             _has_error(each) for each in tree.values() if isinstance(each, (Mapping, list))

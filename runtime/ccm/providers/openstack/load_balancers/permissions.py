@@ -144,6 +144,6 @@ def port_problem(
 
 
 def _single(address: str) -> str:
-    """Return the address of a network with only one address."""
+    """Return the address of a network with only one address, any other text unchanged."""
     text, _, length = address.partition("/")
     return text if length in ("", "32" if "." in text else "128") else address

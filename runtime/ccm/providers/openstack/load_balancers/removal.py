@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Release a Service's load balancer: delete it if nobody else uses it, otherwise leave it to the others.
 
-Every deletion of a load balancer goes through `Removal`. Each starts with a read of its own while no other Service of
-this process may change the tags, and checks the listeners, too: tags can be lost, and a cascading delete removes
+Every deletion of a load balancer goes through `Removal`. It first reads the load balancer again, while no other Service
+of this process may change the tags. It checks the listeners, too: tags can be lost, and a cascading delete removes
 everything.
 """
 
@@ -40,7 +40,7 @@ class Removal:
     async def give_up(
         self, spec: LoadBalancerSpec, balancer_id: str, *, owner: bool, keep: bool, kept_tag: str = ""
     ) -> bool:
-        """Delete the load balancer or leave it to others, as far as one call can. Return False if nothing is left.
+        """Make one step to delete the load balancer or to leave it to others. Return False if no step was left.
 
         `owner`: it was created for this Service. `keep`: keep its floating IP. `kept_tag`: keep the load balancer with
         this tag, unless it failed. Raises NotFound if it is gone, RetryAfter while Octavia is working on it, and
@@ -83,7 +83,8 @@ class Removal:
         return ()
 
     async def _floating_made(self, spec: LoadBalancerSpec, balancer_id: str, *, owner: bool) -> Row | None:
-        """Return the load balancer's floating IP. Must run before the deletion: nothing refers to it afterwards."""
+        """Return the floating IP to delete, None for none. Must run before the load balancer is deleted, because
+        nothing refers to the floating IP afterwards."""
         row = await self._balancers.read(balancer_id)
         if load_balancer_owners.KEEP_FLOATING in (row.get("tags") or ()):
             return None

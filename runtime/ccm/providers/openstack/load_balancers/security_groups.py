@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Security groups of Services (`manage-security-groups`), which let load balancers reach the nodes.
 
-Each Service has one group, with cloud-provider-openstack's name and our tag, which is added to the nodes' ports and
-removed again. A port is changed only in the revision that was read, where neutron can check it, so that no other group
+Each Service has one group, with cloud-provider-openstack's name and our tag. The group is added to the nodes' ports and
+removed again. Where neutron can check it, a port is changed only in the revision that was read, so that no other group
 is lost.
 """
 
@@ -27,8 +27,8 @@ Rule = Mapping[str, Any]
 #: Servers, with the addresses at which they are members.
 Members = Collection[tuple[str, str]]
 
-#: How many ports one call of the provider changes, and how many of them concurrently. With two seconds for each change
-#: it takes at most 50 s, less than its deadline. The next call changes the rest.
+#: How many ports one call of the provider changes, and how many of them concurrently. With two seconds for each change,
+#: the call takes at most 50 s, less than its deadline. The next call changes the rest.
 PORTS_AT_ONCE, SIDE_BY_SIDE = 100, 4
 #: Seconds until that next call.
 SOON = 1.0
@@ -62,7 +62,8 @@ def is_of(group: Row, spec: LoadBalancerSpec) -> bool:
 def wanted_rules(
     ports: Sequence[Port], health_check_node_port: int, subnet_cidr: str, sources: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """`sources`: who connects to node ports. With amphorae, that is the load balancer in the members' subnet."""
+    """Return the rules of a group. `sources`: CIDRs that may connect to node ports. With amphorae, that is the members'
+    subnet, where the load balancer is."""
     family = f"IPv{ipaddress.ip_network(subnet_cidr).version}"
 
     def rule(protocol: str, port: int, source: str) -> dict[str, Any]:
@@ -83,14 +84,14 @@ def wanted_rules(
 def rule_changes(wanted: Sequence[Rule], present: Sequence[Row]) -> tuple[list[Rule], list[str]]:
     """Return rules to create and IDs of rules to delete, such as the egress rules that neutron creates in each group.
 
-    With them, the group would let the nodes connect to everybody, whatever their own groups allow.
+    With those egress rules, the group would let the nodes connect to everybody, whatever their own groups allow.
     """
     missing, superfluous = changes(wanted, present, _key)
     return missing, [str(row["id"]) for row in superfluous]
 
 
 def _key(rule: Rule) -> tuple[Any, ...]:
-    """Neutron returns a range with all addresses either as it was given, or as none."""
+    """Return the key by which rules are equal. Neutron returns a range of all addresses either unchanged or as none."""
     found = {name: rule.get(name) or None for name in SAME}
     if source := found["remote_ip_prefix"]:
         network = ipaddress.ip_network(source, strict=False)
@@ -137,7 +138,7 @@ class SecurityGroups:
     def __init__(self, api: Api) -> None:
         self._api = api
         self._ports: Recent[str, Shared[list[dict[str, Any]]]] = Recent(REMEMBERED_SUBNETS)
-        #: Ports as their last changes left them, for listings that are older; of each, no more than a change needs.
+        #: Ports after their last changes, because a listing may be older. Each has only the fields that a change needs.
         self._known: Recent[str, dict[str, Any]] = Recent(REMEMBERED_PORTS)
         self._locks = ObjectLocks()
         self._cidrs: Recent[str, str] = Recent(REMEMBERED_SUBNETS)

@@ -40,10 +40,11 @@ OPTION = "sharing in [LoadBalancer] of cloud.conf"
 
 @dataclass(frozen=True)
 class Choice:
-    """The result of `choose`: the Service's load balancer, or those that may be and need proof.
+    """The result of `choose`: the Service's load balancer, or candidates that need proof.
 
-    `owner`: it was created for this Service, not for another Service that shares it. `superfluous`: also created for
-    it, by a request whose answer was lost. `candidates`: `proves` decides which one is the Service's.
+    `owner`: whether the load balancer was created for this Service; otherwise the Service shares it. `superfluous`:
+    others that were created for this Service, by requests whose answers were lost. `candidates`: `proves` decides which
+    one is the Service's.
     """
 
     row: Row | None = None
@@ -59,12 +60,13 @@ def choose(
 
     `named`: the ID in the Service's annotation `load-balancer-id`, "" if it has none or may not have one.
 
-    A Mark decides first; with `to_delete`, nothing else counts if there is one. Next comes the ID. As
-    cloud-provider-openstack writes it to the Service, a new load balancer is created if that one is gone. Last comes
-    the name, unless a namesake's Mark is present; Marks of other Services that share it say nothing about its owner.
+    A Mark decides first; with `to_delete`, nothing else counts if there is one. Next comes the ID. If
+    cloud-provider-openstack wrote it, with the address, and that load balancer is gone, a new one is created. Last
+    comes the name, unless the load balancer has a namesake's Mark; Marks of other Services that share it say nothing
+    about its owner.
 
-    Raises Invalid if no load balancer has the ID. Raises Conflict if the Service has another one, if it belongs to a
-    namesake, and if `sharing` does not let the Service use it.
+    Raises Invalid if a user chose an ID that no load balancer has. Raises Conflict if the Service has another load
+    balancer, or if the one with the ID is kept, belongs to a namesake, or may not be used according to `sharing`.
     """
     names = names_of(spec)
     first, superfluous = choose_marked(
@@ -102,7 +104,7 @@ def choose(
 
 
 def _of_a_namesake(row: Row, spec: LoadBalancerSpec) -> bool:
-    """Return whether it has the Mark of a Service with the same cluster name, namespace and name but another UID."""
+    """Return whether it has the Mark of a namesake: same cluster name, namespace and name, but another UID."""
     name = load_balancer_name(spec.cluster, spec.namespace, spec.name)
     return any(mark.names(name) for mark in foreign_marks(row, spec.uid))
 
@@ -141,7 +143,7 @@ def of_former_name(rows: Mapping[str, Row], spec: LoadBalancerSpec) -> Row | Non
 def refusal_of_a_second(row: Row, spec: LoadBalancerSpec) -> Conflict:
     """Return the error for a load balancer found by `of_former_name` or `may_be_ours`, with what to do.
 
-    Because of it, the Service neither gets another load balancer nor is released without one.
+    Because of this error, the Service neither gets another load balancer nor is released without one.
     """
     clusters = ", ".join(repr(mark.cluster) for mark in marks(row) if mark.uid == spec.uid)
     others = ", ".join(mark.uid for mark in foreign_marks(row, spec.uid))
@@ -210,7 +212,7 @@ def used_beside(row: Row, listeners: Iterable[Row], claim: Claim) -> tuple[str, 
 
 
 def made_by_a_controller(row: Row, spec: LoadBalancerSpec) -> bool:
-    """Return whether a controller, and not a person, created it: its name shows it, as in cloud-provider-openstack."""
+    """Return whether the name shows that a controller created it, and not a person, as in cloud-provider-openstack."""
     name = str(row.get("name") or "")
     return name.startswith(SERVICE_PREFIX) or name == spec.default_name
 
@@ -264,7 +266,7 @@ def proves(spec: LoadBalancerSpec, addresses: Iterable[str], sharing: str) -> bo
 
 
 def refuse_a_namesakes(row: Row, spec: LoadBalancerSpec) -> None:
-    """Raises Conflict if a Service with the same cluster name, namespace and name but another UID uses it.
+    """Raises Conflict if a Service with the same cluster, namespace and name but another UID uses the load balancer.
 
     Listener tags identify Services by these names, so two namesakes would remove each other's listeners. Services with
     other names can share. cloud-provider-openstack leaves no Mark: the first Service that proves ownership gets it.

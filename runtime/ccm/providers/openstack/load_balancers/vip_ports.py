@@ -44,7 +44,7 @@ async def check_port(api: Api, floating: FloatingIps, port_id: str, description:
 
 async def second_subnet(api: Api, subnet_id: str, network_id: str, family: str) -> str:
     """Return the subnet of this family in the network of the VIP, "" without one: Octavia takes additional VIPs from no
-    other network. Of several, that with the lowest ID."""
+    other network. If there are several, return the one with the lowest ID."""
     if not network_id and subnet_id:
         answer = await api.call("GET", NETWORK, f"/subnets/{subnet_id}", missing=subnet_id)
         network_id = str(answer["subnet"].get("network_id") or "")
@@ -56,7 +56,8 @@ async def second_subnet(api: Api, subnet_id: str, network_id: str, family: str) 
 
 
 async def nodes_subnet(api: Api, backends: Sequence[Backend], family: str) -> str:
-    """Return the subnet of the first node whose server has its address: the default for load balancers."""
+    """Return the default subnet for load balancers: that of the first node whose server has the node's address. Raises
+    Conflict if there is none."""
     wrong = ""
     asked = 0
     for backend in sorted(backends, key=lambda each: each.node_name):
