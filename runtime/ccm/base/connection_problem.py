@@ -10,8 +10,8 @@ import aiohttp
 
 
 def connection_problem(error: BaseException) -> str:
-    """Return the cause in words, with host and port if connecting failed; the name of the error's type if it has no
-    text."""
+    """Return the cause in words, with host and port if connecting failed; an error without text is named by its
+    type."""
     if not isinstance(error, aiohttp.ClientConnectorError):
         return str(error) or type(error).__name__
     if isinstance(error, aiohttp.ClientConnectorCertificateError):

@@ -15,8 +15,7 @@ from typing import Any
 
 
 class _Late(ssl.SSLContext):
-    """A context without authorities. Its first connection reads the system's authorities and makes it an
-    `SSLContext`."""
+    """A context without authorities. Its first connection reads the system's and makes it a plain `SSLContext`."""
 
     def wrap_bio(self, *arguments: Any, **options: Any) -> ssl.SSLObject:
         self._read()

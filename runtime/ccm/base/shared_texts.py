@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps one copy of each text that thousands of objects share, such as labels. With many Nodes, the copies would take
-most of the memory.
+"""Keeps one copy of texts that thousands of objects share, such as labels: copies would take most of the memory.
 
 Users and kubelets write such texts, so neither their number nor their length may grow without bounds.
 """
@@ -9,8 +8,8 @@ from __future__ import annotations
 
 #: How many texts to remember, many more than a cluster has zones and pools; and the most characters of such a text.
 MOST, LONGEST = 4096, 256
-#: An object with more texts than this keeps its own copies: no other object is like it, and its texts would displace
-#: the shared ones.
+#: An object with more texts than this keeps its own copies: it is like no other, and its texts would displace shared
+#: ones.
 MANY = 500
 
 _texts: dict[str, str] = {}

@@ -49,8 +49,7 @@ def switch(open: Open | None) -> None:
 
 
 def span(name: str, attributes: Attributes, *, outgoing: bool = False) -> Span:
-    """Return a span of the present task. `name`: one of a few; what differs from object to object belongs in
-    `attributes`.
+    """Return a span of the present task. `name`: one of a few; what differs by object belongs in `attributes`.
 
     `outgoing`: the span is a request to another program.
     """

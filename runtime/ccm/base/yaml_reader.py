@@ -34,7 +34,7 @@ class Document:
 
     @classmethod
     def parse(cls, text: str, source: str, *, secret: bool = False) -> Document:
-        """Parse `text`; never raises. Text that is not YAML is a problem, and the data is None. `secret`: quote no
+        """Parse `text`; never raises. If it is not YAML, that is a problem and the data is None. `secret`: quote no
         content."""
         import yaml  # only in a process that has a file: it takes as long as all of asyncio
 
