@@ -12,8 +12,7 @@ another object succeeds. A turn is a probe, too: if it fails, the pause is prolo
 
 The more objects wait, the less often each of them tries, so hundreds of waiting Services make few calls. At the end of
 the outage all of them are woken, the last one first: if many made the same mistake and there was no outage, the last
-one is the least likely to have made it. Objects that failed themselves are not woken: the failure may be their own
-fault.
+one is the least likely to have made it. Objects that failed themselves are not woken: it may be their own fault.
 """
 
 from __future__ import annotations
@@ -90,8 +89,7 @@ class Breaker:
         self._unattributed = 0
         # Until the end of the outage: objects that were held back before they failed.
         self._waiting: dict[str, None] = {}
-        # Objects that have not succeeded since they failed, with their owners. A success of another object removes
-        # none.
+        # Objects that have not succeeded since they failed, with their owners. Only their own success removes them.
         self._failing: OrderedDict[str, str] = OrderedDict()
         self._owners: Counter[str] = Counter()
 
@@ -167,8 +165,7 @@ class Breaker:
             self.open_until = now + self._held
 
     def _meet(self, subject: Subject, now: float) -> None:
-        """Offer a turn to an object that has not failed. If its namespace has failures, it gets only a turn that is due
-        now."""
+        """Offer a turn to an object that has not failed. If its namespace has failures, only one that is due now."""
         self._newcomers.asks(*subject, now, 0.0 if self._owners[subject.owner] else LONGEST_WAIT)
 
     def _kind(self, subject: Subject | None, now: float) -> Pass | None:

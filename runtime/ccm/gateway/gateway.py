@@ -347,7 +347,7 @@ class Gateway:
             connection.idle.set()
 
     async def _bounded(self, operation: str, function: Callable[[], Awaitable[T]], deadline: float) -> T:
-        """Return the result, or raise TimeoutError after `deadline` seconds, even if the provider ignores the
+        """Return the result. Raises TimeoutError after `deadline` seconds, even if the provider ignores the
         cancellation."""
 
         async def call() -> T:

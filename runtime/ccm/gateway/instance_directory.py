@@ -129,8 +129,7 @@ class InstanceDirectory:
         return found.began if found is not None and found.proves_absence else -math.inf
 
     def known(self, provider_id: str) -> Instance | None:
-        """Return the instance from the latest read that found it: the last listing, or a single read after that. No
-        I/O.
+        """Return the instance from the latest read that found it: the last listing, or a later single read. No I/O.
 
         `provider_id` may have any spelling that the provider owns. None proves nothing.
         """
@@ -212,8 +211,7 @@ class InstanceDirectory:
         return await asyncio.shield(future)
 
     async def get(self, ref: InstanceRef) -> Instance:
-        """Return the instance from a single read, regardless of listings: for a last check before an irrevocable
-        action.
+        """Return the instance from a single read, whatever listings say: the last check before an irrevocable action.
 
         Raises CloudError; NotFound only if the cloud says so about this instance.
         """
@@ -394,7 +392,7 @@ class InstanceDirectory:
         return snapshot
 
     def _report(self, unreachable: str) -> None:
-        """Log that a part of the cloud cannot be queried, once for each cause, and set a metric. The Nodes of that part
+        """Log once for each cause that a part of the cloud cannot be queried, and set a metric. The part's Nodes
         wait."""
         PARTIAL.of(self._name).set(1 if unreachable else 0)
         if unreachable and unreachable != self._unreachable:

@@ -19,8 +19,8 @@ INSTANCES = "instances"
 class Slots:
     """At most `concurrency` calls at a time. A group holds three quarters of the slots at most, and one more if its
     calls are of several namespaces: one namespace leaves a slot of its group to the others. All groups but the
-    instances leave an eighth of the slots to the instances, one slot at least. If there is only one slot, every call
-    may take it.
+    instances leave an eighth of the slots to the instances, one slot at least. With one slot in all, any call may take
+    it.
 
     Waiting calls of a group take turns by namespace, and the groups take turns.
     """
