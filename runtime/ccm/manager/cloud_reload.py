@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Creates and starts the cloud from `--cloud-config`, and replaces the cloud when that file changes (upstream never
-does).
+"""Creates and starts the cloud from `--cloud-config`, and replaces it when the file changes (upstream never does).
 
 A rotated credential needs no restart. A changed file cannot change the provider and its capabilities, because the
 running controllers depend on them. A file that cannot be used changes nothing and is reported once: in the log, as an
@@ -134,8 +133,7 @@ class CloudReloader:
         log.info("%s accepts the credentials", self._settings.subject)
 
     async def start_beside_others(self) -> None:
-        """Like `start`, for one of several clouds: a rejection does not affect the other clouds, so the start is tried
-        again.
+        """Like `start`, for one of several clouds: a rejection does not affect the others, so the start is tried again.
 
         Only this cloud's part of the process waits.
         """

@@ -86,8 +86,8 @@ async def _follow(cloud: CloudReloader, start: asyncio.Task[None]) -> None:
 def divide(
     sets: Sequence[CloudSet], context: ControllerContext, patterns: Mapping[str, Sequence[str]]
 ) -> list[ControllerContext]:
-    """Return the context of each of several clouds. `context`: what they share. `patterns`: cloud -> its part of
-    `--cloud-nodes`."""
+    """Return the context of each of several clouds. `context`: what they share. `patterns`: `--cloud-nodes`, by
+    cloud."""
     with_nodes = {each.name: each for each in sets if each.gateway.instances is not None}
     directories = {name: each.gateway.instances for name, each in with_nodes.items() if each.gateway.instances}
     owners = Owners(

@@ -87,8 +87,7 @@ async def wait_for_api_server(client: KubeClient, patience: float) -> None:
 
 
 async def check_permissions(client: KubeClient, rights: list[Right]) -> None:
-    """Raises StartError that names every missing permission. If the API server does not report permissions, only logs
-    that."""
+    """Raises StartError that names every missing permission. Only warns if permissions are not reported."""
     try:
         missing = await rights_check.missing(client, rights)
     except ApiError as error:

@@ -31,7 +31,7 @@ def contexts_of(
     holds: Holds,
     patterns: Mapping[str, Sequence[str]],
 ) -> list[ControllerContext]:
-    """Return the context of each cloud's controllers. `notes`: for the next leader. `patterns`: of `--cloud-nodes`, by
+    """Return the context of each cloud's controllers. `notes`: for the next leader. `patterns`: `--cloud-nodes`, by
     cloud."""
     caches, gateway = view.caches, sets[0].gateway
     shared = ControllerContext(

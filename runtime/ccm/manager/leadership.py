@@ -40,8 +40,7 @@ Work = Callable[[tuple[str, ...]], Awaitable[None]]
 
 
 def _end_at_once() -> None:
-    """Exit: the Lease expired while work was in progress. Another process may lead by now, so this one may not
-    write."""
+    """Exit: the Lease expired while work was in progress. Another process may lead, so this one may not write."""
     try:  # the alarm may have interrupted a write to the log, which then refuses another one
         log.critical("leadership is lost: the Lease expired before the work ended; exiting immediately")
         logging.shutdown()

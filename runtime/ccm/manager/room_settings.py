@@ -44,8 +44,7 @@ def clouds(options: Options) -> list[CloudSettings]:
 
 
 def for_each(options: Options, clouds: Sequence[Cloud]) -> list[Options]:
-    """Return the options of each cloud's controllers, as if the cloud were the only one, and with its part of the
-    Services.
+    """Return the options of each cloud's controllers, as if it were the only cloud, with its part of the Services.
 
     `clouds`: in the order of `--cloud-provider`. Raises StartError if the Services cannot be divided among them.
     """

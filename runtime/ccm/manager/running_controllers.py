@@ -33,8 +33,7 @@ class ConfiguredController:
 
 
 def not_offered(requested: Iterable[str], cloud: Cloud) -> dict[str, str]:
-    """Return the controllers of `--controllers` that the provider does not support, each with the missing
-    capability."""
+    """Return the controllers of `--controllers` that the provider does not support -> the missing capability."""
     specs = [spec for name in requested if isinstance(spec := look_up(name), ControllerSpec)]
     return {spec.name: what for spec in specs if (what := spec.needs(cloud)) is not None}
 

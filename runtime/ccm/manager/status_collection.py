@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collects what `/statusz` reports from the parts of this process. It reads caches and counters, and makes no
-requests."""
+"""Collects what `/statusz` reports from the parts of this process. It reads caches and counters only."""
 
 from __future__ import annotations
 

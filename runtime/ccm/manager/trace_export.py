@@ -43,13 +43,11 @@ _USER = re.compile(r"[^\s/'\"]+@")
 
 
 def start() -> Callable[[], None]:
-    """Record all spans from now on. Returns a function that stops recording and sends the last spans. Raises
-    StartError."""
+    """Record all spans from now on. Returns a function that stops this and sends the last ones. Raises StartError."""
     library = logging.getLogger("opentelemetry")
     library.propagate, library.handlers = False, [_Seldom()]
     library.setLevel(logging.WARNING)
-    # urllib3 logs a line for each export at -v=4. The SDK's thread has this name; records name no thread
-    # (logs.configure).
+    # urllib3 logs a line for each export at -v=4. The SDK's thread is named so; records name none (logs.configure).
     logging.getLogger("urllib3.connectionpool").addFilter(lambda _: "OtelBatch" not in threading.current_thread().name)
     try:
         resource = Resource.create({"service.name": SERVICE_NAME, "service.version": __version__})

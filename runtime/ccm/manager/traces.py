@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Switches traces on if the environment names a collector, in the variables that OpenTelemetry defines.
 
-OpenTelemetry is an extra. It is imported only if traces are on (`trace_export`), because it costs memory and time at
-start.
+OpenTelemetry is an extra. It is imported only if traces are on (`trace_export`), because it costs memory and time.
 Source: https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/
 """
 
