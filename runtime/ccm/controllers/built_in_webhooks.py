@@ -31,6 +31,5 @@ class Webhooks:
                 )
 
     def offered(self) -> Mapping[str, Webhook]:
-        """Return the webhooks by name. The provider's webhooks are those of the current cloud, which a reload
-        replaces."""
+        """Return the webhooks by name. The provider's are those of the current cloud, which a reload replaces."""
         return {**self._gateway.cloud.webhooks, **self._own}

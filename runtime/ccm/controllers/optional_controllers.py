@@ -37,8 +37,8 @@ def _node_ipam(context: ControllerContext, options: Any) -> Controller:
 
 
 def _node_ipam_options(flags: Any) -> object:
-    """Return the options. Raises ValueError without ranges, for ranges that cannot be cut into pod CIDRs, and for an
-    unknown allocator."""
+    """Return the options. Raises ValueError for an unknown allocator, and for ranges that cannot be cut or are
+    missing."""
     from .pod_cidrs.node_ipam import NodeIpamOptions
     from .pod_cidrs.node_ipam_rules import Allocator, parse_ranges
 

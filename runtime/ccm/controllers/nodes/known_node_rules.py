@@ -41,7 +41,7 @@ def believed(known: Node | None, shown: Node, has_instance: Callable[[Node], boo
 
 
 def _is_older(one: Node, other: Node) -> bool:
-    """Return whether `one` was created before `other`; False if a time is missing. Kubernetes writes all times in one
-    form."""
+    """Return whether `one` was created before `other`; False if a time is missing. All times have one form, so texts
+    compare."""
     created, later = one.metadata.creation_timestamp, other.metadata.creation_timestamp
     return bool(created) and bool(later) and str(created) < str(later)

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fences Nodes whose machines are shut down or gone (`--fence-dead-nodes`), and lifts the fence when a machine runs
-again.
+"""Fences Nodes whose machines are shut down or gone (`--fence-dead-nodes`), and lifts the fences when they run again.
 
 A part of the node lifecycle controller, which asks the cloud and passes the answers on. `node_fencing_rules` decides.
 Before a Node is fenced, a complete listing and a request for that one instance must report its machine shut down or

@@ -75,8 +75,7 @@ class Scene:
 
 
 def is_off(answer: Instance | CloudError) -> bool:
-    """Return whether the cloud reports the machine shut down. A suspended machine may continue, so it does not
-    count."""
+    """Return whether the cloud reports the machine shut down. A suspended one does not count: it may continue."""
     return isinstance(answer, Instance) and answer.state is InstanceState.SHUTDOWN
 
 
@@ -99,8 +98,8 @@ def is_ours(node: Node) -> bool:
 
 
 def is_to_lift(node: Node, answer: Instance | CloudError | None = None) -> bool:
-    """Return whether the Node has our taint and its machine may write: the Node is Ready, or the cloud reports a state
-    other than shut down."""
+    """Return whether the Node has our taint and its machine may write: the Node is Ready, or the cloud reports another
+    state."""
     may_write = isinstance(answer, Instance) and answer.state is not InstanceState.SHUTDOWN
     return is_ours(node) and (may_write or node_rules.is_ready(node))
 

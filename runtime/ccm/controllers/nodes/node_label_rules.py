@@ -81,8 +81,8 @@ def followed(instance: Instance, present: Mapping[str, str], annotations: Mappin
 
 
 def others_labels(instance: Instance, present: Mapping[str, str], annotations: Mapping[str, str]) -> dict[str, str]:
-    """Return the provider's own labels, with the instance's values, for which the Node has a value that somebody else
-    set."""
+    """Return the provider's own labels, with the instance's values, for which the Node has a value of another
+    writer."""
     recorded = _recorded(annotations.get(RECORD, ""))
     return {
         key: value

@@ -142,8 +142,7 @@ def _moment(text: str) -> datetime.datetime:
 
 
 def concerns_us(node: Node, owns: Callable[[str], bool]) -> bool:
-    """Return whether a Node is checked while it is not Ready. Nodes that are being deleted or belong to another cloud
-    are not.
+    """Return whether a Node is checked while it is not Ready. Nodes in deletion or of another cloud are not.
 
     A Node without a providerID is checked only if it is initialised, to report why it is held. `owns`: whether a
     providerID belongs to this provider.

@@ -321,8 +321,7 @@ def _refreshed_labels(
 
 
 def _metadata(node: Node, instance: Instance, labels: Mapping[str, str], refresh: Refresh) -> dict[str, Any]:
-    """Return these labels; with `Refresh.ALWAYS`, also the provider's own labels, which follow the instance, and their
-    record.
+    """Return these labels; with `Refresh.ALWAYS`, also the provider's own, which follow the instance, and their record.
 
     An instance that the cloud cannot describe yet may be missing labels: its Node keeps its own.
     """
@@ -334,8 +333,7 @@ def _metadata(node: Node, instance: Instance, labels: Mapping[str, str], refresh
 
 
 def _set_by_others(instance: Instance, present: Mapping[str, str], *, legacy: bool) -> set[str]:
-    """Return the spellings of each zone, region or type label for which one spelling on the Node differs from the
-    instance."""
+    """Return the spellings of each topology label for which one spelling on the Node differs from the instance."""
     topology = _topology(instance, legacy=legacy)
     theirs: set[str] = set()
     for pair in LABEL_PAIRS.items():

@@ -64,8 +64,8 @@ def _identified(nodes: Iterable[Node]) -> set[str]:
 
 
 def _claim(node: Node, listing: Snapshot) -> Claim | None:
-    """Return the claim of a Node; None if the listing says nothing about it, e.g. because its providerID is spelled
-    otherwise."""
+    """Return the claim of a Node; None if the listing says nothing, e.g. because the providerID has another
+    spelling."""
     try:
         return _claim_as(node, node_rules.known_as(node, listing.find(node_rules.instance_ref(node))))
     except NotFound:

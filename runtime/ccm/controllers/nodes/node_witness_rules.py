@@ -150,8 +150,8 @@ def evidence(claims: Sequence[Claim], sightings: Sightings) -> Evidence:
 class Doubt:
     """Why a listing is not trusted to delete Nodes.
 
-    `lasting`: whether the doubt remains without the Nodes whose machines may just have been deleted, which will soon be
-    NotReady.
+    `lasting`: whether the doubt remains without the Nodes whose machines may just have been deleted, and which are
+    NotReady soon.
     """
 
     message: str

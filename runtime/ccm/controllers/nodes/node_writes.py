@@ -68,8 +68,7 @@ class NodeWrites:
             PATCHES.labels(kind).inc()
 
     def _note_refusal(self, error: ApiError) -> None:
-        """Stop replacing Nodes if the Role has no verb update. Any other refusal, such as a webhook's, may concern this
-        Node alone."""
+        """Stop replacing Nodes if the Role has no verb update. A webhook may refuse this one Node alone."""
         if "cannot update resource" in error.message:
             self._may_replace = False
             log.info("Nodes are patched from now on, at a greater cost to the API server: %s", error)

@@ -115,8 +115,8 @@ class Owners:
     def _answers(
         self, node: Node, tasks: Mapping[str, asyncio.Task[Instance | CloudError]], *, patient: bool
     ) -> dict[str, CloudAnswer]:
-        """Return what is known from each cloud. `patient`: an older listing does not count yet for clouds that may
-        still answer."""
+        """Return what is known from each cloud. `patient`: older listings of clouds that may still answer do not count
+        yet."""
         found = {}
         for cloud, task in tasks.items():
             answer = task.result() if task.done() else Transient(f"{cloud} has not answered yet")
@@ -156,18 +156,16 @@ class Share:
         return self.owners.reporter == self.cloud
 
     def has(self, node: Node) -> bool:
-        """Return whether the Node belongs to this cloud by its providerID: no other set updates or deletes it. No
-        I/O."""
+        """Return whether the Node is this cloud's by its providerID: no other set updates or deletes it. No I/O."""
         return self.owners.have(node) == self.cloud
 
     def concerns(self, node: Node) -> bool:
-        """Return whether this set looks at the Node: the Node is its own, or has no providerID and this set reports
-        such Nodes."""
+        """Return whether this set looks at the Node: it is the set's own, or has no providerID and the set reports such
+        Nodes."""
         return self.has(node) if node.spec.provider_id else self.reports
 
     async def includes(self, node: Node, *, not_before: float) -> bool:
-        """Return whether the Node belongs to this cloud. Raises OwnershipUnclear if it belongs to no cloud, or to none
-        yet."""
+        """Return whether the Node belongs to this cloud. Raises OwnershipUnclear if no cloud owns it, or none yet."""
         found = await self.owners.of(node, not_before=not_before)
         if isinstance(found, Owned):
             return found.cloud == self.cloud

@@ -37,8 +37,7 @@ class Owned:
 
 @dataclass(frozen=True, slots=True)
 class Unowned:
-    """The Node belongs to no cloud of this process, or several claim it: no controller touches it. `reason`: of an
-    Event."""
+    """The Node belongs to no cloud of this process, or several claim it: nobody touches it. `reason`: of an Event."""
 
     reason: str
     message: str
@@ -212,7 +211,7 @@ def _as_declared(
 def whose(
     node: Node, owners: Collection[str], answer_of: Callable[[str], CloudAnswer], declarations: Declarations
 ) -> Ownership:
-    """Return which cloud the Node belongs to, from the answers of those clouds that may have it. `owners`: as for
+    """Return which cloud the Node belongs to, from the answers of clouds that may have it. `owners`: as for
     `candidates`."""
     asked = candidates(node, owners, declarations)
     if isinstance(asked, Unowned):

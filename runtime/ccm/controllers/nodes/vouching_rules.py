@@ -48,7 +48,7 @@ _IPS = (AddressType.INTERNAL_IP, AddressType.EXTERNAL_IP)
 #: Nodes cannot push it below that share; credentials of another project or a wrong filter do.
 BELIEVED_SHARE = 0.5
 #: Seconds for which an instance that the cloud reported gone gets no new Node, and seconds between reads meanwhile. A
-#: cloud's answer may show an older state than the answer before, and a new machine may have the name of the one that it
+#: cloud's answer may show an older state than the answer before, and a machine may have the name of the one that it
 #: replaces.
 GONE_FOR, LOOK_AGAIN = 120.0, 10.0
 _AGAIN = "delete the Node and restart its kubelet, so that it registers again"

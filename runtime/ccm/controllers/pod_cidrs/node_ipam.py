@@ -77,8 +77,8 @@ class Source(Protocol):
         ...
 
     async def choose(self, node: Node) -> Sequence[str]:
-        """Return CIDRs for a Node that has none; they belong to it until it is released. An empty answer means that the
-        Node needs none now.
+        """Return CIDRs for a Node that has none; they belong to it until it is released. () means that it needs none
+        now.
 
         Raises NotAssigned, Requeue and CloudError.
         """

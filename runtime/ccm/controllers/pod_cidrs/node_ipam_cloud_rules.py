@@ -2,8 +2,7 @@
 """Decide whether a Node gets the pod CIDRs that the cloud assigned to its instance (`Instance.pod_cidrs`). No I/O.
 
 This is kube-controller-manager's cloud allocator (`--cidr-allocator-type=CloudAllocator`) for any provider. The
-original believes the cloud. This one also checks that the CIDRs lie inside `--cluster-cidr`, and that no other Node has
-them.
+original believes the cloud. This one also checks that the CIDRs lie inside `--cluster-cidr` and are no other Node's.
 """
 
 from __future__ import annotations

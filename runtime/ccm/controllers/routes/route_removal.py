@@ -33,8 +33,7 @@ KEPT = CloudGauge(
 #: The rule by which a route is held, and what it waits for.
 KEPT_RULE, KEPT_WHY = "Unclaimed", "no Node claims it: kept until its Node is confirmed gone and it is its turn"
 NODES = "/api/v1/nodes"
-#: Maximum age in seconds of a listing of instances. It need not be new: an instance that lost its Node does not get it
-#: back.
+#: A listing of instances may be this old, in seconds: an instance that lost its Node does not get it back.
 FRESH = 60.0
 
 
@@ -92,8 +91,8 @@ class RouteRemoval:
 
     def _has_turn(self, route: Route, plan: rules.RoutePlan) -> bool:
         targets, gone = len(plan.targets), self._gone.within(self._context.monotonic())
-        # A cap of 0 means that this program deletes no Nodes; routes are deleted all the same when others delete the
-        # Nodes.
+        # A cap of 0 means that this program deletes no Nodes. If others delete them, their routes are deleted all the
+        # same.
         return route.provider_id in gone or len(gone) < (self._safety.cap(targets) or absence_rules.cap(targets))
 
     async def _ask(self, removal: rules.Removal) -> rules.Fate:

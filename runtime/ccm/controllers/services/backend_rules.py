@@ -32,8 +32,7 @@ def is_backend(node: Node, judge: Judge) -> bool:
 def service_of(node: Node, judge: Judge, drains: Mode = Mode.NEVER) -> Vouched | str:
     """Return what a load balancer may use of a backend, or why the Node is none.
 
-    `drains`: as --load-balancer-drain-nodes, if the load balancer can drain. Then a Node that is leaving is still a
-    backend.
+    `drains`: as --load-balancer-drain-nodes, if the load balancer can drain. A leaving Node is then still a backend.
     """
     if drains is Mode.NEVER and (leaving := drain_rules.leaving(node)) is not None:
         return leaving.because
@@ -64,8 +63,7 @@ class BackendSets:
         return self.local if spec.external_traffic_policy == "Local" else self.cluster
 
     def or_same(self, former: BackendSets) -> BackendSets:
-        """Return these sets, each replaced by an equal one of `former`, so that nobody has to compare the Nodes
-        again."""
+        """Return these sets, each replaced by an equal one of `former`, so that Nodes are not compared again."""
         made = {id(now): _kept(now, former) for now in (self.undrained, self.cluster, self.local)}
         return BackendSets(made[id(self.undrained)], made[id(self.cluster)], made[id(self.local)])
 

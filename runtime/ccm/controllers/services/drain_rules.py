@@ -87,8 +87,7 @@ def draining(signs: Sequence[Sign | None], *, local: bool) -> list[bool]:
     node port fails (KEP-1669). With the other policy, every Node leads to every Pod.
 
     Draining never takes the last Node away: if all would drain, none does. Cordoned Nodes do not drain either if they
-    are more than half: somebody is moving to other machines, and the Nodes that are left may be too few for the
-    traffic.
+    are more than half: somebody is moving to other machines, and the remaining Nodes may be too few for the traffic.
     """
     drains = [sign is not None and (not local or sign <= Sign.STOPPED) for sign in signs]
     cordoned = sum(sign is Sign.CORDONED for sign in signs)

@@ -31,8 +31,7 @@ AGAIN = 5.0
 
 
 class HandedOver:
-    """The note is read when it is needed: a process that serves no class, and sees no Service with one, never reads
-    it."""
+    """The note is read when it is needed: never by a process that serves no class and sees no Service with one."""
 
     def __init__(self, context: Context, events: EventRecorder, classes: ServedClasses) -> None:
         self._context, self._events, self._classes = context, events, classes
@@ -40,8 +39,8 @@ class HandedOver:
         self._reported: set[str] = set()
 
     async def record(self) -> None:
-        """Note the classes that are served. Returns when the note is written; before that, no load balancer of these
-        classes may be written."""
+        """Note the classes that are served. Returns when the note is written; before that, their load balancers may not
+        be written."""
         while self._classes.names:
             try:
                 former = await self._recall()

@@ -65,8 +65,8 @@ class ServiceOptions:
     Node changes ends after `debounce` seconds without a change, at the latest `debounce_max` seconds after the first.
     `poll`, `poll_max`: seconds between reads of a load balancer that the cloud is still working on. `ready_only`: only
     Ready Nodes are backends. `drains`: which Nodes drain. `audit_period`: seconds between audits for load balancers
-    whose Service is gone, 0 for none; `delete_orphans`: whether the audit deletes them. `classes`: which Services are
-    served.
+    whose Service is gone, 0 for none; `delete_orphans`: whether the audit deletes them. `classes`: the Services to
+    serve.
     """
 
     workers: int = 20

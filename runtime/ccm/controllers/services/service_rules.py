@@ -107,8 +107,7 @@ def requests_only_local_traffic(service: Service) -> bool:
 
 
 def health_check(service: Service) -> tuple[str, int]:
-    """Return path and node port that show whether a Node has Pods of this Service (S144-S148); ("", 0) if every Node
-    serves."""
+    """Return path and node port that show whether a Node has Pods of this Service (S144-S148); ("", 0) if all serve."""
     if service.spec.type != "LoadBalancer" or not requests_only_local_traffic(service):
         return "", 0
     return HEALTH_CHECK_PATH, service.spec.health_check_node_port
@@ -297,8 +296,7 @@ def load_balancer_ip(service: Service) -> str:
 
 
 def without_family(spec: LoadBalancerSpec, chosen: Backends) -> tuple[str, ...]:
-    """Return a warning if no backend has an address of a family that the Service has, because no traffic is served
-    then.
+    """Return a warning if no backend has an address of a family of the Service: no traffic is served then.
 
     Return () otherwise, and also if the addresses of a backend are unknown.
     """

@@ -160,8 +160,7 @@ class ServiceState:
         self.polling.begin()
 
     def is_unwritten(self, spec: LoadBalancerSpec) -> bool:
-        """Return whether the last complete write was not one of `spec`, or its result is unknown; backends do not
-        matter."""
+        """Return whether the last complete write was not of `spec`, whatever its backends, or has an unknown result."""
         return self.written.fingerprint is None or self.written.spec != spec
 
     @property

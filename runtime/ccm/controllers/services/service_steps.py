@@ -2,8 +2,7 @@
 """Take one step for the load balancer of a Service: write it, write its backends, read it, or compare it.
 
 A change of a Service may be refused until somebody corrects it: by the cloud, by a rule of ours, or by a bug of a
-provider. Meanwhile, the backends of an existing load balancer follow the Nodes, with the desired state that the cloud
-accepted last.
+provider. Meanwhile, the backends of an existing load balancer follow the Nodes, with the desired state accepted last.
 """
 
 from __future__ import annotations

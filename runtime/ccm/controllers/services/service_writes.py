@@ -39,8 +39,7 @@ class ServiceWrites:
             await self._patch(service, {"status": {"loadBalancer": {"ingress": wire}}})
 
     async def restore(self, service: Service, ingress: Sequence[Ingress]) -> None:
-        """Restore a lost finalizer or lost addresses. Do nothing without `ingress`: another controller serves the
-        Service then."""
+        """Restore a lost finalizer or lost addresses. Do nothing without `ingress`: others serve the Service then."""
         if ingress:
             await self.add_finalizer(service)
             if not service.status.load_balancer.ingress:

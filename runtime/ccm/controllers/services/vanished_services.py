@@ -43,7 +43,7 @@ SOON = 0.2
 
 
 class VanishedServices:
-    """`known`: the existing Services. `queue(key)`: queues a key of a vanished Service for `delete`, or the key of an
+    """`known`: the existing Services. `queue(key)`: queues the key of a vanished Service for `delete`, or of an
     existing one.
 
     The keys here are "namespace/name/UID", because another Service may have the name by now.
@@ -127,8 +127,8 @@ class VanishedServices:
         return service
 
     def _spec(self, state: ServiceState) -> LoadBalancerSpec:
-        """Return the spec of the load balancer to delete. What of it is kept follows from the annotations that were
-        seen last."""
+        """Return the spec of the load balancer to delete. The annotations that were seen last say what to keep of
+        it."""
         spec = state.written.spec or rules.deletion_spec(state.service, self._context.cluster_name)
         return dataclasses.replace(spec, keep=keep_rules.readable_keep(state.service.metadata.annotations))
 

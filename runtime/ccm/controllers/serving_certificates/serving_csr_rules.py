@@ -254,8 +254,8 @@ def check_instance(
 
 
 def check_names(wanted: Wanted, instance: Instance) -> None:
-    """Check that the instance has all these names and addresses, as the cloud says. Raises WaitError, which names the
-    others."""
+    """Check that the cloud reports all these names and addresses of the instance. Raises WaitError with the missing
+    ones."""
     names = _own_names(instance)
     ips = {parsed for each in instance.addresses if each.type in _IPS and (parsed := _ip(each.address)) is not None}
     foreign = [quoted(name) for name in wanted.dns_names if name not in names]

@@ -36,8 +36,7 @@ class Holds:
     _parts: list[Holds] = field(default_factory=list)
 
     def part(self) -> Holds:
-        """Return a part for the controllers of one of several clouds, which replace and drop only what they
-        reported."""
+        """Return a part for one of several clouds. Its controllers replace and drop only what they put there."""
         self._parts.append(Holds(self.monotonic))
         return self._parts[-1]
 

@@ -20,8 +20,7 @@ from ccm.engine.objects import UNREADABLE, PersistentVolume
 from .volume_rules import Additions
 
 UNCHANGED: Mapping[str, Any] = {"allowed": True}
-#: An annotation of a volume in a dry run. With the value CHECK, it asks whether the webhook answers; ANSWERED is the
-#: reply.
+#: An annotation of a volume in a dry run. The value CHECK asks whether the webhook answers; ANSWERED is the reply.
 CHECKED, CHECK, ANSWERED = "ccm.outoftree.dev/volume-webhook", "check", "answered"
 #: Characters of the reason in a warning. The API server may cut a warning of more than 256 characters.
 _REASON = 120
