@@ -206,8 +206,7 @@ class Access:
     _ssl_seen: object = field(default=None, repr=False)
 
     async def headers(self) -> list[tuple[str, str]]:
-        """Return authorization and impersonation headers. Raises UnavailableError if a credential cannot be
-        obtained."""
+        """Return authorization and impersonation headers. Raises UnavailableError if there is no credential."""
         token = self.token
         if self.token_file is not None:
             try:
@@ -253,7 +252,7 @@ class Access:
         return self.token_file is not None or self.exec is not None
 
     async def tls(self) -> ssl.SSLContext | bool:
-        """Return the TLS context for a request: a new one after certificates change, the old one while they cannot be
+        """Return the TLS context for a request: a new one after certificates change, the old one until they can be
         loaded.
 
         True (aiohttp: default verification) for plain HTTP. Raises UnavailableError if there was never a working one.

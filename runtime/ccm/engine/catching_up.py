@@ -23,16 +23,14 @@ SILENCE = 0.25
 
 
 def is_reached(version: str, goal: str) -> bool:
-    """Return whether `version` is as new as `goal`, both of one kind. False if one is not a number: only numbers have
-    an order."""
+    """Return whether `version` is as new as `goal`, both of one kind. Only numbers have an order."""
     return version.isdecimal() and goal.isdecimal() and int(version) >= int(goal)
 
 
 async def newest_version(client: KubeClient, path: str, params: Mapping[str, str], reached: str) -> str:
     """Return the resourceVersion of a consistent read of a kind, whose answer has at most one object.
 
-    Raises GoneError if that version is older than `reached`: the API server went back, so a watch from there shows
-    nothing.
+    Raises GoneError if that version is older than `reached`: the API server went back, and a watch would show nothing.
     """
     answer = await client.get(path, ListOf[msgspec.Raw], params={**params, "limit": "1"})
     newest = answer.metadata.resource_version
@@ -42,8 +40,7 @@ async def newest_version(client: KubeClient, path: str, params: Mapping[str, str
 
 
 class CatchingUp:
-    """Calls `done` once after `start`: when the watch has reached `goal`, or is silent. Call `advance` after each
-    line."""
+    """Calls `done` once after `start`: when the watch reached `goal`, or is silent. Call `advance` after each line."""
 
     def __init__(self, clock: Clock, done: Callable[[], None]) -> None:
         self._clock, self._done, self._goal = clock, done, ""

@@ -100,7 +100,7 @@ class KubeClient:
 
     @classmethod
     def from_config(cls, *, kubeconfig: str = "", master: str = "", user_agent: str = "") -> KubeClient:
-        """Return a client for upstream's flags `--kubeconfig` and `--master`; if both are empty, for the Pod's
+        """Return a client for upstream's flags `--kubeconfig` and `--master`; without both, for the Pod's
         ServiceAccount.
 
         Does no network I/O. Raises KubeConfigError, whose message names file, field and remedy.
@@ -126,8 +126,7 @@ class KubeClient:
         )
 
     async def exists(self, collection: str, meta: ObjectMeta) -> bool:
-        """Return whether the object with this UID exists now; bypasses all caches. `collection`: the path of its
-        list."""
+        """Return whether the object with this UID exists now, without caches. `collection`: the path of its list."""
         try:
             found = await self.get(object_path(collection, meta), PartialObject)
         except NotFoundError:

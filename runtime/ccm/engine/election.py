@@ -96,8 +96,7 @@ class LeaderElector:
         self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._path = f"{self._collection}/{name}"
         self._where = f"{namespace}/{name}"
-        # The time limit of one request. If a request hangs on a dead connection, the next ones, on new connections,
-        # have time.
+        # The time limit of one request: if one hangs on a dead connection, others on new connections still have time.
         self._attempt = renew_deadline / 4
         self._meta = ObjectMeta()
         self._record = LeaseSpec()
@@ -278,8 +277,8 @@ class LeaderElector:
                 ) from None
 
     async def _try_to_renew(self) -> str | None:
-        """Return None after a successful renewal, otherwise the reason. Raises LeadershipLost if another process holds
-        the Lease.
+        """Return None after a successful renewal, otherwise the reason. Raises LeadershipLost if another one holds the
+        Lease.
 
         Each request has its own time limit. A common limit would discard the answer to the last request, and the next
         attempt would start with a conflict again.
@@ -350,8 +349,8 @@ class LeaderElector:
             self.holder = record.holder_identity or ""
 
     async def _write(self, record: LeaseSpec) -> None:
-        """Send a merge patch, which keeps what others write to the Lease. It is rejected if the Lease changed since our
-        last read."""
+        """Send a merge patch, which keeps what others write. It is rejected if the Lease changed since our last
+        read."""
         metadata = {"resourceVersion": self._meta.resource_version, **self._own_metadata()}
         patch = {"metadata": metadata, "spec": wire(record)}
         self._meta = await self._client.patch(self._path, patch, timeout=self._attempt)

@@ -45,8 +45,7 @@ def in_protobuf(kind: Any, verb: str) -> bool:
 
 
 def accepted(kind: Any, protobuf: bool, *, verb: str = "GET") -> str:
-    """Return the header Accept of a request for objects of this type. JSON stays possible: not every kind has
-    protobuf."""
+    """Return the header Accept of a request for this type. JSON stays possible: not every kind has protobuf."""
     if not protobuf or not in_protobuf(kind, verb):
         return JSON
     how = f"{PROTOBUF};{_METADATA.format('List' * (verb == 'LIST'))}" if kind is PartialObject else PROTOBUF
@@ -55,8 +54,7 @@ def accepted(kind: Any, protobuf: bool, *, verb: str = "GET") -> str:
 
 
 def accepted_metadata(protobuf: bool) -> str:
-    """Return the header Accept of a write, which asks for the metadata alone: that takes 20 % less CPU than the
-    object."""
+    """Return the header Accept of a write: it asks for the metadata alone, which takes 20 % less CPU."""
     protobuf = protobuf and in_protobuf(PartialObject, "ANSWER")
     forms = [f"{PROTOBUF};{_METADATA.format('')}"] * protobuf + [f"{JSON};{_METADATA.format('')}", JSON]
     return ",".join(forms)
@@ -72,7 +70,7 @@ def read(kind: type[T], data: bytes | msgspec.Raw) -> T:
 
 @functools.cache
 def _reader(kind: Any) -> Callable[[bytes], Any]:
-    """Return what reads objects in protobuf as this type. The code for that is imported when the first one comes."""
+    """Return a reader of objects in protobuf as this type. Its code is imported when the first object comes."""
     from .protobuf import messages, typed_messages
 
     read, unwrapped = typed_messages.read_as(kind), messages.unwrapped
@@ -96,8 +94,7 @@ def identity(data: bytes | msgspec.Raw) -> PartialObject:
 
 
 async def pieces(kind: type[Any], body: bytes) -> tuple[list[Any], ListMeta, Callable[[Any], Any]]:
-    """Return the items of a list, each as it came, the list's metadata, and what makes an object of an item. Raises
-    UNREADABLE."""
+    """Return the items of a list, each as it came, the list's metadata, and a reader of items. Raises UNREADABLE."""
     if not _is_protobuf(body):
         page = await nesting.decode(list_decoder(msgspec.Raw), body)
         return page.items or [], page.metadata, decoder(kind).decode
@@ -137,8 +134,7 @@ def frames(content_type: str, chunks: AsyncIterator[bytes]) -> AsyncIterator[byt
 
 
 async def split_frames(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield the frames of a stream, each of which follows its length in four bytes. An incomplete last frame is
-    dropped.
+    """Yield the frames of a stream; each follows its length in four bytes. An incomplete last frame is dropped.
 
     Raises msgspec.DecodeError if a length is too large: then nobody knows where the next frame starts.
     """
@@ -159,7 +155,7 @@ async def split_frames(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 async def split_lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield the non-empty lines of a stream, of any length. A last line without its newline is incomplete and is
+    """Yield the non-empty lines of a stream, of any length. A last line without a newline is incomplete: it is
     dropped."""
     pending = bytearray()
     async for chunk in chunks:

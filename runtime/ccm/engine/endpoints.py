@@ -39,8 +39,7 @@ def server_url(text: str, where: str) -> str:
 
 
 def proxy_of(text: str | None, where: str) -> Proxy | None:
-    """Return the proxy with this URL, None for no URL. Without a scheme it is http, as in Go. Raises
-    KubeConfigError."""
+    """Return the proxy with this URL, None for none. Without a scheme it is http, as in Go. Raises KubeConfigError."""
     if not text:
         return None
     parts = _url(text if "://" in text else f"http://{text}")

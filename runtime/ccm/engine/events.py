@@ -133,7 +133,7 @@ class EventRecorder:
         return len(similar.messages) >= SIMILAR
 
     def _allowed(self, ref: ObjectRef) -> bool:
-        """Return whether the token bucket of the object has a token: a controller that fails in a loop must not fill
+        """Take a token of the object, and return whether it had one: a controller that fails in a loop must not fill
         etcd."""
         bucket = self._buckets.get(ref)
         if bucket is None:

@@ -25,7 +25,7 @@ _EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.
 
 
 def load(kubeconfig: str = "", master: str = "", *, clock: Clock = SYSTEM_CLOCK) -> Access:
-    """Return the access that upstream's flags describe: `--kubeconfig`, `--master` (replaces its server), or the Pod's
+    """Return access by upstream's flags: `--kubeconfig`, `--master` (replaces the server), or without both the Pod's
     own.
 
     Raises KubeConfigError.
@@ -105,7 +105,7 @@ class _Fields:
         return value
 
     def path(self, name: str) -> Path | None:
-        """Return a readable file, None without a name. Relative names start at the directory of the kubeconfig, as in
+        """Return a readable file, None without a name. Relative names start at the kubeconfig's directory, as in
         kubectl."""
         text = self.text(name)
         if not text:

@@ -57,8 +57,7 @@ REST_RETRIES = Counter(
 
 @functools.cache
 def labelled(family: Family, *labels: str) -> Family:
-    """Return the metric with these labels. Each request needs four of them, and looking one up takes longer than
-    counting."""
+    """Return the metric with these labels. Each request needs four, and a look-up takes longer than counting."""
     return family.labels(*labels)
 
 

@@ -309,6 +309,5 @@ def split_key(key: str) -> tuple[str, str]:
 
 
 def parse_time(text: str) -> datetime.datetime:
-    """Return the time in RFC 3339 text (metav1.Time or MicroTime). Raises ValueError. Text without a zone gives a naive
-    time."""
+    """Return the time in RFC 3339 text (metav1.Time or MicroTime), naive if the text has no zone. Raises ValueError."""
     return datetime.datetime.fromisoformat(text)

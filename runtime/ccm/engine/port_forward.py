@@ -33,8 +33,7 @@ STRETCH = 64 * 1024
 
 
 class Tunnel:
-    """`socket`: leads to the port. `problem`: why the kubelet cannot reach the port, in its words; "" until it says
-    so."""
+    """`socket`: leads to the port. `problem`: why the kubelet cannot reach the port, in its words; "" so far."""
 
     def __init__(self, end: socket.socket) -> None:
         self.socket = end

@@ -14,7 +14,7 @@ from .api_errors import ApiError, UnavailableError
 
 
 def pause_before_retry(method: str, error: ApiError, pause: float) -> float | None:
-    """Return the seconds before a retry, None if no retry is allowed. Jittered, but never shorter than the server
+    """Return the seconds before a retry, None if no retry is allowed. With jitter, but not less than the server
     requested."""
     refused = error.status == 429 or (error.status == 503 and error.retry_after is not None and method != "POST")
     if not refused:

@@ -33,8 +33,7 @@ Convert = Callable[[Any], Any]
 
 @functools.cache
 def read_as(kind: Any) -> Callable[[bytes], Any]:
-    """Return a function that makes an object of this type from its message without envelope. The function raises
-    `objects.UNREADABLE`."""
+    """Return a reader of this type's messages without envelope. The reader raises `objects.UNREADABLE`."""
     parse, convert = message_class(kind.MESSAGE).FromString, reader(kind, kind.MESSAGE)
 
     def read(message: bytes) -> Any:
@@ -164,13 +163,12 @@ class _Shared(dict[bytes, Any]):
 
 
 def time_text(time: Any) -> str | None:
-    """Return metav1.Time as in JSON: RFC 3339 in seconds. None for a message without content, which is Go's zero
-    time."""
+    """Return metav1.Time as in JSON: RFC 3339 in seconds. None for an empty message, Go's zero time."""
     return _second(time.seconds) + "Z" if time.HasField("seconds") else None
 
 
 def micro_time_text(time: Any) -> str | None:
-    """Return metav1.MicroTime as in JSON: with six digits. None for a message without content."""
+    """Return metav1.MicroTime as in JSON: with six digits. None for an empty message."""
     return f"{_second(time.seconds)}.{time.nanos // 1000:06d}Z" if time.HasField("seconds") else None
 
 
