@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The provider of vSphere (docs/providers/vsphere.md): Nodes, as cloud-provider-vsphere describes them.
 
-`settings` reads its vsphere.conf, `session` keeps a session with a vCenter, `api` reads it, and the `*_rules` convert.
-pyvmomi is imported by the first login only: only those who choose this provider need it.
+`settings` reads its vsphere.conf, `session` keeps a session with a vCenter, `api` reads the vCenter, and the `*_rules`
+convert. pyvmomi is imported when the provider starts, so only users of this provider need it.
 """
 
 from __future__ import annotations

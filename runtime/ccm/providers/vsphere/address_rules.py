@@ -2,7 +2,7 @@
 """Decides which addresses of a machine its Node gets, as cloud-provider-vsphere does. Pure.
 
 For each IP family: at most one InternalIP and one ExternalIP. Networks of `[Nodes]` decide first, then port groups.
-If neither finds anything, the first address of the machine is both.
+If neither finds anything, the first address that is not excluded becomes both.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .settings_sections import Nodes
 
 IP = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-#: More than this of `guestinfo.metadata` is not read, in bytes after decompression.
+#: The maximum size of the compressed part of `guestinfo.metadata`, in bytes after decompression.
 LARGEST_METADATA = 1 << 20
 
 
@@ -44,7 +44,7 @@ class _Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """`problem`: why the machine has no usable addresses, "" if it has. `warnings`: what a person should fix."""
+    """`problem`: why the machine has no usable addresses, "" if it has some. `warnings`: what a person should fix."""
 
     addresses: tuple[Address, ...] = ()
     problem: str = ""
@@ -54,9 +54,9 @@ class Chosen:
 def choose(
     nics: Iterable[Nic], families: Sequence[str], nodes: Nodes, metadata: str = "", encoding: str = ""
 ) -> Chosen:
-    """The IP addresses of a machine, in the order of its Node.
+    """Return the IP addresses of a machine in the order in which its Node gets them, or the problem.
 
-    `metadata`, `encoding`: the machine's `guestinfo.metadata` and its encoding. Addresses that it sets come first.
+    `metadata`, `encoding`: the machine's `guestinfo.metadata` and its encoding. Addresses in the metadata come first.
     """
     real = [nic for nic in nics if nic.device != -1]
     if not real:
@@ -85,7 +85,7 @@ def choose(
 
 
 def usable(text: str) -> IP | None:
-    """The address, None if it is invalid or has a meaning on the machine alone."""
+    """Return the address, None if it is invalid, or valid only on the machine or its link."""
     try:
         ip: IP = ipaddress.ip_address(text)
     except ValueError:
@@ -105,7 +105,7 @@ _LINK_MULTICAST: dict[int, IPNetwork] = {
 
 
 def _pair(candidates: Sequence[_Candidate], nodes: Nodes) -> tuple[_Candidate | None, _Candidate | None]:
-    """The InternalIP and the ExternalIP among the addresses of one family."""
+    """Return the InternalIP and the ExternalIP among the addresses of one family, None for a missing one."""
     inside = [each for each in candidates if not _in(each.ip, nodes.exclude_internal_network_subnet_cidr)]
     outside = [each for each in candidates if not _in(each.ip, nodes.exclude_external_network_subnet_cidr)]
     internal = _in_networks(inside, nodes.internal_network_subnet_cidr) or _first(
@@ -124,7 +124,7 @@ def _in(ip: IP, networks: Iterable[IPNetwork]) -> bool:
 
 
 def _in_networks(candidates: Sequence[_Candidate], networks: Iterable[IPNetwork]) -> _Candidate | None:
-    """The first address in the first network that has one."""
+    """Return the first address in the first network that has one, None if no network has one."""
     for network in networks:
         if (match := next((each for each in candidates if each.ip in network), None)) is not None:
             return match
@@ -140,7 +140,7 @@ def _same(one: str, other: str) -> bool:
 
 
 def static_addresses(metadata: str, encoding: str) -> tuple[list[IP], str]:
-    """The addresses that cloud-init's metadata sets, in order, and a warning, "" if it could be read.
+    """Return the addresses that cloud-init's metadata sets, in order, and a warning if it cannot be read, else "".
 
     The metadata is YAML in base64. Its `network` is a mapping, or a text in base64, compressed or not.
     """
@@ -160,7 +160,7 @@ def static_addresses(metadata: str, encoding: str) -> tuple[list[IP], str]:
 
 
 def _mapping(content: bytes) -> dict[str, Any]:
-    """Keys and values in YAML. Raises ValueError for anything else."""
+    """Parse keys and values in YAML. Raises ValueError for anything else."""
     document = Document.parse(content.decode(), "guestinfo.metadata", secret=True)
     if document.problems or not isinstance(document.data, dict):
         raise ValueError("expected keys and values")

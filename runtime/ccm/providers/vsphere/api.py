@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads machines, what contains them, and tags from one vCenter. Blocking.
 
-All machines come from one query of the PropertyCollector, in pages. It also reads the list of the view, so that an
-answer that omits machines shows.
+All machines come from one query of the PropertyCollector, in pages. The query also reads the view's own list of
+machines, so that an answer that omits some of them is detected.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .session import Live, Session
 from .settings_sections import Labels
 from .zone_rules import Place, Tag, ancestors, place_labels
 
-#: How many objects one question about tags names; vCenter's limit is 2,000.
+#: How many objects one request for tags names; vCenter's limit is 2,000.
 OBJECTS = 1000
 _METADATA = 'config.extraConfig["guestinfo.metadata"]'
 _ENCODING = 'config.extraConfig["guestinfo.metadata.encoding"]'
@@ -35,8 +35,8 @@ PROPERTIES = (
 
 @dataclass(frozen=True)
 class Reading:
-    """What one vCenter said. `places`: zone and region of each machine. `unknown`: machines whose UUID it does not
-    report, for people; they may be the machine of any Node."""
+    """What one vCenter reported. `places`: zone and region of each machine. `unknown`: machines whose UUID it
+    does not report, for messages; each of them may be the machine of any Node."""
 
     machines: tuple[Machine, ...]
     places: dict[Machine, tuple[str, str] | None]
@@ -56,19 +56,19 @@ class Inventory:
         self.session.run(lambda live: None)
 
     def all(self) -> Reading:
-        """Every machine."""
+        """Read all machines."""
         found = self.session.run(lambda live: self._reading(live, self._listed(live)))
         self._uuids = {machine.id: machine.uuid for machine in found.machines}  # without machines that are gone
         return found
 
     def with_uuid(self, uuid: str) -> Reading:
-        """The machines with this UUID."""
+        """Read the machines with this UUID."""
         return self.session.run(
             lambda live: self._reading(live, self._found(live, functools.partial(_with_uuid, live, uuid)))
         )
 
     def with_name(self, name: str, system_uuids: Sequence[str]) -> Reading:
-        """The machines whose guests have this name, or one of these UUIDs."""
+        """Read the machines whose guests have this name, and those with one of these UUIDs."""
 
         def find(live: Live) -> Reading:
             rows = self._found(live, lambda dc: _index(live).FindAllByDnsName(dc, name, True))
@@ -80,7 +80,7 @@ class Inventory:
         return self.session.run(find)
 
     def with_reference(self, reference: str) -> Reading:
-        """The machine with this reference, such as `vm-12`, if there is one."""
+        """Read the machine with this reference, such as `vm-12`, if there is one."""
 
         def find(live: Live) -> Reading:
             return self._reading(live, [row for row in self._listed(live) if row.obj._moId == reference])
@@ -117,7 +117,7 @@ class Inventory:
     def _retrieve(
         self, live: Live, view: Any, kinds: Sequence[type], paths: Sequence[str], of_view: Sequence[str] = ()
     ) -> list[Any]:
-        """All objects of a view, and the view itself if `of_view` names properties of it."""
+        """Return all objects of a view, and the view itself if `of_view` names properties of the view."""
         from pyVmomi import vim, vmodl
 
         query = vmodl.query.PropertyCollector
@@ -185,7 +185,8 @@ class Inventory:
     # Zones and regions.
 
     def _places(self, live: Live, machines: Sequence[Machine], labels: Labels) -> dict[Machine, tuple[str, str] | None]:
-        """Zone and region of each machine: mostly from the tags of its host and what contains the host."""
+        """Return zone and region of each machine, None if they are unknown. Most machines have them from the tags of
+        their host and of what contains the host, so other tags are read only for the rest."""
         if not machines:
             return {}
         from pyVmomi import vim
@@ -214,7 +215,7 @@ def _pool_and_machine(place: Place) -> list[str]:
 
 
 class _TagNames:
-    """Tags of objects, by names. It reads each tag and each category once for one listing."""
+    """The tags of objects, with names. For one listing: it reads each tag and each category once."""
 
     def __init__(self, live: Live) -> None:
         self._rest = live.rest
@@ -222,7 +223,7 @@ class _TagNames:
         self._categories: dict[str, str] = {}
 
     def of(self, objects: Sequence[str]) -> dict[str, list[Tag]]:
-        """Object -> its tags, for all of these objects."""
+        """Return object -> its tags, for all of these objects."""
         found: dict[str, list[Tag]] = {each: [] for each in objects}
         for start in range(0, len(objects), OBJECTS):
             asked = [_object_id(each) for each in objects[start : start + OBJECTS]]
@@ -264,10 +265,10 @@ def _properties(row: Any) -> dict[str, Any]:
 
 
 def _key(managed: Any) -> str:
-    """A managed object as zone_rules names it, such as `HostSystem:host-12`; "" for none."""
+    """Return a managed object's name in zone_rules, such as `HostSystem:host-12`; "" for none."""
     return "" if managed is None else f"{type(managed)._wsdlName}:{managed._moId}"
 
 
 def _option(option: Any) -> str:
-    """The text of an option, given as such or as key and value."""
+    """Return the text of an option, which is a text or an object of key and value; "" for none."""
     return str(getattr(option, "value", option) or "")

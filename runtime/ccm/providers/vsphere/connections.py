@@ -17,13 +17,14 @@ from ccm.cloud.toolkit.untrusted_text import printable, shorten
 
 from .settings import VCenter
 
-#: More of an answer of the REST API is not read, in bytes.
+#: The maximum size of an answer of the REST API, in bytes.
 LARGEST = 64 << 20
 _SESSION = "/com/vmware/cis/session"
 
 
 def tls_context(vcenter: VCenter) -> ssl.SSLContext:
-    """Raises OSError if the file with authorities cannot be read."""
+    """Return the TLS settings of a vCenter. With a thumbprint, `Connection` verifies the certificate instead. Raises
+    OSError if the file with authorities cannot be read."""
     context = ssl.create_default_context(cafile=vcenter.ca_file or None)
     if vcenter.insecure or vcenter.thumbprint:
         context.check_hostname = False
@@ -32,7 +33,7 @@ def tls_context(vcenter: VCenter) -> ssl.SSLContext:
 
 
 class Connection(http.client.HTTPSConnection):
-    """Accepts only the certificate with `thumbprint`, if it is set."""
+    """An HTTPS connection that accepts only the certificate with `thumbprint`, if that is set."""
 
     thumbprint = ""
 
@@ -47,7 +48,7 @@ class Connection(http.client.HTTPSConnection):
 
 
 class SoapConnection(Connection):
-    """Refuses answers that are not SOAP, with what they ask for: pyvmomi would drop the header."""
+    """Raises an error for an answer that is not SOAP, with its `Retry-After`: pyvmomi would drop the header."""
 
     def getresponse(self) -> http.client.HTTPResponse:
         response = super().getresponse()
@@ -58,7 +59,7 @@ class SoapConnection(Connection):
 
 
 def raise_for_status(server: str, call: str, status: int, headers: Any, content: bytes) -> None:
-    """Raises the error for an answer that says nothing about machines. `call`: what was asked, for people."""
+    """Raises the error for an answer that says nothing about machines. `call`: the call, for the message."""
     wait = retry_after(headers, content, time.time())
     text = f"vCenter {server}: {shorten(printable(call), 200)}: HTTP status {status}"
     if status == 429:
@@ -69,7 +70,7 @@ def raise_for_status(server: str, call: str, status: int, headers: Any, content:
 
 
 class RestSession:
-    """A session with the REST API. Logs in at the first call, and once again when the session has ended."""
+    """A session with the REST API. It logs in at the first call, and again when the session has ended."""
 
     def __init__(self, vcenter: VCenter, login: tuple[str, str], context: ssl.SSLContext, timeout: float) -> None:
         self._vcenter, self._context, self._timeout = vcenter, context, timeout
@@ -77,7 +78,7 @@ class RestSession:
         self._session = ""
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
-        """The `value` of the answer. Raises CloudError, OSError, HTTPException, ValueError."""
+        """Make a call and return the `value` of the answer. Raises CloudError, OSError, HTTPException, ValueError."""
         if not self._session:
             self._login()
         status, headers, content = self._send(method, path, body, {"vmware-api-session-id": self._session})

@@ -14,12 +14,12 @@ from ccm.cloud import Unauthorized
 
 from .settings import VCenter
 
-#: A key of a Secret is not longer than this, in bytes.
+#: The maximum size of a file of a Secret, in bytes: Kubernetes allows no more.
 LARGEST = 1 << 20
 
 
 def credentials(vcenter: VCenter) -> tuple[str, str]:
-    """User and password. Raises Unauthorized with what is missing where."""
+    """Return user and password. Raises Unauthorized, which says what is missing where."""
     if not vcenter.secrets:
         return vcenter.user, vcenter.password
     try:
@@ -37,7 +37,7 @@ def credentials(vcenter: VCenter) -> tuple[str, str]:
 
 
 def of_server(files: Mapping[str, str], server: str) -> tuple[str, str] | None:
-    """User and password of a server in a Secret, None if one is missing or empty."""
+    """Return user and password of a server in a Secret, None if one of them is missing or empty."""
     found = files.get(f"{server}.username", ""), files.get(f"{server}.password", "")
     for key, value in files.items():
         if key.startswith("server_") and value.strip() == server:

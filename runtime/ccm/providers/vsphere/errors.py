@@ -13,7 +13,7 @@ from ccm.cloud.toolkit.untrusted_text import printable, shorten
 
 #: The key that sets `request_timeout`, for messages.
 TIMEOUT = "request-timeout of [Runtime], in YAML requestTimeout"
-#: Faults about who asks and what they may do. `NotAuthenticated` after a new login is one of them.
+#: Faults about the user and the user's rights. `NotAuthenticated` is one of them if it follows a new login.
 _DENIED = {
     "InvalidLogin": "it refuses user and password",
     "NotAuthenticated": "the session has ended",
@@ -23,12 +23,12 @@ _DENIED = {
 
 
 def fault_name(error: BaseException) -> str:
-    """The name of a fault of vCenter, such as `NoPermission`; for other errors, their class."""
+    """Return the name of a fault of vCenter, such as `NoPermission`; for another error, its class."""
     return type(error).__name__.rpartition(".")[2]
 
 
 def no_permission(fault: Any, call: str, server: str) -> Unauthorized:
-    """For the fault `NoPermission`: it names the call, the object, and the right that is missing there."""
+    """Return the error for the fault `NoPermission`: it names the call, the object, and the right that is missing."""
     right, managed = str(getattr(fault, "privilegeId", "") or "a right"), getattr(fault, "object", None)
     where = "" if managed is None else f" on {type(managed)._wsdlName} {managed._moId}"
     text = _short(f"{call}: the user does not have {right}{where}")
@@ -36,7 +36,7 @@ def no_permission(fault: Any, call: str, server: str) -> Unauthorized:
 
 
 def translated(error: Exception, server: str, timeout: float) -> CloudError:
-    """`timeout`: that of a request."""
+    """Return the contract's error for an exception. `timeout`: of a request, in seconds."""
     if isinstance(error, CloudError):
         return error
     name = fault_name(error)

@@ -6,7 +6,8 @@ vSphere has an identifier for each guest system, such as `ubuntu64Guest`. Identi
 
 from __future__ import annotations
 
-#: Names whose only identifier is NAMEGuest; NAMEGuest and NAME_64Guest; NAME_64Guest; NAMEGuest and NAME64Guest.
+#: Names by their identifiers: only NAMEGuest; both NAMEGuest and NAME_64Guest; only NAME_64Guest; both NAMEGuest and
+#: NAME64Guest.
 _PLAIN = (
     "centos centos64 dos eComStation eComStation2 mandrake netware4 netware5 netware6 nld9 oes "
     "openServer5 openServer6 os2 rhel2 sjds sles sles64 solaris6 solaris7 solaris8 solaris9 vmkernel "
@@ -67,5 +68,5 @@ NAMES: dict[str, str] = {
 
 
 def guest_system(guest_id: str) -> str:
-    """The name for an identifier of vSphere."""
+    """Return the name for an identifier of vSphere, `unknown` if it has none."""
     return NAMES.get(guest_id, "unknown")

@@ -28,7 +28,7 @@ UNNAMED = re.compile(r".* \((?P<id>[A-Za-z0-9_-]+)\)", re.DOTALL)
 #: Characters of a name in vCenter that are shown.
 SHOWN = 100
 POWERED_ON = "poweredOn"
-#: vCenter's other states: one that is suspended continues with its memory.
+#: Machines in vCenter's other states count as suspended: they may continue with their memory.
 STATES = {POWERED_ON: InstanceState.RUNNING, "poweredOff": InstanceState.SHUTDOWN}
 
 
@@ -59,15 +59,15 @@ class Machine:
 
     @property
     def name(self) -> str:
-        """The name by which a Node may find the machine. A template, or a machine without guest tools, has one that no
-        Node can have: it must not be taken for another machine."""
+        """The name by which a Node may find the machine. A template, or a machine without guest tools, gets a name that
+        no Node can have, so that it is never taken for another machine."""
         if self.host_name and not self.is_template:
             return self.host_name
         return f"{shorten(printable(self.inventory_name), SHOWN)} ({self.id})"
 
     @property
     def rank(self) -> tuple[bool, bool]:
-        """Sorts machines with the same UUID: one that runs before one that does not, and templates last."""
+        """The key that sorts machines with the same UUID: running ones first, templates last."""
         return (self.is_template, self.power != POWERED_ON)
 
 
@@ -76,20 +76,20 @@ def provider_id(uuid: str) -> str:
 
 
 def uuid_of(spelt: str) -> str | None:
-    """The UUID in a providerID of any spelling; None if it belongs to another cloud."""
+    """Return the UUID in a providerID of any spelling; None if the providerID belongs to another cloud."""
     uuid = spelt.removeprefix(SCHEME).lower()
     return uuid if spelt.startswith(SCHEME) and UUID.fullmatch(uuid) else None
 
 
 def other_byte_order(uuid: str) -> str:
-    """The UUID with its first three parts in the other byte order. Kernels differ in how they read it from SMBIOS."""
+    """Return the UUID with its first three parts in the other byte order: kernels read them from SMBIOS differently."""
     parts = uuid.split("-")
     swapped = [bytes.fromhex(part)[::-1].hex() for part in parts[:3]]
     return "-".join((*swapped, *parts[3:]))
 
 
 def spellings(system_uuid: str) -> tuple[str, ...]:
-    """The UUIDs that a machine may have whose kubelet reports this one; none for any other text."""
+    """Return the UUIDs that a machine may have if its kubelet reports this one; () if the text is no UUID."""
     uuid = system_uuid.lower()
     return (uuid, other_byte_order(uuid)) if UUID.fullmatch(uuid) else ()
 
@@ -97,7 +97,7 @@ def spellings(system_uuid: str) -> tuple[str, ...]:
 def instances(
     machines: Iterable[Machine], places: Mapping[Machine, tuple[str, str] | None] | None, nodes: Nodes
 ) -> list[Instance]:
-    """One instance for each UUID. `places`: zone and region of each machine; None if Nodes get neither."""
+    """Return one instance for each UUID. `places`: zone and region of each machine; None if Nodes get neither."""
     same: dict[str, list[Machine]] = {}
     for machine in machines:
         if machine.uuid:
@@ -134,7 +134,7 @@ def _instance(machine: Machine, doubles: Sequence[Machine], place: tuple[str, st
 def _problem(
     machine: Machine, doubles: Sequence[Machine], addresses: str, place: tuple[str, str] | None, names: tuple[str, str]
 ) -> str:
-    """Why no Node can be initialised from the machine, "" if one can."""
+    """Return why no Node can be initialised from the machine, "" if one can."""
     what = f"virtual machine {shorten(printable(machine.inventory_name), SHOWN)!r} of {machine.vcenter}"
     if doubles:
         others = ", ".join(f"{each.id} of {each.vcenter}" for each in doubles[:5])
@@ -155,7 +155,7 @@ def _problem(
 
 
 def instance_type(machine: Machine) -> str:
-    """The label of the type: processors, memory in whole GiB, and the guest system."""
+    """Return the label of the type: processors, memory in whole GiB, and the guest system."""
     memory, system = machine.memory_mb // 1024, guest_system(machine.guest_id)
     return f"vsphere-vm.cpu-{machine.cpus}.mem-{memory}gb.os-{system}"
 

@@ -16,7 +16,7 @@ from .instance_rules import Machine
 from .session import Session, load_sdk
 from .settings import Settings
 
-#: Threads for each vCenter. A vCenter that hangs takes none of the others'.
+#: Threads for each vCenter: a vCenter that hangs uses no threads of the others.
 THREADS = 6
 #: Seconds for logging out at the end.
 FAREWELL = 5.0
@@ -65,7 +65,7 @@ class VSphereInstances:
         ]
 
     async def start(self) -> list[str]:
-        """Log in everywhere. Returns why some vCenters cannot be asked; raises if none can."""
+        """Log in to all vCenters. Return why some of them failed; raise the error if all failed."""
         await asyncio.to_thread(load_sdk)
         outcomes = await asyncio.gather(*(each.start() for each in self._vcenters), return_exceptions=True)
         failed = [each for each in outcomes if isinstance(each, BaseException)]
@@ -77,7 +77,7 @@ class VSphereInstances:
         await asyncio.gather(*(each.close() for each in self._vcenters))
 
     async def list_page(self, token: str | None) -> Page:
-        """All machines of all vCenters. Those of a vCenter that cannot be asked are unknown."""
+        """Return all machines of all vCenters on one page. Machines of a vCenter that does not answer are unknown."""
         readings, failed = await self._ask(lambda inventory: inventory.all())
         if not readings:
             raise failed[0]
@@ -136,7 +136,7 @@ class VSphereInstances:
     async def _ask(
         self, question: Callable[[Inventory], Reading], enough: Callable[[Reading], bool] = lambda reading: False
     ) -> tuple[list[Reading], list[CloudError]]:
-        """What all vCenters say, and the errors of the others. Does not wait for more once one answer is `enough`."""
+        """Return the readings of all vCenters that answer, and the errors of the others. Stop once one is `enough`."""
         readings: list[Reading] = []
         failed: list[CloudError] = []
         tasks = [asyncio.ensure_future(each.ask(question)) for each in self._vcenters]
@@ -165,5 +165,5 @@ class VSphereInstances:
 
 
 def _runs(reading: Reading) -> bool:
-    """Whether a machine of the reading runs: then it is the one, whatever copies of it other vCenters have."""
+    """Return whether a machine of the reading runs. It is then the right one, even if other vCenters have copies."""
     return any(machine.rank == (False, False) for machine in reading.machines)

@@ -28,14 +28,14 @@ _ENDED, _GONE = "NotAuthenticated", "ManagedObjectNotFound"
 
 
 def sdk_problem() -> str:
-    """The message about a package that is not installed, "" if it is."""
+    """Return the message if pyvmomi is not installed, "" if it is."""
     if importlib.util.find_spec("pyVmomi") is not None:
         return ""
     return "the provider vsphere needs the package pyvmomi: pip install 'outoftree-ccm[vsphere]'"
 
 
 def load_sdk() -> None:
-    """Import pyvmomi, which takes a second of a processor: before the first deadline begins. Blocking."""
+    """Import pyvmomi before the first deadline begins, because that takes a second of CPU time. Blocking."""
     from pyVmomi import SoapStubAdapter, vim, vmodl
 
     _ = SoapStubAdapter, vim.VirtualMachine, vmodl.query.PropertyCollector
@@ -55,7 +55,7 @@ class Live:
 
 
 class Session:
-    """Use it from several threads. `timeout`: seconds for each request."""
+    """A session that several threads may use. `timeout`: seconds for each request."""
 
     def __init__(self, vcenter: VCenter, timeout: float, *, with_places: bool) -> None:
         self.vcenter = vcenter
@@ -64,8 +64,8 @@ class Session:
         self._live: Live | None = None
 
     def run(self, work: Callable[[Live], T]) -> T:
-        """What `work` returns. It is done again, once, if the session had ended, or if an object was gone: then the
-        session stays, and gets new views.
+        """Return what `work` returns. If the session had ended, run `work` once more in a new session. If an object
+        was gone, run `work` once more with new views.
 
         Raises CloudError, and what pyvmomi raises.
         """
@@ -79,15 +79,15 @@ class Session:
         return work(self._connected(live, keep=fault == _GONE))
 
     def close(self) -> None:
-        """Log out, as far as vCenter answers."""
+        """Log out, and ignore errors."""
         with self._lock:
             live, self._live = self._live, None
         if live is not None:
             _leave(live)
 
     def _connected(self, ended: Live | None, *, keep: bool = False) -> Live:
-        """The present session; another one if there is none, or if it is `ended`. `keep`: the session goes on, and only
-        its views are made again."""
+        """Return the present session, or a new one if there is none or the present one is `ended`. `keep`: the session
+        continues, and only its views are created again."""
         if not self._lock.acquire(timeout=self._timeout):
             raise Transient(f"vCenter {self.vcenter.server}: another call waits for the login")
         try:
@@ -104,7 +104,7 @@ class Session:
             self._lock.release()
 
     def _renewed(self, live: Live) -> Live | None:
-        """The session with new views, None if it cannot have any: then it is logged out."""
+        """Return the session with new views. If that fails, log it out and return None."""
         try:
             fresh = Live(live.content, live.stub, live.rest)
             self._look(fresh)
@@ -112,12 +112,12 @@ class Session:
             _leave(live)
             return None
         for view in (*live.machines, live.places):
-            with contextlib.suppress(Exception):  # it may be what is gone
+            with contextlib.suppress(Exception):  # the view itself may be gone
                 view.DestroyView()
         return fresh
 
     def _login(self) -> Live:
-        """A new session. One that cannot be used is logged out: vCenter has room for a limited number."""
+        """Return a new session. Log out a session that cannot be used, because vCenter limits their number."""
         user, password = credentials(self.vcenter)
         try:
             context = tls_context(self.vcenter)
@@ -136,7 +136,7 @@ class Session:
         return live
 
     def _connect(self, context: ssl.SSLContext) -> tuple[Any, Any]:
-        """A connection, and vCenter's ServiceContent."""
+        """Return a connection, and vCenter's ServiceContent."""
         from pyVmomi import SoapStubAdapter, vim
 
         stub = SoapStubAdapter(
@@ -151,7 +151,7 @@ class Session:
         return stub, vim.ServiceInstance("ServiceInstance", stub).RetrieveContent()
 
     def _look(self, live: Live) -> None:
-        """Find the datacenters, and make the views."""
+        """Find the datacenters, and create the views."""
         from pyVmomi import vim
 
         content = live.content
@@ -173,7 +173,7 @@ class Session:
 
 
 def _leave(live: Live) -> None:
-    """Log out, as far as vCenter answers: the session may have ended already."""
+    """Log out, and ignore errors: the session may have ended already."""
     for farewell in (live.content.sessionManager.Logout, live.rest.logout, live.stub.DropConnections):
         with contextlib.suppress(Exception):
             farewell()
@@ -186,7 +186,7 @@ def _connection(thumbprint: str, *args: Any, **kwargs: Any) -> SoapConnection:
 
 
 def _invoke(invoke: Callable[..., Any], server: str, managed: Any, info: Any, args: Any) -> Any:
-    """One call. Raises Unauthorized that names it, if the user may not do it."""
+    """Make one call. Raises Unauthorized, which names the call, if the user has no right for it."""
     try:
         return invoke(managed, info, args)
     except Exception as error:

@@ -72,7 +72,8 @@ class Settings:
 
     @classmethod
     def parse(cls, config: ProviderConfig) -> Settings:
-        """Raises ConfigError with all problems, each with file and line."""
+        """Parse vsphere.conf, and variables that override it. Raises ConfigError with all problems, each with file and
+        line."""
         if not config.text.strip():
             raise ConfigError([f"{config.source}: is empty: the provider vsphere needs a vsphere.conf"])
         reader = _reader(config.text)
@@ -147,7 +148,8 @@ def _vcenter(reader: GcfgSections, name: str, own: VirtualCenter, common: Global
 
 
 def _secrets(reader: GcfgSections, name: str, own: VirtualCenter, common: Global) -> str:
-    """The folder with the credentials of a vCenter: its own Secret's, the common folder, or the common Secret's."""
+    """Return the folder with the credentials of a vCenter: its own Secret's, the common Secret's, the common folder, or
+    the default one; "" if a user is set instead."""
     for section, sub, each in (("VirtualCenter", name, own), ("Global", "", common)):
         if bool(each.secret_name) != bool(each.secret_namespace):
             if all(getattr(own, key) or getattr(common, key) for key in ("user", "password")):
@@ -167,7 +169,7 @@ def _secrets(reader: GcfgSections, name: str, own: VirtualCenter, common: Global
 
 
 def named_files(settings: Settings) -> list[str]:
-    """The files that the configuration names, and the usual ones of each folder with credentials."""
+    """Return the files that the configuration names, and the usual files of each folder with credentials."""
     found = [each.ca_file for each in settings.vcenters if each.ca_file]
     for each in settings.vcenters:
         if each.secrets:

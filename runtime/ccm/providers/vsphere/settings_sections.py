@@ -96,7 +96,7 @@ class Nodes:
 
 @dataclass(frozen=True)
 class Runtime:
-    """How this provider asks. cloud-provider-vsphere does not have this section."""
+    """The limits of this provider's calls. cloud-provider-vsphere does not have this section."""
 
     request_timeout: float = limits.request_timeout(20.0)
     page_size: int = limits.page_size(500, 1, 1000, "machines in a page of a listing")

@@ -90,12 +90,12 @@ class YamlSections(GcfgSections):
 
 
 def camel(name: str) -> str:
-    """`insecure_flag` as YAML spells it: `insecureFlag`."""
+    """Return the name of a field as YAML spells it: `insecureFlag` for `insecure_flag`."""
     return re.sub(r"_([a-z])", lambda found: found[1].upper(), name)
 
 
 def _text(located: Located) -> str | None:
-    """A value as INI spells it; None if it is neither a scalar nor a list of scalars."""
+    """Return a value as INI spells it; None if it is neither a scalar nor a list of scalars without commas."""
     if isinstance(located.value, list):
         parts = [each.text for each in located.value]
         return ",".join(part for part in parts if part) if all(part and "," not in part for part in parts) else None

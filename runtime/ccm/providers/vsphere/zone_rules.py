@@ -39,7 +39,7 @@ class Place:
 
 
 def ancestors(start: str, parents: Mapping[str, str]) -> list[str]:
-    """The object and everything that contains it, the nearest first."""
+    """Return the object and everything that contains it, the nearest first."""
     found = [start]
     while (above := parents.get(found[-1], "")) and len(found) < DEEPEST:
         found.append(above)
@@ -47,10 +47,10 @@ def ancestors(start: str, parents: Mapping[str, str]) -> list[str]:
 
 
 def zone_and_region(path: Sequence[str], tags: Mapping[str, Sequence[Tag]], labels: Labels) -> tuple[str, str] | None:
-    """The zone and the region on this path, None if one of them is missing.
+    """Return the zone and the region on this path, None if one of them is missing.
 
-    Upstream reads on until it has both, and a tag further up replaces a nearer one of the same category meanwhile.
-    The same here, so that a Node gets the labels that its neighbours have.
+    Upstream searches upwards until it has both. Until then, a tag further up replaces a nearer one of the same
+    category. This provider does the same, so that a Node gets the same labels as its neighbours.
     """
     zone = region = ""
     for each in path:
@@ -67,7 +67,7 @@ def zone_and_region(path: Sequence[str], tags: Mapping[str, Sequence[Tag]], labe
 def place_labels(
     place: Place, parents: Mapping[str, str], tags: Mapping[str, Sequence[Tag]], labels: Labels
 ) -> tuple[str, str] | None:
-    """The zone and the region of a machine, None if no path has both."""
+    """Return the zone and the region of a machine, None if no path has both."""
     for start in place.starts:
         if (found := zone_and_region(ancestors(start, parents), tags, labels)) is not None:
             return found
