@@ -144,7 +144,7 @@ class TypeAnnotations:
         return values
 
     def warnings(self, annotations: Mapping[str, str]) -> list[str]:
-        """Warnings about annotations that have no effect, or not the effect that their text suggests."""
+        """Return warnings about annotations that have no effect, or not the effect that their text suggests."""
         without_effect = [
             f"annotation {PREFIX}{name}: no effect on a {self.type}: {instead}"
             for name, instead in self.without_effect.items()

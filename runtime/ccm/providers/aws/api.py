@@ -163,7 +163,7 @@ def is_of_cluster(tags: Mapping[str, str], cluster: str) -> bool:
 
 
 def filters(**values: str | Sequence[str]) -> list[dict[str, Any]]:
-    """Filters of EC2; `vpc_id="vpc-1"` is the filter `vpc-id`."""
+    """Return filters of EC2; `vpc_id="vpc-1"` is the filter `vpc-id`."""
     return [
         {"Name": name.replace("_", "-"), "Values": [given] if isinstance(given, str) else list(given)}
         for name, given in values.items()

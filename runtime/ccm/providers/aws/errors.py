@@ -124,7 +124,7 @@ class UnfitInstance(Invalid):
 
 
 def code_of(error: BaseException) -> str:
-    """The code in an answer of AWS, "" for other errors."""
+    """Return the code in an answer of AWS, "" for other errors."""
     response = getattr(error, "response", None)
     found = (response.get("Error") or {}).get("Code") if isinstance(response, dict) else None
     return str(found or "")
@@ -181,7 +181,7 @@ def _reads(operation: str) -> bool:
 
 
 def is_missing(error: BaseException, *codes: str) -> bool:
-    """Whether AWS says, in an answer of its own, that the object of the call does not exist."""
+    """Return whether AWS itself answers that the object of the call does not exist."""
     return code_of(error) in codes
 
 

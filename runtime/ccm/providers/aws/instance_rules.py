@@ -23,7 +23,7 @@ Row = Mapping[str, Any]
 
 
 def instance_id(provider_id: str) -> str | None:
-    """The instance's ID, None for anything that is not an instance of EC2."""
+    """Return the instance's ID, None for anything that is not an instance of EC2."""
     match = PROVIDER_ID.fullmatch(provider_id)
     return match["id"] if match else None
 
@@ -50,8 +50,8 @@ def exists(row: Row) -> bool:
 
 
 def instance(row: Row, region: str, families: Sequence[str], zone_ids: Mapping[str, str]) -> Instance:
-    """The instance of a row of DescribeInstances. `zone_ids`: zone -> its ID. Raises Transient if the row has another
-    shape."""
+    """Return the instance of a row of DescribeInstances. `zone_ids`: zone -> its ID. Raises Transient if the row has
+    another shape."""
     try:
         id, zone = str(row["InstanceId"]), str(row["Placement"]["AvailabilityZone"])
         name, *aliases = names(row)
@@ -83,7 +83,7 @@ def names(row: Row) -> list[str]:
 
 
 def addresses(row: Row, families: Sequence[str]) -> Iterator[Address]:
-    """The instance's addresses, by IP family in the configured order, so that Nodes keep the order that
+    """Yield the instance's addresses, by IP family in the configured order, so that Nodes keep the order that
     cloud-provider-aws gave them. Raises ValueError for text that is no address."""
     interfaces = sorted(row.get("NetworkInterfaces") or (), key=device_index)
     in_use = [each for each in interfaces if each.get("Status") == "in-use"]
@@ -92,7 +92,7 @@ def addresses(row: Row, families: Sequence[str]) -> Iterator[Address]:
 
 
 def device_index(interface: Row) -> int:
-    """The position of a network interface; those that are not attached come last."""
+    """Return the position of a network interface; those that are not attached come last."""
     attachment = interface.get("Attachment")
     return int(attachment.get("DeviceIndex") or 0) if attachment else 1 << 16
 
@@ -128,6 +128,6 @@ def prefixes(row: Row) -> Iterator[object]:
 
 
 def named_address(node_name: str) -> str:
-    """The IPv4 address in a name of IP-based naming, such as ip-10-0-0-1.ec2.internal; "" for other names."""
+    """Return the IPv4 address in a name of IP-based naming, such as ip-10-0-0-1.ec2.internal; "" for other names."""
     match = re.fullmatch(r"ip-(\d{1,3})-(\d{1,3})-(\d{1,3})-(\d{1,3})(\..*)?", node_name)
     return ".".join(match.groups()[:4]) if match else ""

@@ -30,14 +30,14 @@ def check(tags: Mapping[str, str]) -> None:
 
 
 def tags_by_provider_id(rows: Iterable[Row]) -> dict[str, dict[str, str]]:
-    """The tags of all instances that exist."""
+    """Return providerID -> tags, of all instances that exist."""
     return {_provider_id(row): tags_of(row) for row in rows if instance_rules.exists(row)}
 
 
 def verdicts(
     provider_ids: Iterable[str], rows: Mapping[str, Row], tags: Mapping[str, str]
 ) -> dict[str, CloudError | str]:
-    """The result for each providerID: the ID of the instance that is missing some of the tags, "" if it has all of
+    """Return providerID -> the result: the ID of the instance that is missing some of the tags, "" if it has all of
     them, or the error. `rows`: ID -> the instance as EC2 has it now."""
     found: dict[str, CloudError | str] = {}
     for each in provider_ids:

@@ -173,7 +173,8 @@ class Ec2Instances:
 
 
 def _slim(row: Row) -> Row:
-    """The part of a row that is kept in memory: a whole row of an instance with many addresses has tens of KB."""
+    """Return the part of a row that is kept in memory: a whole row of an instance with many addresses has tens of
+    KB."""
     groups = [{"GroupId": str(each["GroupId"])} for each in row.get("SecurityGroups") or ()]
     return {
         "InstanceId": str(row["InstanceId"]),

@@ -60,7 +60,7 @@ class Session:
             self._clients = {name: self._client(name) for name in ("ec2", "elbv2", "elb")}
 
     def call(self, service: str, operation: str, arguments: Mapping[str, Any]) -> Any:
-        """One request. `operation`: botocore's name of the method, such as `describe_instances`."""
+        """Make one request. `operation`: botocore's name of the method, such as `describe_instances`."""
         return getattr(self._clients[service], operation)(**arguments)
 
     def close(self) -> None:

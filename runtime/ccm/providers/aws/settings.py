@@ -148,7 +148,7 @@ def _check(reader: GcfgSections, common: Global) -> None:
 
 
 def _spelt(sentence: str) -> str:
-    """The sentence with its keys in upper and lower case, as people write them."""
+    """Return the sentence with its keys in upper and lower case, as people write them."""
     return re.sub(r"\b[a-z]{2,}\b", lambda match: _KEYS.get(match[0], match[0]), sentence)
 
 

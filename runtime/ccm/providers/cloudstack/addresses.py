@@ -73,7 +73,7 @@ class Addresses:
         return row, intent is not None
 
     async def named(self, text: str) -> Row | None:
-        """The row of an address, allocated or free; None if the user sees no such address."""
+        """Return the row of an address, allocated or free; None if the user sees no such address."""
         rows = await self._api.every_row(COMMAND, NAME, ipaddress=text, allocatedonly="false")
         found = [row for row in rows if row.get("ipaddress") == text]
         if any(not isinstance(row.get("id"), str) or not isinstance(row.get("state"), str) for row in found):
@@ -93,7 +93,7 @@ class Addresses:
         return True
 
     async def _free(self, spec: LoadBalancerSpec) -> str:
-        """A free address, chosen by the UID: Services that are created together rarely choose the same one."""
+        """Return a free address, chosen by the UID: Services that are created together rarely choose the same one."""
         page = await self._api.rows_page(COMMAND, NAME, None, allocatedonly="false", state="Free")
         found = sorted(str(row["ipaddress"]) for row in page.rows if row.get("state") == "Free" and "ipaddress" in row)
         if not found:

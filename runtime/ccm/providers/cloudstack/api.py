@@ -60,7 +60,7 @@ class Job(NamedTuple):
 
 
 def failure(answer: Any) -> Failure | None:
-    """The API's own error: the only field of the answer has a code and a text."""
+    """Return the API's own error: the only field of the answer has a code and a text."""
     (content,) = answer.values()
     return Failure(str(int(content["errorcode"])), str(content["errortext"]))
 
@@ -112,8 +112,8 @@ class Api(JsonApi):
         return found
 
     async def rows_page(self, command: str, rows_of: str, token: str | None, /, **fields: str) -> JsonPage:
-        """One page of a listing of the user or the project. `rows_of`: the key of its rows. `token`: the number of
-        the page, None for the first. Raises CloudError."""
+        """Return one page of a listing of the user or the project. `rows_of`: the key of its rows. `token`: the number
+        of the page, None for the first. Raises CloudError."""
         number, size = int(token or "1"), self.settings.runtime.page_size
         scope = {} if command in WITHOUT_SCOPE else self.scope
         found = await self.ask(command, **scope, **fields, page=str(number), pagesize=str(size))
@@ -128,12 +128,12 @@ class Api(JsonApi):
         return JsonPage(rows, str(number + 1) if rows and number * size < total else None, total)
 
     async def every_row(self, command: str, rows_of: str, /, **fields: str) -> list[Any]:
-        """All pages of a listing. Raises Transient if it is not complete."""
+        """Return all pages of a listing. Raises Transient if it is not complete."""
         return await every_row(lambda token: self.rows_page(command, rows_of, token, **fields), command)
 
     async def one(self, command: str, rows_of: str, id_: str, /, **fields: str) -> Mapping[str, Any]:
-        """The object with this ID. Raises NotFound if the API says that there is none: by an empty listing, or by the
-        sentence with which it refuses this very ID."""
+        """Return the object with this ID. Raises NotFound if the API says that there is none: by an empty listing, or
+        by the sentence with which it refuses this very ID."""
         try:
             page = await self.rows_page(command, rows_of, None, id=id_, **fields)
         except Invalid as error:
@@ -155,7 +155,8 @@ class Api(JsonApi):
         return Job(str(found.get("id") or ""), job)
 
     async def outcome(self, job: str, what: str) -> bool | CloudError:
-        """Whether a job is done, or the error with which it failed. Raises CloudError if the cloud does not say."""
+        """Return whether a job is done, or the error with which it failed. Raises CloudError if the cloud does not
+        say."""
         try:
             found = await self.ask("queryAsyncJobResult", jobid=job)
         except Invalid as error:
@@ -188,13 +189,13 @@ class Api(JsonApi):
 
 
 def is_missing(message: str, id_: str) -> bool:
-    """Whether the API refuses an ID because no object has it. The API has no code for that, so its own clients read the
-    sentence, too."""
+    """Return whether the API refuses an ID because no object has it. The API has no code for that, so its own clients
+    read the sentence, too."""
     return f"value={id_} " in message and "entity does not exist" in message
 
 
 def failed(what: str, result: Any, soon: float) -> CloudError:
-    """The error of a job. `soon`: when to try again, in seconds, if the cloud was only busy."""
+    """Return the error for a job that failed. `soon`: when to try again, in seconds, if the cloud was only busy."""
     code, text = "", ""
     if isinstance(result, dict):
         code, text = str(result.get("errorcode", "")), str(result.get("errortext", ""))

@@ -26,7 +26,7 @@ LONGEST = 63
 
 
 def machine_id(provider_id: str) -> str | None:
-    """The machine's ID, None for any other providerID."""
+    """Return the machine's ID, None for any other providerID."""
     for prefix in (PREFIX, IN_TREE):
         if provider_id.startswith(prefix) and ID.fullmatch(found := provider_id.removeprefix(prefix)):
             return found
@@ -34,15 +34,15 @@ def machine_id(provider_id: str) -> str | None:
 
 
 def known_id(provider_id: str) -> str:
-    """The machine's ID. Raises Conflict."""
+    """Return the machine's ID. Raises Conflict for a providerID of another form."""
     if (found := machine_id(provider_id)) is None:
         raise Conflict(f"providerID {provider_id!r} is not of the form {PREFIX}ID")
     return found
 
 
 def instance(row: Row, region: str) -> Instance:
-    """The instance of a row of `listVirtualMachines`. `region`: as configured, "" without one. Raises Transient if the
-    row has another shape."""
+    """Return the instance of a row of `listVirtualMachines`. `region`: as configured, "" without one. Raises Transient
+    if the row has another shape."""
     try:
         name, zone = str(row["name"]), label(str(row["zonename"]))
         if not ID.fullmatch(str(row["id"])):
@@ -67,7 +67,8 @@ def instance(row: Row, region: str) -> Instance:
 
 
 def networks(row: Row) -> tuple[str, ...]:
-    """IDs of the networks in which the machine has an interface, in their order. Raises Transient."""
+    """Return the IDs of the networks in which the machine has an interface, in the order of its interfaces. Raises
+    Transient."""
     try:
         return tuple(str(each["networkid"]) for each in row.get("nic") or ())
     except (LookupError, TypeError, AttributeError):
@@ -75,17 +76,18 @@ def networks(row: Row) -> tuple[str, ...]:
 
 
 def instance_type(offering: str) -> str:
-    """The service offering's name as cloudstack-kubernetes-provider writes it: letters and digits only."""
+    """Return the service offering's name as cloudstack-kubernetes-provider writes it: letters and digits only."""
     return re.sub(r"[^A-Za-z0-9]", "", offering)[:LONGEST]
 
 
 def label(text: str) -> str:
-    """The text as the value of a label: what does not fit becomes a dash."""
+    """Return the text as the value of a label: what does not fit becomes a dash."""
     return UNFIT.sub("-", text)[:LONGEST].strip("-_.")
 
 
 def _addresses(row: Row) -> Iterator[Address]:
-    """Addresses of the interfaces, IPv4 before IPv6, then the public one of static NAT."""
+    """Yield the addresses of the interfaces, in their order, IPv4 before IPv6; then the public address of static
+    NAT."""
     seen = set()
     for nic in row.get("nic") or ():
         for key in ("ipaddress", "ip6address"):

@@ -21,7 +21,7 @@ class Jobs:
         return job.id
 
     async def are_done(self, uid: str) -> bool:
-        """Whether all jobs of the Service have ended. Raises the error of one that failed, once."""
+        """Return whether all jobs of the Service have ended. Raises the error of one that failed, once."""
         running = self._running.get(uid, {})
         for job, what in list(running.items()):
             outcome = await self._api.outcome(job, what)

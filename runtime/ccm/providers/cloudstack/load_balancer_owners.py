@@ -25,12 +25,12 @@ def mark_of(row: Row) -> Mark | None:
 
 
 def base(row: Row) -> str:
-    """The load balancer's name, with which the names of its rules begin."""
+    """Return the load balancer's name, with which the names of its rules begin."""
     return str(row["name"]).partition("-")[0]
 
 
 def is_own(row: Row, spec: LoadBalancerSpec) -> bool:
-    """Whether the rule is the Service's, by its mark, or by its name if it has no mark."""
+    """Return whether the rule is the Service's, by its mark, or by its name if it has no mark."""
     if (mark := mark_of(row)) is not None:
         return mark.is_of(spec.cluster, spec.uid)
     return base(row) == spec.default_name and base(row) != row["name"]
@@ -46,12 +46,12 @@ class Rules(list[Row]):
             self._named.setdefault(base(row), []).append(row)
 
     def of(self, spec: LoadBalancerSpec) -> list[Row]:
-        """The Service's rules, sorted by port."""
+        """Return the Service's rules, sorted by port."""
         found = [row for row in self._named.get(spec.default_name, ()) if is_own(row, spec)]
         return sorted(found, key=lambda row: (int(row["publicport"]), str(row["protocol"])))
 
     def balancers(self, cluster: str) -> Mapping[str, list[Row]]:
-        """UID -> rules, of all Services of a cluster that have a mark."""
+        """Return UID -> rules, of all Services of a cluster whose rules have a mark."""
         found: dict[str, list[Row]] = {}
         for row in self:
             mark = mark_of(row)
@@ -60,14 +60,14 @@ class Rules(list[Row]):
         return found
 
     def others_on(self, address_id: str, own: Sequence[Row]) -> list[Row]:
-        """Rules of others on an address."""
+        """Return the rules on an address that are not in `own`."""
         ids = {row["id"] for row in own}
         return [row for row in self if row["publicipid"] == address_id and row["id"] not in ids]
 
 
 def is_associated(rows: Sequence[Row], desired: Wanted | None) -> bool:
-    """Whether the address was associated for the Service, and is released with it. `desired`: decides about rules
-    without a mark; without it, their address is kept."""
+    """Return whether the address was associated for the Service, and is released with it. `desired`: decides about
+    rules without a mark; without it, their address is kept."""
     marks = [mark for mark in map(mark_of, rows) if mark is not None]
     if marks:
         return any(ASSOCIATED in mark.flags for mark in marks)
@@ -82,7 +82,7 @@ def flags(desired: Wanted, associated: bool) -> str:
 
 
 def description(spec: LoadBalancerSpec, desired: Wanted, associated: bool, fingerprint: str = "") -> str:
-    """The description of a rule, which is its mark. Only the first rule's has the fingerprint."""
+    """Return the description of a rule, which is its mark. Only the first rule's has the fingerprint."""
     return str(Mark.made_for(spec, desired.name, fingerprint, flags(desired, associated)))
 
 
@@ -94,5 +94,5 @@ def fingerprint(rows: Iterable[Row]) -> str:
 
 
 def intent_key(spec: LoadBalancerSpec) -> str:
-    """The key of the tag that names the address which the Service is about to get."""
+    """Return the key of the tag that names the address which the Service is about to get."""
     return f"ccm-outoftree/{digest(cluster_tag(spec.cluster), 16)}/{spec.uid}"

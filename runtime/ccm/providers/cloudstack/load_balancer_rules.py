@@ -131,8 +131,8 @@ def ip_protocol(protocol: str) -> str:
 
 
 def targets(backends: Sequence[Backend]) -> tuple[str, ...]:
-    """IDs of the machines, sorted. Nodes of other clouds, and those whose instance confirms no address, are left out.
-    Computed once for all Services."""
+    """Return the sorted IDs of the machines. Nodes of other clouds, and those whose instance confirms no address, are
+    left out. Computed once for all Services."""
     return Backends.of(backends).recent("cloudstack machines", _machines)
 
 

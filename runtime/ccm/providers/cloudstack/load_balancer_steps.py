@@ -98,7 +98,7 @@ def target_steps(present: Present, rows: Sequence[Row], machines: Sequence[str])
 
 
 def _is_right(row: Row, rule: Rule, present: Present, cidrs: Sequence[str]) -> bool:
-    """Whether a rule can stay. The API changes only algorithm and protocol in place, and CIDRs since 4.22."""
+    """Return whether a rule can stay. The API changes only algorithm and protocol in place, and CIDRs since 4.22."""
     return (
         row["state"] == "Active"
         and row["publicipid"] == present.address_id
@@ -108,7 +108,7 @@ def _is_right(row: Row, rule: Rule, present: Present, cidrs: Sequence[str]) -> b
 
 
 def cidrs_of(row: Row) -> set[str]:
-    """The CIDRs that a rule admits; the empty set for everyone. The API separates them by spaces or commas."""
+    """Return the CIDRs that a rule admits; the empty set for everyone. The API separates them by spaces or commas."""
     found = set(str(row.get("cidrlist") or "").replace(",", " ").split())
     return set() if EVERYONE in found else found
 
@@ -187,7 +187,7 @@ def _firewall(present: Present, desired: Wanted, cidrs: Sequence[str]) -> Iterat
 
 
 def firewall_port(row: Row) -> tuple[str, int] | None:
-    """Protocol and port of a rule for exactly one port, None for any other."""
+    """Return protocol and port of a rule for exactly one port, None for any other."""
     start, end = row.get("startport"), row.get("endport")
     return None if start is None or start != end else (str(row["protocol"]).lower(), int(start))
 
@@ -221,7 +221,7 @@ def described(row: Row, text: str) -> Step:
 
 
 def deletions(own: Sequence[Row], firewall: Sequence[Row]) -> Iterator[Step]:
-    """The rules of a load balancer, and those of the firewall for the same ports."""
+    """Yield the steps that delete the rules of a load balancer, and the firewall's rules for the same ports."""
     ports = {_key(row) for row in own}
     for row in firewall:
         if firewall_port(row) in ports:

@@ -237,7 +237,7 @@ class CloudStackLoadBalancers:
         return owners.Rules(map(checked, found))
 
     async def _read_machines(self) -> Mapping[str, Sequence[str]]:
-        """Machine -> its networks."""
+        """Return ID of a machine -> the IDs of its networks."""
         found = await self._api.every_row(instances.COMMAND, instances.NAME, details="min,nics")
         return {str(row.get("id")): machines.networks(row) for row in found}
 
@@ -257,7 +257,7 @@ class CloudStackLoadBalancers:
 
 
 def checked(row: Row) -> Row:
-    """A rule that has everything that decisions need. Raises Transient."""
+    """Return a rule if it has everything that decisions need. Raises Transient otherwise."""
     try:
         int(row["publicport"]), int(row["privateport"])
         texts = ("id", "name", "publicip", "publicipid", "networkid", "algorithm", "state")
@@ -269,7 +269,7 @@ def checked(row: Row) -> Row:
 
 
 def _as_far_as_known(spec: LoadBalancerSpec) -> Wanted | None:
-    """The desired state; None if the Service is gone, or requests something impossible."""
+    """Return the desired state; None if the Service is gone, or requests something impossible."""
     try:
         return rules.wanted(spec) if spec.ports else None
     except Invalid:

@@ -59,7 +59,8 @@ CODES = {
 
 
 def pause(headers: Mapping[str, str], now: float) -> float | None:
-    """Seconds until calls are allowed again, by the headers about the limit; None if they do not say."""
+    """Return the seconds until calls are allowed again, from the headers about the rate limit, at most LONGEST_PAUSE;
+    None if the headers do not say."""
     for prefix in ("RateLimit", "X-RateLimit"):
         reset = headers.get(f"{prefix}-Reset", "")
         if reset.isascii() and reset.isdigit():

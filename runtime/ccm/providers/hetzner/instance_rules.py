@@ -29,21 +29,21 @@ Row = Mapping[str, Any]
 
 
 def server_id(provider_id: str) -> int | None:
-    """The server's ID, None for anything that is not a cloud server."""
+    """Return the server's ID, None for anything that is not a cloud server."""
     match = PROVIDER_ID.fullmatch(provider_id)
     return int(match["id"]) if match else None
 
 
 def known_id(provider_id: str) -> int:
-    """The server's ID. Raises Conflict."""
+    """Return the server's ID. Raises Conflict for a providerID of another form."""
     if (found := server_id(provider_id)) is None:
         raise Conflict(f"providerID {provider_id!r} is not of the form hcloud://ID")
     return found
 
 
 def instance(row: Row, network: int, family: str, zones: bool) -> Instance:
-    """The instance of a row of `GET /servers`. `network`: the private network's ID, 0 without one. `family`: which
-    public addresses count, ipv4, ipv6 or dualstack. Raises Transient if the row has another shape."""
+    """Return the instance of a row of `GET /servers`. `network`: the private network's ID, 0 without one. `family`:
+    which public addresses count, ipv4, ipv6 or dualstack. Raises Transient if the row has another shape."""
     try:
         place = row.get("location") or row["datacenter"]["location"]
         location = str(place["name"])
@@ -79,7 +79,7 @@ def _addresses(row: Row, network: int, family: str) -> Iterator[Address]:
 
 
 def private_addresses(row: Row, network: int) -> list[str]:
-    """The server's addresses in this network."""
+    """Return the server's addresses in this network; [] if `network` is 0."""
     return [
         str(ipaddress.ip_address(each["ip"])) for each in row["private_net"] if network and each["network"] == network
     ]

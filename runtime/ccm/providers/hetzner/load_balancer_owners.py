@@ -32,7 +32,8 @@ def mark_of(row: Row) -> Mark | None:
 
 
 def is_own(row: Row, spec: LoadBalancerSpec) -> bool:
-    """Whether the load balancer is the Service's, by our mark, or by the original's label if there is no mark."""
+    """Return whether the load balancer is the Service's, by our mark, or by the original's label if there is no
+    mark."""
     if (mark := mark_of(row)) is not None:
         return mark.is_of(spec.cluster, spec.uid)
     return bool(row["labels"].get(UID) == spec.uid)
@@ -51,14 +52,14 @@ class Rows(list[Row]):
                 self._labelled.setdefault(str(text), []).append(row)
 
     def labelled(self, uid: str) -> Sequence[Row]:
-        """The load balancers with this UID in any label: no others can be the Service's."""
+        """Return the load balancers with this UID in any label: no others can be the Service's."""
         texts = {uid, label_text(uid)}
         found = {id(row): row for text in texts for row in self._labelled.get(text, ())}  # two labels may have it
         return tuple(found.values())
 
 
 def own(rows: Iterable[Row], spec: LoadBalancerSpec) -> list[Row]:
-    """The Service's load balancers, the oldest first."""
+    """Return the Service's load balancers, the oldest first."""
     first, others = choose(rows, lambda row: is_own(row, spec), lambda row: int(row["id"]))
     return [] if first is None else [first, *others]
 
@@ -94,15 +95,15 @@ def addresses(row: Row) -> list[str]:
 def labels(
     row: Row | None, spec: LoadBalancerSpec, desired: Wanted, too_many: str, *, whole: bool = True
 ) -> dict[str, str]:
-    """All labels of the load balancer with those of the Service. `too_many`: the digest of desired targets if not all
-    fit, otherwise "". `whole`: whether everything is written; until then there is no fingerprint."""
+    """Return all labels of the load balancer with those of the Service. `too_many`: the digest of desired targets if
+    not all fit, otherwise "". `whole`: whether everything is written; until then there is no fingerprint."""
     mark = Mark.made_for(spec, desired.name, desired.digest if whole else "", desired.flags)
     found = without_marks(row) | {UID: spec.uid} | mark.labels(PREFIX)
     return found | ({TARGETS: too_many} if too_many else {})
 
 
 def flags(row: Row) -> str:
-    """The letters of the mark, "" without one."""
+    """Return the letters of the mark, "" without one."""
     mark = mark_of(row)
     return mark.flags if mark is not None else ""
 
@@ -126,7 +127,7 @@ def kept(rows: Iterable[Row], cluster: str) -> list[KeptLoadBalancer]:
 
 
 def to_take_back(rows: Iterable[Row], spec: LoadBalancerSpec) -> Row:
-    """The kept load balancer that the Service names. Raises Conflict if none of that name is kept for it."""
+    """Return the kept load balancer that the Service names. Raises Conflict if none of that name is kept for it."""
     marks = {CLUSTER: label_text(cluster_tag(spec.cluster)), KEPT_FOR: spec.namespace}
     for row in rows:
         if row["name"] == spec.take_back and marks.items() <= row["labels"].items():
@@ -135,7 +136,7 @@ def to_take_back(rows: Iterable[Row], spec: LoadBalancerSpec) -> Row:
 
 
 def without_marks(row: Row | None) -> dict[str, str]:
-    """The labels that others set."""
+    """Return the labels that others set."""
     present: Mapping[str, Any] = row["labels"] if row is not None else {}
     return {key: str(value) for key, value in present.items() if key != UID and not key.startswith(PREFIX)}
 

@@ -108,8 +108,8 @@ class Wanted:
 
 
 def wanted(spec: LoadBalancerSpec, settings: Variables, *, nodes_only: bool = False) -> Wanted:
-    """The desired state of a Service. `nodes_only`: only the targets change, so other problems of the Service are not
-    reported. Raises Invalid with what is wrong with the Service."""
+    """Return the desired state of a Service. `nodes_only`: only the targets change, so other problems of the Service
+    are not reported. Raises Invalid with what is wrong with the Service."""
     given = notes.parse(spec.annotations, nodes_only=nodes_only)
     tcp = [port for port in spec.ports if port.protocol == "TCP"]
     if not nodes_only:
@@ -286,8 +286,9 @@ def _health_check(
 
 
 def targets(desired: Wanted, backends: Sequence[Backend]) -> tuple[int, ...]:
-    """IDs of the servers that are targets, sorted. Nodes of other clouds, of Robot servers, and those whose instance
-    confirms no address are left out. Computed once for Services with the same selector."""
+    """Return the sorted IDs of the servers that are targets; () if a label selector chooses them. Nodes of other
+    clouds, Nodes of Robot servers, and those whose instance confirms no address are left out. Computed once for
+    Services with the same selector."""
     if desired.label_selector:
         return ()
     selector = desired.node_selector
@@ -295,7 +296,7 @@ def targets(desired: Wanted, backends: Sequence[Backend]) -> tuple[int, ...]:
 
 
 def fitting(desired: Wanted, backends: Sequence[Backend], room: int, service: str) -> tuple[int, ...]:
-    """The targets, or `room` of them if the type of the load balancer takes no more.
+    """Return the targets, or `room` of them if the type of the load balancer takes no more.
 
     The choice differs by `service`, a Service's UID, so that all Nodes get traffic. A Node that comes or goes replaces
     at most one target.
@@ -332,8 +333,8 @@ def digest_of_targets(ids: Iterable[int], private: bool, label_selector: str) ->
 
 
 def present_targets(row: Row) -> tuple[dict[int, bool], dict[str, bool]]:
-    """The servers and the label selectors that are targets, each with whether traffic goes to private addresses. IP
-    targets belong to Robot servers and are left alone."""
+    """Return the servers and the label selectors that are targets, each with whether traffic goes to private addresses.
+    IP targets belong to Robot servers and are left alone."""
     servers: dict[int, bool] = {}
     selectors: dict[str, bool] = {}
     for each in row["targets"]:
@@ -345,7 +346,8 @@ def present_targets(row: Row) -> tuple[dict[int, bool], dict[str, bool]]:
 
 
 def digest_of_row(row: Row) -> str:
-    """The digest of the targets that a load balancer really has, equal to `targets_digest` when they are right."""
+    """Return the digest of the targets that a load balancer really has: equal to `targets_digest` when they are right,
+    "mixed" for targets that this provider never writes together."""
     servers, selectors = present_targets(row)
     modes = {*servers.values(), *selectors.values()}
     if len(modes) > 1 or len(selectors) > 1 or (selectors and servers):

@@ -58,8 +58,8 @@ def to_leave(row: Row) -> list[Change]:
 
 
 def in_one_call(desired: Wanted) -> bool:
-    """Whether a creation can contain everything. An address or a subnet of the private network, reverse names, and
-    protection can be chosen only afterwards."""
+    """Return whether a creation can contain everything. An address or a subnet of the private network, reverse names,
+    and protection can be chosen only afterwards."""
     return not (desired.private_ipv4 or desired.subnet or desired.protected) and desired.reverse == (None, None)
 
 
@@ -93,7 +93,7 @@ def target_bodies(desired: Wanted, servers: Sequence[int]) -> list[dict[str, Any
 
 
 def complete(service: Mapping[str, Any]) -> dict[str, Any]:
-    """A new service, with the cloud's defaults where the Service sets nothing."""
+    """Return a new service, with the cloud's defaults where the Service sets nothing."""
     check = {"interval": INTERVAL, "timeout": TIMEOUT, "retries": RETRIES, **service["health_check"]}
     if "http" in check:
         check["http"] = {"domain": "", "path": "/", **check["http"]}
@@ -163,7 +163,7 @@ def _services(row: Row, desired: Wanted) -> Iterator[Change]:
 
 
 def differs(wanted: Any, present: Any) -> bool:
-    """Whether `present` differs from `wanted`. Keys that `wanted` does not have are ignored."""
+    """Return whether `present` differs from `wanted`. Keys that `wanted` does not have are ignored."""
     if isinstance(wanted, Mapping):
         return not isinstance(present, Mapping) or any(differs(wanted[key], present.get(key)) for key in wanted)
     if isinstance(wanted, list):

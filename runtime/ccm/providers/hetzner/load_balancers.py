@@ -278,7 +278,7 @@ class HetznerLoadBalancers:
     # No I/O
 
     def _too_many(self, row: Row, desired: Wanted, backends: Sequence[Backend]) -> str:
-        """The digest of the desired targets if they do not all fit, otherwise ""."""
+        """Return the digest of the desired targets if they do not all fit, otherwise ""."""
         every = rules.targets(desired, backends)
         return rules.targets_digest(desired, backends) if len(every) > steps.capacity(row) else ""
 
@@ -303,7 +303,7 @@ def _rows_of(rows: owners.Rows, spec: LoadBalancerSpec) -> list[Row]:
 
 
 def checked(row: Any) -> Row:
-    """A load balancer that has everything that decisions need. Raises Transient."""
+    """Return a load balancer if it has everything that decisions need. Raises Transient otherwise."""
     try:
         int(row["id"]), dict(row["labels"]), bool(row["protection"]["delete"]), str(row["algorithm"]["type"])
         owners.addresses(row), rules.present_targets(row), steps.capacity(row), bool(row["public_net"]["enabled"])
@@ -316,7 +316,7 @@ def checked(row: Any) -> Row:
 def _left_out(
     row: Row, desired: Wanted, backends: Sequence[Backend], every: Sequence[int], servers: Sequence[int]
 ) -> tuple[str, ...]:
-    """The warning about nodes that get no traffic."""
+    """Return the warning about nodes that get no traffic; () if all get some."""
     if desired.label_selector:
         return ()
     if left := len(every) - len(servers):

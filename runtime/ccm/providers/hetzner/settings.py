@@ -44,7 +44,7 @@ def boolean(raw: str) -> bool:
 
 
 def seconds(raw: str) -> int:
-    """A duration of whole seconds, as the API takes it."""
+    """Return a duration of whole seconds, as the API takes it."""
     if not (value := duration(raw)).is_integer():
         raise ValueError("expected a duration in whole seconds, such as 15s")
     return int(value)
@@ -264,7 +264,7 @@ def _contradictions(settings: Variables, variables: Mapping[str, _Given]) -> Ite
 
 
 def _without_network(settings: Variables, variables: Mapping[str, _Given]) -> Iterator[str]:
-    """Warnings about variables that need a network. hcloud-cloud-controller-manager starts with them, too."""
+    """Yield warnings about variables that need a network. hcloud-cloud-controller-manager starts with them, too."""
     if settings.hcloud_network:
         return
     if settings.hcloud_load_balancers_private_subnet_ip_range:

@@ -32,7 +32,7 @@ STATE_TABLES = ("NODE_STATE_MAP", "LINODE_STATES", "NODE_STATE")
 
 
 def library_problem() -> str:
-    """Why libcloud cannot be used, "" if it can."""
+    """Return why libcloud cannot be used, "" if it can."""
     if importlib.util.find_spec("libcloud") is None:
         return "the provider libcloud needs the package apache-libcloud: pip install 'outoftree-ccm[libcloud]'"
     return ""
@@ -70,7 +70,7 @@ class DriverCalls:
         return [text for name, text in self._given.items() if arguments[name].secret and text]
 
     def list_machines(self, zone: str) -> Listing:
-        """One listing of a zone, or of everything if `zone` is "". Raises CloudErrors only."""
+        """List the machines of a zone, or all machines if `zone` is "". Raises CloudErrors only."""
         driver = self._settings.driver
         answers: list[Answer] = []
         self._local.answers = answers

@@ -113,12 +113,12 @@ def _pair(key: str, secret: str) -> dict[str, Argument]:
 
 
 def _last(path: Any) -> str:
-    """The name at the end of a URL."""
+    """Return the name at the end of a URL."""
     return str(path).rpartition("/")[2]
 
 
 def _without_suffix(zone: str) -> str:
-    """The region of a zone such as europe-west1-b or fr-par-1."""
+    """Return the region of a zone such as europe-west1-b or fr-par-1."""
     return zone.rpartition("-")[0]
 
 
@@ -145,7 +145,8 @@ def _cloudstack(cloud: str, scheme: str, library_class: tuple[str, str], **other
 
 
 def _azure_id(provider_id: str) -> str:
-    """Azure takes any case; its controller writes the resource group in lower case."""
+    """Return the providerID with the resource group in lower case, as Azure's controller writes it. Azure takes any
+    case."""
     parts = provider_id.split("/")
     parts[6] = parts[6].lower()
     return "/".join(parts)
@@ -157,7 +158,7 @@ def _azure_zone(row: Row) -> str:
 
 
 def _scaleway_zone(row: Row) -> str:
-    """Old answers do not name the zone; it is the one that was asked."""
+    """Return the zone of a row. Old answers do not name it, so it is the zone that was asked."""
     return str(row.get("zone") or row[ASKED])
 
 
@@ -357,5 +358,5 @@ DRIVERS: Mapping[str, Driver] = {
 
 
 def owned(driver: Driver, provider_id: str) -> bool:
-    """Whether the driver's cloud has providerIDs of this form."""
+    """Return whether the driver's cloud has providerIDs of this form."""
     return len(provider_id) <= 512 and re.fullmatch(driver.id_form, provider_id) is not None

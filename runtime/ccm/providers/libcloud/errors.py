@@ -51,8 +51,8 @@ def redacted(text: str, secrets: Iterable[str]) -> str:
 
 
 def _is_late(error: object) -> bool:
-    """Whether this is a time-out. An argument of an error may be one, too: requests wraps the time-out of an answer
-    that began and did not end."""
+    """Return whether this is a time-out. An argument of an error may be one, too: requests wraps the time-out of an
+    answer that began and did not end."""
     return "Timeout" in type(error).__name__
 
 

@@ -52,13 +52,14 @@ class Listing:
 
 
 def kind(driver: Driver, where: str) -> Rows | None:
-    """The kind of rows in the answer to the request `where`; None if the driver reads no rows from it."""
+    """Return the kind of rows in the answer to the request `where`; None if the driver reads no rows from it."""
     return next((each for each in driver.rows if re.search(each.where, where)), None)
 
 
 def instances(driver: Driver, listing: Listing, arguments: Mapping[str, str], without: Iterable[str]) -> list[Instance]:
-    """The instances of a listing. `arguments`: the configured arguments. `without`: texts that no message may contain.
-    Raises Transient if the listing is not whole, or an answer has another shape than the driver's table says."""
+    """Return the instances of a listing. `arguments`: the configured arguments. `without`: texts that no message may
+    contain. Raises Transient if the listing is not whole, or an answer has another shape than the driver's table
+    says."""
     try:
         rows = _rows(driver, listing)
         _require_whole(driver, listing, rows)
@@ -186,7 +187,7 @@ def _addresses(driver: Driver, machine: Machine) -> Iterator[Address]:
 
 
 def _ip(text: str) -> IP | None:
-    """The address; None for one that the cloud has not assigned yet. Raises ValueError."""
+    """Return the address; None for one that the cloud has not assigned yet. Raises ValueError."""
     if not text:
         return None
     found = ipaddress.ip_address(text.partition("/")[0])
@@ -194,5 +195,5 @@ def _ip(text: str) -> IP | None:
 
 
 def label_value(text: str) -> str:
-    """The text as the value of a label: what does not fit becomes a dash."""
+    """Return the text as the value of a label: what does not fit becomes a dash."""
     return UNFIT.sub("-", text)[:LONGEST].strip("-_.")

@@ -104,7 +104,7 @@ class Settings:
 
 
 def known_keys(driver: Driver) -> set[str]:
-    """All keys of a configuration for this driver. A secret may be in a file."""
+    """Return all keys of a configuration for this driver. A secret may be in a file."""
     files = {f"{name}_file" for name, each in driver.arguments.items() if each.secret}
     known = {"driver", *KEYS, *driver.arguments, *files} | ({"zones"} if driver.zoned else set())
     return known - {"url"} if any(name.endswith("_url") for name in driver.arguments) else known
@@ -117,7 +117,7 @@ class _Taker:
         self._given, self._problems = values, problems
 
     def text(self, key: str) -> str | None:
-        """The value as text; None if it is not set or has another shape."""
+        """Return the value as text; None if it is not set or has another shape."""
         if (found := self._given.get(key)) is None:
             return None
         if not found.text:

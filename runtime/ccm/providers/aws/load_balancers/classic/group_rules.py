@@ -49,7 +49,7 @@ class Change:
 
 
 def entries(group: Row) -> set[Entry]:
-    """The rules of a group, one for each source: EC2 combines the sources of rules with the same ports."""
+    """Return the rules of a group, one for each source: EC2 combines the sources of rules with the same ports."""
     return {
         Entry(*_ports(rule), kind, str(each[key]))
         for rule in group.get("IpPermissions") or ()
@@ -60,7 +60,7 @@ def entries(group: Row) -> set[Entry]:
 
 
 def permissions(entries: Iterable[Entry]) -> list[dict[str, Any]]:
-    """Rules in the form of EC2's API, together by protocol and ports."""
+    """Return rules in the form of EC2's API, grouped by protocol and ports."""
     found: dict[tuple[str, int, int], dict[str, Any]] = {}
     for each in entries:
         rule = found.setdefault((each.protocol, each.first, each.last), {"IpProtocol": each.protocol})
@@ -82,7 +82,7 @@ def own_group(groups: Sequence[Row], name: str, cluster: str) -> Row | None:
 
 
 def own_change(group: Row, desired: Wanted) -> Change:
-    """The change after which the load balancer's own group has exactly the Service's rules: its ports, and ICMP
+    """Return the change after which the load balancer's own group has exactly the Service's rules: its ports, and ICMP
     messages about a smaller MTU."""
     ports = [("tcp", each.port, each.port) for each in desired.listeners]
     wanted = {Entry(*rule, "IpRanges", cidr) for rule in (*ports, ("icmp", 3, 4)) for cidr in desired.clients}
@@ -115,7 +115,7 @@ def node_changes(
 
 
 def references(groups: Sequence[Row], id: str) -> list[Change]:
-    """The changes that remove every rule that names a group: EC2 deletes no group that a rule names."""
+    """Return the changes that remove every rule that names a group: EC2 deletes no group that a rule names."""
     found = []
     for row in groups:
         named = sorted(each for each in entries(row) if each.kind == "UserIdGroupPairs" and each.value == id)

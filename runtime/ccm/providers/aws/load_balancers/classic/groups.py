@@ -44,7 +44,7 @@ class ClassicGroups:
         return list(dict.fromkeys((str(own["GroupId"]), *desired.extra)))
 
     async def node_changes(self, groups: Sequence[Row], lead: str, ids: Sequence[str], cluster: str) -> list[Change]:
-        """The changes that the groups of Nodes still need. `ids`: the targets' instances."""
+        """Return the changes that the groups of Nodes still need. `ids`: the targets' instances."""
         common = self._api.settings.common
         if common.disablesecuritygroupingress:
             return []
@@ -87,5 +87,6 @@ class ClassicGroups:
 
 
 def _group_tags(desired: Wanted) -> Mapping[str, str]:
-    """As cloud-provider-aws: without the Service's name, which is in the description."""
+    """Return the tags that cloud-provider-aws gives a group: without the Service's name, which is in the
+    description."""
     return {key: value for key, value in desired.tags.items() if key != SERVICE_TAG}

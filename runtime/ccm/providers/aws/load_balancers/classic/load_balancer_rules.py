@@ -84,8 +84,8 @@ class Wanted:
 
 
 def wanted(spec: LoadBalancerSpec, common: Global, cluster: str, *, nodes_only: bool = False) -> Wanted:
-    """The desired state of a Service. `cluster`: its name in tags. `nodes_only`: only the targets change, so other
-    problems of the Service are not reported. Raises Invalid with what is wrong with the Service."""
+    """Return the desired state of a Service. `cluster`: its name in tags. `nodes_only`: only the targets change, so
+    other problems of the Service are not reported. Raises Invalid with what is wrong with the Service."""
     given = notes.parse(spec.annotations, nodes_only=nodes_only)
     groups = given.get("security-groups", ()) or ((common.elbsecuritygroup,) if common.elbsecuritygroup else ())
     if not nodes_only:
@@ -137,7 +137,7 @@ def _check(spec: LoadBalancerSpec, annotations: ServiceAnnotations, groups: tupl
 
 
 def _attributes(annotations: ServiceAnnotations) -> dict[str, dict[str, Any]]:
-    """The attributes that annotations set; attributes without an annotation are left out."""
+    """Return the attributes that annotations set; attributes without an annotation are left out."""
     log = {
         "Enabled": annotations.get("access-log-enabled", False),
         "EmitInterval": annotations.get("access-log-emit-interval"),

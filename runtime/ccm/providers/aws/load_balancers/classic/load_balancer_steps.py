@@ -145,7 +145,7 @@ def _descriptions(balancer: Row) -> dict[int, Row]:
 
 
 def _differs(row: Row, listener: Listener) -> bool:
-    """Whether two listeners differ in more than their certificate."""
+    """Return whether two listeners differ in more than their certificate."""
     return any(
         str(row.get(key, "")).upper() != str(value).upper()
         for key, value in _listener(listener).items()

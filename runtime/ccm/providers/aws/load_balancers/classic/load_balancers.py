@@ -277,7 +277,7 @@ class ClassicLoadBalancers(TypeLoadBalancers[Wanted, Known]):
 
 
 def _own_if_any(groups: Sequence[Row], name: str, cluster: str) -> Row | None:
-    """The load balancer's own group; None if there is none, or if the group of that name is somebody else's."""
+    """Return the load balancer's own group; None if there is none, or if the group of that name is somebody else's."""
     try:
         return group_rules.own_group(groups, f"{rules.OWN_GROUP}{name}", cluster)
     except Conflict:

@@ -34,7 +34,7 @@ def mark_tags(spec: LoadBalancerSpec, fingerprint: str = "") -> dict[str, str]:
 
 
 def outdated(tags: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str]:
-    """The tags to write over those that exist. Flags that the Service no longer has are emptied."""
+    """Return the tags that must be written. Flags that the Service no longer has are emptied."""
     emptied = {FLAGS: ""} if tags.get(FLAGS) else {}
     return {key: value for key, value in (emptied | dict(wanted)).items() if tags.get(key) != value}
 
@@ -44,8 +44,8 @@ def is_protected(tags: Mapping[str, str]) -> bool:
 
 
 def is_own(tags: Mapping[str, str], spec: LoadBalancerSpec, cluster: str) -> bool:
-    """Whether a load balancer with these tags and the Service's default name is the Service's: by our mark, or by
-    cloud-provider-aws's tags if there is no mark. `cluster`: its name in tags."""
+    """Return whether a load balancer with these tags and the Service's default name is the Service's: by our mark, or
+    by cloud-provider-aws's tags if there is no mark. `cluster`: its name in tags."""
     if (mark := mark_of(tags)) is not None:
         return mark.is_of(spec.cluster, spec.uid)
     return is_of_cluster(tags, cluster) and SERVICE_TAG in tags
@@ -64,11 +64,11 @@ def check(tags: Mapping[str, str], spec: LoadBalancerSpec, cluster: str) -> None
 
 
 def other_name(group: str, uid: str) -> str:
-    """The second choice for a target group's name. Names are unique in a region and do not contain the Service's UID,
-    so a Service that was deleted and created again may find its name still taken."""
+    """Return the second choice for a target group's name. Names are unique in a region and do not contain the Service's
+    UID, so a Service that was deleted and created again may find its name still taken."""
     return f"{group[:-10]}{digest(f'{group} {uid}', 10)}"
 
 
 def settings_of(fingerprint: str) -> str:
-    """The half of a fingerprint for everything except the targets."""
+    """Return the half of a fingerprint for everything except the targets."""
     return fingerprint.partition("-")[0]

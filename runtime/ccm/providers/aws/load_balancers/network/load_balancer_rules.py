@@ -99,8 +99,8 @@ class Wanted:
 
 
 def wanted(spec: LoadBalancerSpec, common: Global, cluster: str, *, nodes_only: bool = False) -> Wanted:
-    """The desired state of a Service. `cluster`: its name in tags. `nodes_only`: only the targets change, so other
-    problems of the Service are not reported. Raises Invalid with what is wrong with the Service."""
+    """Return the desired state of a Service. `cluster`: its name in tags. `nodes_only`: only the targets change, so
+    other problems of the Service are not reported. Raises Invalid with what is wrong with the Service."""
     given = notes.parse(spec.annotations, nodes_only=nodes_only)
     if not nodes_only:
         _check(spec, given, common)
@@ -132,7 +132,7 @@ def clients(spec: LoadBalancerSpec, *, nodes_only: bool) -> tuple[str, ...]:
 
 
 def _overruled(spec: LoadBalancerSpec, annotations: ServiceAnnotations, common: Global) -> tuple[str, ...]:
-    """The warning about annotations that the shared health check of all Services overrules."""
+    """Return the warning about annotations that the shared health check of all Services overrules."""
     if common.clusterserviceloadbalancerhealthprobemode != SHARED or spec.external_traffic_policy == "Local":
         return ()
     names = ("healthcheck-protocol", "healthcheck-path", "healthcheck-port")
@@ -252,7 +252,8 @@ def health_check(spec: LoadBalancerSpec, annotations: ServiceAnnotations, common
 
 
 def group_name(cluster: str, spec: LoadBalancerSpec, port: Port, protocol: str, check: Check) -> str:
-    """The name of a target group: that of cloud-provider-aws, so that each controller finds the other's."""
+    """Return the name that cloud-provider-aws gives a target group, so that either controller finds the groups of the
+    other."""
     parts = (cluster, spec.namespace, spec.name, port.port, port.node_port, protocol, "instance")
     text = "".join(map(str, (*parts, check.protocol, check.interval)))
     digest = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()

@@ -90,7 +90,7 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
         return found
 
     def drains(self, spec: LoadBalancerSpec) -> bool:
-        """A target that is deregistered keeps its connections, by default for 300 s."""
+        """Return True: a target that is deregistered keeps its connections, by default for 300 s."""
         return True
 
     async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:

@@ -42,8 +42,8 @@ class Change:
 
 
 def group_of(instance: Row, groups: Mapping[str, Row], cluster: str) -> str:
-    """The security group of an instance in which rules are written: its only group with the cluster's tag, else its
-    only group; "" without groups. Raises Invalid if several groups qualify."""
+    """Return the security group of an instance in which rules are written: its only group with the cluster's tag, else
+    its only group; "" without groups. Raises Invalid if several groups qualify."""
     own = [str(each["GroupId"]) for each in instance.get("SecurityGroups") or ()]
     tagged = [each for each in own if each in groups and is_of_cluster(tags_of(groups[each]), cluster)]
     if len(tagged or own) > 1:
@@ -55,7 +55,7 @@ def group_of(instance: Row, groups: Mapping[str, Row], cluster: str) -> str:
 
 
 def wanted_rules(name: str, desired: Wanted, subnets: Iterable[str]) -> list[Rule]:
-    """The rules in each group of Nodes. `subnets`: CIDRs from which targets are checked."""
+    """Return the rules in each group of Nodes. `subnets`: CIDRs from which targets are checked."""
     rules = [Rule(desired.client_protocol, port, port, cidr, f"{CLIENT}={name}")
              for port in sorted(desired.traffic_ports) for cidr in desired.clients]  # fmt: skip
     if not is_covered(desired):
@@ -65,13 +65,13 @@ def wanted_rules(name: str, desired: Wanted, subnets: Iterable[str]) -> list[Rul
 
 
 def is_covered(desired: Wanted) -> bool:
-    """Whether the rule for clients admits the health checks, too."""
+    """Return whether the rule for clients admits the health checks, too."""
     is_open = desired.clients == (EVERYONE,) and desired.client_protocol == "tcp"
     return is_open and desired.check_ports == desired.traffic_ports
 
 
 def changes(name: str, groups: Sequence[Row], opened: Iterable[str], wanted: Sequence[Rule]) -> list[Change]:
-    """The changes after which the groups `opened`, and no others, have the rules of load balancer `name`."""
+    """Return the changes after which the groups `opened`, and no others, have the rules of load balancer `name`."""
     found, opened = [], set(opened)
     for group in groups:
         id = str(group["GroupId"])
@@ -90,7 +90,7 @@ def changes(name: str, groups: Sequence[Row], opened: Iterable[str], wanted: Seq
 
 
 def rules_of(group: Row) -> list[Rule]:
-    """The group's rules for IPv4 ranges; load balancers have no rules of another kind."""
+    """Return the group's rules for IPv4 ranges; load balancers have no rules of another kind."""
     return [
         Rule(str(each["IpProtocol"]), int(each["FromPort"]), int(each["ToPort"]), str(range_["CidrIp"]),
              str(range_.get("Description") or ""))
@@ -101,7 +101,7 @@ def rules_of(group: Row) -> list[Rule]:
 
 
 def permissions(rules: Iterable[Rule]) -> list[dict[str, Any]]:
-    """The rules as EC2's API takes them, grouped by protocol and ports."""
+    """Return the rules as EC2's API takes them, grouped by protocol and ports."""
     found: dict[tuple[str, int, int], list[dict[str, str]]] = {}
     for each in rules:
         ranges = found.setdefault((each.protocol, each.first, each.last), [])

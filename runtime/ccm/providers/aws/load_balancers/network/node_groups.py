@@ -25,8 +25,8 @@ class NodeGroups:
         return not self._api.settings.common.disablesecuritygroupingress
 
     async def memberships(self, ids: Sequence[str]) -> frozenset[frozenset[str]]:
-        """The sets of security groups that these instances have; usually one for all. Hundreds of Services have the
-        same thousands of instances, so the last answer is kept until instances are read again."""
+        """Return the sets of security groups that these instances have; usually all have the same set. Hundreds of
+        Services have the same thousands of instances, so the last answer is kept until instances are read again."""
         reads, asked, found = self._seen
         if reads != self._instances.reads or asked != ids:
             rows = await self._instances.rows(ids)

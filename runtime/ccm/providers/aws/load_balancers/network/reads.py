@@ -83,8 +83,8 @@ class BalancerReads:
         )
 
     async def present(self, balancer: Row, desired: Wanted, tags: Mapping[str, str], uid: str) -> Present:
-        """All parts of a load balancer. A target group that had to take another name (`other_name`) is listed under its
-        usual one."""
+        """Return all parts of a load balancer. A target group that had to take another name (`other_name`) is listed
+        under its usual one."""
         arn = str(balancer["LoadBalancerArn"])
         listeners, groups, attributes = await asyncio.gather(
             self._api.elb_rows("describe_listeners", "Listeners", LoadBalancerArn=arn),

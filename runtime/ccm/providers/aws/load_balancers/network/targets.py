@@ -33,7 +33,7 @@ class TargetWrites:
         return frozenset()
 
     async def can(self, step: Step) -> bool:
-        """Whether a registration would add a target: at least one of its instances runs."""
+        """Return whether a registration would add a target: at least one of its instances runs."""
         return bool(await self._instances.running([row["Id"] for row in step.arguments["Targets"]]))
 
     async def _send(self, operation: str, arn: str, rows: Sequence[Mapping[str, Any]]) -> None:

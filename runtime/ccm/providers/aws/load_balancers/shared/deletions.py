@@ -50,7 +50,7 @@ class Deletions:
         self.forget(spec)
 
     def of(self, spec: LoadBalancerSpec) -> Deletion:
-        """The Service's deletion, with what it has found so far."""
+        """Return the Service's deletion, with what it has found so far."""
         now = self.clock()
         self._deletions = {key: each for key, each in self._deletions.items() if each.begun + KEEP > now}
         return self._deletions.setdefault((spec.cluster, spec.uid), Deletion(now))
@@ -59,6 +59,7 @@ class Deletions:
         self._deletions.pop((spec.cluster, spec.uid), None)
 
     def is_certain(self, spec: LoadBalancerSpec, type_: str) -> bool:
-        """Whether a listing that begins now shows every load balancer of this type that was written for the Service."""
+        """Return whether a listing that begins now shows every load balancer of this type that was written for the
+        Service."""
         written = self._written.get((spec.cluster, spec.uid, type_), -math.inf)
         return self.clock() >= max(written, self._leads_since) + LAG

@@ -45,7 +45,8 @@ def chosen(
 
 
 def named(subnets: Sequence[Row], asked: Sequence[str]) -> list[str]:
-    """The IDs of the subnets that an annotation names by ID or by Name tag. Raises Invalid if one is missing."""
+    """Return the IDs of the subnets that an annotation names by ID or by Name tag. Raises Invalid unless each text
+    names exactly one."""
     found = []
     for each in asked:
         matching = [row for row in subnets if each in (row["SubnetId"], tags_of(row).get("Name"))]
@@ -56,7 +57,7 @@ def named(subnets: Sequence[Row], asked: Sequence[str]) -> list[str]:
 
 
 def is_public(tables: Sequence[Row], subnet: str) -> bool:
-    """Whether the subnet's own route table, or the main one, has a route to an internet gateway."""
+    """Return whether the subnet's own route table, or the main one, has a route to an internet gateway."""
     own = next((each for each in tables if any(_is_of(link, subnet) for link in each.get("Associations") or ())), None)
     main = next((each for each in tables if any(link.get("Main") for link in each.get("Associations") or ())), None)
     routes: Iterable[Row] = (own or main or {}).get("Routes") or ()

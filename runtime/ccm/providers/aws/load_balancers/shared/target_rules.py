@@ -41,7 +41,7 @@ def _instances(selector: Sequence[tuple[str, str | None]], backends: Sequence[Ba
 
 
 def nobody(desired: Selecting, backends: Sequence[Backend]) -> tuple[str, ...]:
-    """The warning if there are no targets although there are Nodes."""
+    """Return the warning that there are no targets although there are Nodes; () otherwise."""
     selector = f"annotation {PREFIX}target-node-labels" if desired.nodes else ""
     return nobody_serves(backends, ids(desired, backends), selector)
 

@@ -28,7 +28,7 @@ def other(type_: str) -> str:
 
 
 def had(spec: LoadBalancerSpec) -> str:
-    """The type of the load balancer in the status of the Service, "" without one."""
+    """Return the type of the load balancer in the status of the Service, "" without one."""
     hosts = [each.hostname for each in spec.ingress if each.hostname]
     if not hosts:
         return ""
@@ -36,7 +36,8 @@ def had(spec: LoadBalancerSpec) -> str:
 
 
 def never_changes(name: str, has: str, wants: str) -> str:
-    """What to do about a Service whose load balancer is of another type: its clients know the host name of that one."""
+    """Return what to do about a Service whose load balancer is of another type: its clients know the host name of that
+    one."""
     return (
         f"the Service has the {TITLES[has]} {name}, and asks for a {TITLES[wants]}: the type never changes. Set the "
         f"annotation {PREFIX}type to {has}, or create another Service, move the clients, and delete this one"
