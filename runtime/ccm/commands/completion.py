@@ -49,7 +49,7 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def tree(file: Any) -> argparse.ArgumentParser:
-    """The parser of `ccm` with all its commands. `file`: what marks an argument that names a file."""
+    """Return the parser of `ccm` with all its commands. `file`: the mark of an argument that names a file."""
     root = command_line.parser()
     commands = root.add_subparsers(parser_class=argparse.ArgumentParser)
     for name, module in COMMANDS.items():

@@ -212,7 +212,7 @@ def _described(node: Node, instance: Instance) -> Match:
 
 
 def table(matches: Sequence[Match]) -> list[str]:
-    """Lines of text, safe for a terminal."""
+    """Return lines of text, safe for a terminal."""
     if any(each.cloud for each in matches):
         whose = ((each.name, each.cloud or "-", each.verdict, each.instance or "-", each.reason) for each in matches)
         return answers.table(("NODE", "CLOUD", "VERDICT", "INSTANCE", "REASON"), whose)

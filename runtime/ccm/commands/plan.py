@@ -75,7 +75,7 @@ async def _ask(options: PlanFlags) -> PlanAnswer:
 
 
 async def plan_of(survey: Survey) -> PlanAnswer:
-    """The plan for what was gathered."""
+    """Return the plan for what was gathered."""
     nodes = survey.node_outlooks()
     others = await asyncio.gather(*map(survey.outlooks, (balancer_outlooks, all_routes, all_volumes)))
     every = one_each([*nodes, *(each for outlooks in others for each in outlooks)])
@@ -96,7 +96,7 @@ async def plan_of(survey: Survey) -> PlanAnswer:
 
 
 def render(plan: PlanAnswer, now: datetime.datetime) -> list[str]:
-    """Lines of text, safe for a terminal."""
+    """Return lines of text, safe for a terminal."""
     lines = [
         one_line(f"Plan of provider {plan.provider}, cluster {plan.cluster}, for the API server {plan.server}"),
         *map(one_line, plan.leader),

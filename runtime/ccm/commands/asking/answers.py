@@ -85,7 +85,7 @@ class Outlook(Struct, frozen=True, rename="camel", kw_only=True):
 
 
 def status_of(outlooks: Iterable[Outlook], unasked: Sequence[Unasked]) -> int:
-    """The exit status: a question without an answer counts more than findings, which may be incomplete then."""
+    """Return the exit status. A question without an answer counts more than findings, which may be incomplete then."""
     found = list(outlooks)
     if unasked or any(each.action is Action.UNKNOWN for each in found):
         return NOT_ANSWERED
@@ -93,7 +93,7 @@ def status_of(outlooks: Iterable[Outlook], unasked: Sequence[Unasked]) -> int:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Aligned columns; the last one may be of any length."""
+    """Return the lines of a table with aligned columns; the last column may have any width."""
     every = [tuple(head), *(tuple(map(one_line, row)) for row in rows)]
     widths = [max(len(row[column]) for row in every) for column in range(len(head) - 1)]
     return [
@@ -103,7 +103,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def fitted(lines: Iterable[str], columns: int) -> list[str]:
-    """The lines within the columns of a terminal, broken between words; the rest of a row is below its last cell."""
+    """Return the lines, broken between words to fit into the columns of a terminal. The rest of a row is below its last
+    cell."""
     return [part for line in lines for part in (_fitted(line, columns) if len(line) > columns else [line])]
 
 
@@ -127,6 +128,6 @@ def counted(count: int, noun: str) -> str:
 
 
 def section(title: str, lines: Iterable[str]) -> list[str]:
-    """A heading with indented lines below it; [] without lines."""
+    """Return a heading with indented lines below it; [] without lines."""
     found = [f"  {one_line(line)}" for line in lines]
     return ["", title, *found] if found else []

@@ -113,7 +113,7 @@ def event_line(event: Told, now: datetime.datetime) -> str:
 
 
 def render(explanation: Explanation, now: datetime.datetime) -> list[str]:
-    """Lines of text, safe for a terminal."""
+    """Return lines of text, safe for a terminal."""
     lines = [one_line(line) for line in explanation.state]
     if explanation.looked_up:
         rows = [(each.what, each.where, each.answer) for each in explanation.looked_up]

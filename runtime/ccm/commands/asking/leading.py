@@ -45,7 +45,7 @@ def _clouds(facts: dict[str, str], now: datetime.datetime) -> list[str]:
 
 
 def is_led(lease: Lease | None, now: datetime.datetime) -> bool:
-    """Whether somebody holds the Lease and it is still valid."""
+    """Return whether somebody holds the Lease and it is still valid."""
     if lease is None or not lease.spec.holder_identity:
         return False
     renewed = seconds_since(lease.spec.renew_time, now)
@@ -53,14 +53,14 @@ def is_led(lease: Lease | None, now: datetime.datetime) -> bool:
 
 
 def leader_facts(lease: Lease | None) -> dict[str, str]:
-    """What the leader says of itself in the annotations of its Lease, by the last part of their names."""
+    """Return what the leader says of itself in the annotations of its Lease, by the last part of their names."""
     annotations = lease.metadata.annotations if lease is not None else {}
     prefix = "ccm.outoftree.dev/"
     return {key.removeprefix(prefix): value for key, value in annotations.items() if key.startswith(prefix)}
 
 
 def running(lease: Lease | None) -> list[str] | None:
-    """The controllers that the leader runs; None if it does not say."""
+    """Return the controllers that the leader runs; None if it does not say."""
     told = leader_facts(lease).get("controllers")
     return None if told is None else [name for name in told.split(",") if name]
 

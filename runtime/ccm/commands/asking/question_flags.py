@@ -68,7 +68,7 @@ def parser(kind: type[Questions], prog: str, description: str, epilog: str = "")
 
 
 def own_arguments(process: Path = PROCESS_1) -> list[str]:
-    """The flags of the controller in whose Pod this command runs; [] elsewhere."""
+    """Return the flags of the controller in whose Pod this command runs; [] elsewhere."""
     try:
         arguments = process.read_bytes().decode().split("\0")
     except (OSError, UnicodeDecodeError):

@@ -57,7 +57,7 @@ class ReadingClient(KubeClient):
         return await super()._request(method, path, **more)
 
     async def date(self) -> str:
-        """The header Date of an answer, "" without one. Raises ApiError, aiohttp.ClientError and OSError."""
+        """Return the header Date of an answer, "" without one. Raises ApiError, aiohttp.ClientError and OSError."""
         limits = aiohttp.ClientTimeout(total=FIRST_ANSWER)
         async with self._pool.session() as session:
             sent = self._send(session, "GET", "/version", None, None, "application/json", limits, verb="GET")
@@ -114,7 +114,7 @@ class Cluster:
     async def list(
         self, what: str, path: str, type: type[T], params: Mapping[str, str] | None = None
     ) -> builtins.list[T]:
-        """All items; [] and an entry of `unasked` if the API server gives no answer. `what`: for messages."""
+        """Return all items; [], with an entry of `unasked`, if the API server gives no answer. `what`: for messages."""
         try:
             found, _ = await self.client.list(path, type, params=params)
         except ApiError as error:
@@ -123,7 +123,7 @@ class Cluster:
         return found
 
     async def get(self, what: str, path: str, type: type[T]) -> T | None:
-        """The object; None if it does not exist, or with an entry of `unasked` if there is no answer."""
+        """Return the object; None if it does not exist, and also, with an entry of `unasked`, if there is no answer."""
         try:
             return await self.client.get(path, type)
         except NotFoundError:
@@ -144,7 +144,7 @@ def _name(data: bytes) -> str:
 
 
 def reason_of(error: ApiError) -> str:
-    """The error for people. RBAC's own message names the user, the verb and the resource of a missing right."""
+    """Return the error for people. RBAC's own message names the user, the verb and the resource of a missing right."""
     return f"a right is missing: {error}" if isinstance(error, ForbiddenError) else str(error)
 
 
@@ -184,7 +184,7 @@ class AskedCloud:
 
 @contextlib.asynccontextmanager
 async def open_clouds(options: Options) -> AsyncIterator[builtins.list[AskedCloud]]:
-    """The clouds of `--cloud-provider`. Raises ConfigError with the problems of all, and StartError."""
+    """Yield the clouds of `--cloud-provider`. Raises ConfigError with the problems of all, and StartError."""
     made, problems = [], []
     for settings in room_settings.clouds(options):
         try:
@@ -202,7 +202,7 @@ async def open_clouds(options: Options) -> AsyncIterator[builtins.list[AskedClou
 
 
 async def answer_of(call: Callable[[], Awaitable[T]]) -> T | CloudError:
-    """The cloud's answer, or the error that it gave."""
+    """Return the cloud's answer, or the error that it gave."""
     try:
         return await call()
     except CloudError as error:

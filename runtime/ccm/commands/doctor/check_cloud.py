@@ -118,7 +118,8 @@ def nodes(every: Sequence[Node], outlooks: Iterable[Outlook]) -> list[Check]:
 def services(
     every: Iterable[Service], events: Iterable[Event], outlooks: Iterable[Outlook], classes: ServedClasses
 ) -> list[Check]:
-    """Services that wait for a load balancer, with the latest failure. `events`: those of failed syncs."""
+    """Report Services that wait for a load balancer, with the latest failure, and load balancers that differ from their
+    Services. `events`: those of failed syncs."""
     latest: dict[str, Event] = {}
     for event in sorted(events, key=lambda each: each.last_timestamp or ""):
         if event.source.component == "service-controller":
@@ -143,7 +144,7 @@ def services(
 
 
 def owners(outlooks: Sequence[Outlook], *, asked: bool) -> list[Check]:
-    """Load balancers and routes that nobody owns. `asked`: whether the cloud listed them."""
+    """Report load balancers and routes that nobody owns. `asked`: whether the cloud listed them."""
     lost = [each for each in outlooks if each.reason in ("Orphan", "Unclaimed")]
     going = [each for each in outlooks if each.kind == "Route" and each.action is Action.DELETE]
     found = [

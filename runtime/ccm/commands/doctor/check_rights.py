@@ -19,7 +19,7 @@ Account = tuple[str, str]
 
 
 def account_of(pods: Iterable[Pod]) -> Account | None:
-    """The ServiceAccount of the controller's Pods; None if there are none."""
+    """Return the ServiceAccount of the controller's Pods; None if there are none."""
     return next(
         (
             (pod.metadata.namespace, pod.spec.service_account_name)
@@ -47,7 +47,7 @@ async def check(cluster: Cluster, needed: Sequence[Right], account: Account | No
 
 
 def results(needed: Iterable[Right], missing: Iterable[Right], who: str) -> list[Check]:
-    """One result for each resource with a missing right, and one for all others. Pure."""
+    """Return one result for each resource with a missing right, and one for all others. Pure."""
     gone = set(missing)
     kept: dict[str, list[str]] = {}
     lost: dict[str, list[str]] = {}

@@ -116,7 +116,7 @@ def requests(requests: Iterable[SigningRequest]) -> list[Check]:
 
 
 async def server_certificate(url: str, server_name: str | None) -> bytes:
-    """The certificate of a server, DER; b"" if there is none. Raises OSError."""
+    """Return the certificate of a server, DER; b"" for a URL without https. Raises OSError."""
     parts = urlsplit(url)
     if parts.scheme != "https" or not parts.hostname:
         return b""

@@ -42,8 +42,8 @@ class Configuration(Struct, frozen=True):
 
 
 def are_served(pods: Iterable[Pod]) -> bool:
-    """Whether the controller's Pods serve webhooks. Otherwise their configurations are not read, and no right to read
-    them is needed."""
+    """Return whether the controller's Pods serve webhooks. Otherwise their configurations are not read, and no right to
+    read them is needed."""
     return any(container.is_ours and container.flag("webhooks") for pod in pods for container in pod.spec.containers)
 
 

@@ -57,13 +57,13 @@ class Diagnosis(Struct, frozen=True, rename="camel", tag_field="answer", tag="di
 
 
 def some(names: Iterable[str], most: int = 5) -> str:
-    """The first names, and how many there are."""
+    """Return the first names, and how many there are if that is not all."""
     every = sorted(names)
     return ", ".join(every[:most]) + (f", ... ({len(every)} in all)" if len(every) > most else "")
 
 
 def render(diagnosis: Diagnosis, now: datetime.datetime) -> list[str]:
-    """Lines of text, safe for a terminal."""
+    """Return lines of text, safe for a terminal."""
     rows: list[tuple[str, str, str]] = []
     before = ""
     for each in diagnosis.checks:

@@ -145,7 +145,7 @@ async def _webhooks(cluster: Cluster, pods: list[Pod]) -> list[check_webhook.Con
 
 
 async def _server(cluster: Cluster) -> tuple[str, datetime.datetime | None]:
-    """The API server's version and time."""
+    """Return the API server's version, "" without an answer, and its time, None if it is not known."""
     found = await cluster.get("read the version", "/version", ServerVersion)
     try:
         date = await cluster.client.date()
@@ -156,7 +156,7 @@ async def _server(cluster: Cluster) -> tuple[str, datetime.datetime | None]:
 
 
 async def _with_cloud(survey: Survey, seen: Seen) -> list[Check]:
-    """All checks."""
+    """Return the results of all checks."""
     nodes = survey.node_outlooks()
     balancers, routes = await asyncio.gather(survey.outlooks(balancer_outlooks), survey.outlooks(all_routes))
     every = one_each([*nodes, *balancers, *routes])
@@ -188,7 +188,7 @@ async def _with_cloud(survey: Survey, seen: Seen) -> list[Check]:
 
 
 async def _without_cloud(options: DoctorFlags, cluster: Cluster, seen: Seen) -> list[Check]:
-    """What the API server alone can say."""
+    """Return the results of the checks for which the API server is enough."""
     namespace, name = options.leader_elect_resource_namespace, options.leader_elect_resource_name
     lease = await cluster.get(f"read the Lease {namespace}/{name}", LEASES.format(namespace, name), Lease)
     nodes, services = await cluster.all(NODES), await cluster.all(SERVICES)
@@ -214,7 +214,7 @@ async def _shared(
     specs: Sequence[ControllerSpec[Any]],
     now: datetime.datetime,
 ) -> list[Check]:
-    """Versions, the leader, rights, and other controllers."""
+    """Return the results about versions, the leader, rights, and other controllers."""
     name = f"{options.leader_elect_resource_namespace}/{options.leader_elect_resource_name}"
     state = State.OK if is_led(lease, now) else State.WARNING
     ours = [options.leader_elect_resource_name, options.leader_migration.leader_name]

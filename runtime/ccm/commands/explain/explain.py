@@ -150,7 +150,7 @@ async def _joined(shown: Explanation, asked: Awaitable[Explanation], cluster: Cl
 
 
 async def _read(kind: Watched[K], name: str, cluster: Cluster) -> K:
-    """The object. Raises ApiError; for a name that does not exist, with the names that are like it."""
+    """Return the object. Raises ApiError; for a name that does not exist, its message has similar names."""
     namespace, _, own = name.rpartition("/")
     base, _, resource = kind.path.rpartition("/")
     place = f"{base}/namespaces/{quote(namespace, safe='')}/{resource}" if namespace else kind.path
@@ -165,7 +165,8 @@ async def _read(kind: Watched[K], name: str, cluster: Cluster) -> K:
 
 
 def _like(own: str, namespace: str, keys: Iterable[str]) -> list[str]:
-    """The keys whose names are like `own`, whatever their namespace; those in the same namespace come first."""
+    """Return the keys whose names are similar to `own`, whatever their namespace; those in the same namespace come
+    first."""
     by_name: dict[str, list[str]] = {}
     for key in sorted(keys, key=lambda key: key.rpartition("/")[0] != namespace):
         by_name.setdefault(key.rpartition("/")[2], []).append(key)

@@ -46,14 +46,14 @@ WRONG = ("InstanceNotListed", "OtherMachine", "AddressesNotUpdated", "UpdateFail
 def explain(
     node: Node, lease: Lease | None, events: Sequence[Event], lease_name: str, now: datetime.datetime
 ) -> list[str]:
-    """What the API server alone shows, as lines of text, safe for a terminal. Pure."""
+    """Return what the API server alone shows, as lines of text, safe for a terminal. Pure."""
     return render(from_api_server(node, lease, events, lease_name, now), now)
 
 
 def from_api_server(
     node: Node, lease: Lease | None, events: Sequence[Event], lease_name: str, now: datetime.datetime
 ) -> Explanation:
-    """What the API server alone shows."""
+    """Return what the API server alone shows."""
     told = told_by(events, COMPONENTS, node.metadata.uid)
     ready = next((c for c in node.status.conditions if c.type == "Ready"), None)
     state = f"Ready={ready.status} ({ready.reason})" if ready else "it has never reported whether it is Ready"

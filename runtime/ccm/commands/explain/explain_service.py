@@ -62,7 +62,7 @@ def state_of(service: Service, reports: Sequence[Told], now: datetime.datetime, 
 
 
 def waits(service: Service, classes: ServedClasses) -> bool:
-    """Whether the state alone shows that something is left to do."""
+    """Return whether the state alone shows that something is left to do."""
     has_address = bool(service.status.load_balancer.ingress)
     return rules.is_to_be_released(service, classes) or (classes.include(service) and not has_address)
 
@@ -76,7 +76,7 @@ async def ask_clouds(service: Service, survey: Survey) -> Explanation:
 
 
 async def ask_cloud(service: Service, survey: Gathered) -> Explanation:
-    """What the cloud says, and what follows; without state, leader and Events."""
+    """Return what the cloud says, and what follows; without state, leader and Events."""
     name = f"{service.metadata.namespace}/{service.metadata.name}"
     explanation = Explanation(kind="Service", name=name, state=[])
     if survey.flags_of(ServiceController.name) is None:
@@ -141,7 +141,7 @@ def _balancer(balancer: LoadBalancer | None) -> str:
 
 
 def serving_line(serving: Sequence[Backend], judging: Judging) -> str:
-    """Which Nodes serve, which of them drain, and why the others do not."""
+    """Return which Nodes serve, which of them drain, and why the others do not."""
     reasons, nodes = [], judging.nodes
     names = {each.node_name for each in serving}
     for node in nodes:

@@ -41,7 +41,7 @@ async def ask_clouds(volume: PersistentVolume, survey: Survey) -> Explanation:
 
 
 async def ask_cloud(volume: PersistentVolume, survey: Gathered) -> Explanation:
-    """What the cloud says, and what follows; without state, leader and Events."""
+    """Return what the cloud says, and what follows; without state, leader and Events."""
     name, where = volume.metadata.name, f"provider {survey.options.cloud_provider}"
     explanation = Explanation(kind="PersistentVolume", name=name, state=[])
     answer = await volume_answer(volume, survey)

@@ -31,7 +31,7 @@ ADDED, REMOVED = f"taint {rules.KEY} is added", f"taint {rules.KEY} is removed"
 def fencing_outlooks(
     judging: Judging, options: LifecycleOptions, windows: Iterable[Window], now: datetime.datetime
 ) -> Mapping[str, Outlook]:
-    """The outlook of each Node that would be fenced, is held, or is not fenced any more, by name.
+    """Return the outlook of each Node that would be fenced, would be fenced but is held, or loses its fence, by name.
 
     `windows`: what former leaders deleted and fenced, on a monotonic clock whose present time is 0.
     """

@@ -86,7 +86,7 @@ class Gathered:
     _context: Context | None = None
 
     def flags_of(self, name: str) -> Any:
-        """The options of a controller, as the process passes them to it; None if it would not run."""
+        """Return the options of a controller, as the process passes them to it; None if it would not run."""
         controller = self.usable.get(name)
         return controller.options if controller is not None else None
 
@@ -188,7 +188,7 @@ class Survey:
         }
 
     def node_outlooks(self) -> list[Outlook]:
-        """The outlook of every Node."""
+        """Return the outlook of every Node."""
         found = [outlook for each in self.parts for outlook in _of(each, node_outlooks(each))]
         return sorted([*found, *self.nobodys.values()], key=lambda outlook: outlook.name)
 
@@ -284,7 +284,7 @@ async def with_singles(judging: Judging, directory: InstanceDirectory) -> Judgin
 
 
 def not_run(options: Options, gateway: Gateway) -> dict[str, str]:
-    """The controllers that would not run -> the reason."""
+    """Return the controllers that would not run -> the reason."""
     found = {name: "--controllers does not name it" for name in CONTROLLERS if name not in options.controllers}
     missing = not_offered(options.controllers, gateway.cloud)
     for name in options.controllers:
@@ -301,7 +301,7 @@ def not_run(options: Options, gateway: Gateway) -> dict[str, str]:
 
 
 def node_outlooks(survey: Gathered) -> list[Outlook]:
-    """The outlook of every Node."""
+    """Return the outlook of every Node."""
     nodes, judging = survey.nodes or [], survey.judging
     flags = survey.flags_of(NodeController.name)
     lifecycle = survey.flags_of(NodeLifecycleController.name)
@@ -343,7 +343,8 @@ def recalled(survey: Gathered, note: str) -> Window:
 
 
 async def balancer_outlooks(survey: Gathered) -> list[Outlook]:
-    """The outlook of every Service that concerns the service controller, and of load balancers without a Service."""
+    """Return the outlook of every Service that concerns the service controller, and of load balancers without a
+    Service."""
     options = survey.flags_of(ServiceController.name)
     if options is None or survey.services is None:
         return []
@@ -419,7 +420,7 @@ async def all_quotas(survey: Gathered) -> Sequence[Quota] | CloudError | None:
 
 
 async def all_volumes(survey: Gathered) -> list[Outlook]:
-    """The outlook of every PersistentVolume without zone or region."""
+    """Return the outlook of every PersistentVolume without zone or region."""
     waiting = [each for each in survey.volumes or () if volume_rules.needs_labels(each)]
     return list(await asyncio.gather(*(outlook_of_volume(each, survey) for each in waiting)))
 
@@ -430,7 +431,7 @@ async def outlook_of_volume(volume: PersistentVolume, survey: Gathered) -> Outlo
 
 
 async def volume_answer(volume: PersistentVolume, survey: Gathered) -> Mapping[str, str] | CloudError | None:
-    """What the cloud says about one volume; None if the controller would not ask."""
+    """Return what the cloud says about one volume; None if the controller would not ask."""
     cloud, ref = survey.gateway.cloud.volumes, volume_rules.reference(volume)
     if not volume_rules.needs_labels(volume) or ref is None or cloud is None:
         return None
@@ -438,12 +439,12 @@ async def volume_answer(volume: PersistentVolume, survey: Gathered) -> Mapping[s
 
 
 def error_of(answer: object) -> CloudError | None:
-    """The answer, if it is an error."""
+    """Return the answer if it is an error, otherwise None."""
     return answer if isinstance(answer, CloudError) else None
 
 
 async def _no_check() -> None:
-    """Nothing to check after a list."""
+    """Do nothing: there is nothing to check after a list."""
 
 
 def _no_events(component: str) -> NoReturn:

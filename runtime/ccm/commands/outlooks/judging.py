@@ -49,15 +49,15 @@ class Judging:
             return error
 
     def namesakes(self, name: str) -> Sequence[Instance]:
-        """The instances with this name."""
+        """Return the instances with this name."""
         return self.snapshot.by_name.get(name, ())
 
     def claimants(self, node: Node) -> Sequence[Node]:
-        """All Nodes with the Node's providerID, in whatever spelling."""
+        """Return all Nodes with the Node's providerID, in whatever spelling."""
         return self._claims.get(self._same_as(node.spec.provider_id), ())
 
     def judge(self, node: Node) -> Verdict | None:
-        """As `Vouching.judge`: the verdict for load balancers and routes, None for a Node of another cloud."""
+        """Return the verdict for load balancers and routes, as `Vouching.judge`; None for a Node of another cloud."""
         if not self.owns(node.spec.provider_id):
             return None
         listed = self.listed(node)
@@ -67,7 +67,8 @@ class Judging:
         return vouching_rules.judge(node, instance, self.claimants(node), namesakes, doubt)
 
     def contradiction(self, node: Node, instance: Instance) -> Refused | None:
-        """Why `instance` is not the Node's machine, None if it may be. A Node without a providerID may take any."""
+        """Return why `instance` is not the Node's machine, None if it may be. A Node without a providerID may take
+        any."""
         if not node.spec.provider_id:
             return None
         verdict = vouching_rules.judge(node, instance, self.claimants(node), self.namesakes(node.metadata.name))
@@ -88,12 +89,12 @@ class Judging:
         )
 
     def nearest(self, name: str) -> list[str]:
-        """Names of instances that are like this one."""
+        """Return names of instances that are similar to this name."""
         return nearest(name, self.snapshot.by_name)
 
 
 def nearest(name: str, names: Iterable[str]) -> list[str]:
-    """The names that are most like `name`, the best one first."""
+    """Return the names that are most similar to `name`, the best one first."""
     folded: dict[str, str] = {}
     for each in names:
         folded.setdefault(each.casefold(), each)

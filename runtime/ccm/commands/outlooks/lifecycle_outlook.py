@@ -51,7 +51,7 @@ TO_DO = {
 
 
 def lifecycle_outlooks(judging: Judging, safety: Safety, window: Window, now: datetime.datetime) -> dict[str, Outlook]:
-    """The outlook of each Node that is not Ready and whose instance the cloud does not know, by name.
+    """Return the outlook of each Node that is not Ready and whose instance the cloud does not know, by name.
 
     `window`: the deletions that former leaders recorded, on a monotonic clock whose present time is 0.
     """

@@ -29,7 +29,7 @@ NOT_RECORDED = "the controller has no record of that value, so it is kept; remov
 
 
 def node_outlook(node: Node, judging: Judging, options: NodeOptions, provider: str) -> Outlook:
-    """The outlook for the node controller; `lifecycle_outlook` adds what concerns Nodes that are not Ready."""
+    """Return the outlook for the node controller; `lifecycle_outlook` adds what concerns Nodes that are not Ready."""
     if node.metadata.deletion_timestamp:
         return _outlook(node, Action.NOTHING, because="it is being deleted")
     if node_rules.is_uninitialized(node):
@@ -184,7 +184,7 @@ def _not_ours(node: Node, *, legacy: bool) -> Outlook:
 
 
 def unknown(node: Node, error: CloudError) -> Outlook:
-    """The outlook of a Node about which the cloud gives no answer."""
+    """Return the outlook of a Node about which the cloud gives no answer."""
     return _outlook(node, Action.UNKNOWN, reason="CloudNotAvailable", because=str(error), to_do=ASK_DOCTOR)
 
 
@@ -193,7 +193,7 @@ def _outlook(node: Node, action: Action, **more: Any) -> Outlook:
 
 
 def shutdown_outlook(node: Node, instance: Instance | CloudError, options: LifecycleOptions) -> Outlook | None:
-    """What happens to the taint of a Node whose instance is shut down; None for nothing."""
+    """Return what happens to the taint of a Node whose instance is shut down; None if nothing happens."""
     tainted = node_rules.has_taint(node.spec.taints, *SHUTDOWN)
     off = isinstance(instance, Instance) and instance.state is not InstanceState.RUNNING
     if node_rules.is_ready(node):
@@ -235,7 +235,7 @@ def _labels(plan: Plan) -> Mapping[str, str | None]:
 
 
 def writes(node: Node, plan: Plan) -> list[str]:
-    """The patches of a plan as sentences."""
+    """Return the patches of a plan as sentences."""
     found = []
     if plan.status is not None:
         new = ", ".join(f"{each['type']} {each['address']}" for each in plan.status["status"]["addresses"])

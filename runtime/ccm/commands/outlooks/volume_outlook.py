@@ -44,7 +44,7 @@ def volume_outlook(volume: PersistentVolume, answer: Mapping[str, str] | CloudEr
 
 
 def no_need(volume: PersistentVolume) -> str:
-    """Why the cloud is not asked about a volume."""
+    """Return why the cloud is not asked about a volume."""
     meta = volume.metadata
     if meta.deletion_timestamp:
         return "it is being deleted"

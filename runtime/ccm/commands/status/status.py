@@ -113,7 +113,7 @@ async def _ask(options: StatusFlags) -> StatusAnswer:
 
 
 async def _ask_one(options: StatusFlags) -> StatusAnswer:
-    """The page of one process."""
+    """Read the page of one process."""
     server, path = page_url(options.url)
     client = ReadingClient(access_to(server, options))
     try:
@@ -141,7 +141,7 @@ def access_to(server: str, options: StatusFlags) -> Access:
 
 
 async def _ask_all(options: StatusFlags) -> StatusAnswer:
-    """The Lease, the Pods, and the page of each Pod."""
+    """Read the Lease, the Pods, and the page of each Pod."""
     namespace, name = options.leader_elect_resource_namespace, options.leader_elect_resource_name
     async with open_cluster(options) as cluster:
         lease = await cluster.get(f"read the Lease {namespace}/{name}", LEASES.format(namespace, name), Lease)
@@ -195,7 +195,7 @@ async def _page(client: ReadingClient, path: str) -> Status:
 
 
 def render(answer: StatusAnswer, now: datetime.datetime) -> list[str]:
-    """Lines of text, safe for a terminal."""
+    """Return lines of text, safe for a terminal."""
     lines = [one_line(f"Status of the controller at {answer.server}"), *map(one_line, answer.leader)]
     if answer.replicas:
         rows = [(each.pod, each.node, each.phase, "leader" if each.leads else "standby") for each in answer.replicas]

@@ -17,7 +17,7 @@ PAGE = "/statusz"
 
 
 def page_url(text: str) -> tuple[str, str]:
-    """Server and path of `--url`; the path is `/statusz` if the URL has none. Raises ValueError."""
+    """Return server and path of `--url`; the path is `/statusz` if the URL has none. Raises ValueError."""
     parts = urlsplit(text)
     if parts.scheme != "https" or not parts.hostname or parts.username or parts.query or parts.fragment:
         raise ValueError(f"{text!r} is not https://HOST[:PORT][/PATH]")
@@ -26,7 +26,7 @@ def page_url(text: str) -> tuple[str, str]:
 
 
 def is_loopback(server: str) -> bool:
-    """Whether the server is this machine: what `kubectl port-forward` opens."""
+    """Return whether the server is this machine: what `kubectl port-forward` opens."""
     host = urlsplit(server).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -44,7 +44,7 @@ def port_of(pod: Pod) -> int:
 
 
 def why_not_asked(pod: Pod) -> str:
-    """Why the process in a Pod gets no request; "" if it gets one.
+    """Return why the process in a Pod gets no request; "" if it gets one.
 
     The request has the caller's credentials. A kubelet may create an object for a static Pod in any namespace and with
     any labels (NodeRestriction), so it could collect the tokens of administrators.
@@ -64,8 +64,8 @@ def host_of(lease: Lease | None) -> str:
 
 
 def is_on(pod: Pod, host: str) -> bool:
-    """Whether a process that calls its host `host` runs in the Pod. In the host's network, that is the Node's name,
-    with or without a domain; otherwise the Pod's name."""
+    """Return whether a process that calls its host `host` runs in the Pod. In the host's network, that is the Node's
+    name, with or without a domain; otherwise the Pod's name."""
     names = {pod.metadata.name, pod.spec.node_name}
     return bool(host) and (host in names or host.partition(".")[0] in {name.partition(".")[0] for name in names})
 
