@@ -60,11 +60,11 @@ class Options(Flags):
         return len(clouds.provider_names(self.cloud_provider)) > 1
 
     def clouds(self) -> list[clouds.CloudFlags]:
-        """The clouds of the process, in the order in which they are named."""
+        """Return the clouds of the process, in the order in which they are named."""
         return clouds.clouds(self.cloud_provider, self.cloud_config, self.cloud_nodes)[0]
 
     def safety(self) -> Safety:
-        """The rules for deleting Nodes that the flags set."""
+        """Return the rules for deleting Nodes that the flags set."""
         cap_share, cap_min = parse_cap(self.node_deletion_cap)
         return Safety(
             min_age=self.node_deletion_min_age,
@@ -76,7 +76,7 @@ class Options(Flags):
         )
 
     def served_classes(self) -> ServedClasses:
-        """The Services that the service controller serves. Raises ValueError."""
+        """Return the Services that the service controller serves. Raises ValueError."""
         if self.division is not None:
             return self.division
         if self.are_of_several:  # which of them has load balancers shows only when its configuration is read
@@ -86,7 +86,7 @@ class Options(Flags):
         return served_classes(self.load_balancer_class, self.default_load_balancer_provider, self.cloud_provider)
 
     def pod_network(self) -> pod_network_rules.PodNetwork:
-        """The ranges in which pod CIDRs must lie. Raises ValueError."""
+        """Return the ranges in which pod CIDRs must lie. Raises ValueError."""
         cluster = pod_network_rules.parse_cluster_cidrs(self.cluster_cidr)
         sizes = self.node_cidr_mask_size, self.node_cidr_mask_size_ipv4, self.node_cidr_mask_size_ipv6
         return pod_network_rules.PodNetwork(cluster, pod_network_rules.parse_node_prefixes(cluster, *sizes))
@@ -96,7 +96,7 @@ class Options(Flags):
         return self.leader_migration if self.enable_leader_migration else None
 
     def tls(self, prefix: str = "") -> TlsOptions:
-        """The TLS options of the secure port, or of the webhooks with the prefix "webhook_"."""
+        """Return the TLS options of the secure port, or of the webhooks with the prefix "webhook_"."""
         stem = "cloud-controller-manager" + ("-webhook" if prefix else "")
         certificate, key = getattr(self, f"{prefix}tls_cert_file"), getattr(self, f"{prefix}tls_private_key_file")
         directory = getattr(self, f"{prefix}cert_dir")
@@ -111,7 +111,7 @@ class Options(Flags):
         )
 
     def configz(self) -> dict[str, Any]:
-        """All options, in upstream's format."""
+        """Return all options, in upstream's format."""
         return config_file.dump(vars(self), self.leader_migration, flags_of(type(self)))
 
 
@@ -187,7 +187,8 @@ def parser(
     epilog: str = "",
     hidden: Collection[str] = (),
 ) -> Parser:
-    """The argument parser. Its result contains only flags that were set. `hidden`: groups that `--help` leaves out."""
+    """Return the argument parser. Its result contains only flags that were set. `hidden`: groups that `--help` leaves
+    out."""
     p = Parser(
         prog=prog,
         usage=usage,
@@ -279,7 +280,7 @@ def _read(flag: str, path: str, problems: list[str]) -> str | None:
 
 
 def _problems(o: Options, flags: Iterable[Flag]) -> list[str]:
-    """All problems of the values: of each one alone, and of combinations."""
+    """Return all problems of the values: of each one alone, and of combinations."""
     found = _provider_problems(o)
     for flag in flags:
         found += flag.problems(getattr(o, flag.field))
@@ -305,7 +306,7 @@ def _class_problems(o: Options) -> list[str]:
 
 
 def _several_problems(o: Options) -> list[str]:
-    """What is wrong with several providers, and what they do not support yet."""
+    """Return what is wrong with several providers, and what they do not support yet."""
     names = clouds.provider_names(o.cloud_provider)
     installed = registry.names()
     found = [registry.unknown(name) for name in dict.fromkeys(names) if name not in installed]

@@ -28,7 +28,7 @@ _SECTIONS: Path = (OURS, "controllers")
 
 
 def place(flag: Flag) -> Path:
-    """The path of a flag in the file."""
+    """Return the path of a flag in the file."""
     return tuple(flag.place.split(".")) if flag.place else (OURS, flag.name)
 
 
@@ -106,8 +106,8 @@ class _Section:
 
 
 def dump(values: Mapping[str, Any], moved: Migration | None, flags: Iterable[Flag] = FLAGS) -> dict[str, Any]:
-    """The whole configuration, from all fields of `Options`. `load` can read it. It contains no secrets: options name
-    files, never their content."""
+    """Return the whole configuration, from all fields of `Options`. `load` can read it. It contains no secrets: options
+    name files, never their content."""
     leaves: dict[Path, Any] = dict(_SHOWN)
     leaves |= {place(flag): flag.kind.dump(values[flag.field]) for flag in flags}
     leaves[_MIGRATION] = leader_migration.dump(moved or Migration())

@@ -18,7 +18,7 @@ _FORMER = {former: name for name, spec in BUILT_IN.items() for former in spec.fo
 
 
 def canonical(name: str) -> str:
-    """The current name of a controller, given any of its names; other names are returned unchanged."""
+    """Return the current name of a controller, given any of its names; other names are returned unchanged."""
     return _CANONICAL.get(name) or _FORMER.get(name, name)
 
 

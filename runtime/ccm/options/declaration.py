@@ -42,7 +42,7 @@ class Flag:
         return self.name.replace("-", "_")
 
     def problems(self, value: Any) -> list[str]:
-        """The problem of a value from any source: an empty list, or one sentence."""
+        """Return the problem of a value from any source, as one sentence; [] if there is none."""
         if self.check is None:
             return []
         try:
@@ -74,11 +74,11 @@ def option(
 
 
 def flags_of(table: type[Any]) -> tuple[Flag, ...]:
-    """The options that a dataclass declares, in order. Other fields are skipped."""
+    """Return the options that a dataclass declares, in order. Other fields are skipped."""
     return tuple(_flag(item) for item in fields(table) if _KEY in item.metadata)
 
 
 @functools.cache
 def _flag(item: Field[Any]) -> Flag:
-    """Subclasses inherit the fields of their bases, and therefore share the Flags."""
+    """Return the Flag of a field. Subclasses inherit the fields of their bases, and therefore share the Flags."""
     return Flag(item.name.replace("_", "-"), *item.metadata[_KEY])

@@ -13,7 +13,7 @@ from .tls_options import CIPHERS, VERSIONS
 
 
 def at_least(limit: int) -> Callable[[int], None]:
-    """A whole number of `limit` or more."""
+    """Return a check that requires a whole number of `limit` or more."""
 
     def check(value: int) -> None:
         if value < limit:
@@ -23,43 +23,44 @@ def at_least(limit: int) -> Callable[[int], None]:
 
 
 def not_negative(value: float) -> None:
-    """A duration of 0 seconds or more."""
+    """Require a duration of 0 seconds or more."""
     if value < 0:
         raise ValueError(f"must be 0 or more, not {value:g}s")
 
 
 def positive(value: float) -> None:
-    """A duration of more than 0 seconds."""
+    """Require a duration of more than 0 seconds."""
     if value <= 0:
         raise ValueError(f"must be more than 0, not {value:g}s")
 
 
 def port(value: int) -> None:
-    """A TCP port, or 0 for none."""
+    """Require a TCP port, or 0 for none."""
     if not 0 <= value <= 65535:
         raise ValueError(f"must be between 0 and 65535, not {value}")
 
 
 def log_format(value: str) -> None:
-    """`--logging-format`."""
+    """Require a value of `--logging-format`."""
     if value not in ("text", "json"):
         raise ValueError(f"must be text or json, not {value!r}")
 
 
 def tls_version(value: str) -> None:
-    """Go's name of a TLS version, or empty."""
+    """Require Go's name of a TLS version, or an empty text."""
     if value not in ("", *VERSIONS):
         raise ValueError(f"must be one of {', '.join(VERSIONS)}, not {value!r}")
 
 
 def cipher_suites(value: tuple[str, ...]) -> None:
-    """Go's names of cipher suites."""
+    """Require Go's names of cipher suites."""
     if unknown := [name for name in value if name not in CIPHERS]:
         raise ValueError(f"unknown {', '.join(unknown)}: known cipher suites are {', '.join(CIPHERS)}")
 
 
 def parse_cap(text: str) -> tuple[float, int]:
-    """`--node-deletion-cap`: "10%" is a share of the Nodes (at least 2), "5" is a number."""
+    """Return the share and the number of `--node-deletion-cap`: "10%" is a share of the Nodes (at least 2), "5" is a
+    number."""
     if match := re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)%", text):
         if float(match[1]) <= 100:
             return float(match[1]) / 100, Safety.cap_min
@@ -69,6 +70,6 @@ def parse_cap(text: str) -> tuple[float, int]:
 
 
 def encoding(value: str) -> None:
-    """One of the two encodings of the API server's objects."""
+    """Require one of the two encodings of the API server's objects."""
     if value not in (PROTOBUF, JSON):
         raise ValueError(f"must be {PROTOBUF} or {JSON}, not {value!r}")

@@ -96,7 +96,8 @@ class Memory(Generic[T]):
         self._asking: dict[Hashable, asyncio.Task[T]] = {}
 
     async def get(self, key: Hashable, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """The cached answer for `key`, otherwise the result of `ask`. Errors of `ask` are raised and not cached."""
+        """Return the cached answer for `key`, otherwise the result of `ask`. Errors of `ask` are raised and not
+        cached."""
         kept = self._good.get(key) or self._bad.get(key)
         if kept is not None and self._clock.monotonic() < kept[0]:
             return kept[1]

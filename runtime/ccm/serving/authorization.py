@@ -106,7 +106,7 @@ class Authorizer:
         verb: str = "get",
         peer: str = "",
     ) -> tuple[int, str]:
-        """HTTP status and reason for a request for `path`: 200, 401, 403, 429 or 500.
+        """Return HTTP status and reason for a request for `path`: 200, 401, 403, 429 or 500.
 
         `authorization`: the header. `certificate`: the client's valid certificate, as from `SSLSocket.getpeercert`.
         `peer`: the client whose share of the reviews is spent.
@@ -128,7 +128,7 @@ class Authorizer:
     async def _who(
         self, authorization: str, certificate: Mapping[str, Any] | None, peer: str
     ) -> tuple[User | None, Budget]:
-        """The user, None for an invalid token, and the budget for further queries."""
+        """Return the user, None for an invalid token, and the budget for further queries."""
         if certificate and not _expired(certificate, self._clock) and (user := user_of(certificate)):
             return user, self._known
         scheme, _, token = authorization.partition(" ")
@@ -171,7 +171,7 @@ class Authorizer:
 
 
 def _access_spec(user: User, path: str, verb: str) -> dict[str, Any]:
-    """`spec` of the SubjectAccessReview."""
+    """Return `spec` of the SubjectAccessReview."""
     return {
         "user": user.name,
         "groups": list(user.groups),
@@ -187,8 +187,8 @@ def _key_of(spec: Mapping[str, Any]) -> bytes:
 
 
 def user_of(certificate: Mapping[str, Any]) -> User | None:
-    """The user and groups of a client certificate are its last common name and its organizations, as in Kubernetes
-    (apiserver, `x509.CommonNameUserConversion`). None without a common name."""
+    """Return the user of a client certificate, None if it has no common name. As in Kubernetes (apiserver,
+    `x509.CommonNameUserConversion`), the last common name is the user, and the organizations are the groups."""
     subject = [pair for name in certificate.get("subject", ()) for pair in name]
     common = [value for key, value in subject if key == "commonName"]
     groups = [value for key, value in subject if key == "organizationName"]
@@ -196,7 +196,7 @@ def user_of(certificate: Mapping[str, Any]) -> User | None:
 
 
 def _expired(certificate: Mapping[str, Any], clock: Clock) -> bool:
-    """Whether a certificate has expired. A connection may outlive its certificate; Kubernetes components verify
+    """Return whether a certificate has expired. A connection may outlive its certificate; Kubernetes components verify
     certificates with each request."""
     until = certificate.get("notAfter")
     return until is not None and ssl.cert_time_to_seconds(until) < clock.now().timestamp()
@@ -211,7 +211,7 @@ class ClientCas:
         self._published = b""
 
     def bundle(self) -> bytes:
-        """The current CAs in PEM format. Raises CertificateError."""
+        """Return the current CAs in PEM format. Raises CertificateError."""
         if not self._file:
             return self._published
         try:

@@ -71,7 +71,7 @@ class ServingTls:
             self._told = str(error)
 
     def _look(self) -> object:
-        """A value that changes when any file changes. Raises CertificateError."""
+        """Return a value that changes when any file changes. Raises CertificateError."""
         o = self._options
         files = [o.certificate, o.key, *(file for pair in o.sni for file in (pair.certificate, pair.key))]
         return [_fingerprint(file) for file in files if file], self._client_cas() if self._client_cas else b""
@@ -117,7 +117,7 @@ class ServingTls:
 
 
 def _matches(server_name: str, pattern: str) -> bool:
-    """`*.example.org` matches one label, as in certificates."""
+    """Return whether a server name matches a pattern: `*.example.org` matches one label, as in certificates."""
     if not pattern.startswith("*."):
         return server_name.lower() == pattern.lower()
     return server_name.count(".") == pattern.count(".") and fnmatch.fnmatch(server_name.lower(), pattern.lower())

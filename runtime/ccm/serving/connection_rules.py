@@ -51,7 +51,8 @@ H = TypeVar("H", bound=Held)
 
 
 def peer_of(address: str) -> str:
-    """The peer of an address: an IPv4 address, or the /64 of an IPv6 one, because a host may use its whole /64."""
+    """Return the peer of an address: an IPv4 address, or the /64 of an IPv6 one, because a host may use its whole
+    /64."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -64,7 +65,7 @@ def peer_of(address: str) -> str:
 
 
 def make_room(held: Collection[H], peer: str, limits: Limits) -> tuple[bool, H | None]:
-    """Whether a new connection from `peer` is admitted, and which connection is closed for it, if any."""
+    """Return whether a new connection from `peer` is admitted, and which connection is closed for it, if any."""
     of_peer = [each for each in held if each.peer == peer]
     if len(of_peer) >= limits.per_peer:
         loser = _longest_waiting(of_peer)

@@ -100,7 +100,7 @@ class Port:
     """One port with its connections: `listen`, `accept`, and finally `close`."""
 
     def __init__(self, name: str, limits: Limits) -> None:
-        """`name`: for the metric."""
+        """`name`: the name of the port in the metric."""
         self.limits = limits
         self._name = name
         self._connections: set[Connection] = set()

@@ -50,7 +50,7 @@ class Outcome:
     tolerated: dict[str, str] = field(default_factory=dict)
 
     def response(self, *, verbose: bool, reasons: bool) -> tuple[int, str]:
-        """HTTP status and body, in the format of Kubernetes components; `reasons`: include why a check failed."""
+        """Return HTTP status and body in the format of Kubernetes components. `reasons`: include why a check failed."""
         lines = []
         for name in self.checks:
             if name in self.left_out:
@@ -92,7 +92,7 @@ class Health:
     def all(
         self, path: str, *, verbose: bool = False, exclude: Iterable[str] = (), reasons: bool = False
     ) -> tuple[int, str]:
-        """HTTP status and body, in the format of Kubernetes components; `reasons`: include why a check failed."""
+        """Return HTTP status and body in the format of Kubernetes components. `reasons`: include why a check failed."""
         return self.look(path, exclude=exclude).response(verbose=verbose, reasons=reasons)
 
     def look(self, path: str, *, exclude: Iterable[str] = ()) -> Outcome:

@@ -56,7 +56,7 @@ def application(
         return await handler(request)
 
     async def known(request: web.Request) -> bool:
-        """Whether the caller is authenticated and may read this path."""
+        """Return whether the caller is authenticated and may read this path."""
         said = _certificate(request) or request.headers.get("Authorization")
         return bool(said) and (await ask(request))[0] == 200
 
@@ -100,7 +100,7 @@ def application(
 
 
 def _certificate(request: web.Request) -> Any:
-    """The client's certificate, if it was verified in the handshake of this connection."""
+    """Return the client's certificate, if it was verified in the handshake of this connection."""
     if request.transport is None:
         return None
     tls = request.transport.get_extra_info("ssl_object")
@@ -168,7 +168,7 @@ _http_log = logging.getLogger(f"{__name__}.http")
 
 
 def _of_ours(record: logging.LogRecord) -> bool:
-    """Whether to log a record. Invalid HTTP is reported only to its sender, because it could fill the log."""
+    """Return whether to log a record. Invalid HTTP is reported only to its sender, because it could fill the log."""
     error = record.exc_info[1] if record.exc_info else None
     return not isinstance(error, HttpProcessingError)
 

@@ -146,7 +146,7 @@ def duration(seconds: float) -> str:
 
 
 def headline(status: Status) -> str:
-    """The first sentence: who leads."""
+    """Return the first sentence, which says who leads."""
     process = status.process
     if process.role == "alone":
         return f"{process.identity} works without leader election."
@@ -158,7 +158,7 @@ def headline(status: Status) -> str:
 
 
 def advice(status: Status) -> list[str]:
-    """What is not as it should be, one sentence each; [] if all is well."""
+    """Return what is not as it should be, one sentence each; [] if all is well."""
     lines = list(status.process.problems)
     for cloud in status.clouds:
         lines += _advice_about(cloud)
@@ -170,7 +170,7 @@ def advice(status: Status) -> list[str]:
 
 
 def subject(cloud: CloudState) -> str:
-    """The cloud at the start of a sentence."""
+    """Return how the start of a sentence names the cloud."""
     return f"Cloud {cloud.name}" if cloud.name else "The cloud"
 
 

@@ -28,7 +28,7 @@ def names_in(pem: bytes) -> tuple[str, ...]:
 
 
 def self_signed() -> bytes:
-    """Key and certificate for localhost, valid for a year, in PEM."""
+    """Return key and certificate for localhost, valid for a year, in PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "cloud-controller-manager")])
     now = datetime.datetime.now(datetime.UTC)
