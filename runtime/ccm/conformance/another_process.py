@@ -24,7 +24,7 @@ DEADLINE = 60.0
 
 
 def fingerprint_or_refusal(load_balancers: LoadBalancers, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
-    """The fingerprint, or the name of the contract's error if the provider does not support such a Service."""
+    """Return the fingerprint, or the name of the contract's error if the provider does not support such a Service."""
     try:
         return load_balancers.fingerprint(spec, backends)
     except CloudError as error:
@@ -32,7 +32,7 @@ def fingerprint_or_refusal(load_balancers: LoadBalancers, spec: LoadBalancerSpec
 
 
 async def fingerprints(subject: Subject, specs: Sequence[LoadBalancerSpec], backends: Sequence[Backend]) -> list[str]:
-    """The fingerprint of each Service, or its refusal, from a process with another hash seed. Raises NotRun."""
+    """Return the fingerprint of each Service, or its refusal, from a process with another hash seed. Raises NotRun."""
     config = (subject.config.text, subject.config.source, dict(subject.config.environment))
     try:
         question = pickle.dumps((subject.create, config, list(specs), list(backends)))

@@ -97,7 +97,7 @@ class Trial:
 
     @contextlib.asynccontextmanager
     async def another(self) -> AsyncIterator[Cloud]:
-        """A second cloud with the same configuration, not started. Another case checks how it closes."""
+        """Yield a second cloud with the same configuration, not started. Another case checks how it closes."""
         cloud = self.subject.create(self.subject.config)
         self.introduce(cloud)
         try:
@@ -191,7 +191,7 @@ class Trial:
     # Instances
 
     async def listing(self) -> list[Instance]:
-        """All instances, page by page."""
+        """Return all instances, page by page."""
         return [instance for page in await self.pages() for instance in page.instances]
 
     async def pages(self) -> list[Page]:
@@ -216,7 +216,7 @@ class Trial:
         return found
 
     async def new_instance(self, name: str = "") -> Instance:
-        """A new instance for the kit, removed at the end. It must appear in the listing at once."""
+        """Create an instance, which is removed at the end. It must appear in the listing at once."""
         name = name or self.new_name()
         before = {instance.provider_id for instance in await self.listing()}
         await self.world.create_instance(name)
@@ -246,7 +246,7 @@ class Trial:
         )
 
     async def backends(self, count: int = 2) -> Backends:
-        """The first instances of the cloud, as nodes."""
+        """Return the first instances of the cloud, as nodes."""
         if self.cloud.instances is None:
             return Backends()
         found = sorted(await self.some_instances(), key=lambda instance: instance.provider_id)[:count]

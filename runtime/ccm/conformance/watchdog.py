@@ -75,7 +75,7 @@ class Watchdog:
 
 
 def _place(frame: FrameType) -> str:
-    """The innermost place outside of libraries, and the function that it called."""
+    """Return the innermost place outside of libraries, and the function that it called."""
     called, outer = frame.f_code.co_qualname, frame
     while outer.f_code.co_filename.startswith(_LIBRARIES) and outer.f_back is not None:
         called, outer = outer.f_code.co_qualname, outer.f_back

@@ -64,7 +64,7 @@ class World:
     load_balancers_in_a_page = 0
 
     def trouble(self, kind: Trouble) -> AbstractAsyncContextManager[None]:
-        """A context during which this failure occurs."""
+        """Return a context during which this failure occurs."""
         raise NotRun(f"needs a cloud that fails on request: {kind.value}")
 
     async def create_instance(self, name: str) -> None:
@@ -88,34 +88,34 @@ class World:
         raise NotRun("needs a load balancer to fail")
 
     async def load_balancer_parts(self) -> frozenset[str]:
-        """IDs of all parts of load balancers in the project, including addresses and the like, to find leftovers. Parts
-        that the cloud is deleting do not count."""
+        """Return the IDs of all parts of load balancers in the project, including addresses and the like, to find
+        leftovers. Parts that the cloud is deleting do not count."""
         raise NotRun("needs to see the parts of load balancers")
 
     async def load_balancer_listeners(self, name: str) -> tuple[Listener, ...]:
-        """Every port of the load balancer with this name, as the cloud has it now."""
+        """Return every port of the load balancer with this name, as the cloud has it now."""
         raise NotRun("needs to see the listeners of a load balancer")
 
     async def load_balancer_members(self, name: str) -> frozenset[str]:
-        """The addresses to which the load balancer with this name sends new connections."""
+        """Return the addresses to which the load balancer with this name sends new connections."""
         return frozenset(address for each in await self.load_balancer_listeners(name) for address, _ in each.targets)
 
     async def load_balancer_ports(self, name: str) -> frozenset[int]:
-        """The ports on which the load balancer with this name listens."""
+        """Return the ports on which the load balancer with this name listens."""
         return frozenset(each.port for each in await self.load_balancer_listeners(name))
 
     async def share(self, spec: LoadBalancerSpec, name: str) -> LoadBalancerSpec:
-        """The Service, changed so that it shares the load balancer with this name, if the provider supports that.
-        Otherwise it is unchanged and gets a separate load balancer."""
+        """Return the Service, changed so that it shares the load balancer with this name, if the provider supports
+        that. Otherwise it is unchanged and gets a separate load balancer."""
         return spec
 
     def comes_too_late(self, spec: LoadBalancerSpec) -> LoadBalancerSpec:
-        """The Service, changed in a setting that this cloud applies to new load balancers only. By default, the Service
-        requests an address that no cloud has; override this for another setting."""
+        """Return the Service, changed in a setting that this cloud applies to new load balancers only. By default, the
+        Service requests an address that no cloud has; override this for another setting."""
         return replace(spec, load_balancer_ip="192.0.2.77")
 
     async def create_volume(self) -> VolumeRef:
-        """A new volume, as a PersistentVolume refers to it."""
+        """Create a volume, and return it as a PersistentVolume refers to it."""
         raise NotRun("needs a volume to be created")
 
     async def delete_volume(self, ref: VolumeRef) -> None:

@@ -157,7 +157,7 @@ async def _errors_of_calls(trial: Trial) -> list[tuple[str, str]]:
 
 
 def everything_in(error: BaseException) -> str:
-    """The text of an error, and of everything that a traceback would show with it."""
+    """Return the text of an error, and of everything that a traceback would show with it."""
     told = described(error) + repr(error)
     if isinstance(error, ConfigError):
         told += repr(error.problems)

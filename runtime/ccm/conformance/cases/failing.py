@@ -19,7 +19,7 @@ Call = tuple[Any, ...]
 
 
 def troubled(trial: Trial, about: str, kind: Trouble) -> AbstractAsyncContextManager[None]:
-    """The trouble, for a capability that calls the cloud; enter it before creating anything. Raises NotRun."""
+    """Return the trouble, for a capability that calls the cloud; enter it before creating anything. Raises NotRun."""
     if about not in trial.world.asking:
         raise NotRun(f"needs {about.replace('_', ' ')} from a cloud; this provider implements them itself")
     return trial.world.trouble(kind)

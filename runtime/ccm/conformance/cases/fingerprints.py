@@ -83,7 +83,7 @@ class _Counted(Backends):
 
 
 def _said(fingerprint: Callable[..., str], spec: LoadBalancerSpec, backends: Backends) -> object:
-    """The fingerprint, or the error of the contract if the cloud does not support such a load balancer."""
+    """Return the fingerprint, or the error of the contract if the cloud does not support such a load balancer."""
     try:
         return fingerprint(spec, backends)
     except CloudError as error:

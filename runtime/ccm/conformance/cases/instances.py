@@ -345,7 +345,7 @@ def _unique_names(instances: list[Instance]) -> list[Instance]:
 
 
 def _similar_ids(provider_id: str) -> list[str]:
-    """IDs that differ in one character of the same kind, so that the form is kept; last characters first."""
+    """Return IDs that differ in one character of the same kind, so that the form is kept; last characters first."""
     found = []
     for index in range(len(provider_id) - 1, provider_id.find("://") + 2, -1):
         character = provider_id[index]

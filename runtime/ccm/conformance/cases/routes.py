@@ -155,7 +155,8 @@ def _ips(instance: Instance) -> tuple[str, ...]:
 
 
 def _leads_to(route: Route, target: Instance) -> bool:
-    """Whether a route leads to the instance: by its providerID, or without one by addresses of this instance only."""
+    """Return whether a route leads to the instance: by its providerID, or without one by addresses of this instance
+    only."""
     if route.provider_id or not route.target_addresses:
         return route.provider_id == target.provider_id and not route.blackhole
     return not route.blackhole and set(route.target_addresses) <= set(_ips(target))

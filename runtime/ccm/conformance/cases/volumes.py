@@ -79,7 +79,7 @@ async def _asked_in(trial: Trial, kind: Trouble, expected: type[CloudError]) -> 
 
 
 async def _created(trial: Trial) -> VolumeRef:
-    """A new volume, removed at the end."""
+    """Create a volume, which is removed at the end."""
     ref = await trial.world.create_volume()
 
     async def remove() -> None:
