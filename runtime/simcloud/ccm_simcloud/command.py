@@ -66,7 +66,7 @@ def main(argv: list[str]) -> int:
 
 
 def listen_address(text: str) -> tuple[str, int]:
-    """HOST:PORT or [IPv6]:PORT. Raises Invalid."""
+    """Return the host and the port of HOST:PORT or [IPv6]:PORT. Raises Invalid."""
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdigit() or int(port) > 65535:
         raise Invalid([f"{text!r} is not HOST:PORT, such as 127.0.0.1:9440"])
@@ -108,7 +108,7 @@ async def run(config: Config, host: str, port: int, options: argparse.Namespace)
 
 
 def made_fabric(server: Server, options: argparse.Namespace) -> Fabric:
-    """The network of the selected project. Raises Failure."""
+    """Return the network of the selected project. Raises Failure."""
     projects = server.world.projects
     name = options.fabric_project or next(iter(projects))
     if name not in projects:

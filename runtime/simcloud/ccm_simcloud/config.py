@@ -88,7 +88,7 @@ DEFAULT: dict[str, Any] = {
 
 
 def parse(text: str) -> Config:
-    """The configuration in a YAML text. Raises Invalid with all problems."""
+    """Return the configuration in a YAML text. Raises Invalid with all problems."""
     try:
         data = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except (yaml.YAMLError, RecursionError) as error:
@@ -99,12 +99,12 @@ def parse(text: str) -> Config:
 
 
 def from_data(data: Any) -> Config:
-    """The configuration from plain data. Raises Invalid with all problems."""
+    """Return the configuration from plain data. Raises Invalid with all problems."""
     return convert({} if data is None else data, Config, "")
 
 
 def address_pool(text: str) -> list[str]:
-    """All addresses of FIRST-LAST or of a CIDR (without network and broadcast address), in order."""
+    """Return all addresses of FIRST-LAST or of a CIDR (without network and broadcast address), in order."""
     if not text:
         return []
     try:

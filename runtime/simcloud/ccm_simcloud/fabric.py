@@ -41,7 +41,8 @@ class Wanted:
 
 
 def decide(project: Project) -> Wanted:
-    """The desired network of a project. Omits blackholes and routes to instances without an address of that family."""
+    """Return the desired network of a project. Omits blackholes and routes to instances without an address of that
+    family."""
     routes = {}
     for route in project.routes.rows.values():
         instance = project.instances.rows.get(route.instance_id)
@@ -149,7 +150,7 @@ class Fabric:
         return problems
 
     async def _apply_addresses(self, wanted: Wanted) -> list[str]:
-        """Addresses that are no longer needed are removed after their ports are closed."""
+        """Add and remove addresses. An address that is no longer needed is removed after its ports are closed."""
         problems = []
         present = await self._kernel.addresses()
         for address in wanted.addresses - present:

@@ -111,7 +111,7 @@ class Active:
     hits: int = 0
 
     def acts(self, now: float, chance: Callable[[], float]) -> bool:
-        """Whether the rule acts on a matching call now; counts the call if so."""
+        """Return whether the rule acts on a matching call now; counts the call if so."""
         rule = self.rule
         if self.ends is not None and now >= self.ends:
             return False
@@ -161,7 +161,7 @@ class FaultBook:
         self.active.clear()
 
     def plan(self, method: str, path: str, operation: str, project: str) -> Plan:
-        """The effects of the rules on this call."""
+        """Return the effects of the rules on this call."""
         if not self.active:
             return Plan()
         now, delay, stale, provision_error = self.clock(), 0.0, 0.0, False

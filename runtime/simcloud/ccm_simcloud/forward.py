@@ -63,11 +63,11 @@ class Pool:
         self._networks = [ipaddress.ip_network(text) for text in rules.source_ranges]
 
     def allows(self, client: str) -> bool:
-        """Whether the source ranges allow this client."""
+        """Return whether the source ranges allow this client."""
         return not self._networks or any(ipaddress.ip_address(client) in network for network in self._networks)
 
     def order(self, client: str) -> list[Backend]:
-        """The backends for a new connection of this client, in the order to try."""
+        """Return the backends for a new connection of this client, in the order to try."""
         now = self._clock()
         able = [each for each in self.backends.values() if each.address not in self.rules.draining]
         good = [each for each in able if each.healthy and now >= each.ejected_until]
@@ -343,7 +343,7 @@ async def _check(backend: Backend, health_port: int | None) -> None:
 
 
 async def answers(address: str, port: int) -> bool:
-    """Whether a TCP connection is accepted."""
+    """Return whether a TCP connection is accepted."""
     with contextlib.suppress(OSError, TimeoutError):
         async with asyncio.timeout(CONNECT):
             _, writer = await asyncio.open_connection(address, port)
@@ -353,7 +353,7 @@ async def answers(address: str, port: int) -> bool:
 
 
 async def is_200(address: str, port: int) -> bool:
-    """Whether GET /healthz answers 200, as kube-proxy does on nodes with Pods of the Service."""
+    """Return whether GET /healthz answers 200, as kube-proxy does on nodes with Pods of the Service."""
     with contextlib.suppress(OSError, TimeoutError, ValueError):
         async with asyncio.timeout(CONNECT):
             reader, writer = await asyncio.open_connection(address, port)
@@ -372,7 +372,7 @@ async def end_tasks(tasks: Sequence[asyncio.Task[Any]]) -> None:
 
 
 def explain(error: OSError) -> str:
-    """Why a port could not be opened."""
+    """Return why a port could not be opened."""
     if error.errno == errno.EADDRINUSE:
         return "another process listens on it"
     return error.strerror or str(error)

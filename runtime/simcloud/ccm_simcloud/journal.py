@@ -41,7 +41,7 @@ class Journal:
         return entry
 
     def select(self, *, operation: str = "", project: str = "", since: int = 0, writes: bool = False) -> list[Entry]:
-        """Entries after the sequence number `since`; `operation` is exact, or `instances.*` for a group."""
+        """Return entries after the sequence number `since`; `operation` is exact, or `instances.*` for a group."""
         group = operation.removesuffix("*") if operation.endswith("*") else None
         return [
             entry

@@ -205,7 +205,7 @@ class NetlinkKernel:
 
 
 def forwards_packets() -> bool:
-    """Whether this network namespace is a router for IPv4."""
+    """Return whether this network namespace is a router for IPv4."""
     with contextlib.suppress(OSError):
         return Path("/proc/sys/net/ipv4/ip_forward").read_text().strip() == "1"
     return False

@@ -86,7 +86,7 @@ class Instance(Struct, frozen=True):
     pod_cidrs: tuple[str, ...] = ()
 
     def gateway_to(self, destination: str) -> str | None:
-        """The first InternalIP of the destination's family."""
+        """Return the first InternalIP of the destination's family, None if there is none."""
         version = ip_network(destination).version
         internal = (address.address for address in self.addresses if address.type == "InternalIP")
         return next((address for address in internal if ip_address(address).version == version), None)
@@ -237,7 +237,7 @@ def check_ranges(ranges: tuple[str, ...]) -> None:
 
 
 def check_ports(ports: tuple[Port, ...]) -> None:
-    """At least one port, and no duplicates."""
+    """Require at least one port, and no duplicates."""
     if not ports:
         raise ValueError("ports: at least one is required")
     seen = [(port.protocol, port.port) for port in ports]

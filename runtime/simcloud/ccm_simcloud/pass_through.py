@@ -124,8 +124,8 @@ class Switch:
 
     @staticmethod
     def _goes_on(flow: Flow, protocol: str, pool: Pool, now: float) -> bool:
-        """Whether a flow keeps its target. A TCP connection outlives a change of the targets, because only the node can
-        end it. UDP has no end, so its target must still work."""
+        """Return whether a flow keeps its target. A TCP connection outlives a change of the targets, because only the
+        node can end it. UDP has no end, so its target must still work."""
         if protocol == "TCP":
             return now - flow.last < TCP_IDLE
         works = any(each.address == flow.target and each.healthy for each in pool.backends.values())

@@ -75,7 +75,7 @@ class Call:
         return _decode(self.raw, type_)
 
     def read(self, table: Table[Any]) -> Table[Any]:
-        """The table as this call sees it: an eventually consistent cloud shows an older one."""
+        """Return the table as this call sees it: an eventually consistent cloud shows an older one."""
         return table.as_of(self.now - self.plan.stale) if self.plan.stale else table
 
 
@@ -284,7 +284,7 @@ class Server:
         return self._page(call, call.read(call.project.volumes))
 
     def _page(self, call: Call, table: Table[Any], selected: list[str] | None = None) -> Answer:
-        """One page of the table, or of the selected ids. The page token is the last id of the previous page."""
+        """Return one page of the table, or of the selected ids. The page token is the last id of the previous page."""
         largest = self.world.limits.page_size
         try:
             size = min(int(call.query.get("page_size", largest)), largest)

@@ -56,7 +56,7 @@ class Storage:
         return str(row[0]) if row else default
 
     def load(self) -> Iterable[tuple[str, str, str, bytes]]:
-        """All rows as (project, kind, id, json), sorted by id."""
+        """Return all rows as (project, kind, id, json), sorted by id."""
         if self._database is None:
             return []
         return self._database.execute("SELECT project, kind, id, json FROM rows ORDER BY id").fetchall()

@@ -25,7 +25,7 @@ class Invalid(Exception):
 
 
 def convert(value: Any, type_: type[T], place: str) -> T:
-    """`value` (plain dicts, lists, scalars) as `type_`. `place` names it in messages. Raises Invalid."""
+    """Return `value` (plain dicts, lists, scalars) as `type_`. `place` names the value in messages. Raises Invalid."""
     problems: list[str] = []
     converted = _convert(value, type_, place, problems)
     if problems:
@@ -80,7 +80,7 @@ def _shape(type_: type[msgspec.Struct]) -> tuple[dict[str, Any], dict[str, msgsp
 
 
 def _essence(type_: Any) -> Any:
-    """X of `X | None | UnsetType`, so that Structs in optional fields are converted as well."""
+    """Return X of `X | None | UnsetType`, so that Structs in optional fields are converted as well."""
     if typing.get_origin(type_) in (typing.Union, types.UnionType):
         arguments = [
             argument for argument in typing.get_args(type_) if argument not in (types.NoneType, msgspec.UnsetType)

@@ -40,12 +40,12 @@ class Simulator:
     fabric: Fabric
 
     def project(self, name: str | None = None) -> Project:
-        """The state and operations of a project; the first one by default."""
+        """Return the state and operations of a project; the first one by default."""
         projects = self.server.world.projects
         return projects[name] if name is not None else next(iter(projects.values()))
 
     def conf(self, project: str | None = None, **more: Any) -> str:
-        """A cloud.conf for the provider `sim`."""
+        """Return a cloud.conf for the provider `sim`."""
         chosen = self.project(project)
         values = {"endpoint": self.url, "project": chosen.name, "token": chosen.config.token, **more}
         return msgspec.yaml.encode(values).decode()
@@ -79,7 +79,7 @@ class Simulator:
         self.server.faults.clear()
 
     def calls(self, operation: str = "", **filters: Any) -> int:
-        """The number of calls of an operation (`instances.list`, `instances.*`)."""
+        """Return the number of calls of an operation (`instances.list`, `instances.*`)."""
         return len(self.server.journal.select(operation=operation, **filters))
 
     def journal(self, operation: str = "", **filters: Any) -> list[Entry]:
@@ -94,7 +94,7 @@ class Simulator:
         self.server.rotate_token(self.project(project).name, token)
 
     def forwards(self, protocol: str, address: str, port: int) -> bool:
-        """Whether a load balancer's port is open (with `fabric`)."""
+        """Return whether a load balancer's port is open (with `fabric`)."""
         return (protocol, address, port) in self.fabric.ports
 
     def changed(self) -> asyncio.Future[None]:

@@ -85,11 +85,11 @@ class Table(Generic[Row]):
         return self._ids
 
     def after(self, token: str) -> int:
-        """The position of the first id after `token`."""
+        """Return the position of the first id after `token`."""
         return bisect.bisect_right(self.ids, token)
 
     def as_of(self, moment: float) -> Table[Row]:
-        """A copy of the table at that moment (at most HISTORY seconds ago)."""
+        """Return a copy of the table at that moment (at most HISTORY seconds ago)."""
         past = Table(self.kind, self.type)
         past.rows = dict(self.rows)
         for changed, id_, before in reversed(self._history):
@@ -138,7 +138,7 @@ class World:
         self._notify()
 
     def subscribe(self, callback: Callable[[], None]) -> None:
-        """`callback` is called after each change."""
+        """Call `callback` after each change."""
         self._subscribers.append(callback)
 
     def tick(self) -> None:
@@ -148,7 +148,7 @@ class World:
             self.projects[project].finish(id_, due)
 
     def next_due(self) -> float | None:
-        """Seconds until `tick` has work to do."""
+        """Return the seconds until `tick` has work to do, None if there is none."""
         return max(0.0, self._due[0][0] - self.now()) if self._due else None
 
     @contextlib.contextmanager
@@ -163,7 +163,7 @@ class World:
         self._notify()
 
     def new_id(self, prefix: str) -> str:
-        """An id that was never used and will never be reused."""
+        """Return an id that was never used and will never be reused."""
         self._number += 1
         return f"{prefix}-{self._number:012x}"
 
@@ -411,7 +411,7 @@ class Project:
         self._commit((self.volumes, id_, None))
 
     def quotas(self) -> list[dict[str, Any]]:
-        """Each limited kind, with how many there are and may be."""
+        """Return each limited kind, with its number of objects and its limit."""
         limits = self._world.limits
         every: dict[str, tuple[Table[Any], int | None]] = {
             "instances": (self.instances, limits.instances),
@@ -437,7 +437,7 @@ class Project:
 
 
 def _given(body: Struct) -> dict[str, Any]:
-    """The fields of a body that were set."""
+    """Return the fields of a body that were set."""
     return {key: value for key, value in msgspec.structs.asdict(body).items() if value is not UNSET}
 
 
