@@ -105,7 +105,7 @@ class IdleLoadBalancerController:
 
 
 def _service_of(found: EndpointSlice | None) -> str:
-    """The key of the Service that owns a slice; "" if there is none."""
+    """Return the key of the Service that owns a slice; "" if there is none."""
     assert found is not None
     name = found.metadata.labels.get("kubernetes.io/service-name", "")
     return f"{found.metadata.namespace}/{name}" if name else ""

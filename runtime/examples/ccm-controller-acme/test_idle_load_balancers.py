@@ -38,7 +38,7 @@ class Bench:
         self.controller = IdleLoadBalancerController(context, Options(patience))
 
     def sync(self) -> float | None:
-        """Seconds until the next check, None if there is none."""
+        """Return seconds until the next check, None if there is none."""
         try:
             asyncio.run(self.controller._sync("shop/web"))
         except Requeue as later:

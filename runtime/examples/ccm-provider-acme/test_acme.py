@@ -125,7 +125,7 @@ def test_acme_conforms(case: Case) -> None:
 
 
 async def carried() -> tuple[bytes, bytes]:
-    """The answers of two targets through a balancer; the second target does not accept connections."""
+    """Return the answers of two targets through a balancer; the second target does not accept connections."""
 
     async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"hello " + await reader.read())

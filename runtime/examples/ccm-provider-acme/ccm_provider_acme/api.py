@@ -23,7 +23,7 @@ class Api:
         self._calls = BlockingCalls("acme", threads=10, deadline=25)
 
     async def call(self, method: str, path: str, body: Any = None, *, missing: str = "") -> Any:
-        """The decoded answer. Only the error code `missing` means NotFound: a proxy's 404 proves nothing."""
+        """Return the decoded answer. Only the error code `missing` means NotFound: a proxy's 404 proves nothing."""
         return await self._calls.run(self._send, method, path, body, missing)
 
     def close(self) -> None:

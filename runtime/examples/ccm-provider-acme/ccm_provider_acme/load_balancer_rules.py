@@ -17,7 +17,7 @@ def path_of(spec: LoadBalancerSpec) -> str:
 
 
 def refusals(spec: LoadBalancerSpec) -> list[str]:
-    """What the Service requests and this cloud does not have, if traffic would go wrong without it."""
+    """Return what the Service requests and this cloud does not have, if traffic would go wrong without it."""
     problems = []
     if unknown := {port.protocol for port in spec.ports} - {"TCP"}:
         problems.append(f"balancers of this cloud forward TCP, not {', '.join(sorted(unknown))}")
@@ -33,7 +33,8 @@ def refusals(spec: LoadBalancerSpec) -> list[str]:
 
 
 def warnings(spec: LoadBalancerSpec, backends: Sequence[Backend]) -> list[str]:
-    """What this cloud does not have, and without which traffic still arrives. Each becomes an Event of the Service."""
+    """Return what this cloud does not have, and without which traffic still arrives. Each becomes an Event of the
+    Service."""
     problems = []
     if spec.session_affinity != "None":
         problems.append("sessionAffinity: balancers of this cloud send each connection to any node")

@@ -55,7 +55,8 @@ class AcmeLoadBalancers:
         await self._api.call("DELETE", rules.path_of(spec), missing="no_such_balancer")
 
     async def _own(self, spec: LoadBalancerSpec) -> dict[str, Any]:
-        """The balancer of this Service in any state. Raises NotFound, and Conflict if it belongs to someone else."""
+        """Return the balancer of this Service in any state. Raises NotFound, and Conflict if it belongs to someone
+        else."""
         row: dict[str, Any] = await self._api.call("GET", rules.path_of(spec), missing="no_such_balancer")
         if (row["labels"].get("cluster"), row["labels"].get("service")) != (spec.cluster, spec.uid):
             raise Conflict(f"the balancer {row['name']} does not belong to this Service")
