@@ -26,7 +26,7 @@ from .cluster import Cluster
 from .scenarios import BENCHES
 from .stage import Bench
 
-#: The default range has not enough for 5,000 Services.
+#: The default range of node ports is too small for 5,000 Services.
 NODE_PORTS = "--service-node-port-range=20000-32767"
 
 
@@ -45,7 +45,7 @@ def main() -> int:
         print(f"make bench: {error}", file=sys.stderr)
         return 1
     except asyncio.CancelledError:
-        return 1  # SIGTERM: everything that was started has ended
+        return 1  # SIGTERM; all processes of the bench have been stopped
     page.write()
     if failed:
         print(f"make bench: failed, so the page shows their earlier figures: {', '.join(failed)}", file=sys.stderr)
@@ -53,8 +53,8 @@ def main() -> int:
 
 
 async def run(wanted: list[str]) -> list[str]:
-    """Run benches; the names of those that failed. Each leaves its raw figures at once, so that a failure costs only
-    itself."""
+    """Run benches; return the names of those that failed. Each stores its raw figures at once, so that a failure loses
+    only its own."""
     began, failed = time.monotonic(), []
     task = asyncio.current_task()
     assert task is not None

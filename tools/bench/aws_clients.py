@@ -26,9 +26,9 @@ from typing import Any
 from urllib.parse import parse_qs
 
 SIDES = {"threads": "botocore in threads", "aiobotocore": "aiobotocore"}
-#: As the provider's: connections of each service, and threads.
+#: Connections of each service, and threads, as in the provider.
 CONNECTIONS = 10
-#: Seconds until the server answers, as those of a region do.
+#: Seconds until the server answers: about the latency of an AWS region.
 DELAY = 0.02
 INSTANCES = 100
 PAGES, SMALL = 200, 2000
@@ -41,7 +41,7 @@ ARN = "arn:aws:elasticloadbalancing:eu-central-1:123456789012"
 
 
 def instances(count: int) -> str:
-    """A page of DescribeInstances, with what EC2 says of an instance with one network interface and five tags."""
+    """Return a page of DescribeInstances. Each instance has one network interface and five tags."""
     return _response("DescribeInstances", f"<reservationSet>{''.join(map(_instance, range(count)))}</reservationSet>")
 
 
@@ -144,7 +144,7 @@ SERVICES = ("ec2", "elbv2", "elb")
 
 @contextlib.asynccontextmanager
 async def threads(url: str) -> Any:
-    """As `aws_session` and `aws_api`."""
+    """Return a client that runs botocore in threads, as the provider's `aws_session` and `aws_api` do."""
     import botocore.session
     from botocore.config import Config
 
@@ -183,8 +183,8 @@ async def aiobotocore(url: str) -> Any:
 
 
 async def measure(side: str, url: str, pages: int = PAGES, small: int = SMALL) -> dict[str, float]:
-    """Both loads, one after the other, all calls of a load at once. Seconds, and MiB of `peak`; `late`: the most that
-    the event loop was late."""
+    """Run both loads, one after the other, with all calls of a load at once. Return the seconds of each, `peak` in MiB,
+    and `late`: the largest delay of the event loop in seconds."""
     import aiohttp  # noqa: F401  the runtime has it anyway
 
     begun = time.perf_counter()
@@ -213,7 +213,7 @@ async def _pages(call: Call, count: int) -> None:
 
 
 async def _small(call: Call, count: int) -> None:
-    """What a change of a load balancer reads and writes."""
+    """Send the calls that a change of a load balancer makes."""
     arn = f"{ARN}:loadbalancer/net/a0b2a3c4d11112222333344445555666/1"
     kinds: list[tuple[str, str, dict[str, Any], str]] = [
         ("elbv2", "describe_load_balancers", {"Names": ["a0b2a3c4d11112222333344445555666"]}, "LoadBalancers"),
@@ -232,7 +232,7 @@ async def _small(call: Call, count: int) -> None:
 
 @contextlib.asynccontextmanager
 async def _beating() -> Any:
-    """How late the event loop was at each beat, in seconds."""
+    """Yield a list that collects how late the event loop was at each beat, in seconds."""
     late = [0.0]
 
     async def beat() -> None:
@@ -253,7 +253,7 @@ async def _beating() -> Any:
 
 @contextlib.contextmanager
 def server(delay: float = DELAY) -> Iterator[str]:
-    """Yields the URL."""
+    """Run the server until the block is left; yield its URL."""
     command = [sys.executable, __file__, "--serve", str(delay)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -264,7 +264,8 @@ def server(delay: float = DELAY) -> Iterator[str]:
 
 
 def install(folder: Path) -> tuple[Path, dict[str, float], dict[str, str]]:
-    """Returns the Python with both, MiB that each side adds to a runtime without it, and versions."""
+    """Install both clients. Return the Python, the MiB that each side adds to a runtime without it, and the
+    versions."""
     python, sizes, versions = folder / "bin" / "python", {}, {}
     subprocess.run(["uv", "venv", "--quiet", "--python", sys.executable, folder], check=True)
     for package in ("aiohttp", "botocore", "aiobotocore"):

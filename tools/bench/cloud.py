@@ -18,7 +18,7 @@ from tests.ports import free_port
 from .sides import BenchError, Process, Side
 
 PROJECT, TOKEN, REGION = "bench", "bench-token", "north"
-#: Every load balancer's address begins like this, so that one sees in an encoded object whether it has one.
+#: Every load balancer's address begins like this, so that a search for these bytes finds it in an encoded object.
 ADDRESSES = "198.18"
 LATENCY = 0.05
 
@@ -49,7 +49,7 @@ class Cloud:
     async def start(
         cls, side: Side, folder: Path, instances: Sequence[str], limits: dict[str, Any], timing: dict[str, float]
     ) -> Cloud:
-        """`ccm sim` (`side` is ours) with these instances, which have an InternalIP each; every call takes LATENCY
+        """Start `ccm sim` (`side` is ours) with these instances. Each has an InternalIP, and every call takes LATENCY
         seconds."""
         seeds = [
             {
@@ -98,11 +98,11 @@ class Cloud:
         await self.process.stop()
 
     def conf(self, **more: Any) -> str:
-        """A cloud.conf that both sides read; what only ours knows comes in `more`."""
+        """Return a cloud.conf that both sides read. `more`: settings that only our runtime knows."""
         return msgspec.yaml.encode({"endpoint": self.url, "project": PROJECT, "token": TOKEN, **more}).decode()
 
     async def provider_ids(self) -> dict[str, str]:
-        """Of all instances, by name."""
+        """Return the providerIDs of all instances, by name."""
         found: dict[str, str] = {}
         token: str | None = ""
         while token is not None:
@@ -113,7 +113,7 @@ class Cloud:
         return found
 
     async def forget(self) -> None:
-        """Count from here."""
+        """Clear the journal: calls count from now on."""
         async with self.session.delete(f"{self.url}/admin/journal") as answer:
             answer.raise_for_status()
 
@@ -126,7 +126,7 @@ class Cloud:
         return int((await self._get("/admin/journal/summary"))["calls"])
 
     async def quiet(self, seconds: float, patience: float) -> None:
-        """Wait until nobody called for so long. Raises BenchError after `patience`."""
+        """Wait until nobody has called for so many seconds. Raises BenchError after `patience` seconds."""
         deadline = time.monotonic() + patience
         before, since = await self.count(), time.monotonic()
         while time.monotonic() - since < seconds:
@@ -148,7 +148,7 @@ def internal_ip(number: int) -> str:
 
 
 def summary(calls: Sequence[Call]) -> dict[str, Any]:
-    """Figures of a journal."""
+    """Return the figures of a journal."""
     operations: dict[str, int] = {}
     for call in calls:
         operations[call.operation] = operations.get(call.operation, 0) + 1

@@ -28,7 +28,7 @@ WRITERS = 24
 
 
 class Cluster:
-    """One kube-apiserver, seen through plain HTTP; all methods raise BenchError for an answer that is none."""
+    """One kube-apiserver, through plain HTTP. All methods raise BenchError for an answer that is an error."""
 
     def __init__(self, server: ApiServer) -> None:
         self.server = server
@@ -58,7 +58,7 @@ class Cluster:
         await self._many(lambda body: self.request("POST", path, body), bodies)
 
     async def version(self, path: str) -> str:
-        """The resourceVersion of now: a watch from it sees all that comes."""
+        """Return the current resourceVersion: a watch from it sees all later changes."""
         listed = await self.request("GET", f"{path}?limit=1")
         return str(listed["metadata"]["resourceVersion"])
 
@@ -92,23 +92,23 @@ class Cluster:
             return measure.api_writes(await answer.text())
 
     async def events(self) -> int:
-        """How many Events there are."""
+        """Return the number of Events."""
         listed = await self.request("GET", f"{EVENTS}?limit=1")
         return len(listed["items"]) + int(listed["metadata"].get("remainingItemCount", 0))
 
     def usage(self) -> measure.Usage:
-        """Of kube-apiserver and etcd together."""
+        """Return the usage of kube-apiserver and etcd together."""
         parts = [measure.usage(self.server.pid(name)) for name in ("kube-apiserver", "etcd")]
         return measure.Usage(sum(part.cpu for part in parts), sum(part.peak for part in parts))
 
     async def kubernetes(self) -> str:
-        """Its version."""
+        """Return the version of Kubernetes."""
         return str((await self.request("GET", "/version"))["gitVersion"])
 
     # --- watching --------------------------------------------------------------------------------------------------
 
     async def frames(self, path: str, resource_version: str, wire: str) -> AsyncIterator[bytes]:
-        """The encoded objects of a watch, as they come."""
+        """Yield the encoded objects of a watch, as they come."""
         accept = wire if wire == "application/json" else f"{wire};stream=watch"
         url = f"{self.server.url}{path}{'&' if '?' in path else '?'}watch=true&resourceVersion={resource_version}"
         limits = aiohttp.ClientTimeout(total=None)
@@ -129,7 +129,7 @@ class Cluster:
         process: Process,
         patience: float,
     ) -> float:
-        """Watch until all `wanted` objects are `done`; monotonic seconds of that moment.
+        """Watch until all `wanted` objects are `done`; return that moment in monotonic seconds.
 
         Raises BenchError after `patience` seconds, or when the process ends.
         """
@@ -160,7 +160,7 @@ class Cluster:
                         left.discard(objects.object_name(frame))
                         if not left:
                             return time.monotonic()
-            # The API server drops a watch that it thinks too slow: look at everything, and go on from there.
+            # The API server ends a watch that reads too slowly: list all objects again, and watch from there.
             resource_version = "0"
 
     async def _watch_over(self, process: Process) -> None:
@@ -169,7 +169,7 @@ class Cluster:
             await asyncio.sleep(0.5)
 
     async def next_leader(self) -> float:
-        """Wait until another process than now holds the Lease; monotonic seconds of that moment."""
+        """Wait until the Lease has another holder than now; return that moment in monotonic seconds."""
         listed = await self.request("GET", LEASES)
         before = {"", *(item["spec"].get("holderIdentity") or "" for item in listed["items"])}
         path, version = f"{LEASES}?fieldSelector=metadata.name%3D{LEASE}", listed["metadata"]["resourceVersion"]
@@ -181,7 +181,7 @@ class Cluster:
 
 
 async def split_lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """JSON: one object a line."""
+    """Yield the objects of a watch in JSON: one a line."""
     pending = b""
     async for chunk in chunks:
         *lines, pending = (pending + chunk).split(b"\n")
@@ -191,7 +191,7 @@ async def split_lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 async def split_frames(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Protobuf: four bytes of length before each object."""
+    """Yield the objects of a watch in protobuf: four bytes of length precede each one."""
     pending = bytearray()
     async for chunk in chunks:
         pending += chunk

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ours alone, where clusters are largest: 15,000 Nodes, and 5,000 Services.
+"""Measures only our runtime, in the largest clusters: 15,000 Nodes, and 5,000 Services.
 
-Everything runs beside what `nodes.initialise` has initialised, as it would in a cluster: a restart, a watch that cannot
-be resumed, and a standby that takes over.
+The Nodes are those that `nodes.initialise` has initialised. With them come a restart, a watch that cannot be resumed,
+and a standby that takes over.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from .stage import (
 
 SIZES = (5_000, 15_000)
 SERVICE_COUNT = 5_000
-#: An API server that starts on a busy machine takes longer than a leader waits by default before it exits.
+#: By default a leader exits before an API server on a busy machine has restarted, so it must wait longer.
 LONG_LEASE = {"leader_elect_lease_duration": "60s", "leader_elect_renew_deadline": "45s"}
-#: How long anything here may take, in seconds, before the bench is given up.
+#: Seconds after which a wait in this bench fails.
 PATIENCE = 900.0
 
 
@@ -61,7 +61,7 @@ async def large(bench: Bench) -> AsyncIterator[Run]:
 
 
 async def _restart(bench: Bench, folder: Path, cloud: Cloud) -> Run:
-    """The start of a process, and its first comparison of all Nodes with the cloud."""
+    """Measure the start of a process, and its first comparison of all Nodes with the cloud."""
     await cloud.forget()
     async with running(bench, bench.ours, folder, cloud, {}, nodes.ONLY_NODES) as started:
         leading = await started.leading
@@ -81,8 +81,8 @@ async def _restart(bench: Bench, folder: Path, cloud: Cloud) -> Run:
 
 
 async def _relist(bench: Bench, folder: Path, cloud: Cloud) -> Run:
-    """The API server restarts and has forgotten what the watch was at: the answer is 410, and all Nodes are listed
-    again. A Node that registers then is initialised after so many seconds."""
+    """Measure a 410: the API server restarts, no longer knows the watch's resourceVersion, and all Nodes are listed
+    again. Measure also how many seconds later a Node that registers then is initialised."""
     server = bench.cluster.server
     async with running(bench, bench.ours, folder, cloud, {}, nodes.ONLY_NODES | LONG_LEASE) as started:
         await started.leading
@@ -114,7 +114,8 @@ def _gone(metrics: str) -> int:
 
 
 async def _takeover(bench: Bench, folder: Path, cloud: Cloud) -> Run:
-    """A standby takes over from a leader that gets SIGTERM, and the next one from a leader that is killed."""
+    """Measure two take-overs: a standby follows a leader that gets SIGTERM, and the next one a leader that is
+    killed."""
     run: Run = {}
     async with contextlib.AsyncExitStack() as processes:
         leader = await processes.enter_async_context(running(bench, bench.ours, folder, cloud, {}, nodes.ONLY_NODES))
@@ -140,7 +141,7 @@ async def _takeover(bench: Bench, folder: Path, cloud: Cloud) -> Run:
 
 
 async def _services(bench: Bench) -> AsyncIterator[Run]:
-    """5,000 Services of which none has changed after a restart; then a Node joins, and a Service is new."""
+    """Measure a restart beside 5,000 unchanged Services; then a Node that joins, and a new Service."""
     size = SERVICE_COUNT
     async with scene(bench, 11) as (folder, cloud):
         await ready_nodes(bench, cloud, 10)
@@ -177,7 +178,7 @@ async def _services(bench: Bench) -> AsyncIterator[Run]:
 
 
 async def _node_joins(bench: Bench, cloud: Cloud, started: Started, size: int) -> Run:
-    """A Node of 11 becomes one of the backends of all Services; a new Service comes when the first has been updated."""
+    """Add an 11th Node, which becomes a backend of all Services, and a new Service once the first update was made."""
     await cloud.forget()
     await bench.cluster.create(NODES, [objects.node(10)])
     while not await _updates(cloud):
@@ -214,7 +215,7 @@ async def _updates(cloud: Cloud) -> int:
 
 
 async def _refreshed(started: Started, times: int) -> float:
-    """When all Nodes have been compared with the cloud so often; monotonic seconds."""
+    """Wait until all Nodes have been compared with the cloud so often; return that moment in monotonic seconds."""
     label = 'result="success"'
     return await _until(
         started, lambda text: measure.samples(text, "ccm_node_refresh_duration_seconds_count", label) >= times
@@ -222,7 +223,7 @@ async def _refreshed(started: Started, times: int) -> float:
 
 
 async def _cached(started: Started, count: int) -> float:
-    """When a process has all Nodes in its cache."""
+    """Wait until a process has all Nodes in its cache; return that moment in monotonic seconds."""
     return await _until(started, lambda text: measure.samples(text, "ccm_cached_objects", 'name="nodes"') >= count)
 
 

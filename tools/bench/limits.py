@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The API server's own limit, found by the raw generator: how fast, and by which form of a write."""
+"""Measures the API server's own limit with the raw generator: how fast it can be, and which form of a write is
+cheapest."""
 
 from __future__ import annotations
 
@@ -24,14 +25,14 @@ from .sides import BenchError
 
 Run = dict[str, Any]
 
-#: Of the comparison of forms: Nodes at a time, and how often each form is tried.
+#: For the comparison of forms: how many Nodes are written at a time, and how often each form is measured.
 CONCURRENCY, ROUNDS = 16, 3
 
 
 async def generate(
     cluster: Cluster, say: Callable[[str], None], size: int, concurrency: int, form: wire.Form = wire.FORMS[0]
 ) -> Run:
-    """Only the writes of `size` initialisations in one form, from a process that does nothing else."""
+    """Measure only the writes of `size` initialisations in one form, from a process that does nothing else."""
     await cluster.clear()
     await cluster.create(NODES, (objects.node(number) for number in range(size)))
     requests = [form.requests(target) for target in await targets(cluster)]
@@ -65,14 +66,14 @@ async def generate(
 
 
 async def compare(cluster: Cluster, say: Callable[[str], None], size: int) -> AsyncIterator[Run]:
-    """Every form, in turn and again in turn: a machine that is slower for a while slows all of them."""
+    """Measure every form once in each round: a machine that is slow for a while slows all forms."""
     for number in range(ROUNDS):
         for form in wire.FORMS:
             yield await generate(cluster, say, size, CONCURRENCY, form) | {"round": number}
 
 
 async def targets(cluster: Cluster) -> list[wire.Target]:
-    """The Nodes that wait, with the patches that ours would send (but for the resourceVersion)."""
+    """Return the Nodes to initialise, with the patches that our runtime would send, except for the resourceVersion."""
     listed = (await cluster.request("GET", NODES))["items"]
     async with cluster.session.get(cluster.server.url + NODES, headers={"Accept": wire.PROTOBUF}) as answer:
         encoded = list(wire.items_of_list(await answer.read()))
@@ -98,7 +99,8 @@ def target(item: dict[str, Any], encoded: bytes) -> wire.Target:
 
 
 async def _check(cluster: Cluster, form: wire.Form) -> None:
-    """All forms must have made the same Nodes: a cheap write that leaves something out would win."""
+    """Raise BenchError unless the form has written complete Nodes: a cheap write that leaves something out would
+    win."""
     for item in (await cluster.request("GET", f"{NODES}?limit=20"))["items"]:
         name = item["metadata"]["name"]
         number = int(name.rpartition("-")[2])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a process cost, from /proc, and what an API server wrote, from its metrics. Parsing is pure."""
+"""Reads what a process has used from /proc, and what an API server has written from its metrics. Parsing is pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ RESOURCES = ("nodes", "services", "events")
 
 @dataclass(frozen=True)
 class Usage:
-    """`cpu`: seconds of user and system time so far; `peak`: the most memory it ever had resident, in MiB."""
+    """Usage of a process. `cpu`: seconds of user and system time so far; `peak`: its highest resident memory, in
+    MiB."""
 
     cpu: float
     peak: float
@@ -31,19 +32,19 @@ def usage(pid: int) -> Usage:
 
 
 def cpu_seconds(stat: str) -> float:
-    """Of /proc/PID/stat; the name in parentheses may hold anything."""
+    """Return the CPU seconds in /proc/PID/stat. The name in parentheses may contain anything, even parentheses."""
     fields = stat.rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
 def peak_mib(status: str) -> float:
-    """VmHWM of /proc/PID/status."""
+    """Return VmHWM of /proc/PID/status in MiB, or 0.0 without it."""
     found = re.search(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE)
     return int(found[1]) / MIB if found else 0.0
 
 
 def api_writes(metrics: str) -> dict[str, int]:
-    """Writes that an API server has answered so far, of the resources that matter here: {"PATCH nodes": 2000}."""
+    """Return how many writes of relevant resources an API server has answered so far, such as {"PATCH nodes": 2000}."""
     found: dict[str, int] = {}
     for sample in _SAMPLE.finditer(metrics):
         labels = dict(_LABEL.findall(sample["labels"]))
@@ -58,21 +59,22 @@ def difference(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:
 
 
 def queue(metrics: str, name: str) -> tuple[int, int]:
-    """(finished, waiting) of the work queue `name` in a text of metrics."""
+    """Return (finished, waiting) items of the work queue `name` from a text of metrics."""
     label = f'name="{name}"'
     finished = samples(metrics, "workqueue_work_duration_seconds_count", label)
     return int(finished), int(samples(metrics, "workqueue_depth", label))
 
 
 def lag(metrics: str) -> dict[str, int]:
-    """{"taken": 120, "above": 1}: samples of the event loop's lag in a text of metrics, and those above 50 ms."""
+    """Return such as {"taken": 120, "above": 1}: all samples of the event loop's lag in metrics, and those above 50
+    ms."""
     taken = samples(metrics, "ccm_event_loop_lag_seconds_bucket", 'le="+Inf"')
     within = samples(metrics, "ccm_event_loop_lag_seconds_bucket", 'le="0.05"')
     return {"taken": int(taken), "above": int(taken - within)}
 
 
 def samples(metrics: str, name: str, label: str) -> float:
-    """The sum of the samples of a metric that have this label."""
+    """Return the sum of the samples of a metric that have this label."""
     found = 0.0
     for line in metrics.splitlines():
         metric, brace, rest = line.partition("{")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What figures say about clusters that are larger than any that was measured. Pure: figures in, text out.
+"""Estimates the costs of clusters that are larger than any that was measured. Pure: figures in, text out.
 
 Each cost is a straight line through the medians of `growth` (100 to 5,000 Nodes). The line is checked against `large`
-(15,000 Nodes), which it has not seen.
+(15,000 Nodes), whose figures were not used to draw it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from . import table
 Run = Mapping[str, Any]
 
 CHECKED, ASKED = 15_000, (50_000, 100_000)
-#: Of the simulated cloud; calls beside the pages are the token and the project.
+#: Instances on a page of the simulated cloud, and the calls beside those for pages: for the token and the project.
 PAGE, OTHER_CALLS = 1000, 2
 #: A kubelet writes its Node's status at least so often, in seconds (`nodeStatusReportFrequency`).
 REPORT = 300

@@ -27,7 +27,7 @@ Run = dict[str, Any]
 FAILING, SEEDS = (5, 20, 50, 100), 20
 #: Pages of a listing of 2,000 instances, and seconds for each.
 PAGES, PAGE = 40, 0.2
-#: What the cloud takes for one call, at most: AWS allows 160 s.
+#: Limits of the gateway. The deadline of a call is above the 160 s that AWS allows.
 LIMITS = {"concurrency": 20, "deadline": 170.0}
 
 
@@ -46,7 +46,7 @@ def add(cluster: Cluster, namespace: str, name: str, port: int = 80) -> None:
 
 
 async def served(cluster: Cluster, namespace: str, name: str, most: float = 3600.0) -> float:
-    """Seconds until the Service has an address."""
+    """Return the seconds until the Service has an address; stop waiting after `most` seconds."""
     started = now()
     while not cluster.api.objects["services"][f"{namespace}/{name}"]["status"].get("loadBalancer"):
         await asyncio.sleep(0.05)
@@ -56,7 +56,7 @@ async def served(cluster: Cluster, namespace: str, name: str, most: float = 3600
 
 
 async def beside_failing(count: int, seed: int) -> float:
-    """Seconds until a new Service is served, while `count` Services of another namespace have failed for a while."""
+    """Return the seconds until a new Service is served, while `count` Services of another namespace keep failing."""
     random.seed(seed)
     async with Cluster(**LIMITS) as cluster:
         cluster.add_node("n0")
@@ -70,8 +70,8 @@ async def beside_failing(count: int, seed: int) -> float:
 
 
 async def beside_slow(count: int = 20, seconds: float = 60.0) -> tuple[float, float]:
-    """Seconds for the instance of a new Node, and for a listing of all, while each call about load balancers takes a
-    minute."""
+    """Return the seconds for the instance of a new Node, and for a listing of all instances, while each call about load
+    balancers takes `seconds`."""
     async with Cluster(**LIMITS) as cluster:
         cluster.add_node("n0")
         cluster.machines.put("n1", "10.0.0.9")
@@ -91,7 +91,7 @@ async def beside_slow(count: int = 20, seconds: float = 60.0) -> tuple[float, fl
 
 
 async def beside_many(count: int = 500, seconds: float = 5.0) -> float:
-    """Seconds until a new Service is served, after `count` new ones of another namespace."""
+    """Return the seconds until a new Service is served that comes after `count` new ones of another namespace."""
     async with Cluster(**LIMITS) as cluster:
         cluster.add_node("n0")
         cluster.serve()
@@ -105,7 +105,8 @@ async def beside_many(count: int = 500, seconds: float = 5.0) -> float:
 
 
 async def outage(hang: float, count: int = 500, seconds: float = 300.0) -> tuple[float, int]:
-    """CPU seconds of an outage in which each call fails after `hang` seconds, and the calls that the cloud got."""
+    """Return the CPU seconds during an outage in which each call fails after `hang` seconds, and the number of
+    calls."""
     random.seed(1)
     async with Cluster(**{**LIMITS, "deadline": 30.0}) as cluster:
         cluster.add_node("n0")

@@ -18,9 +18,9 @@ from .stage import LIMITS, TUNED, Bench, Run, running, scene
 
 GROWTH = (100, 500, 1000, 2500, 5000)
 GENERATOR_CONCURRENCIES = (8, 32, 64)
-#: How often each side is measured, in turn, where a target is close: one run says little on a shared machine.
+#: How often each side is measured where the figures are close to a target: one run says little on a shared machine.
 ROUNDS = 5
-#: The controllers of Nodes alone.
+#: Flags that run only the controllers of Nodes.
 ONLY_NODES = {"controllers": "cloud-node-controller,cloud-node-lifecycle-controller"}
 
 
@@ -74,8 +74,8 @@ async def limited(bench: Bench) -> AsyncIterator[Run]:
 
 
 async def growth(bench: Bench) -> AsyncIterator[Run]:
-    """From 100 to 5,000 Nodes, both tuned, the controllers of Nodes alone; at 5,000 also what one refresh costs
-    of all addresses."""
+    """From 100 to 5,000 Nodes, both sides tuned, with only the controllers of Nodes; at 5,000 also the cost of one
+    refresh of all addresses."""
     for size in GROWTH:
         for number in range(ROUNDS if size == GROWTH[-1] else 1):
             for side in bench.sides:
@@ -94,8 +94,8 @@ async def initialise(
     patience: float = 500,
     then: Callable[[Path, Cloud], Awaitable[Run]] | None = None,
 ) -> Run:
-    """Start a side beside `size` tainted Nodes and wait until all are initialised and told so by Events. `then`: what
-    is measured beside the initialised Nodes when that process has ended."""
+    """Start a side beside `size` tainted Nodes. Wait until all are initialised and their Events are written. `then`: a
+    measurement with the initialised Nodes, after that process has ended."""
     cluster = bench.cluster
     async with scene(bench, size, limits=limits) as (folder, cloud):
         await cluster.create(NODES, (objects.node(number) for number in range(size)))
@@ -141,7 +141,7 @@ async def initialise(
 
 
 async def _events(cluster: Cluster, wanted: int) -> int:
-    """Wait until there is an Event for every Node, or none came for 5 s."""
+    """Wait until there is an Event for every Node, or none came for 5 s; return the number of Events."""
     found, since = -1, time.monotonic()
     while (now := await cluster.events()) < wanted and time.monotonic() - since < 5:
         if now != found:
@@ -151,7 +151,8 @@ async def _events(cluster: Cluster, wanted: int) -> int:
 
 
 async def _refresh(bench: Bench, side: Side, folder: Path, cloud: Cloud) -> Run:
-    """Start the side again, beside Nodes that are initialised: both begin with a refresh of all addresses."""
+    """Measure a refresh of all addresses: start the side again beside initialised Nodes, because both sides begin with
+    one."""
     await cloud.forget()
     async with running(bench, side, folder, cloud, {}, TUNED | ONLY_NODES) as started:
         await started.leading

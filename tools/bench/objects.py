@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Nodes and Services that both sides get, and how one sees in an encoded object that it is done. Pure."""
+"""The Nodes and Services that both sides get, and checks of encoded objects that show when a side is done. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 TAINT = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}
-#: A machine that has just registered has pulled next to nothing.
+#: How many images a Node lists: a machine that has just registered has pulled few.
 IMAGES = 2
 NAME = re.compile(rb"bench-\d{5}")
 
@@ -17,8 +17,8 @@ def name(number: int) -> str:
 
 
 def node(number: int, *, provider_id: str = "", address: str = "", pod_cidr: str = "", ready: bool = True) -> Any:
-    """A Node as a kubelet registers and reports it, about 4 KB in the API server. Without `provider_id` it waits
-    for its initialisation."""
+    """Return a Node as a kubelet registers and reports it, about 4 KB in the API server. Without `provider_id`, the
+    Node has the taint and must be initialised."""
     spec: dict[str, Any] = {"providerID": provider_id} if provider_id else {"taints": [TAINT]}
     if pod_cidr:
         spec |= {"podCIDR": pod_cidr, "podCIDRs": [pod_cidr]}
@@ -101,7 +101,8 @@ def service(number: int) -> Any:
 
 
 def is_initialised(frame: bytes) -> bool:
-    """The taint is gone, and the addresses are there (upstream writes them after it, ours before)."""
+    """Return whether the taint is gone and the addresses are there. Upstream writes the addresses after it removes the
+    taint, our runtime before."""
     return TAINT["key"].encode() not in frame and b"InternalIP" in frame
 
 
@@ -114,6 +115,6 @@ def is_routed(frame: bytes) -> bool:
 
 
 def object_name(frame: bytes) -> str:
-    """Of a Node or Service that `name` named; "" for any other."""
+    """Return the name of a Node or Service that `name` named; "" for any other object."""
     found = NAME.search(frame)
     return found[0].decode() if found else ""

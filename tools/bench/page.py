@@ -19,9 +19,9 @@ RAW = REPOSITORY / "build" / "bench"
 PAGE = DOCS / "performance.md"
 SIZING = DOCS / "reference" / "sizing.md"
 
-#: The framework of the peer in figures that were taken before they had its version.
+#: The version of the peer's framework for older figures, which did not record it.
 UNRECORDED = "v0.36.3"
-#: What tells the machine of one bench from that of another.
+#: Two benches ran on the same kind of machine if these are equal.
 SURROUNDINGS = ("cores", "memory", "processor", "Kubernetes")
 
 Results = Mapping[str, Mapping[str, Any]]
@@ -39,7 +39,7 @@ def keep(name: str, runs: Sequence[Mapping[str, Any]], machine: Mapping[str, str
 
 
 def read() -> dict[str, dict[str, Any]]:
-    """The figures behind the page, by bench."""
+    """Return the figures for the page, by bench."""
     results = {file.stem: msgspec.json.decode(file.read_bytes()) for file in sorted(FIGURES.glob("*.json"))}
     for result in results.values():
         result["machine"].setdefault("cloud-provider", UNRECORDED)
@@ -47,7 +47,7 @@ def read() -> dict[str, dict[str, Any]]:
 
 
 def write() -> None:
-    """The page and its plots, and the tables of the page about sizing."""
+    """Write the page and its plots, and the tables of the page about sizing if their benches were run."""
     from . import plots
 
     results = read()
@@ -59,7 +59,7 @@ def write() -> None:
 
 
 def render(results: Results) -> str:
-    """The page. Pure."""
+    """Return the page. Pure."""
     runs = {name: result["runs"] for name, result in results.items()}
     judged = table.rows(runs)
     missed = [row for row in judged if not row.met]
@@ -86,7 +86,8 @@ def render(results: Results) -> str:
 
 
 def framework(results: Results) -> str:
-    """The framework of the peer, and the benches that had another one than most."""
+    """Return the version of the peer's framework in most benches, and the benches that had another one; "" without any.
+    """
     having: dict[str, list[str]] = {}
     for name, result in results.items():
         if any(run["side"] == "peer" for run in result["runs"]):
@@ -102,7 +103,7 @@ def surroundings(machine: Mapping[str, str]) -> str:
 
 
 def elsewhere(results: Results) -> str:
-    """The benches that were not run where that of Nodes was."""
+    """Return a sentence about the benches that ran on another machine than the bench of Nodes; "" if there are none."""
     others: dict[str, list[str]] = {}
     for name, result in results.items():
         if not alike(results["nodes"], result):
@@ -115,7 +116,7 @@ def alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def growth(runs: Sequence[Mapping[str, Any]]) -> str:
-    """Both sides at each size, tuned."""
+    """Return the table of both sides, tuned, at each size."""
     header = (
         "Nodes",
         "side",
@@ -148,7 +149,7 @@ def growth(runs: Sequence[Mapping[str, Any]]) -> str:
 
 
 def encodings(results: Results) -> str:
-    """The runtime in each encoding, and the peer."""
+    """Return the table of the runtime in each encoding, and of the peer."""
     result = results["encodings"]
     runs = table.medians(result["runs"])
     lines = [("side", "seconds", "from leading", "CPU s", "peak MiB", "API server CPU s"), ("---", *("---:",) * 5)]
@@ -186,7 +187,7 @@ def wrapped(text: str) -> str:
 
 
 def other_tables(results: Results) -> str:
-    """Why the figures of encodings are not to be compared with those of the other tables, where that is so."""
+    """Return why the figures of encodings cannot be compared with those of the other tables; "" if they can."""
     nodes, here = results["nodes"], results["encodings"]
     reasons = []
     if not alike(nodes, here):
@@ -201,7 +202,7 @@ def other_tables(results: Results) -> str:
 
 
 def forms(runs: Sequence[Mapping[str, Any]]) -> str:
-    """The ways to write an initialisation, the cheapest first."""
+    """Return the table of the ways to write an initialisation, the cheapest first."""
     header = ("form of both writes", "seconds", "API server CPU s", "of which etcd", "generator CPU s", "bytes a Node")
     lines = [header, ("---",) + ("---:",) * 5]
     for run in sorted(table.medians(runs), key=lambda run: float(run["api_cpu"])):
@@ -211,13 +212,13 @@ def forms(runs: Sequence[Mapping[str, Any]]) -> str:
 
 
 def generator(runs: Sequence[Mapping[str, Any]]) -> str:
-    """What the API server takes at each concurrency."""
+    """Return the generator's seconds at each concurrency."""
     found = [run for run in table.medians(runs) if run["side"] == "generator" and run["form"] == wire.OURS.name]
     return ", ".join(f"{run['tuning']} {run['seconds']:.2f} s" for run in found)
 
 
 def cpu(runs: Sequence[Mapping[str, Any]]) -> str:
-    """What both took for the same writes."""
+    """Return a clause that compares the CPU seconds of the runtime and of the generator for the same writes."""
     typical = table.medians(runs)
     ours = table.pick(typical, "ours", tuning="tuned")["cpu_done"]
     alone = table.pick(typical, "generator", form=wire.OURS.name, tuning="16 at a time")["cpu"]
@@ -225,7 +226,7 @@ def cpu(runs: Sequence[Mapping[str, Any]]) -> str:
 
 
 def ceiling(nodes: Sequence[Mapping[str, Any]], limited: Sequence[Mapping[str, Any]]) -> str:
-    """How much faster than the peer anything could be: the peer's time by the generator's best."""
+    """Return how much faster than the peer anything could be: the peer's time divided by the generator's best."""
     typical = table.medians(nodes)
     best = min(run["seconds"] for run in typical if run["side"] == "generator" and run["form"] == wire.OURS.name)
     tuned = table.pick(typical, "peer", tuning="tuned")["seconds_leading"] / best

@@ -22,7 +22,7 @@ PANELS = (
     ("peak", "peak memory, MiB"),
     ("cloud_calls", "cloud calls"),
 )
-#: Bars: the bench, which of its runs, the figure, and what is told.
+#: Bars: the bench, which of its runs, and the label.
 BARS = (
     ("nodes", {"tuning": "defaults"}, "1,000 Nodes, defaults"),
     ("nodes", {"tuning": "tuned"}, "1,000 Nodes, tuned"),
@@ -59,7 +59,7 @@ def _growth(runs: Sequence[Mapping[str, Any]]) -> Any:
 
 
 def _bars(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Any:
-    """Seconds of both sides, on a logarithmic scale."""
+    """Plot the seconds of both sides, on a logarithmic scale."""
     found = [
         (title, {side: _seconds(runs[bench], side, wanted) for side in COLOURS})
         for bench, wanted, title in BARS

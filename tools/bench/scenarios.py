@@ -50,7 +50,7 @@ async def routes(bench: Bench) -> AsyncIterator[Run]:
 
 
 async def handover(bench: Bench) -> AsyncIterator[Run]:
-    """The leader gets SIGTERM while a second process stands by: the time until that one leads."""
+    """The leader gets SIGTERM while a second process stands by: the time until the second process leads."""
     for side, times in ((bench.peer, 2), (bench.ours, 5)):
         async with scene(bench, 10) as (folder, cloud), contextlib.AsyncExitStack() as processes:
             await ready_nodes(bench, cloud, 10)

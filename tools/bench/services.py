@@ -59,8 +59,8 @@ async def restart(bench: Bench) -> AsyncIterator[Run]:
 
 
 async def services(bench: Bench) -> AsyncIterator[Run]:
-    """New Services while the cloud takes 2 s for each; both sides at their defaults. The peer makes one after the
-    other, so fewer of them tell its rate."""
+    """New Services while the cloud takes 2 s for each; both sides at their defaults. The peer creates one after the
+    other, so 30 Services are enough to measure its rate."""
     for side, size in ((bench.peer, 30), (bench.ours, 200)):
         async with scene(bench, 10, load_balancer_create=2) as (folder, cloud):
             await ready_nodes(bench, cloud, 10)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Node that joins costs beside many Services: CPU of the service controller and of a provider, in virtual time.
+"""Measures what a joining Node costs beside many Services: CPU of the service controller and a provider, in virtual
+time.
 
 Controller, gateway and providers are the real ones. The API server is the small one of the unit tests; clouds answer
 from memory, and their own CPU is not counted. What the provider's client would encode is encoded, and counted.
@@ -62,7 +63,8 @@ elsewhere = Elsewhere()
 
 @dataclass(frozen=True)
 class Case:
-    """`make`: the load balancers of a provider. `provider_id`: of the Node with this number."""
+    """A provider to measure. `make`: returns its load balancers. `provider_id`: returns the ID of a Node by its
+    number."""
 
     make: Callable[[], Any]
     provider_id: Callable[[int], str]
@@ -73,7 +75,7 @@ class Case:
 
 
 class Acme:
-    """`Api` of the example."""
+    """The `Api` of the example provider, in memory."""
 
     def __init__(self) -> None:
         self.rows: dict[str, Any] = {}
@@ -91,7 +93,7 @@ class Acme:
 
 
 class Sim:
-    """`Api` of the provider sim."""
+    """The `Api` of the provider sim, in memory."""
 
     def __init__(self) -> None:
         self.rows: dict[str, sim_api.LoadBalancer] = {}
@@ -111,7 +113,8 @@ class Sim:
 
 
 class Hetzner:
-    """`Api` of the provider hetzner. Each load balancer is of the smallest type, with room for 25 servers."""
+    """The `Api` of the provider hetzner, in memory. Each load balancer has the smallest type, with room for 25
+    servers."""
 
     network = 0
     settings = SimpleNamespace(variables=Variables(hcloud_load_balancers_location="fsn1"))
@@ -147,7 +150,7 @@ class Hetzner:
 
 
 class Aws:
-    """`Api` of the provider aws, with one security group for all Nodes."""
+    """The `Api` of the provider aws, in memory, with one security group for all Nodes."""
 
     vpc, cluster, zone_types = "vpc-1", "", {}
     subnet = "subnet-1"
@@ -288,7 +291,7 @@ CASES = {
 
 
 async def join(case: Case, services: int, nodes: int, profile: cProfile.Profile | None = None) -> dict[str, float]:
-    """CPU seconds of the process from the moment a Node joins until all Services have it."""
+    """Return the CPU seconds of the process from the moment a Node joins until it is a backend of all Services."""
     async with Cluster() as cluster:
         cluster.cloud = case.make()
         cluster.machines.owns = lambda provider_id: True  # type: ignore[method-assign]
@@ -323,7 +326,7 @@ async def join(case: Case, services: int, nodes: int, profile: cProfile.Profile 
         await asyncio.sleep(30)
         add(nodes)
         gc.collect()
-        gc.freeze()  # the clouds' memory is no concern of the controller's garbage collection
+        gc.freeze()  # keep the clouds' objects out of the garbage collection that is measured
         elsewhere.seconds, began = 0.0, time.process_time()
         if profile is not None:
             profile.enable()

@@ -24,10 +24,10 @@ from . import measure
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
-#: Ours as it is installed: with compiled modules (kept apart from the sources), and at its usual log level.
+#: Our runtime runs as it is installed: with compiled modules, which are stored apart from the sources.
 OURS_ENVIRONMENT = {"PYTHONPYCACHEPREFIX": str(REPOSITORY / "build" / "bench" / "pycache")}
 
-#: Ours with patches in JSON: shows the gain of reading in protobuf alone.
+#: Our runtime with patches in JSON: shows what reading in protobuf gains by itself.
 PATCHING = """
 import sys
 from ccm.engine import encodings
@@ -43,9 +43,9 @@ class BenchError(Exception):
 
 @dataclass(frozen=True)
 class Side:
-    """`wire`: the encoding in which it watches the API server; whoever watches beside it asks for the same one, which
-    the API server then encodes only once. `form`: what travels in which encoding, where ours is compared with itself.
-    """
+    """A program to measure. `wire`: the encoding of its watches. The bench watches in the same encoding, so that the
+    API server encodes each object only once. `form`: what is sent in which encoding, if our runtime is compared with
+    itself."""
 
     name: str
     command: tuple[str, ...]
@@ -63,7 +63,7 @@ def ours() -> Side:
 
 
 def encodings(side: Side) -> tuple[Side, ...]:
-    """Ours with all in JSON, with reads in protobuf and patches in JSON, and as it is."""
+    """Return our runtime with all in JSON, with reads in protobuf and patches in JSON, and as it is."""
     in_json = (*side.command, f"--kube-api-content-type={JSON}")
     return (
         replace(side, command=in_json, wire=JSON, form="JSON"),
@@ -96,7 +96,7 @@ class Process:
         return measure.usage(self.pid)
 
     def check(self) -> None:
-        """Raises BenchError when it has ended."""
+        """Raise BenchError if the process has ended."""
         if self._popen.poll() is not None:
             tail = "\n".join(self.log.read_text(errors="replace").splitlines()[-15:])
             raise BenchError(f"{self.log.stem} ended with {self._popen.returncode}; its last lines:\n{tail}")
@@ -105,7 +105,7 @@ class Process:
         self._popen.send_signal(number)
 
     async def stop(self) -> None:
-        """End it, hard when it does not end by itself."""
+        """Stop the process; kill it if it does not end within 10 s."""
         if self._popen.poll() is None:
             self._popen.terminate()
             try:
@@ -116,7 +116,7 @@ class Process:
 
 
 def flags(values: Mapping[str, Any]) -> list[str]:
-    """{"secure_port": 1, "leader_elect": True} as a command line."""
+    """Return values such as {"secure_port": 1, "leader_elect": True} as flags of a command line."""
     return [f"--{name.replace('_', '-')}={_text(value)}" for name, value in values.items()]
 
 
@@ -125,7 +125,7 @@ def _text(value: Any) -> str:
 
 
 def machine() -> dict[str, str]:
-    """What the figures depend on; nothing that names the machine."""
+    """Return what the figures depend on, without anything that identifies the machine."""
     versions = {name: _version(name) for name in ("aiohttp", "msgspec", "uvloop")}
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return {
@@ -139,7 +139,7 @@ def machine() -> dict[str, str]:
 
 
 def _framework() -> str:
-    """The version of the upstream framework that the peer is linked to."""
+    """Return the version of the upstream framework that the peer is linked to."""
     text = (paths.REPOSITORY / "tools/bench/peer/go.mod").read_text()
     return next(line.split()[1] for line in text.splitlines() if line.startswith("\tk8s.io/cloud-provider "))
 

@@ -9,14 +9,14 @@ from typing import Any
 
 from . import table
 
-#: Between these comments of the page, the tables replace what is there.
+#: The tables replace the text between these comments of the page.
 BLOCK = re.compile(r"(<!-- `make bench` writes this: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 Runs = Mapping[str, Sequence[Mapping[str, Any]]]
 
 
 def nodes(runs: Runs) -> str:
-    """One row for each number of Nodes. Pure."""
+    """Return a table with one row for each number of Nodes. Pure."""
     many = [run for run in runs["large"] if run["size"] > 5000 and "restart" in run]
     measured = [*table.medians(runs["growth"]), *many]
     ours = sorted((run for run in measured if run["side"] == "ours"), key=lambda run: int(run["size"]))
@@ -33,7 +33,7 @@ def nodes(runs: Runs) -> str:
 
 
 def services(runs: Runs) -> str:
-    """What Services and routes cost, from the same rows as the page of performance. Pure."""
+    """Return a table of what Services and routes cost, from the same rows as docs/performance.md. Pure."""
     rows = table.rows(runs)
     kinds = ("restart beside", "200 new Services", "100 routes", "a Node joins")
     lines = ["| What | Measured |", "|---|---|"]
@@ -42,6 +42,6 @@ def services(runs: Runs) -> str:
 
 
 def render(page: str, runs: Runs) -> str:
-    """The page with the tables of these runs. Pure. Raises KeyError for a table that nobody makes."""
+    """Return the page with the tables of these runs. Raises KeyError if a comment names another table. Pure."""
     made = {"nodes": nodes, "services": services}
     return BLOCK.sub(lambda found: f"{found[1]}\n{made[found[2]](runs)}\n\n{found[3]}", page)

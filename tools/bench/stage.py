@@ -26,7 +26,7 @@ Run = dict[str, Any]
 #: Upstream's best known tuning, given to both sides where a bench says "tuned".
 TUNED = {"concurrent_node_syncs": 30, "kube_api_qps": 10000, "kube_api_burst": 10000}
 TUNED_SERVICES = {"concurrent_service_syncs": 50, "kube_api_qps": 10000, "kube_api_burst": 10000}
-#: Limits for ours with a cloud that refuses nothing.
+#: Limits for our runtime beside a cloud that refuses nothing.
 UNLIMITED = {"calls_per_second": 10000, "burst": 10000, "concurrency": 50}
 #: The rate limit of a cloud that refuses more calls.
 LIMITS = {"calls_per_second": 20, "burst": 40}
@@ -52,7 +52,7 @@ class Bench:
 async def scene(
     bench: Bench, instances: int, *, limits: dict[str, Any] | None = None, **timing: float
 ) -> AsyncIterator[tuple[Path, Cloud]]:
-    """An empty API server and a fresh cloud; everything is stopped at the end."""
+    """Yield a folder and a new cloud, beside an emptied API server; stop the cloud at the end."""
     await bench.cluster.clear()
     with tempfile.TemporaryDirectory(prefix="ccm-bench-") as folder:
         names = [objects.name(number) for number in range(instances)]
@@ -65,18 +65,19 @@ async def scene(
 
 @dataclass
 class Started:
-    """A side that runs. `leading` is the monotonic second in which its Lease said so."""
+    """A running side. `leading`: when it got the Lease, in monotonic seconds."""
 
     process: Process
     leading: asyncio.Task[float]
     port: int
 
     async def worked(self, queue: str) -> tuple[int, int]:
-        """(items that a work queue has finished, items that wait), by its metrics."""
+        """Return (items that a work queue has finished, items that wait) from the side's metrics."""
         return measure.queue(await self.metrics(), queue)
 
     async def lag(self) -> dict[str, int]:
-        """Ours: how often the event loop's lag was taken (twice a second), and how often it was above 50 ms."""
+        """Return how often the event loop's lag was taken (twice a second), and how often it was above 50 ms. Only our
+        runtime has this metric."""
         return measure.lag(await self.metrics())
 
     async def metrics(self) -> str:
@@ -98,7 +99,7 @@ async def running(
     *,
     beside_a_leader: bool = False,
 ) -> AsyncIterator[Started]:
-    """One process of a side; `conf` is for the cloud.conf of ours, `values` are flags."""
+    """Run one process of a side. `conf`: more settings for our cloud.conf; `values`: flags."""
     port = free_port()
     (folder / "cloud.conf").write_text(cloud.conf(**(conf if side.name == "ours" else {})))
     given = {
@@ -128,7 +129,7 @@ async def running(
 async def all_served(
     bench: Bench, side: Side, started: Started, count: int, version: str, patience: float = 500
 ) -> float:
-    """Wait until Services that were made after `version` have addresses."""
+    """Wait until the first `count` Services, created after `version`, have addresses; return that moment."""
     names = [objects.name(number) for number in range(count)]
     return await bench.cluster.until(
         ALL_SERVICES, version, side.wire, names, objects.is_served, started.process, patience
@@ -136,7 +137,7 @@ async def all_served(
 
 
 async def ready_nodes(bench: Bench, cloud: Cloud, count: int, *, pod_cidrs: bool = False) -> None:
-    """Initialised Nodes for the first instances."""
+    """Create initialised Nodes for the first `count` instances."""
     ids = await cloud.provider_ids()
     await bench.cluster.create(
         NODES,
@@ -153,7 +154,7 @@ async def ready_nodes(bench: Bench, cloud: Cloud, count: int, *, pod_cidrs: bool
 
 
 async def settled(side: Side, started: Started, size: int, patience: float) -> float:
-    """Wait until every Service has been processed; returns that moment in monotonic seconds."""
+    """Wait until every Service has been processed; return that moment in monotonic seconds."""
     deadline = time.monotonic() + patience
     while True:
         finished, waiting = await started.worked("service")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The targets, and the rows that runs make of them. Pure: figures in, text out."""
+"""The targets, and the rows that judge runs by them. Pure: figures in, text out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Runs = Sequence[Run]
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table. `ratio` is how many times better ours is, where that has a meaning."""
+    """One line of the table. `ratio`: how many times better our runtime is; "" where that has no meaning."""
 
     what: str
     peer: str
@@ -33,7 +33,7 @@ class Target:
 
 
 def pick(runs: Runs, side: str, **wanted: Any) -> Run:
-    """The run of a side. Raises LookupError when there is none."""
+    """Return the first run of a side with these values. Raises LookupError if there is none."""
     for run in runs:
         if run["side"] == side and all(run.get(key) == value for key, value in wanted.items()):
             return run
@@ -41,7 +41,7 @@ def pick(runs: Runs, side: str, **wanted: Any) -> Run:
 
 
 def several(runs: Runs, side: str, key: str, **wanted: Any) -> list[float]:
-    """A figure of each of a side's runs, in their order. Raises LookupError when there is none."""
+    """Return a figure of each of a side's runs with these values, in their order. Raises LookupError without any."""
     pick(runs, side, **wanted)
     return [
         float(run[key])
@@ -51,8 +51,8 @@ def several(runs: Runs, side: str, key: str, **wanted: Any) -> list[float]:
 
 
 def medians(runs: Runs) -> list[Run]:
-    """One run for all of the same side, tuning, size and form, in the order of the first ones: each figure is the
-    median of those that were taken."""
+    """Merge all runs of the same side, tuning, size and form into one, whose figures are medians. The order is that of
+    the first run of each."""
     groups: dict[tuple[Any, ...], list[Run]] = {}
     for run in runs:
         groups.setdefault(tuple(run.get(key) for key in ("side", "tuning", "size", "form")), []).append(run)
@@ -66,7 +66,7 @@ def medians(runs: Runs) -> list[Run]:
 
 
 def spread(values: Sequence[float]) -> str:
-    """The median, and the least and the most where there are several."""
+    """Return the median, and minimum and maximum if there are several values."""
     text = seconds(median(values))
     return f"{text} ({min(values):.2f}-{max(values):.2f})" if len(values) > 1 else text
 
@@ -85,7 +85,7 @@ def _faster(what: str, peer: float, ours: float, at_least: float) -> Row:
 
 
 def _initialised(what: str, peer: Run, ours: Run, at_least: float) -> Row:
-    """Seconds from leading to the end, without the start of the process, which a note adds."""
+    """Judge the seconds from leading to the end. The seconds with the start of the process follow in parentheses."""
     row = _faster(what, peer["seconds_leading"], ours["seconds_leading"], at_least)
     with_start = [f"{cell} ({seconds(run['seconds'])})" for cell, run in ((row.peer, peer), (row.ours, ours))]
     return Row(row.what, *with_start, row.ratio, row.target, row.met)
@@ -126,7 +126,7 @@ def _generator(form: str) -> Callable[[Runs], Row]:
 
 
 def _api_cpu(size: int) -> Callable[[Runs], Row]:
-    """Of kube-apiserver and etcd together, Events included."""
+    """Return a judge of the CPU seconds of kube-apiserver and etcd together, Events included."""
 
     def judge(runs: Runs) -> Row:
         peer, ours = (several(runs, side, "api_cpu", tuning="tuned", size=size) for side in ("peer", "ours"))
@@ -182,7 +182,7 @@ def _calls(runs: Runs) -> Row:
 
 
 def instance_calls(figures: Run) -> int:
-    """Calls about instances: a refresh needs no calls for credentials."""
+    """Return the number of calls about instances; calls for credentials do not count."""
     operations: Mapping[str, int] = figures["cloud_operations"]
     return sum(count for operation, count in operations.items() if operation.startswith("instances."))
 
@@ -203,7 +203,8 @@ def _memory(runs: Runs) -> Row:
 
 
 def _cpu(runs: Runs) -> Row:
-    """Of the largest runs, whole process, start and Events included: also where the peer drops most of its Events."""
+    """Judge the CPU seconds of the whole process in the largest runs, with its start and its Events. They count as they
+    are, even if the peer drops most of its Events."""
     size = max(int(run["size"]) for run in runs)
     each, told = {}, {}
     for side in ("peer", "ours"):
@@ -263,7 +264,7 @@ def _shared(provider: str) -> Callable[[Runs], Row]:
     return judge
 
 
-#: `shared_nodes` measures these.
+#: The providers that `shared_nodes` measures.
 PROVIDERS = ("example", "sim", "static", "openstack", "hetzner", "aws")
 
 
@@ -281,7 +282,7 @@ def _routes(runs: Runs) -> Row:
 
 
 def routes_bound(routes: int, *, per_second: float = 20, burst: int = 40, latency: float = 0.05) -> float:
-    """The least time in which a cloud with these limits takes one listing and then that many writes, in seconds."""
+    """Return the least seconds in which a cloud with these limits accepts one listing and then that many writes."""
     return max(0.0, (routes + 1 - burst) / per_second) + 2 * latency
 
 
@@ -335,8 +336,8 @@ def _large_relist(runs: Runs) -> Row:
 
 
 def _large_takeover(runs: Runs) -> Row:
-    """A killed leader's Lease runs out 15 s after a standby saw its last renewal. As in client-go, the standby looks
-    every 2 to 4.4 s: it sees that renewal up to 4.4 s late, and the end, too."""
+    """Judge take-overs. A killed leader's Lease runs out 15 s after a standby saw its last renewal. As in client-go,
+    the standby looks every 2 to 4.4 s: it sees the renewal up to 4.4 s late, and also the expiry: 23.8 s in all."""
     term, kill = (_many(runs)["takeover"][name] for name in ("term", "kill"))
     took = [f"{seconds(run['leading'])} + {seconds(run['refreshed'])}" for run in (term, kill)]
     return _alone(
@@ -392,7 +393,7 @@ def _phases(many: Run) -> list[Run]:
 
 
 def _bounded(what: str, figures: Sequence[float], most: Sequence[float]) -> Row:
-    """Figures that ours has alone, each with its bound."""
+    """Judge figures of our runtime that the peer does not have, each by its bound."""
     ours, target = " / ".join(map(seconds, figures)), " / ".join(f"≤ {each:g} s" for each in most)
     met = all(figure <= bound for figure, bound in zip(figures, most, strict=True))
     return Row(what, "not measured", ours, "", target, met)
@@ -457,7 +458,7 @@ TARGETS: Sequence[Target] = (
 
 
 def rows(results: Mapping[str, Runs]) -> list[Row]:
-    """Of the benches that were run."""
+    """Return the rows of the benches that were run."""
     return [target.judge(results[target.bench]) for target in TARGETS if target.bench in results]
 
 
@@ -474,7 +475,7 @@ def markdown(table: Sequence[Row]) -> str:
 
 
 def plain(table: Sequence[Row]) -> str:
-    """For a terminal."""
+    """Return the table as text for a terminal."""
     lines = [HEADER, *(tuple(cell.replace("**", "") for cell in cells(row)) for row in table)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(HEADER))]
     padded = ("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines)

@@ -23,7 +23,7 @@ METADATA_ONLY = accepted_metadata(False)
 PROTOBUF_METADATA = f"{PROTOBUF};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 APPLY = "application/apply-patch+yaml"
 JSON_PATCH = "application/json-patch+json"
-#: Before each encoded object, so that the API server knows that a stored one is protobuf.
+#: Precedes each encoded object and marks it as protobuf, as Kubernetes does.
 MAGIC = b"k8s\x00"
 
 _json = msgspec.json.Encoder().encode
@@ -41,7 +41,8 @@ class Request(msgspec.Struct, array_like=True):
 
 @dataclass(frozen=True)
 class Target:
-    """A Node that waits, as the API server has it in both encodings, and the two merge patches that complete it."""
+    """A Node to initialise, as the API server has it in both encodings, and the two merge patches that initialise
+    it."""
 
     name: str
     json: dict[str, Any]
@@ -56,8 +57,8 @@ class Target:
 
 @dataclass(frozen=True)
 class Form:
-    """`build` gives the write of the status and that of the Node, in this order; `node_first` sends them the other
-    way round. `query` is for both."""
+    """A way to write. `build` returns the write of the status and the write of the Node, in this order; `node_first`
+    sends them the other way round. Both requests get the `query`."""
 
     name: str
     build: Callable[[Target], tuple[Request, Request]]
@@ -170,7 +171,8 @@ FORMS = (
 )
 
 
-#: What the runtime sends for Nodes of which it has no bytes, and what costs the API server least, as for the others.
+#: OURS is what the runtime sends for Nodes whose encoded bytes it does not have. BEST, which costs the API server
+#: least, is what it sends for all others.
 OURS, BEST = FORMS[0], FORMS[-1]
 
 
@@ -187,7 +189,7 @@ def varint(value: int) -> bytes:
 
 
 def field(number: int, body: bytes) -> bytes:
-    """A field with a length."""
+    """Return an encoded field with its length."""
     return varint(number << 3 | 2) + varint(len(body)) + body
 
 
@@ -196,7 +198,7 @@ def text(number: int, value: str) -> bytes:
 
 
 def fields(message: bytes) -> Iterator[tuple[int, bytes, bytes]]:
-    """(number, the field as it stands, its body without length) of each field; the body of a number is empty."""
+    """Yield (number, the whole encoded field, its body without the length) for each field; a number has no body."""
     at = 0
     while at < len(message):
         start = at
@@ -229,14 +231,15 @@ def _read_varint(message: bytes, at: int) -> tuple[int, int]:
 
 
 def items_of_list(encoded: bytes) -> Iterator[bytes]:
-    """The Nodes of an encoded NodeList."""
+    """Return the Nodes of an encoded NodeList."""
     raw = next(body for number, _, body in fields(encoded.removeprefix(MAGIC)) if number == 2)
     return (body for number, _, body in fields(raw) if number == 2)
 
 
 def changed(node: bytes, parts: dict[int, tuple[Callable[[int, bytes], bool], bytes]]) -> bytes:
-    """An encoded Node, wrapped for a request. `parts`: of its message with this number (1 metadata, 2 spec, 3 status),
-    the fields that the function picks go, and others come. All else stays, also fields that nobody here knows."""
+    """Return an encoded Node with changes, wrapped for a request. `parts`, by the number of a part (1 metadata, 2 spec,
+    3 status): a function that picks the fields to remove, and the fields to add. All other fields stay, known or
+    not."""
     kept = bytearray()
     for number, whole, body in fields(node):
         if number in parts:

@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Kubernetes minor changes for this project: read in its sources, which are there first (`make new-kubernetes`),
-and then said by its programs (programs.py, `make new-kubernetes-cluster`)."""
+"""Finds what a Kubernetes minor changes for this project: first from its sources (`make new-kubernetes`), and once they
+can be built, from its programs (programs.py, `make new-kubernetes-cluster`)."""

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Kubernetes minor changes for this project, from the newest sources on Go's module proxy; nothing is built.
+"""Lists what a Kubernetes minor changes for this project, from the newest sources on Go's module proxy; builds nothing.
 
     python -m tools.new_kubernetes [VERSION [--against VERSION]]
 
-VERSION is a minor, such as 1.38. A minor without a release is compared by what its modules have already. Each
+VERSION is a minor, such as 1.38. Before a minor is released, its alphas, betas and candidates are compared. Each
 difference gets an ID in tools/new_kubernetes/decisions/VERSION.yml; those without a decision fail `make lint` once the
-minor is supported. Without VERSION nothing is written: the last supported minor and the one after it are compared, and
-the status is 1 if a difference of the first has no decision, or the second is released.
+minor is supported. Without VERSION nothing is written: the last supported minor and the next one are each compared with
+the one before, and the status is 1 if a difference of the first has no decision, or the second is released.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from .sources import NoSuchMinor, components, fetch, listed, modules_of, newest,
 
 
 def compare(old: Minor, new: Minor, progress: Progress) -> tuple[list[str], list[str]]:
-    """The differences, and lines that say what was compared. Raises BedError."""
+    """Return the differences, and lines that say what was compared. Raises BedError."""
     known = listed(modules_of(components()), progress)
     sides = []
-    # The new one first: if neither exists, the message is about the one that somebody asked for.
+    # The new minor comes first: if neither exists, the message is about the requested one.
     for minor in (new, old):
         with progress.step(f"Sources of Kubernetes {show(minor)}"):
             sides.insert(0, (minor, *fetch(minor, known, progress)))
-    # What only one side has would be new, or gone, as a whole.
+    # Compare only modules that both minors have: all of another module would count as new, or gone.
     both = [module for module in known if all(module in chosen for _, chosen, _, _ in sides)]
     old_side, new_side = (
         read(minor, {module: chosen[module] for module in both}, {module: folders[module] for module in both}, progress)
@@ -50,7 +50,7 @@ def compare(old: Minor, new: Minor, progress: Progress) -> tuple[list[str], list
 
 
 def report(ids: Sequence[str], lines: Sequence[str], entries: Sequence[decisions.Entry]) -> str:
-    """As text: what was compared, then each difference with its decision."""
+    """Return the report as text: what was compared, then each difference with its decision."""
     known = decisions.decided(entries)
     parts = ["Modules:", *(f"  {line}" for line in lines)]
     for kind, title in KINDS.items():
@@ -63,7 +63,7 @@ def report(ids: Sequence[str], lines: Sequence[str], entries: Sequence[decisions
 
 
 def shown(new: Minor, old: Minor, progress: Progress, *, write: bool) -> list[str]:
-    """Prints a report, and writes the file of decisions. Returns what has no decision. Raises BedError."""
+    """Print a report; if `write`, write the file of decisions. Return what has no decision. Raises BedError."""
     ids, lines = compare(old, new, progress)
     path = decisions.FOLDER / f"{show(new)}.yml"
     entries = decisions.load(path)
@@ -78,7 +78,8 @@ def shown(new: Minor, old: Minor, progress: Progress, *, write: bool) -> list[st
 
 
 def weekly(progress: Progress) -> int:
-    """What a schedule runs: has the last supported minor changed, and is there another one? 1 if a person must look."""
+    """Run the scheduled check: has the last supported minor changed, and is there a new one? Return 1 if a person must
+    look."""
     _, last = decisions.supported()
     left = shown(last, before(last), progress, write=False)
     coming = last[0], last[1] + 1

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was decided about each difference of a minor: decisions/1.37.yml, one list of
+"""Reads, checks and writes what was decided about each difference of a minor. decisions/1.37.yml is a list of
 
     - {decision: fact, why: one sentence, ids: [ID, ...]}
 
 `fact`: a row of plugins/module_utils/facts/versions.py; `parity`: a row of docs/reference/parity.md; `done`: a change
-of ours, which `why` names; `ignored`: nothing here depends on it, and `why` says why. `make new-kubernetes` adds new
-differences with `decision: open`, which `make lint` refuses for a supported minor:
+in this project, which `why` names; `ignored`: nothing here depends on it, and `why` says why. `make new-kubernetes`
+adds new differences with `decision: open`, which `make lint` refuses for a supported minor:
 
     python -m tools.new_kubernetes.decisions
 """
@@ -40,7 +40,7 @@ def decided(entries: Sequence[Entry]) -> dict[str, Entry]:
 
 
 def merged(entries: Sequence[Entry], ids: Iterable[str]) -> list[dict[str, Any]]:
-    """The entries with exactly these IDs: those that are no difference any more go, new ones are open."""
+    """Return the entries with exactly these IDs: IDs that are no difference any more are removed, new IDs are open."""
     now = list(ids)
     kept = []
     for entry in entries:
@@ -54,14 +54,14 @@ def merged(entries: Sequence[Entry], ids: Iterable[str]) -> list[dict[str, Any]]
 
 
 def text(entries: Sequence[Entry], title: str) -> str:
-    """The file, with the sentence first."""
+    """Return the text of the file. A comment with the title comes first."""
     body = yaml.safe_dump(list(entries), sort_keys=False, allow_unicode=True, width=10**6)
     head = f"# {title} Written by `make new-kubernetes`; decide what is open."
     return f"# SPDX-License-Identifier: Apache-2.0\n{head}\n{body}"
 
 
 def problems(name: str, entries: Sequence[Entry]) -> list[str]:
-    """What is wrong with a file of a supported minor."""
+    """Return what is wrong with the file of a supported minor."""
     found, seen = [], set()
     for number, entry in enumerate(entries, 1):
         where, ids = f"{name}: entry {number}", entry.get("ids") or []
@@ -80,7 +80,7 @@ def problems(name: str, entries: Sequence[Entry]) -> list[str]:
 
 
 def check(window: Window, folder: Path = FOLDER) -> list[str]:
-    """Problems of all supported minors."""
+    """Return the problems of all supported minors."""
     found = []
     for minor in range(max(FIRST, window[0])[1], window[1][1] + 1):
         path = folder / f"{FIRST[0]}.{minor}.yml"
@@ -92,7 +92,7 @@ def check(window: Window, folder: Path = FOLDER) -> list[str]:
 
 
 def supported() -> Window:
-    """As the table of facts says."""
+    """Return the first and the last supported minor of the table of facts."""
     window: Window = kubernetes_versions.load().SUPPORTED
     return window
 

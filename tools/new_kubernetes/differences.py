@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of a minor is new, changed or gone against another one. Pure.
+"""Compares two minors: what is new, changed or gone. Pure.
 
-A thing has a kind, a component and a name. A difference is a thing and whether it is new, changed or gone; its ID says
-both.
+A thing has a kind, a component and a name. A difference is a thing and what became of it: new, changed or gone. The ID
+of a difference contains both.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ KINDS = {
     "kubeadm": "What kubeadm writes",
     "case": "Upstream's own test cases",
 }
-#: Components whose tests are the contract that ours keeps.
+#: Components whose tests are a contract that our runtime keeps.
 _TESTED = ("cloud-provider", "component-helpers")
 _GATES = re.compile(r"(?:default|versioned)\w*FeatureGates|InitFeatureGates")
 _TABLE = re.compile(r"(?:test|case|table|range|grid)", re.IGNORECASE)
@@ -40,7 +40,7 @@ Things = dict[str, str]
 
 
 def things(sources: Sources) -> Things:
-    """ "KIND COMPONENT NAME" -> its value."""
+    """Return "KIND COMPONENT NAME" -> value for all things in the sources."""
     found: Things = {}
     for key, packages in sources.packages.items():
         component, _, module = key.rpartition(" ")
@@ -96,7 +96,7 @@ def _gates(gates: Any, minor: Minor) -> Iterator[tuple[str, str, str]]:
 
 
 def stage(specs: list[Any], minor: Minor) -> str:
-    """What a gate is in a minor: the last of its specs that is not of a later one."""
+    """Return the stage of a feature gate in a minor: that of its newest spec which is not of a later minor."""
     now = [spec for spec in specs if isinstance(spec, dict) and _minor(spec.get("Version")) <= minor]
     if not now:
         return "not yet"
@@ -121,7 +121,8 @@ def _kubeadm(folder: str, facts: Mapping[str, Any]) -> Iterator[tuple[str, str, 
 
 
 def _api(folder: str, facts: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """A folder such as policy/v1 is a group's version. Only those with kinds count."""
+    """Yield things of a folder of API types: its API version, such as policy/v1, if it has kinds; the kinds that a
+    release removes; and the labels of core/v1."""
     if re.fullmatch(r"[a-z]+/v\w+", folder) and facts.get("structs"):
         yield "api", f"version {folder}", ""
     for kind, version in facts.get("removed", {}).items():
@@ -161,7 +162,7 @@ def _text(value: Any) -> str:
 
 
 def differences(old: Things, new: Things) -> list[str]:
-    """The IDs, sorted by kind in the report's order."""
+    """Return the IDs of the differences, sorted by kind in the report's order."""
     found = []
     for thing in old.keys() | new.keys():
         if thing not in new:
@@ -178,7 +179,7 @@ def differences(old: Things, new: Things) -> list[str]:
 
 
 def _is_part(id: str, whole: set[str]) -> bool:
-    """Whether all that it is in is new or gone: a field of a new type, a type of a new version."""
+    """Return whether the difference is only part of a larger one: a field of a new type, a type of a gone version."""
     thing, _, what = id.partition(": ")
     words, became = thing.split(" "), what.partition(" (")[0]
     return kind_of(id) == "config" and any(

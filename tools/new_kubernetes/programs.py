@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the programs of a Kubernetes minor say of themselves (`make new-kubernetes-cluster VERSION=1.38`):
+"""Compares the programs of two Kubernetes minors (`make new-kubernetes-cluster VERSION=1.38`):
 
     python -m tools.new_kubernetes.programs VERSION [--against VERSION]
 
-Compares those of two minors: flags, feature gates, admission plugins, controllers, the
-API versions that a server serves, and the configuration that kubeadm writes. Names that this project uses come first.
+Compares what the programs print about themselves: flags, feature gates, admission plugins, controllers, the API
+versions that kube-apiserver serves, and the configuration that kubeadm writes. Names that this project uses come first.
 Each row of plugins/module_utils/facts/versions.py is checked against the programs.
 """
 
@@ -32,7 +32,7 @@ from tools.docs.kubernetes_versions import load  # noqa: E402
 
 COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet")
 NEEDED = (*COMPONENTS, "kubeadm", "kubectl", "etcd")
-#: Flags that are ours to care about, beside those that the collection manages: their names have one of these words.
+#: Flags that concern this project beside those that the collection manages: their names contain one of these words.
 _OURS = re.compile(
     r"cloud|provider|node-ip|hostname-override|register|taint|leader-migration|cluster-cidr|route|serving-cert|-service-|controllers"
 )
@@ -40,13 +40,13 @@ _OUR_GATES = re.compile(r"(?!DRA).*(?:Cloud|Provider|NodeI|LoadBalancer|Taint)")
 _FLAG = re.compile(r"^ +(?:-\w, )?--([\w.-]+)(?: (?!  )\S+)? {2,}(.*)", re.MULTILINE)
 _GATE = re.compile(r"^[ \t]+(?:kube:)?(\w+)=true\|false \((\w+) - default=(\w+)\)", re.MULTILINE)
 _DEPRECATED = re.compile(r"\bdeprecated\b", re.IGNORECASE)
-#: Where the API versions that we use are written.
+#: The folders that are searched for the API versions that this project uses.
 _SOURCES = ("runtime/ccm", "plugins", "roles", "molecule/common")
 
 
 @dataclass(frozen=True)
 class Release:
-    """What one minor's programs say of themselves: for each program, names and what is said of them."""
+    """What the programs of one minor print about themselves. `flags` and `gates`: program -> name -> what it prints."""
 
     minor: Minor
     flags: dict[str, dict[str, str]]
@@ -58,17 +58,17 @@ class Release:
 
 
 def flags(text: str) -> dict[str, str]:
-    """Each flag of a help text: "deprecated", or ""."""
+    """Return each flag of a help text, with "deprecated" or ""."""
     return {name: "deprecated" if _DEPRECATED.search(about) else "" for name, about in _FLAG.findall(text)}
 
 
 def gates(text: str) -> dict[str, str]:
-    """Each gate of a help text: its stage and default. A gate that is GA is not in a help text."""
+    """Return each feature gate of a help text, with its stage and default. Help texts leave out gates that are GA."""
     return {name: f"{stage.lower()}, {default}" for name, stage, default in _GATE.findall(text)}
 
 
 def listed(text: str, after: str) -> set[str]:
-    """The names, with commas between, that follow a heading in a help text."""
+    """Return the names, separated by commas, that follow a heading in a help text."""
     found = re.search(re.escape(after) + r"\s*([\w-]+(?:, [\w-]+)*)", text)
     return set(found[1].split(", ")) if found else set()
 
@@ -94,7 +94,7 @@ def output(program: Path, *arguments: str) -> str:
 
 
 def served(folder: Path) -> set[str]:
-    """The API versions that this kube-apiserver serves."""
+    """Start this kube-apiserver and return the API versions that it serves."""
     os.environ["KUBEBUILDER_ASSETS"] = str(folder)
     from tests.integration.cluster import ApiServer
 
@@ -107,14 +107,14 @@ def served(folder: Path) -> set[str]:
 
 
 def used_apis(apis: set[str]) -> set[str]:
-    """Those of these API versions that our sources name. The core's is always one."""
+    """Return those of these API versions that this project's sources name, and always v1."""
     files = (path for place in _SOURCES for path in (ROOT / place).rglob("*") if path.suffix in (".py", ".yml", ".j2"))
     text = "\n".join(path.read_text() for path in files)
     return {api for api in apis if api == "v1" or re.search(rf"(?<![\w./]){re.escape(api)}(?![\w/])", text)}
 
 
 def changes(old: dict[str, str], new: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """Name and what became of it."""
+    """Yield each name that differs, and how: gone, new, or changed."""
     for name in sorted(old.keys() | new.keys()):
         if name not in new:
             yield name, "gone"
@@ -129,22 +129,22 @@ def concerns_us(flag: str, managed: tuple[str, ...]) -> bool:
 
 
 def disagreements(release: Release, facts: tuple[Any, ...]) -> Iterator[str]:
-    """Rows of the table of facts that are not as the programs say."""
+    """Yield a line about each row of the table of facts that the programs contradict."""
     for fact in facts:
         if fact.component not in release.flags:
             continue
         gone = fact.gone_in is not None and release.minor >= fact.gone_in
         known, what = None, f"--{fact.flag}"
         if fact.kind == "flag" and (gone or fact.no_effect_in or not fact.deprecated_in):
-            # pflag hides many a deprecated one in its help.
+            # pflag's help hides many deprecated flags.
             known = fact.flag in release.flags[fact.component]
         elif fact.kind == "feature gate" and "=" not in fact.value and gone:
-            # One that is there may be GA, which no help text shows.
+            # A gate that still exists may be GA, which no help text shows.
             known, what = fact.value in release.gates[fact.component], f"feature gate {fact.value}"
         elif fact.kind == "admission plugin" and (gone or fact.deprecated_in):
             known, what = fact.value in release.plugins, f"admission plugin {fact.value}"
         elif fact.flag == "controllers" and release.controllers and fact.value.endswith("-controller"):
-            # A help text has no aliases.
+            # Help texts do not list aliases.
             known, what = fact.value in release.controllers, f"controller {fact.value}"
         if known is not None and known == gone:
             says = "is gone" if gone else "is there"
@@ -152,7 +152,7 @@ def disagreements(release: Release, facts: tuple[Any, ...]) -> Iterator[str]:
 
 
 def report(old: Release, new: Release, managed: tuple[str, ...], facts: tuple[Any, ...], apis: set[str]) -> str:
-    """The whole as text; `apis` are those that we use."""
+    """Return the whole report as text. `apis`: the API versions that this project uses."""
     lines = [f"Kubernetes {show(old.minor)} -> {show(new.minor)}"]
 
     def part(title: str, rows: list[str], none: str = "nothing") -> None:
@@ -163,7 +163,7 @@ def report(old: Release, new: Release, managed: tuple[str, ...], facts: tuple[An
     in_table = {fact.value.partition("=")[0] for fact in facts if fact.kind == "feature gate"}
     ours = {name for name, _ in gates_changed if name in in_table or _OUR_GATES.match(name)}
     part("Flags that concern us", [text for name, text in flags_changed if concerns_us(name, managed)])
-    # One that names it in --controllers, to run it or not to, does not start any more.
+    # kube-controller-manager does not start if its --controllers names such a controller, even to disable it.
     part("Controllers of kube-controller-manager that are gone", sorted(old.controllers - new.controllers))
     part("Feature gates that concern us", [text for name, text in gates_changed if name in ours])
     part("API versions that we use and the newer one does not serve", sorted((apis & old.apis) - new.apis))
@@ -182,7 +182,7 @@ def report(old: Release, new: Release, managed: tuple[str, ...], facts: tuple[An
 
 
 def flag_rows(old: Release, new: Release) -> list[tuple[str, str]]:
-    """Name of each flag that changed, and a line about it."""
+    """Return the name of each flag that changed, and a line about it."""
     return [
         (flag, f"{component}  --{flag}  {what}")
         for component in COMPONENTS
@@ -191,11 +191,11 @@ def flag_rows(old: Release, new: Release) -> list[tuple[str, str]]:
 
 
 def gate_rows(old: Release, new: Release) -> list[tuple[str, str]]:
-    """Name of each gate that changed, and one line for all components in which it did so alike."""
+    """Return the name of each feature gate that changed, and one line for all components with the same change."""
     alike: dict[tuple[str, str], list[str]] = {}
     for component in COMPONENTS:
         for gate, what in changes(old.gates[component], new.gates[component]):
-            # One that is GA is locked or about to be; no help text shows it any more than one that is removed.
+            # Help texts show neither a gate that is GA (locked, or soon to be) nor one that is removed.
             alike.setdefault((gate, "GA or removed" if what == "gone" else what), []).append(component)
     return [
         (gate, f"{gate}  {what}" + ("" if len(where) == len(COMPONENTS) else f"  ({', '.join(where)})"))
@@ -204,7 +204,7 @@ def gate_rows(old: Release, new: Release) -> list[tuple[str, str]]:
 
 
 def cached() -> dict[Minor, Path]:
-    """The minors whose programs are all in the bed's cache, with the newest patch of each."""
+    """Return the minors whose programs are all in the bed's cache, each with the folder of its newest patch."""
     folders = (paths.cache() / "kubernetes").glob("v*.*.*")
     ordered = sorted(folders, key=lambda path: [int(part) for part in re.findall(r"\d+", path.name)])
     return {minor_of(folder.name): folder for folder in ordered if not lacks(folder)}
@@ -215,7 +215,7 @@ def lacks(folder: Path) -> list[str]:
 
 
 def programs(minor: Minor) -> Path:
-    """A folder with the programs of a minor: cached, downloaded, or built. Raises BedError."""
+    """Return a folder with the programs of a minor: cached, downloaded, or built. Raises BedError."""
     if minor in cached():
         return cached()[minor]
     progress = Progress()
@@ -233,7 +233,7 @@ def programs(minor: Minor) -> Path:
 
 
 def base(minor: Minor, known: dict[Minor, Path]) -> Minor:
-    """What to compare a minor with: the newest older one that is here, else the next newer one. Raises BedError."""
+    """Return the minor to compare with: the newest older one in `known`, else the next newer one. Raises BedError."""
     others = sorted(set(known) - {minor})
     if not others:
         raise BedError("no other minor is in the cache to compare with: run `make binaries`")

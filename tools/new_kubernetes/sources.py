@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sources of a Kubernetes minor: the newest version of each module on the proxy, and what gotables reads there."""
+"""Gets the sources of a Kubernetes minor: the newest version of each module on the proxy, and what gotables reads
+there."""
 
 from __future__ import annotations
 
@@ -29,8 +30,8 @@ class NoSuchMinor(BedError):
 
 @dataclass(frozen=True)
 class Sources:
-    """`versions`: module -> version. `packages`: component -> module and folder -> facts. `tables`: component -> tests'
-    tables."""
+    """The sources of a minor. `versions`: module -> version. `packages`: component -> module and folder -> facts.
+    `tables`: component -> tables of tests."""
 
     minor: Minor
     versions: Mapping[str, str]
@@ -48,7 +49,7 @@ def modules_of(table: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 def rank(version: str) -> tuple[int, ...]:
-    """Sorts versions as semver: v0.38.0-alpha.2 before v0.38.0-rc.0 before v0.38.0."""
+    """Return a key that sorts versions as semver does: v0.38.0-alpha.2, v0.38.0-rc.0, v0.38.0; () if it is none."""
     found = _VERSION.fullmatch(version)
     if found is None:
         return ()
@@ -57,13 +58,13 @@ def rank(version: str) -> tuple[int, ...]:
 
 
 def newest(minor: Minor, known: Iterable[str]) -> str:
-    """The newest version of a minor among those that the proxy names, a release before all that precede one; "" without
-    any."""
+    """Return the newest version of a minor among those that the proxy lists; a release is newer than its candidates.
+    Return "" if the minor has none."""
     return max((version for version in known if rank(version)[:1] == minor[1:]), key=rank, default="")
 
 
 def listed(modules: Sequence[str], progress: Progress) -> dict[str, list[str]]:
-    """The versions of each module. Raises BedError if no proxy answers."""
+    """Return the versions of each module. Raises BedError if no proxy answers."""
     command = [str(golang.ensure(progress)), "list", "-m", "-versions", *modules]
     try:
         done = subprocess.run(command, cwd="/", capture_output=True, text=True, timeout=120, check=False)
@@ -77,7 +78,7 @@ def listed(modules: Sequence[str], progress: Progress) -> dict[str, list[str]]:
 
 
 def choose(minor: Minor, known: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """The newest version of each module, "" where there is none of this minor. Raises NoSuchMinor."""
+    """Return the newest version of each module for this minor, or "". Raises NoSuchMinor if no module has one."""
     chosen = {module: newest(minor, versions) for module, versions in known.items()}
     if not any(chosen.values()):
         last = max((version for versions in known.values() for version in versions), key=rank, default="none")
@@ -88,8 +89,9 @@ def choose(minor: Minor, known: Mapping[str, Sequence[str]]) -> dict[str, str]:
 def fetch(
     minor: Minor, known: Mapping[str, Sequence[str]], progress: Progress, get: Callable[..., Any] = download
 ) -> tuple[dict[str, str], dict[str, Path], list[str]]:
-    """The version and the folder of each module that has one, and sentences about versions that this Go is too old for:
-    then the one before is taken. Raises BedError with what cannot be had."""
+    """Return version and folder of each module that has a version of the minor, and sentences about skipped versions.
+    A version that needs a newer Go is skipped for the one before it. Raises BedError if a module cannot be
+    downloaded."""
     left, skipped = {module: list(versions) for module, versions in known.items()}, []
     while True:
         chosen = {module: version for module, version in choose(minor, left).items() if version}
@@ -110,7 +112,7 @@ def fetch(
 
 
 def read(minor: Minor, versions: Mapping[str, str], folders: Mapping[str, Path], progress: Progress) -> Sources:
-    """What the modules in these folders say. Raises BedError if one has another layout than components.yml says."""
+    """Read the modules in these folders. Raises BedError if a module's layout differs from components.yml."""
     table = components()
     places = {module: str(folder) for module, folder in folders.items()}
     facts, suites = {}, {}
@@ -123,7 +125,7 @@ def read(minor: Minor, versions: Mapping[str, str], folders: Mapping[str, Path],
     for component, modules in table.items():
         own = f"k8s.io/{component}"
         if "cases" in modules and own in places:
-            # Only folders that have tests have tables.
+            # Only folders with tests have tables.
             within = {prefix.removesuffix("/...") for prefix in modules["cases"]}
             tested = [
                 folder
