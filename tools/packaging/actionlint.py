@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make actionlint`: the workflows of .github, judged by actionlint. It is built once, into the cache.
+"""`make actionlint`: checks the workflows of .github with actionlint, which is built once, into the cache.
 
-PyPI's package downloads the program from elsewhere; the Go module comes from where the bed's modules come from.
-"""
+The package of PyPI would download the program from another server. The Go module comes from the same proxy as the
+bed's."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MODULE = "github.com/rhysd/actionlint/cmd/actionlint"
 
 
 def ensure(progress: Progress) -> Path:
-    """The program. Raises BedError when Go cannot build it."""
+    """Return the program, built if need be. Raises BedError if Go cannot build it."""
     folder = paths.cache() / "tools" / f"actionlint-{VERSION}"
     program = folder / "actionlint"
     if not program.exists():
@@ -33,7 +33,8 @@ def ensure(progress: Progress) -> Path:
 
 
 def check(root: Path) -> subprocess.CompletedProcess[str]:
-    """What it says of the workflows below ROOT. It looks for shellcheck and pyflakes; nobody needs to have them."""
+    """Run actionlint on the workflows below ROOT, without shellcheck and pyflakes, so that nobody must install
+    these."""
     program = ensure(Progress())
     command = [program, "-no-color", "-shellcheck=", "-pyflakes=", *sorted(root.glob(".github/workflows/*.yml"))]
     return subprocess.run(command, cwd=root, capture_output=True, text=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The collection in the two shapes that tools want: the tarball that is published, and a tree for `ansible-test`."""
+"""Makes the collection in the two forms that tools need: the tarball for Galaxy, and a tree for `ansible-test`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from .environments import BUILD, REPOSITORY, variables
 
-#: What `ansible-test` looks at. The runtime is a Python package of its own, which ruff, mypy and import-linter judge.
+#: What `ansible-test` checks. The runtime is a separate Python package: ruff, mypy and import-linter check it.
 TREE = (
     "COPYING",
     "LICENSE",
@@ -37,13 +37,13 @@ TREE = (
 
 
 def tracked(*places: str) -> list[str]:
-    """The files of the checkout that git knows and that are there, by path."""
+    """Return the paths of the checkout's files that git knows and that exist."""
     listed = subprocess.run(["git", "ls-files", "-z", "--", *places], cwd=REPOSITORY, capture_output=True, check=True)
     return [path for path in listed.stdout.decode().split("\0") if path and (REPOSITORY / path).is_file()]
 
 
 def tree(folder: Path) -> Path:
-    """A fresh copy below FOLDER/ansible_collections, as `ansible-test` requires it."""
+    """Copy the collection to FOLDER/ansible_collections, as `ansible-test` requires it; return the copy's folder."""
     root = folder / "ansible_collections" / "outoftree" / "ccm"
     shutil.rmtree(root, ignore_errors=True)
     for path in tracked(*TREE):
@@ -54,7 +54,7 @@ def tree(folder: Path) -> Path:
 
 
 def tarball(folder: Path, environment: Path) -> Path:
-    """What `ansible-galaxy collection build` makes of the checkout."""
+    """Return the tarball that `ansible-galaxy collection build` makes of the checkout."""
     program = environment / "bin" / "ansible-galaxy"
     arguments = ["collection", "build", "--force", "--output-path", str(folder), str(REPOSITORY)]
     done = subprocess.run([program, *arguments], env=variables(environment), cwd=folder, capture_output=True, text=True)
@@ -64,9 +64,9 @@ def tarball(folder: Path, environment: Path) -> Path:
 
 
 def repacked(collection: str, folder: Path) -> Path:
-    """A tarball of a collection that is installed in build/venv, since a test asks no Galaxy server.
+    """Make a tarball of a collection that is installed in build/venv, because tests use no Galaxy server.
 
-    The package `ansible` leaves out some folders; the tarball's lists name what is there.
+    The package `ansible` leaves out some folders, so the tarball's lists name only the files that are there.
     """
     namespace, name = collection.split(".")
     (root,) = (BUILD / "venv" / "lib").glob(f"python3*/site-packages/ansible_collections/{namespace}/{name}")
@@ -87,7 +87,7 @@ def repacked(collection: str, folder: Path) -> Path:
 
 
 def install(home: Path, environment: Path) -> Path:
-    """The collection and what it depends on, as a user with this home folder installs them. Gives where they are."""
+    """Install the collection and its dependencies as a user with this home folder; return the folder of collections."""
     tarballs = [repacked("kubernetes.core", home), tarball(home, environment)]
     arguments = ["collection", "install", "--offline", *map(str, tarballs)]
     program = environment / "bin" / "ansible-galaxy"

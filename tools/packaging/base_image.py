@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The image on which the released image is built, by its digest. Nobody writes a digest into a file by hand:
+"""Pins and checks the base of the released image by its digest. Nobody writes a digest into a file by hand:
 
     python -m tools.packaging.base_image pin TAG         print TAG@DIGEST, with the digest that the tag has now
     python -m tools.packaging.base_image compare IMAGE   fail if the base of a released image has a newer build
 
-A release is built from TAG@DIGEST, and has both in its labels (release.py). A workflow compares every week. skopeo asks
-the registries.
+A release is built from TAG@DIGEST, and its image has both in its labels (release.py). A workflow compares every week.
+skopeo asks the registries.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _LABEL = "org.opencontainers.image.base"
 
 
 class Failed(Exception):
-    """The message says what is wrong, and what to do."""
+    """An image or a reference is wrong or outdated; the message says what to do."""
 
 
 def split(reference: str) -> tuple[str, str]:
-    """Name with tag, and digest or ""."""
+    """Return the name with its tag, and the digest or "". Raises Failed for an invalid digest."""
     name, _, digest = reference.partition("@")
     if digest and not re.fullmatch(r"sha256:[0-9a-f]{64}", digest):
         raise Failed(f"{reference}: the digest is not sha256: and 64 hexadecimal digits")
@@ -32,13 +32,13 @@ def split(reference: str) -> tuple[str, str]:
 
 
 def pullable(reference: str) -> str:
-    """Without the tag if there is a digest: not every builder takes both."""
+    """Return the reference without its tag if it has a digest: not every builder accepts both."""
     name, digest = split(reference)
     return f"{re.sub(r':[^:/]+$', '', name)}@{digest}" if digest else reference
 
 
 def labels(reference: str) -> dict[str, str]:
-    """What an image says of its base, as OCI's annotations are called; nothing without a digest."""
+    """Return the labels about an image's base, named like OCI's annotations; {} without a digest."""
     name, digest = split(reference)
     return {"base.name": name, "base.digest": digest} if digest else {}
 
@@ -62,7 +62,8 @@ def pin(tag: str) -> str:
 
 
 def compare(image: str) -> str:
-    """A sentence if the base is current; Failed if it has a newer build."""
+    """Return a sentence if the base is current. Raises Failed if it has a newer build, or if the image has no
+    labels."""
     found = inspected(image).get("Labels") or {}
     name, digest = found.get(f"{_LABEL}.name", ""), found.get(f"{_LABEL}.digest", "")
     if not (name and digest):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The collection with supported releases of ansible-core, by default everything with each of them:
+"""Tests the collection with the supported releases of ansible-core, by default everything with each of them:
 
     python -m tools.packaging.cores [--do WHAT,...] [CORE ...]
 
@@ -28,8 +28,8 @@ from pathlib import Path
 from . import artifact, environments
 from .environments import FOLDER, REPOSITORY
 
-# `ansible-test` makes environments without pip and downloads a script that installs it. The same from the wheel that
-# Python itself brings, so that a package index is all that the tests need.
+# `ansible-test` makes environments without pip, and downloads a script that installs pip. This script does the same
+# from the wheel that Python brings, so that the tests need only a package index.
 _BOOTSTRAP = """import ensurepip, glob, os, runpy, sys, sysconfig
 folder = sysconfig.get_config_var("WHEEL_PKG_DIR") or os.path.join(os.path.dirname(ensurepip.__file__), "_bundled")
 sys.path.insert(0, glob.glob(os.path.join(folder, "pip-*.whl"))[0])
@@ -43,11 +43,11 @@ _PIP_OF = (
 
 
 class Failed(Exception):
-    """What was run, ended with an error; its output has been shown."""
+    """A command ended with an error; its output has been shown."""
 
 
 def run(core: str, what: str, environment: Path, *command: str | Path, cwd: Path, home: str) -> None:
-    """Run a command; the end of what it says is shown if it fails."""
+    """Run a command. If it fails, print the end of its output and raise Failed."""
     done = subprocess.run(
         command, cwd=cwd, env=environments.variables(environment) | {"HOME": home}, stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -60,7 +60,7 @@ def run(core: str, what: str, environment: Path, *command: str | Path, cwd: Path
 
 
 def test_home(environment: Path) -> str:
-    """A home folder in which `ansible-test` keeps its environments from run to run, with its script for pip."""
+    """Return a home folder in which `ansible-test` keeps its environments from run to run, with a script for pip."""
     folder = FOLDER / "home"
     python = environment / "bin" / "python"
     version = subprocess.run([python, "-c", _PIP_OF], capture_output=True, text=True, check=True).stdout.strip()
@@ -71,7 +71,7 @@ def test_home(environment: Path) -> str:
 
 
 def answers(address: str) -> bool:
-    """Whether a server says anything to a request for this address."""
+    """Return whether a server answers a request for this address, whatever the answer is."""
     try:
         urllib.request.urlopen(urllib.request.Request(address, method="HEAD"), timeout=20).close()
     except urllib.error.HTTPError:
@@ -82,7 +82,8 @@ def answers(address: str) -> bool:
 
 
 def out_of_reach(requirements: Path) -> dict[str, str]:
-    """Sanity tests that need an address which does not answer here: a candidate's may need what no index has yet."""
+    """Return the sanity tests whose requirements are at an address that does not answer here. Tests of a candidate may
+    need packages that no index has yet."""
     needed = {
         path.name.split(".")[1]: address
         for path in sorted(requirements.glob("sanity.*.txt"))
@@ -130,7 +131,7 @@ def syntax(core: str, environment: Path) -> None:
 
 
 def integration(core: str, environment: Path) -> None:
-    """By the checkout's own pytest, which runs the programs of that ansible-core."""
+    """Run the integration tests with the checkout's own pytest, which runs the programs of that ansible-core."""
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "tests/integration/collection"], cwd=REPOSITORY,
         env=os.environ | {"OUTOFTREE_ANSIBLE": str(environment / "bin")},

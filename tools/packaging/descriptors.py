@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make descriptors`: runtime/ccm/engine/protobuf/descriptors.py, what the runtime knows of Kubernetes' protobuf:
+"""`make descriptors`: writes runtime/ccm/engine/protobuf/descriptors.py, what the runtime knows of Kubernetes'
+protobuf:
 
     python -m tools.packaging.descriptors
 
-The `.proto` files are those of the Go modules that tools/bench/peer/go.mod names, so Kubernetes' own. `protoc` compiles
-them. Of the result, only the messages and fields stay that types of the runtime have (`MESSAGE` in their classes): all
-others remain unknown bytes, which cost nothing to read and are written back as they were. For the same reason, entries
-of maps and of lists of messages are bytes, which is the same on the wire: the runtime reads the entries that it needs.
-"""
+The `.proto` files are Kubernetes' own: those of the Go modules that tools/bench/peer/go.mod names. `protoc` compiles
+them. Only the messages and fields that the runtime's types have (`MESSAGE` in their classes) stay in the result. All
+others are unknown bytes, which cost nothing to read and are written back unchanged. For the same reason, entries of
+maps and of lists of messages are declared as bytes. The wire format is the same; the runtime decodes the entries it
+needs."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ from .environments import REPOSITORY, UV
 
 PEER = REPOSITORY / "tools" / "bench" / "peer"
 TARGET = REPOSITORY / "runtime" / "ccm" / "engine" / "protobuf" / "descriptors.py"
-#: The compiler; no test and no runtime needs it.
+#: The compiler. Neither the tests nor the runtime need it.
 PROTOC = "grpcio-tools==1.85.1"
 MODULES = ("k8s.io/api", "k8s.io/apimachinery")
 META = "k8s.io.apimachinery.pkg.apis.meta.v1"
@@ -54,7 +55,7 @@ TYPES: tuple[type[msgspec.Struct], ...] = (
     objects.Status,
     SigningRequest,
 )
-#: Fields that no type has: what wraps objects, and what is left out of a write.
+#: Fields that no type has, but that are needed: those that wrap objects, and those that a write leaves out.
 ALSO: Mapping[str, frozenset[str]] = {
     "k8s.io.apimachinery.pkg.runtime.Unknown": frozenset({"typeMeta", "raw", "contentType", "contentEncoding"}),
     "k8s.io.apimachinery.pkg.runtime.TypeMeta": frozenset({"apiVersion", "kind"}),
@@ -66,11 +67,11 @@ ALSO: Mapping[str, frozenset[str]] = {
     f"{META}.MicroTime": frozenset({"seconds", "nanos"}),
     "k8s.io.apimachinery.pkg.util.intstr.IntOrString": frozenset({"type", "intVal", "strVal"}),
 }
-#: As proto2, but a text that is no UTF-8 is refused, as JSON refuses it. In proto2, Python gets bytes for it.
+#: This edition is like proto2, but refuses text that is not UTF-8, as JSON does. In proto2, Python would get bytes.
 EDITION = Edition.EDITION_2023
 #: The fields of an entry of a map.
 ENTRY = {"key", "value"}
-#: Every list of Kubernetes, with objects that are not read yet.
+#: Describes every list of Kubernetes, with items as bytes that are decoded later.
 OWN = "list.proto"
 LIST = """\
 syntax = "proto2";
@@ -90,12 +91,12 @@ def versions() -> dict[str, str]:
 
 
 def folders() -> dict[str, Path]:
-    """Where Go has the modules; it downloads them if need be."""
+    """Return the folders of the modules in Go's cache; Go downloads them if need be."""
     return {module: folder for (module, _), folder in download(versions().items(), Progress()).items()}
 
 
 def compiled() -> list[FileDescriptorProto]:
-    """All messages of the files, imported ones first."""
+    """Compile the files and return their descriptors, imported files first."""
     with tempfile.TemporaryDirectory() as folder:
         sources = Path(folder, "sources")
         for module, path in folders().items():
@@ -116,7 +117,7 @@ def _file(message: str) -> str:
 
 
 class Known:
-    """The fields of each message that stay, as `fields`."""
+    """Collects, in `fields`, which fields of each message stay."""
 
     def __init__(self, files: Sequence[FileDescriptorProto]) -> None:
         self._messages = {f"{file.package}.{message.name}": message for file in files for message in file.message_type}
@@ -129,7 +130,7 @@ class Known:
             self._add(kind, kind.MESSAGE)  # type: ignore[attr-defined]
 
     def _add(self, kind: type[msgspec.Struct], message: str) -> None:
-        """What the type reads of the message."""
+        """Add the fields of the message that the type reads."""
         own = {field.name: field for field in self._messages[message].field}
         inlined = own.get(INLINED.get(message.rpartition(".")[2], ""))
         for field in msgspec.structs.fields(kind):
@@ -153,7 +154,8 @@ class Known:
 
 
 def pruned(files: Sequence[FileDescriptorProto]) -> list[FileDescriptorProto]:
-    """The files without unknown messages, unknown fields, and what only compilers read."""
+    """Return the files without messages and fields that the runtime does not know, and without what only compilers
+    read."""
     known = Known(files).fields
     kept = {}
     for file in files:
@@ -191,7 +193,7 @@ def is_opaque(field: FieldDescriptorProto) -> bool:
 
 
 def entries(files: Sequence[FileDescriptorProto]) -> dict[str, str]:
-    """The message of the entries of each such field."""
+    """Return the message type of the entries of each opaque field."""
     known = Known(files).fields
     return {
         f"{file.package}.{message.name}.{field.name}": field.type_name.lstrip(".")
@@ -203,7 +205,7 @@ def entries(files: Sequence[FileDescriptorProto]) -> dict[str, str]:
 
 
 def module_text(files: Sequence[FileDescriptorProto]) -> str:
-    """The module for the runtime: bytes literals, which Python compiles once."""
+    """Return the source of the runtime's module: bytes literals, which Python compiles once."""
     lines = [
         "# SPDX-License-Identifier: Apache-2.0",
         "# ruff: noqa: E501",

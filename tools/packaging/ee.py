@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make ee`: build the execution environment of docs/how-to, on the bed's Python image, and use it.
+"""`make ee`: builds the execution environment of docs/how-to, on the bed's Python image, and uses it.
 
-Nothing is asked of a container registry or a Galaxy server: base image and kubernetes.core are those that are here.
+It needs no container registry and no Galaxy server: base image and kubernetes.core come from this machine.
 """
 
 from __future__ import annotations
@@ -25,16 +25,18 @@ from .environments import REPOSITORY
 
 TAG = "localhost/outoftree-ccm-ee:test"
 DEFINITION = REPOSITORY / "docs" / "how-to" / "execution-environment.yml"
-# As the bed builds images; pip's configuration is the machine's, where it has one. Of its stages nothing is kept:
-# layers of builds that were killed are still in use by their containers, and could not be removed with the image.
+# podman and its options for a build, as in the test bed (bed/images.py).
 _PODMAN = ("podman", "--runtime", "runc")
 _BUILD = (*_PODMAN, "build", "--isolation", "chroot", "--network", "host", "--format", "docker", "--quiet")
+# Keep no stage of the build: containers of builds that were killed would still use its layers, and the image could not
+# be removed with them.
 _NOTHING_LEFT = ("--layers=false", "--force-rm")
+# The build uses this machine's certificates, and its configuration of pip if there is one.
 _MOUNTS = ("/etc/ssl/certs", "/etc/pip.conf")
 
 
 def context(folder: Path, user: Path) -> Path:
-    """What ansible-builder makes of the definition, with kubernetes.core from a file."""
+    """Return the build context that ansible-builder makes from the definition, with kubernetes.core from a file."""
     artifact.tarball(folder, user)
     kubernetes = artifact.repacked("kubernetes.core", folder).name
     definition = yaml.safe_load(DEFINITION.read_text())
@@ -59,7 +61,7 @@ def build(folder: Path) -> None:
 
 
 def use() -> None:
-    """What a user does in it, without a network."""
+    """Use the environment as a user does, without a network. Raises Failed or AssertionError."""
     inside = (*_PODMAN, "run", "--rm", "--network", "none", *machines.limits())
     listed = json.loads(run(*inside, TAG, "ansible-doc", "--type", "role", "--list", "--json", "outoftree.ccm"))
     roles = {"outoftree.ccm.ccm_install", "outoftree.ccm.ccm_runtime"}
@@ -71,7 +73,7 @@ def use() -> None:
 
 
 class Failed(Exception):
-    """A command and all it said."""
+    """A command failed; the message has the command and its output."""
 
 
 def run(*command: str, cwd: Path = REPOSITORY) -> str:
@@ -99,5 +101,5 @@ if __name__ == "__main__":
     try:
         main()
     except Failed as failure:
-        # One that came while the image was removed does not hide the one before it.
+        # If removing the image fails as well, print the first failure, too.
         sys.exit("\n".join(str(each) for each in (failure.__context__, failure) if each))

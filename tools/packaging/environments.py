@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Python environments as users have them, one for each supported ansible-core, in build/cores.
+"""Makes Python environments like those of users, one for each supported ansible-core, in build/cores.
 
 An environment has ansible-core, the library `kubernetes`, and what `ansible-test units` needs; other collections are
-those of build/venv. Which Pythons an ansible-core runs on is its own decision; a Python is taken where it is found,
-none is downloaded.
+those of build/venv. Each ansible-core supports certain Pythons; one of these must be on this machine, because none is
+downloaded.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 BUILD = REPOSITORY / "build"
 FOLDER = BUILD / "cores"
 UV = BUILD / "venv" / "bin" / "uv"
-#: galaxy-importer as it is run here.
+#: The program that runs galaxy-importer.
 IMPORTER = REPOSITORY / "tools" / "packaging" / "importer.py"
 
 #: The supported releases of ansible-core, and the Pythons on which each runs as the controller, best first.
@@ -30,10 +30,10 @@ CORES = {
     "2.21": ("3.12", "3.13", "3.14"),
     "2.22": ("3.13", "3.14"),
 }
-#: The cores of which there are only release candidates, and the candidate to begin with. They are tried before users
-#: have them; the README promises nothing about them.
+#: The cores that have only release candidates, and the oldest candidate to use. They are tested before users have them;
+#: the README promises nothing about them.
 CANDIDATES = {"2.22": "2.22.0rc1"}
-#: What a managed node may have, and so what `ansible-test sanity` imports the modules with, where it is here.
+#: The Pythons that a managed node may have. `ansible-test sanity` imports the modules with those that are here.
 PYTHONS = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
 #: What the tests of the collection import beside ansible-core and the library `kubernetes`, and what runs them.
 FOR_TESTS = ("hypothesis", "pytest>=8", "pytest-mock", "pytest-timeout", "pytest-xdist", "pyyaml")
@@ -41,11 +41,11 @@ _SYSTEM = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 class NoPython(Exception):
-    """No Python here runs this ansible-core; the message says which would."""
+    """No Python on this machine runs this ansible-core; the message says which Pythons would."""
 
 
 def python(version: str) -> Path | None:
-    """A Python of this version that works, if there is one on the PATH or among pyenv's."""
+    """Return a working Python of this version from the PATH or pyenv, or None."""
     for candidate in _candidates(version):
         found = subprocess.run(
             [candidate, "-c", "import sys, venv; print('%d.%d' % sys.version_info[:2])"], capture_output=True, text=True
@@ -65,7 +65,7 @@ def _candidates(version: str) -> Iterator[Path]:
 
 
 def pythons() -> Path:
-    """A folder with a link to each Python that works: pyenv's own links work for the chosen versions alone."""
+    """Return a folder with links to all working Pythons: pyenv's own links work only for the selected versions."""
     folder = FOLDER / "pythons"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -77,9 +77,9 @@ def pythons() -> Path:
 
 
 def environment(core: str, version: str = "") -> Path:
-    """The environment with the newest release of this ansible-core that the index has, made or brought up to date.
+    """Return the environment with the newest release of this ansible-core, made or brought up to date.
 
-    With a version of Python, it has that one, for a comparison of cores. Raises NoPython.
+    With `version`, it has this Python, so that cores can be compared. Raises NoPython.
     """
     folder = FOLDER / (f"{core}-python{version}" if version else core)
     _make(folder, core, *FOR_TESTS, version=version)
@@ -87,7 +87,7 @@ def environment(core: str, version: str = "") -> Path:
 
 
 def _with_collections(folder: Path) -> Path:
-    """Give an environment the other collections, which are those of build/venv."""
+    """Link build/venv's collections into an environment, and return its folder."""
     link = next((folder / "lib").glob("python3*")) / "site-packages" / "ansible_collections"
     if not link.is_symlink():
         link.symlink_to(next((BUILD / "venv" / "lib").glob("python3*/site-packages/ansible_collections")))
@@ -95,30 +95,32 @@ def _with_collections(folder: Path) -> Path:
 
 
 def of_a_user() -> Path:
-    """What the README asks for and nothing else: ansible-core, and the library `kubernetes`. Raises NoPython."""
+    """Return an environment with only what the README requires: ansible-core, and the library `kubernetes`. Raises
+    NoPython."""
     folder = FOLDER / "user"
     _make(folder, "2.19")
     return folder
 
 
 def of_galaxy() -> Path:
-    """The program that Galaxy runs on every tarball. Not in build/venv: it needs other releases of libraries."""
+    """Return an environment with galaxy-importer, which Galaxy runs on every tarball. It is not in build/venv, because
+    it needs other releases of libraries."""
     folder = FOLDER / "galaxy"
     _make(folder, "2.19", "galaxy-importer>=0.4.30")
     return folder
 
 
 def of_release() -> Path:
-    """What makes and checks the files of a release beside Ansible's own programs."""
+    """Return an environment with the programs, beside Ansible's own, that make and check the files of a release."""
     folder = FOLDER / "release"
     _make(folder, "2.19", "cyclonedx-bom>=7", "twine>=6")
     return folder
 
 
 def of_events() -> Path:
-    """ansible-rulebook, ansible-runner (AWX runs its jobs with it), and what the event source reads a cluster with.
+    """Return an environment with ansible-rulebook, ansible-runner (which AWX uses), and the event source's libraries.
 
-    ansible-rulebook needs Java 17 beside it.
+    ansible-rulebook also needs Java 17.
     """
     folder = FOLDER / "events"
     _make(folder, "2.19", "ansible-rulebook>=1.3")
@@ -138,7 +140,7 @@ def _make(folder: Path, core: str, *packages: str, version: str = "") -> None:
 
 
 def variables(folder: Path) -> dict[str, str]:
-    """Environment variables under which this environment's programs run, and nothing of the caller's Ansible."""
+    """Return the environment variables for programs of this environment, without those for the caller's Ansible."""
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "K8S_AUTH_", "PYTHON"))
     }

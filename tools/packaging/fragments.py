@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The changelog of the next release, as it will be: python -m tools.packaging.fragments [--version VERSION]
+"""Renders the changelog of the next release: python -m tools.packaging.fragments [--version VERSION]
 
-Prints CHANGELOG.md, rendered from the fragments, and fails if something is missing in it. The checkout stays as it is.
+Prints CHANGELOG.md, rendered from the fragments, and fails if an entry is missing in it. The checkout stays as it is.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from .environments import BUILD, REPOSITORY
 #: What antsibull-changelog reads: the fragments, and the plugins and roles that are new.
 PLACES = ("COPYING", "README.md", "changelogs", "galaxy.yml", "meta", "playbooks", "plugins", "roles")
 SUMMARY = "release_summary"
-#: What Markdown has in place of marks of reStructuredText.
+#: The tags that replace reStructuredText's markup in the Markdown.
 _TAG = re.compile(r"</?(?:code|em|strong)>")
-#: Markup of Ansible's documentation. A fragment is reStructuredText, which shows it as it stands there.
+#: Markup of Ansible's documentation. A fragment is reStructuredText, where this markup would show as plain text.
 _MARKUP = re.compile(r"\b[BCIMOPLUVE]\([^)]*\)")
 
 
@@ -37,7 +37,7 @@ class BadChangelog(Exception):
 
 
 def rendered(version: str, root: Path) -> str:
-    """CHANGELOG.md with the release. ROOT is a copy of a checkout, whose changelog is written. Raises BadChangelog."""
+    """Render the release in ROOT, a copy of a checkout, and return its CHANGELOG.md. Raises BadChangelog."""
     _run(root, "lint")
     if version not in versions.released(root):
         _run(root, "release", "--version", version)
@@ -55,7 +55,7 @@ def _run(root: Path, *arguments: str) -> None:
 
 
 def entries(folder: Path) -> Iterator[tuple[str, str, str]]:
-    """The file, the section and the text of each entry of the fragments."""
+    """Yield file, section and text of each entry of the fragments."""
     for path in sorted(folder.glob("*.yml")):
         for section, texts in yaml.safe_load(path.read_text()).items():
             for text in [texts] if isinstance(texts, str) else texts:
@@ -63,12 +63,12 @@ def entries(folder: Path) -> Iterator[tuple[str, str, str]]:
 
 
 def words(text: str) -> str:
-    """A text without blanks, marks and escapes, which differ between the fragments and Markdown."""
+    """Return only the letters and digits of a text: blanks, marks and escapes differ between fragments and Markdown."""
     return re.sub(r"[^A-Za-z0-9]+", "", text)
 
 
 def problems(text: str, folder: Path, plugins: set[str], providers: set[str]) -> Iterator[str]:
-    """What is wrong with the rendered changelog of a first release."""
+    """Yield what is wrong with the rendered changelog of a first release."""
     plain = words(html.unescape(_TAG.sub("", text)))
     for file, section, entry in entries(folder):
         if words(entry) not in plain:
@@ -84,18 +84,18 @@ def problems(text: str, folder: Path, plugins: set[str], providers: set[str]) ->
 
 
 def new_plugins(root: Path) -> set[str]:
-    """The modules, filters and callbacks of the collection, by name."""
+    """Return the names of the collection's modules, filters and callbacks."""
     return {path.stem for kind in ("modules", "filter", "callback") for path in (root / "plugins" / kind).glob("*.py")}
 
 
 def providers(root: Path = REPOSITORY) -> set[str]:
-    """The names of the built-in providers."""
+    """Return the names of the built-in providers."""
     project = tomllib.loads((root / "runtime" / "pyproject.toml").read_text())["project"]
     return set(project["entry-points"]["ccm.providers"])
 
 
 def copied(folder: Path, version: str) -> Path:
-    """What the changelog is made of, with the version of the release. FOLDER is empty."""
+    """Copy the sources of the changelog to FOLDER, which is empty; set the release's version there. Return FOLDER."""
     for path in artifact.tracked(*PLACES, *versions.DECLARED):
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -105,7 +105,7 @@ def copied(folder: Path, version: str) -> Path:
 
 
 def check(version: str, root: Path) -> str:
-    """The rendered changelog of a copy of the checkout. Raises BadChangelog if something is missing in it."""
+    """Return the rendered changelog of a copy of the checkout. Raises BadChangelog if an entry is missing in it."""
     first = not versions.released(root)
     fragments = root / "fragments-before"
     shutil.copytree(root / "changelogs" / "fragments", fragments)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""galaxy-importer as Galaxy runs it, but without its limit of 180 s on ansible-lint:
+"""Runs galaxy-importer as Galaxy does, but without its limit of 180 s on ansible-lint:
 
     python tools/packaging/importer.py COLLECTION.tar.gz
 
-A busy machine is no fault of the collection. Who starts this has a limit of its own.
+A slow machine is not the collection's fault. The caller of this program has a time limit of its own.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 
 class Patient(subprocess.Popen[Any]):
-    """A program that is waited for until it ends."""
+    """A process that `communicate` waits for without a time limit."""
 
     def communicate(self, input: Any = None, timeout: float | None = None) -> tuple[Any, Any]:
         return super().communicate(input)

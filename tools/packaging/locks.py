@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make lock`: the files that pin packages of PyPI, each with its sources:
+"""`make lock`: writes the files that pin packages of PyPI, each from its source:
 
     python -m tools.packaging.locks [--upgrade]
 
-Without --upgrade, packages stay at the versions that the files have, as far as the sources allow.
+Without --upgrade, packages keep their present versions if the sources allow them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .environments import REPOSITORY, UV
 
 RUNTIME = REPOSITORY / "runtime"
 _HASHES = ("--universal", "--generate-hashes")
-#: What the image links to; the Containerfile has the same.
+#: The extras that the image installs; the Containerfile has the same.
 EXTRAS = ("aws", "openstack", "uvloop", "vsphere")
 
 
@@ -31,7 +31,7 @@ class Lock:
     options: tuple[str, ...] = ()
 
     def written(self, upgrade: bool, to: Path) -> None:
-        """Write it to a file, which has the versions to keep."""
+        """Write the lock to the file `to`. Without `upgrade`, the versions that the file has now are kept."""
         text = isinstance(self.source, str)
         command = [UV, "pip", "compile", "--quiet", "--python-version", "3.11", "--no-header", *self.options]
         command += ["--upgrade"] if upgrade else []
@@ -40,13 +40,13 @@ class Lock:
 
 
 def build_backend() -> str:
-    """What pyproject.toml asks for to build the wheel."""
+    """Return the requirements of the build system in pyproject.toml."""
     requires: list[str] = tomllib.loads((RUNTIME / "pyproject.toml").read_text())["build-system"]["requires"]
     return "\n".join(requires)
 
 
 def locks() -> list[Lock]:
-    """What the image is made of. Those of the beds' services are made by hand: their sources say how."""
+    """Return the locks of the image. The locks of the beds' services are made by hand: their sources say how."""
     extras = tuple(word for name in EXTRAS for word in ("--extra", name))
     return [
         Lock(RUNTIME / "requirements.lock", RUNTIME / "pyproject.toml", (*_HASHES, *extras)),

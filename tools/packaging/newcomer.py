@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make newcomer`: what people who are new here do, word by word, in containers that have nothing of ours.
+"""`make newcomer`: runs the commands of the pages for newcomers, word by word, in containers without this project.
 
     python -m tools.packaging.newcomer [--system debian-12] [--part operator]
 
 A bare Debian 12 (Python 3.11) and a bare Ubuntu 24.04 (Python 3.12), without Go and without a compiler, come from
-debootstrap and stay in the cache. The commands come from the pages. Loopback stands in for what is elsewhere: Galaxy,
-and a cluster of files and processes with a real API server. Packages of Python and of the distribution come from where
-this machine gets them. Each command is printed with its time; the first that fails ends it.
+debootstrap and stay in the cache. The commands come from the pages. Stand-ins on loopback replace Galaxy, and a
+cluster: files and processes with a real API server. Packages of Python and of the distribution come from where this
+machine gets them. Each command is printed with its time; the first that fails ends the run.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ UPGRADE = "docs/how-to/upgrade.md"
 PROVIDER = "docs/providers/your-own.md"
 EXAMPLES = ("runtime/examples/ccm-provider-acme/README.md", "runtime/examples/ccm-controller-acme/README.md")
 CONTRIBUTING = "CONTRIBUTING.md"
-#: What a page shows and nobody runs here: an image needs a base from a registry, and molecule migrates real clusters.
+#: Commands of pages that do not run here: an image needs a base from a registry, and molecule migrates real clusters.
 ELSEWHERE = ("podman ", "ansible-playbook -i inventory.yml outoftree.ccm.")
 HERE = ("outoftree.ccm.preflight", "outoftree.ccm.site --check --diff")
 CERTIFICATES = "/etc/ssl/certs"
 #: Seconds for one part.
 PATIENCE = "3600"
-#: Before a line of the script's output that says which command starts.
+#: Marks a line of the script's output that says which command starts.
 _MARK = "\x1e"
 
 
 class Failed(Exception):
-    """A command of a page failed; the message has it, and all it wrote."""
+    """A command of a page failed; the message has the command and its output."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class System:
 
 SYSTEMS = {
     "debian-12": System("bookworm", images.debian_mirror()),
-    # Debian has no key of Ubuntu's: TLS says whose packages these are. Its scripts are all the same one.
+    # Debian has no key of Ubuntu: TLS shows whose packages these are. debootstrap has one script for all of Ubuntu.
     "ubuntu-24.04": System(
         "noble",
         "https://archive.ubuntu.com/ubuntu",
@@ -81,7 +81,7 @@ SYSTEMS = {
 
 
 def root_of(name: str, progress: Progress) -> Path:
-    """The root folder of a system, made once; containers write to a layer above it."""
+    """Return the root folder of a system, made once. Containers write to a layer above it."""
     system = SYSTEMS[name]
     root = paths.cache() / "newcomer" / name
     with locks.held(f"newcomer-{name}"):
@@ -113,7 +113,7 @@ class World:
 
 
 def checkout(folder: Path) -> None:
-    """A repository with the files of the checkout as they are now."""
+    """Make a repository with the files of the checkout as they are now."""
     for path in artifact.tracked():
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -126,7 +126,7 @@ def checkout(folder: Path) -> None:
 
 @contextlib.contextmanager
 def world() -> Iterator[World]:
-    """Everything that a newcomer finds, until the block is left."""
+    """Yield the surroundings of a newcomer, and remove them when the block is left."""
     with contextlib.ExitStack() as then:
         folder = Path(then.enter_context(tempfile.TemporaryDirectory(prefix="newcomer")))
         checkout(folder / "ccm.git")
@@ -139,7 +139,7 @@ def world() -> Iterator[World]:
 
 
 def hosts(apiserver: ApiServer, folder: Path) -> None:
-    """A control plane and a worker that the container can enter, and the sample inventory with their names."""
+    """Make a control plane and a worker that the container can enter, and the sample inventory with their names."""
     cluster = Cluster(apiserver, folder)
     sample = yaml.safe_load((REPOSITORY / "docs/inventories/kubeadm.yml").read_text())["all"]
     sample["vars"] |= {
@@ -159,7 +159,7 @@ def hosts(apiserver: ApiServer, folder: Path) -> None:
 
 @contextlib.contextmanager
 def container(name: str, root: Path, here: World) -> Iterator[str]:
-    """A container of a system, until the block is left. Privileged: hosts are namespaces below it."""
+    """Run a container of a system until the block is left. It is privileged, because hosts are namespaces in it."""
     label = f"outoftree-newcomer-{name}-{os.getpid()}"
     program = Path(machine.__file__).resolve()
     seen = [CERTIFICATES, str(program)] + [path for path in ("/etc/pip.conf",) if Path(path).exists()]
@@ -184,7 +184,8 @@ def container(name: str, root: Path, here: World) -> Iterator[str]:
 
 
 def needed(page: str) -> str:
-    """The command in a page's text that installs what the page needs, without podman: nothing here uses it."""
+    """Return the command of a page that installs what the page needs, but without podman, which nothing here uses.
+    Raises Failed if the page has no such command."""
     found = re.search(r"`(apt\s+install\s[^`]+)`", (REPOSITORY / page).read_text())
     if not found:
         raise Failed(f"{page} does not say what to install")
@@ -200,7 +201,7 @@ CLONE = "git clone https://github.com/outoftree/ccm && cd ccm"
 
 
 def operator(here: World) -> list[str]:
-    """README's commands, then the operator's page in the same checkout, then the page about upgrades."""
+    """Return README's commands, then those of the operator's page and of the page about upgrades, in one checkout."""
     inventory = f"cp {here.folder}/inventory.yml ."
     readme = [each for each in shown(README) if not each.startswith("make ")]
     first = next(place for place, command in enumerate(readme) if command.startswith("ansible-playbook"))
@@ -209,7 +210,7 @@ def operator(here: World) -> list[str]:
 
 
 def from_git(_: World) -> list[str]:
-    """README's lines that install from git without a checkout, with everything that they depend on."""
+    """Return README's commands that install from git without a checkout, after those that they depend on."""
     text = (REPOSITORY / README).read_text()
     lines = re.findall(r"`((?:pip|ansible-galaxy collection) install '?git\+[^`]+)`", text)
     if len(lines) != 2:
@@ -219,7 +220,7 @@ def from_git(_: World) -> list[str]:
 
 
 def provider(_: World) -> list[str]:
-    """The provider's page in a checkout, and the READMEs of the examples; ports are free ones."""
+    """Return the commands of the provider's page in a checkout, and of the examples' READMEs, with free ports."""
     port, other = str(free_port()), str(free_port())
     # What comes after the wheel needs an image and a cluster: molecule/own_provider.
     page = [each.replace("9450", port) for each in shown(PROVIDER) if not each.startswith("ansible-playbook")]
@@ -232,7 +233,7 @@ def provider(_: World) -> list[str]:
 
 
 def contributor(_: World) -> list[str]:
-    """The set-up of CONTRIBUTING.md, and the fast loop with one test file."""
+    """Return the set-up of CONTRIBUTING.md, and `make quick` with one folder of tests."""
     return [needed(CONTRIBUTING), CLONE, *shown(CONTRIBUTING), "make quick TESTS=tests/unit/runtime/options"]
 
 
@@ -240,7 +241,7 @@ PARTS = {"operator": operator, "from-git": from_git, "provider": provider, "cont
 
 
 def play(system: str, root: Path, here: World, part: str) -> None:
-    """One part in a container of its own. Raises Failed."""
+    """Run one part in a container of its own. Raises Failed."""
     settings = [
         "set -eo pipefail",
         "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT",

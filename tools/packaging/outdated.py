@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make outdated`: what is pinned here and has a newer release. Ends with 1 if outdated.yml has no reason for one.
+"""`make outdated`: lists pins that have a newer release. The status is 1 if outdated.yml has no reason for one of them.
 
-It asks PyPI through uv, the module proxy through Go, and npm. Dependabot follows actions of workflows
-(.github/dependabot.yml), and base_image.py the image on which a release stands.
+It asks PyPI through uv, the module proxy through Go, and npm. Dependabot watches the actions of workflows
+(.github/dependabot.yml), and base_image.py the base image of a release.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from . import actionlint
 from .environments import CANDIDATES, CORES, REPOSITORY, UV
 from .locks import locks
 
-#: Files with versions that somebody chose. Each has beside it what uv made of it.
+#: Files with versions that somebody chose. The file that uv makes from each one is beside it.
 CHOSEN = (REPOSITORY / "tools/bed/moto/requirements.in", REPOSITORY / "tools/clouds/openstack/requirements.in")
 ARGUED = Path(__file__).with_name("outdated.yml")
 Versions = dict[str, str]
@@ -38,7 +38,7 @@ Versions = dict[str, str]
 
 @dataclass(frozen=True)
 class Pin:
-    """A version that is not the newest one, and the file that has it. `newest` is "" if nobody says what is newest."""
+    """A pinned version that is not the newest one, and the file with the pin. `newest`: "" if it is unknown."""
 
     file: str
     name: str
@@ -52,12 +52,12 @@ class Pin:
 
 
 def pins(text: str) -> Versions:
-    """Version by package of a requirements file; those without == are left out."""
+    """Return the version of each package in a requirements file; packages without == are left out."""
     return dict(re.findall(r"^([A-Za-z0-9._-]+)(?:\[[^]]*\])?==([^\s;\\]+)", text, re.MULTILINE))
 
 
 def older(where: str, pinned: Versions, newest: Versions) -> Iterator[Pin]:
-    """Each that differs from the newest. What nobody knows the newest of is left out."""
+    """Yield each pin that differs from the newest version. Packages whose newest version is unknown are left out."""
     for name, version in sorted(pinned.items()):
         if newest.get(name, version) != version:
             yield Pin(where, name, version, newest[name])
@@ -66,9 +66,9 @@ def older(where: str, pinned: Versions, newest: Versions) -> Iterator[Pin]:
 def judged(
     found: Iterable[Pin], argued: list[dict[str, Any]], has: Callable[[str, str], bool]
 ) -> tuple[list[str], int]:
-    """The lines of what somebody must look at, and how many pins stay behind for a reason.
+    """Return a line for each thing that needs a decision, and the number of pins that stay behind for a reason.
 
-    `has` says whether a file has a text: an entry without its pin argues nothing.
+    `has(file, text)`: whether a file contains a text. An entry whose file no longer has the pin is reported, too.
     """
     by_pin = {(each["file"], each["name"], each["version"], each.get("unlisted", False)): each for each in argued}
     pins_found = list(found)
@@ -83,7 +83,7 @@ def judged(
 
 
 def of_pypi(names: list[str], python: str = "3.11", *options: str) -> Versions:
-    """The newest version of each package that runs on a Python."""
+    """Return the newest version of each package that runs on this Python."""
     command = [UV, "pip", "compile", "--quiet", "--no-deps", "--no-header", "--python-version", python, *options, "-"]
     done = subprocess.run(command, input="\n".join(names), text=True, check=True, capture_output=True)
     return pins(done.stdout)
@@ -104,14 +104,15 @@ def of_choices() -> Iterator[Pin]:
 
 
 def of_ansible() -> Iterator[Pin]:
-    """The newest release, and the newest release candidate."""
+    """Yield pins of ansible-core that are older than the newest release, or than the newest release candidate."""
     newest = of_pypi(["ansible-core"], "3.14")["ansible-core"]
     candidate = of_pypi(["ansible-core"], "3.14", "--prerelease", "allow")["ansible-core"]
     yield from of_cores(newest, candidate, list(CORES), CANDIDATES)
 
 
 def of_cores(newest: str, candidate: str, cores: list[str], candidates: Versions) -> Iterator[Pin]:
-    """`candidate` is the newest of all, and the release itself when no candidate is newer. A beta does not count."""
+    """Yield outdated pins of ansible-core. `candidate`: the newest version of all, which is `newest` if no candidate is
+    newer. Betas do not count."""
     where = "tools/packaging/environments.py"
     published = [newest, *([candidate] if "rc" in candidate else [])]
     for version in published:
@@ -127,7 +128,7 @@ def minor(version: str) -> str:
 
 
 def required(text: str) -> Versions:
-    """Of a go.mod, the modules that it is about: those of its tools, and those that it needs directly."""
+    """Return the modules that a go.mod is about: those of its tools, and those that it needs directly."""
     every = re.findall(r"^\s*(?:require )?(\S+) (v\S+)( // indirect)?$", text, re.MULTILINE)
     tools = re.findall(r"^(?:tool )?\s*([\w.-]+\.[\w.-]+/\S+)$", text, re.MULTILINE)
     return {
@@ -138,7 +139,8 @@ def required(text: str) -> Versions:
 
 
 def newest_of(known: list[str], version: str, same_minor: bool) -> str:
-    """The newest release among versions, of the same major, or of the same minor; what is no release is left out."""
+    """Return the newest release of the same major, or with `same_minor` of the same minor, but none below `version`.
+    Versions that are no releases are left out."""
     major, minor, _ = version.split(".", 2)
     releases = [each for each in known if re.fullmatch(r"v\d+\.\d+\.\d+", each) and each.startswith(f"{major}.")]
     of_minor = [each for each in releases if each.startswith(f"{major}.{minor}.")] if same_minor else releases
@@ -146,7 +148,8 @@ def newest_of(known: list[str], version: str, same_minor: bool) -> str:
 
 
 def of_modules(ask: Callable[[str], list[str]]) -> Iterator[Pin]:
-    """Modules below tools/bed/kubernetes are of one minor, on purpose; the specs are of that which the bed raises."""
+    """Yield outdated Go modules. Those below tools/bed/kubernetes stay at their minor on purpose, and the specs at the
+    minor of the bed."""
     for path in sorted(REPOSITORY.glob("t*s/**/go.mod")):
         minors = (paths.BED / "kubernetes", REPOSITORY / "tools/e2e/suite")
         one_minor = any(path.is_relative_to(folder) for folder in minors)
@@ -155,7 +158,7 @@ def of_modules(ask: Callable[[str], list[str]]) -> Iterator[Pin]:
 
 
 def of_peers(ask: Callable[[str], list[str]]) -> Iterator[Pin]:
-    """Those whose test tables are tried (`make peers-tests`)."""
+    """Yield outdated modules among those whose test tables are used (`make peers-tests`)."""
     for root in tables.roots().values():
         yield from of_module(ask, "tests/peers/roots.yml", root.module, root.version)
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything that a release consists of, made and checked without publishing anything (`make release-check`):
+"""Makes and checks everything that a release consists of, without publishing anything (`make release-check`):
 
     python -m tools.packaging.release [--version VERSION] [--base-image IMAGE] [--without-image]
 
 build/release/source is a copy of the checkout with the release's version and changelog; the checkout stays as it is.
-build/release/dist has the files that .github/workflows/release.yml publishes. Registry, Galaxy and package index are
-stood in for by servers on loopback; signatures are those of a key that lives as long as this run.
+build/release/dist has the files that .github/workflows/release.yml publishes. Servers on loopback stand in for
+registry, Galaxy and package index. Signatures are made with a key that exists only during this run.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ FOLDER = BUILD / "release"
 SOURCE = FOLDER / "source"
 DIST = FOLDER / "dist"
 PROJECT = "https://github.com/outoftree/ccm"
-#: As the role's default names it: a node without a registry imports the archive and has the image.
+#: The name in the role's default, so that a node without a registry has the image after it imports the archive.
 IMAGE = "localhost/outoftree-ccm"
-#: Bytes of the image, not compressed.
+#: The limit for the uncompressed image, in bytes.
 LARGEST = 120_000_000
 #: What only the workflow does, since it needs an identity that GitHub gives, or publishes.  prose: keep
 ELSEWHERE = (
@@ -51,7 +51,7 @@ ELSEWHERE = (
 
 
 class Failed(Exception):
-    """A step failed; the message says all that its program wrote."""
+    """A step failed; the message contains all that its program wrote."""
 
 
 @dataclass
@@ -61,7 +61,7 @@ class Release:
     rows: list[tuple[str, str, str]] = field(default_factory=list)
 
     def made(self, what: str, file: str, checked: str) -> None:
-        """Note a line of the table."""
+        """Add a line to the table."""
         self.rows.append((what, file, checked))
 
     @property
@@ -78,7 +78,7 @@ class Release:
 
 
 def run(*command: str | Path, cwd: Path = SOURCE, seconds: float = 1800, **variables: str) -> str:
-    """What a program writes. Raises Failed."""
+    """Run a program and return what it writes. Raises Failed if it fails."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "VIRTUAL_ENV"))}
     done = subprocess.run(
         command, cwd=cwd, env=inherited | variables, stdin=subprocess.DEVNULL, capture_output=True, text=True,
@@ -91,7 +91,7 @@ def run(*command: str | Path, cwd: Path = SOURCE, seconds: float = 1800, **varia
 
 
 def source(release: Release) -> None:
-    """The checkout as the release has it."""
+    """Write the source of the release: a copy of the checkout with the release's version and changelog."""
     paths = artifact.tracked()
     for path in paths:
         target = SOURCE / path
@@ -115,7 +115,7 @@ def collection(release: Release) -> None:
     of_galaxy = environments.variables(environment)
     run(environment / "bin" / "ansible-galaxy", "collection", "build", "--output-path", DIST, SOURCE, **of_galaxy)
     with tempfile.TemporaryDirectory() as home:
-        # ansible-lint, which the importer runs, looks for the modules of the dependency.
+        # The importer runs ansible-lint, which needs the modules of the dependency.
         dependency = artifact.repacked("kubernetes.core", Path(home))
         install = (environment / "bin" / "ansible-galaxy", "collection", "install", "--offline", dependency)
         run(*install, cwd=Path(home), **of_galaxy | {"HOME": home})
@@ -129,7 +129,7 @@ def collection(release: Release) -> None:
 
 
 def packages(release: Release) -> None:
-    """Wheels and sdists. The date of the commit makes them the same each time."""
+    """Build wheels and sdists. With the commit's date as their time, each build gives the same files."""
     date = commit_date()
     for folder in (SOURCE / "runtime", SOURCE / "runtime" / "simcloud", SOURCE / "suite"):
         run(environments.UV, "build", "--quiet", "--out-dir", DIST, folder, SOURCE_DATE_EPOCH=date)
@@ -141,7 +141,7 @@ def packages(release: Release) -> None:
 
 
 def bill_of_materials(release: Release) -> None:
-    """What the image has of PyPI: the wheel's environment, as the Containerfile installs it."""
+    """Write the bill of materials: what the image has from PyPI, in an environment like that of the Containerfile."""
     with tempfile.TemporaryDirectory() as scratch:
         python = Path(scratch) / "venv" / "bin" / "python"
         run(environments.UV, "venv", "--quiet", python.parent.parent)
@@ -167,7 +167,7 @@ def bill_of_materials(release: Release) -> None:
 
 
 def image(release: Release) -> None:
-    """The image, its archive for nodes without a registry, and a push."""
+    """Build the image and its archive for nodes without a registry, and push the image to a registry on loopback."""
     images.ensure_python(Progress()) if not release.base_image else None
     tag = f"{IMAGE}:{release.version}"
     before = image_id(tag)  # of `make image`, which a bed may use
@@ -231,7 +231,7 @@ def image_id(tag: str) -> str:
 
 
 def installed_by_a_user(release: Release) -> None:
-    """Collection and wheel from their servers into environments that have nothing of ours."""
+    """Install collection and wheel as a user does: from servers, into environments without anything of this project."""
     with tempfile.TemporaryDirectory() as scratch:
         home = Path(scratch)
         install_collection(release.collection, home, with_keyring(release.collection, home))
@@ -241,11 +241,11 @@ def installed_by_a_user(release: Release) -> None:
 
 
 def install_collection(tarball: Path, home: Path, signed: tuple[Path, Path] | None = None) -> Path:
-    """As the user of this home folder. SIGNED: a keyring, and a signature of the tarball's manifest."""
+    """Install the collection as a user with this home folder. SIGNED: a keyring, and a signature of the manifest."""
     environment = environments.of_a_user()
     dependency = artifact.repacked("kubernetes.core", home)
     signatures = {tarball.name: [signed[1].read_text()]} if signed else {}
-    # One valid signature for each collection that has any; kubernetes.core comes without.
+    # Each signed collection must have one valid signature; kubernetes.core is not signed.
     proof = ("--keyring", signed[0], "--required-valid-signature-count", "1") if signed else ()
     with servers.serve(servers.Galaxy(tarball, dependency, signatures=signatures)) as host:
         arguments = ("collection", "install", "outoftree.ccm", "--server", f"http://{host}/", *proof)
@@ -255,7 +255,7 @@ def install_collection(tarball: Path, home: Path, signed: tuple[Path, Path] | No
 
 
 def install_wheel(wheel: Path, version: str, home: Path) -> str:
-    """What the installed `ccm --version` says. Dependencies come from the index that the machine uses."""
+    """Install the wheel and return what `ccm --version` prints. Dependencies come from the index of this machine."""
     with servers.serve(servers.Index(wheel)) as host:
         run(environments.UV, "venv", "--quiet", home / "venv", cwd=home)
         extra = ("--extra-index-url", f"http://{host}/simple/", f"outoftree-ccm=={version}")
@@ -270,7 +270,7 @@ def install_wheel(wheel: Path, version: str, home: Path) -> str:
 
 @contextlib.contextmanager
 def key() -> Iterator[Callable[..., str]]:
-    """GnuPG with a key that is gone afterwards."""
+    """Yield a function that runs GnuPG with a key which is deleted afterwards."""
     with tempfile.TemporaryDirectory(prefix="gpg") as home:
 
         def gpg(*arguments: str | Path) -> str:
@@ -292,7 +292,7 @@ def key() -> Iterator[Callable[..., str]]:
 
 
 def with_keyring(tarball: Path, home: Path) -> tuple[Path, Path]:
-    """A keyring, and a signature of the collection's manifest, as `ansible-galaxy` takes them."""
+    """Return a keyring, and a signature of the collection's manifest, in the form that `ansible-galaxy` takes."""
     run("tar", "-xzf", tarball, "MANIFEST.json", cwd=home)
     with key() as gpg:
         gpg("--armor", "--detach-sign", "--output", home / "MANIFEST.json.asc", home / "MANIFEST.json")
@@ -305,12 +305,12 @@ def commit() -> str:
 
 
 def commit_date() -> str:
-    """Seconds since 1970."""
+    """Return the date of the commit, in seconds since 1970."""
     return run("git", "log", "-1", "--format=%ct", cwd=REPOSITORY).strip()
 
 
 def provenance(release: Release) -> None:
-    """A statement of what was made from what (in-toto, SLSA 1). The workflow adds one that GitHub signs."""
+    """Write a statement of what was made from what (in-toto, SLSA 1). The workflow adds one that GitHub signs."""
     workflow = os.environ.get("GITHUB_WORKFLOW_REF", "")
     builder = f"https://github.com/{workflow}" if workflow else f"{PROJECT}/blob/main/tools/packaging/release.py"
     subjects = [{"name": path.name, "digest": {"sha256": sha256(path)}} for path in sorted(DIST.iterdir())]
@@ -366,14 +366,14 @@ STEPS = (
 )  # fmt: skip
 
 
-#: What ends a run with its message alone.
+#: Exceptions for which a run prints only the message, without a traceback.
 EXPECTED = (
     Failed, BedError, fragments.BadChangelog, versions.Disagreement, ValueError, environments.NoPython,
 )  # fmt: skip
 
 
 def table(rows: list[tuple[str, str, str]]) -> str:
-    """The rows, with a head, in columns; a file with its size."""
+    """Return the rows as a table with a header, and with the sizes of files."""
     sizes = {path.name: f"{path.stat().st_size / 1024:,.0f} KiB" for path in DIST.iterdir()}
     lines = [("WHAT", "WHERE", "SIZE", "CHECKED"), *((a, b, sizes.get(b, "-"), c) for a, b, c in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]

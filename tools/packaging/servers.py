@@ -16,14 +16,14 @@ from urllib.parse import parse_qs, urlsplit
 
 #: Status, headers, body.
 Answer = tuple[int, dict[str, str], bytes]
-#: Gives the answer to a method, a path with its query, and a body; the last argument is the server's address.
+#: Returns the answer to a request. Arguments: method, path, query, body, and the server's address.
 Application = Callable[[str, str, bytes, str, str], Answer]
 _NOT_FOUND: Answer = (404, {}, b"")
 
 
 @contextlib.contextmanager
 def serve(application: Application) -> Iterator[str]:
-    """Run an application until the block is left; gives HOST:PORT."""
+    """Run an application until the block is left; yield HOST:PORT."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -113,12 +113,12 @@ class Registry:
 
 
 class Galaxy:
-    """A Galaxy server with the collections of these tarballs: the part of its API v3 that an installation asks."""
+    """A Galaxy server with the collections of these tarballs: the part of its API v3 that an installation uses."""
 
     _COLLECTIONS = "/api/v3/collections"
 
     def __init__(self, *tarballs: Path, signatures: dict[str, list[str]] | None = None) -> None:
-        """SIGNATURES of the manifests of some tarballs, by the tarball's name."""
+        """SIGNATURES: of the manifests of some tarballs, by the tarball's name."""
         self.signatures = signatures or {}
         self.tarballs = {path.name: path for path in tarballs}
         self.collections = {}

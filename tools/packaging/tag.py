@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make release-tag`: the signed tag of a release that `make release-prepare` made and that is committed."""
+"""`make release-tag`: makes the signed tag of a release that `make release-prepare` prepared and that is committed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def git(*arguments: str, cwd: Path) -> str:
 
 
 def refusals(root: Path) -> list[str]:
-    """Why there can be no tag yet."""
+    """Return why there can be no tag yet; [] if there can be one."""
     try:
         version = versions.current(root)
     except versions.Disagreement as problem:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The project's one version: python -m tools.packaging.versions [--set VERSION]
 
-Prints it, or sets it in every file that names it. Collection, runtime, simulator and image share it.
+Prints the version, or sets it in every file that names it. Collection, runtime, simulator and image share it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DECLARED = {
     "runtime/simcloud/pyproject.toml": 'version = "{}"\n',
     "suite/pyproject.toml": 'version = "{}"\n',
 }
-#: Where it is used: image tags and names of files. Examples of others (ccm-acme) have versions of their own.
+#: Where the version is used: image tags and file names. Example providers (ccm-acme) have versions of their own.
 _USED = r"(outoftree[-_]ccm(?:[-_]simcloud)?[-:]){}\b"
 _VERSION = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)")
 _SUFFIXES = {"", ".md", ".py", ".toml", ".yml", ".yaml"}
@@ -35,12 +35,12 @@ class Disagreement(Exception):
 
 
 def released(root: Path = REPOSITORY) -> set[str]:
-    """The versions that the changelog has."""
+    """Return the versions that the changelog has."""
     return set(yaml.safe_load((root / "changelogs" / "changelog.yaml").read_text())["releases"])
 
 
 def current(root: Path = REPOSITORY) -> str:
-    """The version. Raises Disagreement."""
+    """Return the version. Raises Disagreement if a file declares another one."""
     version = str(yaml.safe_load((root / "galaxy.yml").read_text())["version"])
     for path, form in DECLARED.items():
         if form.format(version) not in (root / path).read_text():
@@ -49,7 +49,7 @@ def current(root: Path = REPOSITORY) -> str:
 
 
 def put(version: str, root: Path, paths: list[str]) -> list[str]:
-    """Set the version in the files PATHS below ROOT; gives those that changed. Raises Disagreement, ValueError."""
+    """Set the version in the files PATHS below ROOT; return those that changed. Raises Disagreement, ValueError."""
     if not _VERSION.fullmatch(version):
         raise ValueError(f"{version!r} is not a version such as 1.0.0")
     before = current(root)
