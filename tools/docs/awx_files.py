@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/how-to/awx: surveys of AWX, from the argument_specs of both roles. Run: python tools/docs/awx_files.py
+"""Writes AWX's surveys in docs/how-to/awx from the argument_specs of both roles: python tools/docs/awx_files.py
 
-A survey asks for what a run decides. What belongs to a cluster stays in its inventory.
+A survey asks only for variables that differ from run to run. Variables of the cluster stay in its inventory.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from variables_page import meaning, public
 
 FOLDER = Path(__file__).parents[2] / "docs" / "how-to" / "awx"
 
-#: The questions of each job, by its playbook. The other jobs ask nothing.
+#: The variables that each job's survey asks for, by the job's playbook. Other jobs have no survey.
 QUESTIONS = {
     "preflight": ("ccm_install_takeover", "ccm_install_adopt", "ccm_install_reregister"),
     "site": (
@@ -28,12 +28,12 @@ QUESTIONS = {
     ),
     "rollback": ("ccm_install_rollback_force",),
 }
-#: AWX has no type for these; the roles convert a text.
+#: Ansible's type -> AWX's type. The roles convert a text where AWX has no such type.
 TYPES = {"int": "integer", "bool": "multiplechoice", "str": "text", "path": "text", "raw": "text"}
 
 
 def question(name: str, option: dict[str, Any]) -> dict[str, Any]:
-    """A question of a survey, in the form of AWX's API."""
+    """Return the question about a variable, in the form of AWX's API."""
     *what, reason = option["description"]
     kind, default = option["type"], option.get("default", "")
     choices = ["true", "false"] if kind == "bool" else [str(choice) for choice in option.get("choices", ()) if choice]
@@ -52,7 +52,7 @@ def question(name: str, option: dict[str, Any]) -> dict[str, Any]:
 
 
 def surveys() -> dict[str, dict[str, Any]]:
-    """The surveys by their playbooks."""
+    """Return the surveys by their playbooks."""
     options = public()
     return {
         book: {"name": "", "description": "", "spec": [question(name, options[name]) for name in names]}
@@ -61,7 +61,7 @@ def surveys() -> dict[str, dict[str, Any]]:
 
 
 def texts() -> dict[str, str]:
-    """The files by their names."""
+    """Return the texts of the files by their names."""
     return {f"survey-{book}.json": json.dumps(survey, indent=2) + "\n" for book, survey in surveys().items()}
 
 

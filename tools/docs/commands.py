@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands that pages show, and what runs each of them (commands.yml).
+"""Finds the commands that pages show, and checks the list of what runs each of them (commands.yml).
 
-It may know pages and the texts of tests only: it runs nothing. Tests take the commands that they run from here, so
-that a page and its test cannot differ.
+It reads only pages and the texts of tests, and runs nothing. Tests take their commands from here, so that a page and
+its test cannot differ.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _HERE = re.compile(r"<<-?\s*'?(\w+)'?")
 
 
 def pages() -> list[str]:
-    """Every page for people, by its path in the checkout."""
+    """Return the paths of all pages, from the checkout's root."""
     return sorted({str(path.relative_to(ROOT)) for pattern in PAGES for path in ROOT.glob(pattern)})
 
 
 def blocks(text: str) -> Iterator[list[str]]:
-    """The commands of each block of a page, as they stand there, without the comments behind them.
+    """Yield the commands of each block of a page, as they are written, without the comments behind them.
 
     A line that ends with a backslash and a here-document belong to one command. In a block with lines that start with
     `$ `, only these are commands.
@@ -63,12 +63,12 @@ def _joined(lines: list[str]) -> Iterator[str]:
 
 
 def commands(page: str) -> list[str]:
-    """All commands of a page, in their order."""
+    """Return all commands of a page, in their order."""
     return [command for block in blocks((ROOT / page).read_text()) for command in block]
 
 
 def command(page: str, beginning: str) -> str:
-    """The one command of a page that begins so. Raises LookupError."""
+    """Return the only command of a page that begins like this. Raises LookupError if there is none, or several."""
     found = [command for command in commands(page) if command.startswith(beginning)]
     if len(found) != 1:
         raise LookupError(f"{page} has {len(found)} commands that begin with {beginning!r}")
@@ -77,31 +77,31 @@ def command(page: str, beginning: str) -> str:
 
 @dataclass(frozen=True)
 class Entry:
-    """Commands of a page, by their beginnings, and the file or folder of the test that runs them, or why none does."""
+    """Commands of a page, by their beginnings, with the file or folder of the test that runs them, or why none does."""
 
     page: str
     beginnings: tuple[str, ...]
     by: str = ""
-    #: A text in the test that shows that it runs them: by itself the path of the page, from which it takes them.
+    #: A text in the test that proves that it runs the commands; by default the path of the page.
     says: str = ""
     excused: str = ""
 
 
 @cache
 def entries() -> list[Entry]:
-    """The list. Raises TypeError for a key that it does not have."""
+    """Read the list. Raises TypeError for an unknown key."""
     listed = yaml.safe_load(LIST.read_text())
     return [Entry(page, tuple(row.pop("commands")), **row) for page, rows in listed.items() for row in map(dict, rows)]
 
 
 def fitting(command: str, mine: list[Entry]) -> list[Entry]:
-    """The entries whose beginnings fit a command best: one, if the list is right."""
+    """Return the entries with the longest beginning that fits the command: exactly one, if the list is right."""
     fits = [(len(text), entry) for entry in mine for text in entry.beginnings if command.startswith(text)]
     return [entry for length, entry in fits if length == max(each for each, _ in fits)]
 
 
 def problems() -> Iterator[str]:
-    """What is wrong with the list, or missing in it."""
+    """Yield what is wrong with the list, or missing in it."""
     known = {page: commands(page) for page in pages()}
     for page in {entry.page for entry in entries()} - set(known):
         yield f"{page}: no such page"
@@ -131,13 +131,13 @@ def _of_entry(entry: Entry) -> Iterator[str]:
 
 @cache
 def _text(place: Path) -> str:
-    """A test's file; of a molecule scenario all files, and those that scenarios share."""
+    """Return the text of a test: of its file, or of all files of a molecule scenario and those that scenarios share."""
     folders = [place, ROOT / "molecule" / "common"] if place.is_relative_to(ROOT / "molecule") else [place]
     files = [file for each in folders for file in ([each] if each.is_file() else sorted(each.rglob("*.*")))]
     return "\n".join(file.read_text(errors="replace") for file in files if file.is_file())
 
 
-#: How to start what is not a test of pytest or molecule.
+#: The commands that start programs which are not tests of pytest or molecule.
 STARTED_BY = {
     "tools/packaging/ee.py": "`make ee`",
     "tools/packaging/newcomer.py": "`make newcomer`",
@@ -154,7 +154,7 @@ def _runner(by: str) -> str:
 
 
 def table() -> str:
-    """What runs the commands of each page, as Markdown."""
+    """Return a table, in Markdown, of what runs the commands of each page."""
     rows = ["| Page | Run | By | Not run, and why |", "|---|---|---|---|"]
     for page in pages():
         mine = [entry for entry in entries() if entry.page == page]
@@ -172,7 +172,7 @@ def table() -> str:
 
 
 def filled(text: str) -> str:
-    """docs/testing.md with the present table, behind the comment that says where it is from."""
+    """Return docs/testing.md with the current table behind its comment. Raises ValueError without the comment."""
     if MARK not in text:
         raise ValueError(f"{TESTING}: there is no line {MARK!r}")
     return re.sub(re.escape(MARK) + r"\n(\|.*\n)*", lambda _: f"{MARK}\n{table()}", text)

@@ -159,7 +159,7 @@ def _name(found: Type) -> str:
 
 
 def schema() -> str:
-    """The JSON Schema of all answers."""
+    """Return the JSON Schema of all answers."""
     kind: Any = Explanation | PlanAnswer | Diagnosis | StatusAnswer | list[Match]
     found = {"$schema": "https://json-schema.org/draft/2020-12/schema"} | msgspec.json.schema(kind)
     return json.dumps(found, indent=2) + "\n"

@@ -148,12 +148,13 @@ def _parameters(function: Any) -> str:
 
 
 def _plain(text: str) -> str:
-    """Annotations are texts here, and would be quoted. The empty text as a default keeps its quotes."""
+    """Remove the quotes around annotations, which are texts here. An empty text as a default keeps its quotes."""
     return text.replace("''", "\0").replace("'", "").replace("\0", "''")
 
 
 def _text(thing: Any) -> str:
-    """The docstring, with a list of what it says of single fields. A dataclass without one has its signature there."""
+    """Return the docstring, with its notes about single fields as a list. Return "" without a docstring: Python gives
+    such a dataclass its signature as one."""
     text = inspect.cleandoc(thing.__doc__ or "")
     if not text or text.startswith(f"{getattr(thing, '__name__', '')}("):
         return ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""roles/ccm_runtime/vars/main/controllers.yml: what the collection has to know about the runtime's controllers."""
+"""Writes roles/ccm_runtime/vars/main/controllers.yml: what the collection must know about the runtime's controllers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HEAD = """---
 # SPDX-License-Identifier: Apache-2.0
 # Written by `make docs` from the runtime's code (ccm.controllers.built_in_controllers): do not edit.
 """
-#: Used when somebody reads /metrics, not asked for at start.
+#: Rights that are needed only when somebody reads /metrics; the runtime does not check them when it starts.
 REVIEWS = [
     Right("tokenreviews", "create", "authentication.k8s.io"),
     Right("subjectaccessreviews", "create", "authorization.k8s.io"),
@@ -27,14 +27,14 @@ _VERBS = ["get", "list", "watch", "create", "patch", "update", "delete", "approv
 
 
 class _Indented(yaml.SafeDumper):
-    """Items of lists stand deeper than their key, as ansible-lint wants it."""
+    """Indents the items of lists below their key, as ansible-lint requires."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         super().increase_indent(flow, False)
 
 
 def text() -> str:
-    """The whole file."""
+    """Return the text of the file."""
     default = needed(spec for spec in BUILT_IN.values() if spec.on_by_default)
     specs = [
         {
@@ -62,7 +62,7 @@ def text() -> str:
 
 
 def rules(rights: Iterable[Right]) -> list[dict[str, Any]]:
-    """Of a ClusterRole, one for each resource. Rights in a namespace are not among them: rbac.yaml.j2 grants these."""
+    """Return the rules of a ClusterRole, one for each resource. rbac.yaml.j2 grants the rights in a namespace."""
     found: dict[tuple[str, str, str], list[str]] = {}
     for right in sorted(each for each in rights if not each.namespace):
         found.setdefault((right.group, right.resource, right.name), []).append(right.verb)

@@ -23,16 +23,16 @@ ROOT = Path(__file__).resolve().parents[2]
 CAST = ROOT / "docs/images/demo.cast"
 PICTURE = ROOT / "docs/images/demo.svg"
 
-#: What is seen of the terminal, in characters and lines.
+#: The visible part of the terminal, in characters and lines.
 COLUMNS, ROWS = 110, 30
 #: The size of a character and the space around the text, in pixels.
 WIDTH, HEIGHT, MARGIN, FONT = 8.5, 19, 16, 14
-#: The recording is shown this much faster. Until the next line it takes at least and at most so many seconds, and the
-#: end stays for the last ones.
+#: FASTER: the factor by which the picture is faster than the recording. SHORTEST and LONGEST: seconds between two
+#: lines. END: the seconds that the end stays.
 FASTER, SHORTEST, LONGEST, END = 16, 0.02, 0.9, 8
-#: Lines that come within so many seconds appear together.
+#: Lines within this many seconds appear together.
 TOGETHER = 0.12
-#: How often the animation runs before it stays at its end.
+#: How often the animation runs before it stops at its end.
 TIMES = 3
 #: A terminal's colours by number, as names of our classes.
 COLOURS = {1: "r", 2: "g", 3: "y", 4: "b", 5: "m", 6: "c", 8: "d", 9: "r", 10: "g", 11: "y", 12: "b", 13: "m", 14: "c"}
@@ -60,7 +60,8 @@ STYLE = """
 
 
 def frames(lines: list[recording.Line]) -> tuple[list[tuple[float, int]], float]:
-    """When how many lines are there, in seconds of the animation, and how long the animation takes."""
+    """Return (seconds of the animation, number of lines shown from then on) for each step, and the animation's
+    length."""
     found: list[tuple[float, int]] = [(0.0, 1)]
     now, last = 0.0, lines[0].at
     for number, line in enumerate(lines[1:], start=2):
@@ -74,7 +75,7 @@ def frames(lines: list[recording.Line]) -> tuple[list[tuple[float, int]], float]
 
 
 def visible(text: Text) -> Text:
-    """A line as far as the picture is wide; Ansible fills its headings with asterisks to the edge of the terminal."""
+    """Cut a line to the picture's width, without the asterisks with which Ansible fills its headings."""
     text.rstrip()
     if text.plain.endswith("****"):
         text.right_crop(len(text.plain) - len(text.plain.rstrip("* ")))
@@ -83,14 +84,14 @@ def visible(text: Text) -> Text:
 
 
 def classes(text: Text) -> str:
-    """The classes of a piece of a line that has one style."""
+    """Return the CSS classes for a piece of a line that has one style."""
     styles = [span.style for span in text.spans if not isinstance(span.style, str)]
     names = [COLOURS.get(style.color.number or 0, "") for style in styles if style.color]
     return " ".join(filter(None, [*names, "s" if any(style.bold for style in styles) else ""]))
 
 
 def drawn(text: Text, row: int) -> str:
-    """One line as an element of the picture."""
+    """Return one line as an element of the picture."""
     parts = [
         (classes(piece), html.escape(piece.plain, quote=False))
         for piece in text.divide(sorted({end for span in text.spans for end in (span.start, span.end)}))
@@ -101,13 +102,13 @@ def drawn(text: Text, row: int) -> str:
 
 
 def moves(name: str, steps: list[tuple[float, int]], seconds: float) -> str:
-    """Keyframes: at each time, so many lines up or down."""
+    """Return keyframes: (seconds, lines to move down; negative is up) for each step."""
     rows = "".join(f"{100 * at / seconds:.2f}%{{transform:translateY({by * HEIGHT}px)}}" for at, by in steps)
     return f"    @keyframes {name} {{{rows}100%{{transform:translateY({steps[-1][1] * HEIGHT}px)}}}}"
 
 
 def picture(cast: Path) -> str:
-    """The recording as SVG."""
+    """Return the recording as SVG."""
     lines = list(recording.lines(cast))
     texts = [AnsiDecoder().decode_line(line.text) for line in lines]
     times, seconds = frames(lines)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/reference/libcloud.md: the keys of the provider `libcloud`, and what each driver gives. The second table is made
-by running each driver over the answers that libcloud recorded."""
+"""docs/reference/libcloud.md: the keys of the provider `libcloud`, and what each driver reports. For the second table,
+each driver runs over the answers that libcloud's own tests recorded."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ controller runs it. **Recorded** means: somebody saved an answer of the cloud wh
 answers were shortened by hand. It says nothing about the cloud of today. **Real** means: the driver also ran on the
 cloud's own software. A dash means that the recorded answers do not have the fact.
 """
-#: Drivers that ran on more than recorded answers -> what that was.
+#: For drivers that ran on more than recorded answers: what they ran on.
 EVIDENCE = {
     "digitalocean": "recorded, and a stand-in over HTTP",
     "openstack": "recorded, and real: Keystone and Nova as released",

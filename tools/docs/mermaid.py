@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Obtains mermaid, which draws diagrams in the reader's browser: the site loads no script of another host."""
+"""Downloads mermaid, which draws diagrams in the reader's browser, because the site loads no scripts from other
+hosts."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ _PARTS = ("package/dist/mermaid.esm.min.mjs", "package/dist/chunks/mermaid.esm.m
 
 
 def into(static: Path) -> bool:
-    """Put mermaid into a folder, from the cache or from npm. False if it cannot be had now: diagrams are text then."""
+    """Copy mermaid into a folder, from the cache or npm. Return False if npm fails: then diagrams are shown as text."""
     cached = paths.cache() / f"mermaid-{VERSION}"
     if not cached.is_dir() and (refused := fetch(cached)):
         print(f"The site shows diagrams as text: {refused}")
@@ -34,7 +35,7 @@ def into(static: Path) -> bool:
 
 
 def fetch(folder: Path) -> str:
-    """Fill a folder that does not exist yet. Returns why that failed, or ""."""
+    """Download mermaid into a new folder. Return why that failed, or ""."""
     if not shutil.which("npm"):
         return "npm, which downloads mermaid, is missing"
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -54,7 +55,7 @@ def fetch(folder: Path) -> str:
 
 
 def unpack(package: bytes, folder: Path) -> None:
-    """The modules that a browser loads, without what only helps to debug them."""
+    """Unpack the modules that a browser loads, without files for debugging."""
     with tarfile.open(fileobj=io.BytesIO(package)) as archive:
         for member in archive:
             if member.isfile() and member.name.startswith(_PARTS) and member.name.endswith(".mjs"):

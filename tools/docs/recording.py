@@ -33,7 +33,7 @@ class Line:
 
 
 def anywhere(text: str) -> str:
-    """Output without the places of the machine where it was recorded: the checkout is `.`, the home folder `~`."""
+    """Replace this machine's paths in output: the checkout becomes `.`, the home folder `~`."""
     return text.replace(f"{ROOT}/", "./").replace(f"{Path.home()}/", "~/")
 
 
@@ -46,7 +46,7 @@ def record(cast: Path, command: list[str]) -> int:
     began = time.monotonic()
     typed = shlex.join(command)
     shown = anywhere(typed)
-    # A player shows the command from its first frame on, as the prompt had it.
+    # A player shows the command at the prompt from its first frame on.
     events = [json.dumps([0.0, "o", f"$ {shown}\r\n"], ensure_ascii=False)]
 
     def read(terminal: int) -> bytes:
@@ -64,7 +64,7 @@ def record(cast: Path, command: list[str]) -> int:
 
 
 def lines(cast: Path) -> Iterator[Line]:
-    """The lines of a recording. Of one that was redrawn, only the last state."""
+    """Yield the lines of a recording. For a line that was redrawn, yield only its last state."""
     rest = ""
     for event in cast.read_text().splitlines()[1:]:
         at, kind, text = json.loads(event)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make docs`: what is written from the code.
+"""`make docs`: writes the pages, tables and files that are made from the code.
 
-In docs/reference, {aws,azure,cloudstack,commands,configuration,conformance,contract,controllers,flags,gce}.md and
+These are, in docs/reference,
+{aws,azure,cloudstack,commands,configuration,conformance,contract,controllers,flags,gce}.md and
 {hetzner,libcloud,metrics,openstack,variables}.md; the JSON Schema of the commands' answers, the tables of
-docs/providers/static.md and docs/how-to/another-controller.md, and the collection's table of controllers.
-"""
+docs/providers/static.md and docs/how-to/another-controller.md, and the collection's table of controllers."""
 
 from __future__ import annotations
 
@@ -154,11 +154,11 @@ whole. The log says why a check failed, and so does the response to clients that
 
 
 class _NoCloud(Cloud):
-    """A provider that has nothing."""
+    """A provider without any parts."""
 
 
 def pages() -> dict[str, str]:
-    """File name in docs/reference -> text."""
+    """Return the text of each file in docs/reference, by its name."""
     return {
         "commands.md": "\n".join(commands_page.page(HEAD, _table)),
         "answers.schema.json": commands_page.schema(),
@@ -259,7 +259,7 @@ _COLUMNS = ("Name", "Type", "Labels", "Meaning")
 
 
 def _rows(registry: CollectorRegistry) -> list[tuple[str, ...]]:
-    """Of all metrics that are declared, whether there is a sample or not."""
+    """Return a row for each declared metric, even if it has no sample."""
     found = []
     for metric in registry._collector_to_names:
         if isinstance(metric, MetricWrapperBase):

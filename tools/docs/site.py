@@ -4,8 +4,8 @@
     python tools/docs/site.py [--version 1.0.0]
 
 The version is build/site/devel, or build/site/1.0.0 for a release. Other versions there stay: see site_versions.py.
-A link to something in docs/ that is a page or an image stays; one to any other file of the repository leads to its
-source. A link to nothing, a page that docs/index.md does not name, and every warning of Sphinx is an error.
+A link to a page or an image in docs/ stays; a link to any other file of the repository becomes a link to its source.
+A broken link, a page that docs/index.md does not name, and every warning of Sphinx are errors.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class BrokenLink(Exception):
 
 
 def page(path: Path, source: str) -> str:
-    """A page with its links as they must be on the site; `source` is the branch or tag of the repository's other files.
+    """Return a page with its links as the site needs them. `source`: the branch or tag for links to other files.
 
     Raises BrokenLink.
     """
@@ -59,17 +59,17 @@ def page(path: Path, source: str) -> str:
 
 
 def _title(text: str) -> str:
-    """The text of a link as an entry of the navigation; names keep their spelling."""
+    """Return the text of a link as an entry of the navigation: with a capital, unless it begins with a name."""
     return text.replace("`", "") if text.startswith("`") else text[0].upper() + text[1:].replace("`", "")
 
 
 def without_contents(page: str) -> str:
-    """A page of antsibull-docs without its own table of contents: the theme shows one beside the page."""
+    """Remove the table of contents from a page of antsibull-docs: the theme shows one beside the page."""
     return re.sub(r"^\.\. contents::.*\n(?: +.*\n)*", "", page, flags=re.MULTILINE)
 
 
 def with_contents(index: str) -> str:
-    """The first page, with a table of contents made of its own links under its own headings."""
+    """Add to the first page a table of contents, made of the page's links under its headings."""
     parts = []
     for heading, body in re.findall(r"^## (.*)\n((?:(?!## ).*\n?)*)", index, re.MULTILINE):
         named = re.findall(r"\[([^\]]+)\]\(([^)\s]+\.md)\)", body)
@@ -96,7 +96,7 @@ def write_sources(source: str) -> None:
 
 
 def foreign_scripts(site: Path) -> list[str]:
-    """The scripts that pages would load from other hosts: each with the page."""
+    """Return the scripts that pages would load from other hosts, each as "PAGE: ADDRESS"."""
     return [
         f"{path.relative_to(site)}: {address}"
         for path in sorted(site.rglob("*.html"))
@@ -106,7 +106,7 @@ def foreign_scripts(site: Path) -> list[str]:
 
 
 def run(*command: str, version: str) -> None:
-    """Run a program of this environment; exits if it fails."""
+    """Run a program of this environment; exit if it fails."""
     programs = Path(sys.executable).parent
     environment = os.environ | {
         "PATH": f"{programs}:{os.environ['PATH']}",

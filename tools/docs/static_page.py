@@ -17,7 +17,8 @@ KEYS = {
 
 
 def filled(text: str, table: Callable[[tuple[str, ...], list[tuple[str, ...]]], str]) -> str:
-    """The page with its tables written anew; they begin after a comment that says where they are from."""
+    """Return the page with new tables. Each table follows a comment that says what it is made from. Raises ValueError
+    if the page has no such comment."""
     for title, keys in KEYS.items():
         rows = [(f"`{key}`", without, meaning) for key, (without, meaning) in keys.items()]
         mark = f"<!-- {title}: written by `make docs` from settings.py -->\n"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make status-picture`: docs/images/status-{light,dark}.png, the page `/statusz` as Chromium shows it.
+"""`make status-picture`: writes docs/images/status-{light,dark}.png, the page `/statusz` as Chromium shows it.
 
     python tools/docs/status_picture.py [FOLDER]
 
@@ -45,7 +45,7 @@ SCHEMES = {"dark": 0, "light": 1}
 
 
 def example() -> Status:
-    """A leader whose cloud answered slowly and then failed, a while ago."""
+    """Return the status of a leader whose cloud answered slowly and then failed, a while ago."""
     return Status(
         process=Process(
             identity="control-plane-1_0d3c2c5e",
@@ -109,7 +109,7 @@ def example() -> Status:
 
 
 def _history() -> Iterator[Series]:
-    """An hour with an outage of eight minutes in its middle."""
+    """Yield the series of an hour with an outage of eight minutes in its middle."""
 
     def bump(number: int, start: int, end: int) -> float:
         return math.sin(math.pi * (number - start) / (end - start)) if start < number < end else 0.0

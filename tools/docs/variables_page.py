@@ -14,7 +14,7 @@ import yaml
 
 ROLES = Path(__file__).parents[2] / "roles"
 NAMES = ("ccm_runtime", "ccm_install")
-#: What most clusters set.
+#: The variables that most clusters set.
 FIRST = (
     "ccm_runtime_cloud_provider",
     "ccm_runtime_cloud_config",
@@ -94,7 +94,7 @@ def page(head: str, table: Table) -> Iterator[str]:
 
 
 def former() -> dict[str, str]:
-    """The table of the filter that warns of them."""
+    """Return the former variables, from the table of the filter that warns about them."""
     source = (ROLES.parent / "plugins/filter/former_variables.py").read_text()
     (table,) = [
         statement.value
@@ -106,7 +106,7 @@ def former() -> dict[str, str]:
 
 
 def public() -> dict[str, dict[str, Any]]:
-    """Every variable that users set, once, whichever entry points read it."""
+    """Return every variable that users set, once, even if several entry points read it."""
     found: dict[str, dict[str, Any]] = {}
     for role in NAMES:
         specs = yaml.safe_load((ROLES / role / "meta" / "argument_specs.yml").read_text())["argument_specs"]
@@ -123,7 +123,7 @@ def row(name: str, option: dict[str, Any]) -> tuple[str, ...]:
         kind = f"{kind} of {option['elements']}"
     if "choices" in option:
         kind += ": " + ", ".join(f"`{choice}`" for choice in option["choices"] if choice)
-    # The last sentence of each description argues the option.
+    # The last sentence of each description says why somebody sets the option.
     *what, reason = option["description"]
     return f"`{name}`", kind, _default(option), meaning(what), meaning(reason)
 
@@ -140,7 +140,7 @@ def _default(option: dict[str, Any]) -> str:
 
 
 def meaning(description: str | list[str]) -> str:
-    """A description with Ansible's markup as Markdown."""
+    """Return a description with Ansible's markup converted to Markdown."""
     text = description if isinstance(description, str) else " ".join(description)
     text = re.sub(r"\bL\(([^,()]+), *([^()]+)\)", r"[\1](\2)", text)
     text = re.sub(r"\b[BI]\(([^()]*)\)", r"*\1*", text)

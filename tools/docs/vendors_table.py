@@ -23,7 +23,7 @@ Table = Callable[[tuple[str, ...], list[tuple[str, ...]]], str]
 
 
 def filled(text: str, table: Table) -> str:
-    """The page with its tables written again."""
+    """Return the page with its current tables."""
     files = {path.stem: yaml.safe_load(path.read_text()) for path in sorted(VENDORS.glob("*.yml"))}
     facts = yaml.safe_load(FACTS.read_text())
     columns = ("`ccm_runtime_vendor`", "Controller, and the manifest it was compared with", "Image", "Set")
@@ -62,7 +62,7 @@ def _vendor(name: str, file: dict[str, Any], facts: dict[str, Any]) -> tuple[str
 
 
 def _image(file: dict[str, Any]) -> str:
-    """Repository, newest version and Kubernetes minors."""
+    """Return a cell with the image's repository, its newest version, and the minors of Kubernetes."""
     if "image" in file:
         repository, _, tag = file["image"].rpartition(":")
         return f"`{repository}` {tag}, for every Kubernetes"
@@ -72,7 +72,7 @@ def _image(file: dict[str, Any]) -> str:
 
 
 def _spans(minors: list[int]) -> list[str]:
-    """Neighbours as one: [29, 30, 32] is 1.29 to 1.30 and 1.32."""
+    """Join neighbours: [29, 30, 32] becomes ["1.29 to 1.30", "1.32"]."""
     spans: list[list[int]] = []
     for minor in minors:
         if spans and spans[-1][1] == minor - 1:

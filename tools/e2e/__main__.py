@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kubernetes' own end-to-end specs on a cluster of the test bed, after its migration (`make test-e2e`).
+"""Runs Kubernetes' own end-to-end specs on a cluster of the test bed, after its migration (`make test-e2e`).
 
-It raises a cluster as `make demo` does, migrates it, brings cluster DNS and agnhost, runs the specs from outside the
-cluster, and removes everything. The client of the specs is a machine of another network than the nodes': specs take an
-address near the nodes for one that was not preserved. The spec of Nodes deletes an instance of the simulated cloud;
-this command ends its machine.
+It starts a cluster as `make demo` does, migrates it, installs cluster DNS and agnhost, runs the specs from outside the
+cluster, and removes everything. The client of the specs is in another network than the nodes: if its address were near
+theirs, the specs would think that client addresses are not preserved. The spec about Nodes deletes an instance of the
+simulated cloud; this command then stops the machine of that instance.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from bed.progress import Progress, Step  # noqa: E402
 from bed.run import in_parallel, run  # noqa: E402
 from tools.e2e import page, results  # noqa: E402
 
-#: A machine of nobody's network (RFC 5737).
+#: The client's address, in a network that is reserved for documentation (RFC 5737).
 CLIENT = "203.0.113.7"
 NAME = "e2e"
-#: Each has five rolling updates of Pods that take a minute to end.
+#: Slow specs: each makes five rolling updates of Pods that take a minute to stop.
 SLOW = "rolling update"
-#: What cannot pass in a mode: a proxy connects to node ports.
+#: Specs that cannot pass in a mode: a proxy connects to node ports.
 IMPOSSIBLE = {"proxy": ["without NodePort"]}
 SECONDS = 7200
 AGNHOST = "/e2e-test-images/agnhost:"
@@ -49,7 +49,8 @@ exec "$@"
 
 @dataclass(frozen=True)
 class Part:
-    """Specs that run together, by Ginkgo's labels. `prefix`: of their JUnit file. `deletes`: they delete instances."""
+    """Specs that run together, by Ginkgo's labels. `prefix`: of the JUnit file. `deletes`: the specs delete
+    instances."""
 
     title: str
     labels: str
@@ -57,7 +58,7 @@ class Part:
     deletes: bool = False
 
 
-#: In this order: the last one ends a machine.
+#: The parts in their order. The last one stops a machine.
 PARTS = (
     Part("Specs of load balancers", "Feature: containsAny LoadBalancer"),
     Part("Specs of Nodes", "Feature: containsAny CloudProvider", "nodes_", deletes=True),
@@ -65,7 +66,7 @@ PARTS = (
 
 
 def main(arguments: list[str]) -> int:
-    """Exit code: 0 if every spec passed, or skipped itself in the mode `proxy`; else 1."""
+    """Return 0 if every spec passed, or skipped itself in the mode `proxy`; else 1."""
     parser = argparse.ArgumentParser(prog="python -m tools.e2e", description=str(__doc__).partition("\n")[0])
     parser.add_argument("--mode", choices=("pass-through", "proxy"), default="pass-through", help="load balancers")
     parser.add_argument("--focus", default="", metavar="REGEXP", help="only specs whose names match")
@@ -110,7 +111,7 @@ def run_on_new_cluster(options: argparse.Namespace, progress: Progress) -> list[
 
 
 def agnhost_image(program: Path) -> str:
-    """The tag that the specs give their Pods."""
+    """Return the image of agnhost that the specs' Pods run. Raises BedError if the program lists none."""
     names = [line.strip() for line in run(str(program), "--list-images").splitlines() if AGNHOST in line]
     newest = [name for name in names if "private" not in name]
     if not newest:
@@ -128,7 +129,7 @@ def migrate(bed: cluster.Bed, report: Path, progress: Progress) -> None:
 
 
 def prepare(bed: cluster.Bed, archives: list[Path], progress: Progress) -> None:
-    """Images on every node, and names of Services."""
+    """Load the images on every node, and start cluster DNS, which resolves names of Services."""
     with progress.step("agnhost and CoreDNS on every machine"):
         in_parallel(lambda node: machines.load_images(node, archives), bed.plan.nodes)
     with progress.step("Cluster DNS"):
@@ -139,7 +140,8 @@ def prepare(bed: cluster.Bed, archives: list[Path], progress: Progress) -> None:
 def run_specs(
     bed: cluster.Bed, program: Path, report: Path, options: argparse.Namespace, progress: Progress
 ) -> list[results.Result]:
-    """The whole output is in the report's folder; what failed is also on the screen."""
+    """Run the specs and return their results. The whole output goes to the report's folder; failures are also
+    printed."""
     on(bed.plan.gateway_name, "ip", "route", "replace", f"{CLIENT}/32", "via", client_address(bed.plan))
     log, file = report / "specs.log", report / "results.jsonl"
     file.touch()
@@ -164,7 +166,7 @@ def run_specs(
 
 
 def end_deleted_machines(bed: cluster.Bed, end: Callable[[str], None]) -> None:
-    """A machine ends with its instance."""
+    """Stop the machines whose instances the cloud no longer has."""
     instances = cluster.instances(bed.plan)
     for node in [node for node in bed.plan.workers if node.name not in instances]:
         bed.plan.nodes.remove(node)
@@ -172,12 +174,12 @@ def end_deleted_machines(bed: cluster.Bed, end: Callable[[str], None]) -> None:
 
 
 def client_address(wanted: plan.Plan) -> str:
-    """Beside those of nodes and load balancers."""
+    """Return the client's address in the bed, apart from those of nodes and load balancers."""
     return wanted.host(252)
 
 
 def client_command(bed: cluster.Bed, program: Path, report: Path, part: Part, options: argparse.Namespace) -> list[str]:
-    """The container of the client, with the bed's label, so that it goes with the bed."""
+    """Return the command of the client's container. It has the bed's label, so it is removed with the bed."""
     wanted = bed.plan
     start = _CLIENT_START.format(client=CLIENT, gateway=wanted.gateway, subnet=wanted.subnet)
     kubectl = binaries.ensure(bed.version, Progress()) / "kubectl"

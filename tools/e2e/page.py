@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of docs/testing.md: what came out of each spec in the last recorded runs (`make test-e2e RECORD=1`)."""
+"""Writes the table of specs in docs/testing.md: their results in the last recorded runs (`make test-e2e RECORD=1`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MODES = ("pass-through", "proxy")
 
 
 def record(mode: str, results: Sequence[Result], folder: Path = RECORDED) -> Path:
-    """Keep what came out in this mode, in an order that does not depend on the run's."""
+    """Store the results of this mode, sorted by the specs' titles; return the file."""
     rows = [
         {"spec": each.title, "state": each.state, "seconds": round(each.seconds, 1), "reason": _short(each.reason)}
         for each in sorted(results, key=lambda each: each.title)
@@ -29,7 +29,7 @@ def record(mode: str, results: Sequence[Result], folder: Path = RECORDED) -> Pat
 
 
 def table(folder: Path = RECORDED) -> str:
-    """Markdown: a row for each spec, a column for each mode."""
+    """Return a table in Markdown with a row for each spec and a column for each mode."""
     recorded = {mode: _read(folder / f"{mode}.json") for mode in MODES}
     specs = sorted({spec for rows in recorded.values() for spec in rows})
     lines = ["| Spec | Pass-through | Proxy |", "|---|---|---|"]
@@ -39,7 +39,7 @@ def table(folder: Path = RECORDED) -> str:
 
 
 def filled(text: str) -> str:
-    """The page with the present table behind the mark. Raises ValueError where the page has no mark."""
+    """Return the page with the current table behind the mark. Raises ValueError if the page has no mark."""
     if MARK not in text:
         raise ValueError(f"{PAGE}: there is no line {MARK!r}")
     return re.sub(re.escape(MARK) + r"\n(\|.*\n)*", lambda _: f"{MARK}\n{table()}", text)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What came out of specs: lines of the program's --results, and a table of them. Pure."""
+"""Results of specs: reads the lines of the program's --results, and makes a table of them. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LONGEST_REASON = 200
 
 @dataclass(frozen=True)
 class Result:
-    """`reason`: why a spec was skipped, or what failed."""
+    """The result of a spec. `reason`: why it was skipped, or what failed."""
 
     name: str
     state: str
@@ -25,17 +25,17 @@ class Result:
 
     @property
     def title(self) -> str:
-        """The name without its labels."""
+        """Return the name without its labels."""
         return _LABEL.sub("", self.name).strip()
 
 
 def read(lines: Iterable[str]) -> list[Result]:
-    """Raises ValueError for a line that is no result."""
+    """Read a result from each line; blank lines are skipped. Raises ValueError or TypeError for any other line."""
     return [Result(**json.loads(line)) for line in lines if line.strip()]
 
 
 def table(results: Sequence[Result]) -> str:
-    """A line for each spec, reasons below them, and the sum."""
+    """Return a line for each spec, with its reason below, and a summary."""
     lines = []
     for each in results:
         lines.append(f"{each.state:<8} {each.seconds:6.1f} s  {each.title}")
@@ -51,6 +51,7 @@ def summary(results: Sequence[Result]) -> str:
 
 
 def is_success(results: Sequence[Result], may_skip: bool = False) -> bool:
-    """Whether something passed, and nothing failed. Specs skip themselves where a cloud cannot do what they need."""
+    """Return whether a spec passed and none failed. With `may_skip`, specs may skip themselves, which they do if the
+    cloud cannot do what they need."""
     allowed = {PASSED, SKIPPED} if may_skip else {PASSED}
     return any(each.state == PASSED for each in results) and all(each.state in allowed for each in results)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Would the tests notice? Change one operator at a time in every module that only decides, and run its tests.
+"""Change one operator at a time in every module that only decides, and run its tests to see whether they notice.
 
     python -m tools.mutation [PATTERN ...] [--most N] [--side-by-side N]
 
-Prints each change that no test noticed, and the share of noticed ones for each file. Fails below the threshold. Changes
-that make no difference are listed with the reason in `equivalent.yml`; an entry that matches nothing is an error, too.
-"""
+Prints each change that no test noticed, and the share of noticed changes for each file. Fails below the threshold.
+Changes that make no difference are listed with the reason in `equivalent.yml`; an entry that matches nothing is an
+error, too."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ import yaml
 from .mutants import Mutant, mutants
 from .targets import DRAWN, ROOT, Target, targets
 
-#: Of the changes in all files together, and of those in each file, so many must be noticed.
+#: The share of changes that must be noticed, in all files together and in each file.
 THRESHOLD = 0.95
 EQUIVALENT = Path(__file__).with_name("equivalent.yml")
 
@@ -77,7 +77,7 @@ def main() -> int:
 
 @dataclass(frozen=True)
 class Equivalent:
-    """Makes no difference in any line with this text of a file, or of one function of it."""
+    """Changes that make no difference: those of lines with this text in a file, or in one of its functions."""
 
     file: str
     line: str
@@ -109,11 +109,11 @@ def _all_changes(path: Path) -> list[Mutant]:
 
 
 class Workers:
-    """Processes that have loaded what all tests use. Each does one job at a time, in forks."""
+    """Processes that have imported what all tests use. Each does one job at a time, in forks."""
 
     def __init__(self, number: int) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="mutation-", ignore_cleanup_errors=True)
-        # What tests leave behind goes with the folder.
+        # Files that tests leave are removed with this folder.
         environment = {**os.environ, "TMPDIR": self._folder.name, "DRAWN_TEXTS": str(DRAWN)}
         command = [sys.executable, "-m", "tools.mutation.worker"]
         self._all = [
@@ -133,7 +133,7 @@ class Workers:
         self._folder.cleanup()
 
     def do(self, job: dict[str, Any]) -> dict[str, Any]:
-        """See `worker` for the form of a job and of the answer."""
+        """Let a free worker do a job, and return its answer. `worker` describes the form of both."""
         worker = self._free.get()
         assert worker.stdin is not None and worker.stdout is not None
         worker.stdin.write(json.dumps(job) + "\n")

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small mistakes that somebody could make in a module: one operator, one condition or one call changed at a time. Pure.
+"""Makes the small mistakes that somebody could make in a module: changes one operator, condition or call at a time.
+Pure.
 
 Only the bodies of functions are changed. Constants of a module are settings, annotations and decorators decide nothing
-at run time, and texts are read by people. Positions inside f-strings are not reliable before Python 3.12, so these are
-left out.
+at run time, and texts are for people. f-strings are left out, because positions inside them are not reliable before
+Python 3.12.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ _CALLS = {"any": "all", "all": "any", "min": "max", "max": "min"}
 
 @dataclass(frozen=True)
 class Mutant:
-    """`source` is the module with a change in `line` (from 1); `text` is that line as it was, without indent.
+    """A changed module: `source` has a change in `line` (from 1). `text`: the line before the change, without indent.
 
-    `function` is the name of the outermost function or method that the change is in.
+    `function`: the name of the outermost function or method with the change.
     """
 
     function: str
@@ -60,7 +61,7 @@ class Mutant:
 
 
 def mutants(source: str) -> list[Mutant]:
-    """All mutants of a module, by position; those that read the same as another are left out."""
+    """Return all mutants of a module, by position, without duplicates."""
     lines = source.encode().splitlines(keepends=True)
     starts = [0]
     for line in lines:
@@ -85,7 +86,7 @@ def _changes(tree: ast.Module) -> Iterator[tuple[str, ast.expr | ast.stmt, ast.A
 
 
 def functions(node: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    """The outermost functions, methods included."""
+    """Yield the outermost functions, methods included."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
             yield child
@@ -106,7 +107,7 @@ def _in(node: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, ast.AST]]:
     for name, value in ast.iter_fields(node):
         if name in ("annotation", "returns", "decorator_list") or isinstance(node, ast.JoinedStr):
             continue
-        if isinstance(node, ast.keyword) and node.arg == "strict":  # of zip(): it promises what is true anyway
+        if isinstance(node, ast.keyword) and node.arg == "strict":  # of zip(): it makes no difference to right code
             continue
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, ast.AST):
@@ -124,7 +125,7 @@ def _conditions(node: ast.AST) -> list[ast.expr]:
 
 
 def _of(node: ast.expr | ast.stmt) -> Iterator[ast.AST]:
-    """What could stand there instead."""
+    """Yield what could replace a node."""
     match node:
         case ast.Compare():
             for index, operator in enumerate(node.ops):
@@ -155,7 +156,7 @@ def _of(node: ast.expr | ast.stmt) -> Iterator[ast.AST]:
 
 
 def _is_text(node: ast.BinOp) -> bool:
-    """Whether one side is a text for certain: how a message is put together is no decision."""
+    """Return whether one side is certainly a text: how a message is put together is no decision."""
     sides = (node.left, node.right)
     return any(
         isinstance(s, ast.JoinedStr) or (isinstance(s, ast.Constant) and isinstance(s.value, str)) for s in sides

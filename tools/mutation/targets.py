@@ -37,7 +37,7 @@ EXCLUDED = {
     f"{_HOST}/probes.py": "It asks health endpoints.",
     f"{_HOST}/systemd.py": "It runs systemctl, and splits lines of NAME=VALUE.",
 }
-#: What systemd's own library judges.
+#: Tests that compare with systemd's own library.
 _OF_SYSTEMD = (
     "test_unit.py",
     "test_unit_edits.py",
@@ -45,8 +45,8 @@ _OF_SYSTEMD = (
     "test_units_between_lines.py",
     "test_units_against_systemd.py",
 )
-#: Modules that only other modules use, or that have a test of another name. One of another room has its path from
-#: tests/unit/runtime.
+#: The tests of modules that only other modules use, or whose test has another name. A test of another room has its path
+#: from tests/unit/runtime.
 _TESTED_BY = {
     "settings_yaml": ("test_settings.py",),
     "digests": ("providers/test_fingerprints.py",),
@@ -82,8 +82,8 @@ _TESTED_BY = {
     "node_rules": ("test_nodes.py",),
     "sharing_rules": ("test_tenants.py", "test_shared_balancers.py", "test_side_by_side.py"),
 }
-#: Tests that draw inputs are the slowest by far, and most do not look at what exactly comes out. Those that ask the
-#: program that owns a format are named above. They draw DRAWN texts.
+#: Tests that draw inputs are by far the slowest, and most do not compare exact results, so they are left out. Tests
+#: that compare with the program that owns a format are named above; they draw DRAWN texts.
 _SLOW = re.compile("fuzz|forward_and_back|generated|against_systemd")
 #: Tests that compare with the program that owns a format, for the collection and the runtime.
 _FORMATS = ROOT / "tests/unit/formats"
@@ -106,19 +106,20 @@ class Target:
 
 @functools.cache
 def candidates() -> tuple[str, ...]:
-    """All modules that only decide, or that `EXCLUDED` says more about: paths from the root of the repository."""
+    """Return all modules that only decide, and all shared modules of the collection, even those in `EXCLUDED`, as paths
+    from the repository's root."""
     found = [path for path in RUNTIME.rglob("*.py") if only_decides(path)] + list(UTILS.rglob("*.py"))
     return tuple(sorted(str(path.relative_to(ROOT)) for path in found if path.name != "__init__.py"))
 
 
 def targets(*patterns: str) -> list[Target]:
-    """The targets whose path contains one of the patterns; all without any."""
+    """Return the targets whose path contains one of the patterns; without patterns, all targets."""
     names = [name for name in candidates() if name not in EXCLUDED]
     return [_target(ROOT / name) for name in names if not patterns or any(each in name for each in patterns)]
 
 
 def only_decides(path: Path) -> bool:
-    """Whether a module of the runtime says so by its name, its room or its docstring."""
+    """Return whether a module of the runtime only decides, by its name, its folder or its docstring."""
     if path.stem.endswith("_rules") or path.parent == TOOLKIT:
         return True
     source = path.read_text()
@@ -127,7 +128,8 @@ def only_decides(path: Path) -> bool:
 
 @functools.cache
 def _target(path: Path) -> Target:
-    """Its tests: those that bear its name, then those of what it decides for (route.py), then those that import it."""
+    """Return the target of a file. Its tests: those with its name, then those of the module for which it decides (such
+    as route.py), then those that import it."""
     if path.is_relative_to(RUNTIME):
         root, prefix, everywhere = ROOT / "runtime", "", ROOT / "tests/unit/runtime"
         room = _nearest(everywhere / path.parent.relative_to(RUNTIME))
@@ -149,16 +151,16 @@ def _target(path: Path) -> Target:
 
 @functools.cache
 def _text(path: Path) -> str:
-    """Each of a hundred modules asks for the same tests."""
+    """Return the text of a file. It is cached, because each of a hundred modules reads the same tests."""
     return path.read_text()
 
 
 def _nearest(folder: Path) -> Path:
-    """A folder of tests: that of the room, or of the floor that the room is on."""
+    """Return the folder if it exists, or else its nearest parent that exists."""
     return folder if folder.is_dir() else _nearest(folder.parent)
 
 
 def _imported(path: Path) -> str:
-    """What a test has that imports a module of a room: its name alone is a word of many tests."""
+    """Return a pattern for the import of a module with its package: many tests contain the module's name as a word."""
     room, name = path.parent.name, path.stem
     return rf"\.{room}(\.{name}\b| import (\([^)]*|[^\n(]*)\b{name}\b)"

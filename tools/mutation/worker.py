@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run the tests of one module once for each mutant of it. Files are never changed.
 
-Reads a job from each line of stdin, as JSON: {"module", "path", "tests", "sources"}; the first source is the module as
-it is. Writes a line of JSON for each job: {"outcomes", "why", "seconds"}. An outcome is "noticed", "survived" or
+Reads a job from each line of stdin, as JSON: {"module", "path", "tests", "sources"}; the first source is the unchanged
+module. Writes a line of JSON for each job: {"outcomes", "why", "seconds"}. An outcome is "noticed", "survived" or
 "endless" (it ran several times as long as the tests take). If there are fewer outcomes than sources, `why` has the
-reason. The seconds are those of the processor.
+reason. The seconds are processor time.
 
 Pytest collects the tests once, and runs them once to learn which statements each test runs. For each mutant, a fork
-puts the changed code into the function that it changes, and runs the tests that run this statement until one fails:
-those that noticed an earlier change of the function come first, then the quickest, for a few seconds. Where that cannot
-show the change (while tests were collected, the statement ran or the function made an inner one), the mutant is
-imported in a process of its own.
+puts the changed code into its function. The fork then runs the tests that run the changed statement, until one fails:
+first those that noticed an earlier change of the function, then the quickest, for a few seconds. In two cases this
+cannot show the change: the statement ran while tests were collected, or the function made an inner function then. Such
+a mutant is imported in a process of its own.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from typing import Any
 
 from .mutants import functions, is_docstring
 
-#: What tests load that is not ours: loaded once, before the forks.
+#: Libraries that tests import; they are imported once, before the forks.
 _SLOW = (
     "aiohttp",
     "ansible.template",
@@ -48,7 +48,7 @@ _SLOW = (
     "pytest_asyncio",
     "yaml",
 )
-#: Without rewritten assertions, no finder of pytest comes in front of `Instead` while plugins are imported.
+#: pytest's options. Assertions are not rewritten, so that no finder of pytest precedes `Instead` while plugins load.
 _OPTIONS = (
     "-s",
     "-q",
@@ -62,17 +62,17 @@ _OPTIONS = (
     "--timeout=0",
 )
 
-#: Seconds that tests may sleep with a change, besides five times as long as without. Whoever waits for a processor does
-#: not sleep: on a busy machine, no change may seem to be noticed by that.
+#: Seconds that tests with a change may sleep, on top of five times as long as without it. Waiting for a processor is
+#: not sleeping: otherwise a busy machine would make changes look noticed.
 PATIENCE = float(os.environ.get("MUTATION_PATIENCE", "10"))
-#: Seconds of the processor that a test may use, besides five times as many as without.
+#: Processor seconds that a test with a change may use, on top of five times as many as without it.
 PROCESSOR = min(PATIENCE / 10, 1.0)
-#: Seconds of the processor for the tests of one change, besides those in the module's own file, which all run. Some
-#: tests draw a hundred clusters, and what the first ones do not notice the others seldom do.
+#: Processor seconds for the tests of one change. The tests in the module's own file all run and do not count. Some
+#: tests draw a hundred clusters; what the first tests do not notice, the others rarely do.
 BUDGET = 5.0
-#: Bytes: an endless loop that collects something fails, and does not take the machine with it.
+#: Bytes of memory for a fork: an endless loop that collects something fails before the machine runs out of memory.
 MEMORY = 4 << 30
-#: Examples of a property test: the same ones each time, so that a score can be compared with the last one.
+#: Examples of a property test. They are the same in each run, so that scores can be compared.
 EXAMPLES = 50
 
 
@@ -89,7 +89,7 @@ class Instead(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return importlib.util.spec_from_file_location(fullname, self.path, loader=self)
 
     def pytest_sessionstart(self) -> None:
-        """As a plugin of pytest: check that none of the other plugins has imported the module in another way."""
+        """Check, as a plugin of pytest, that no other plugin has imported the module in another way."""
         loaded = sys.modules.get(self.module)
         assert loaded is None or loaded.__loader__ is self, f"{self.module} was imported before the tests"
 
@@ -121,7 +121,7 @@ def _report(statement: ast.stmt) -> list[ast.stmt]:
 
 
 def statement_of(tree: ast.AST, before: list[str], after: list[str]) -> int:
-    """The line where the innermost statement begins that is not the same in both sources."""
+    """Return the first line of the innermost statement that differs between both sources."""
     pairs = enumerate(itertools.zip_longest(before, after), 1)
     line = next(line for line, (old, new) in pairs if old != new)
     around = [
@@ -131,7 +131,7 @@ def statement_of(tree: ast.AST, before: list[str], after: list[str]) -> int:
 
 
 def function_codes(code: CodeType) -> Iterator[CodeType]:
-    """The outermost functions of a module, methods included, in the order of the source."""
+    """Yield the code of a module's outermost functions, methods included, in the order of the source."""
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             if constant.co_flags & 1:  # CO_OPTIMIZED: of a function, not of a class
@@ -141,7 +141,7 @@ def function_codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def inner_codes(code: CodeType) -> Iterator[CodeType]:
-    """All functions inside of a function."""
+    """Yield the code of all functions inside a function."""
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield constant
@@ -163,7 +163,7 @@ class Session:
         self.lines: list[set[int]] = []
         self.seconds: list[tuple[float, float]] = []
         self.noticed: dict[int, Counter[int]] = {}
-        #: Functions that made an inner function while tests were collected: it keeps the code that it was made with.
+        #: Functions that made an inner function while tests were collected: the inner function keeps its original code.
         self.made_at_import: set[int] = set()
 
     def pytest_runtest_logreport(self, report: Any) -> None:
@@ -232,7 +232,7 @@ class Session:
             for each in changed:
                 each.__code__ = new
             for item in chosen:
-                # Its signal ends the process.
+                # The timer's signal ends the process.
                 signal.setitimer(signal.ITIMER_PROF, PROCESSOR + 5 * self.seconds[item][1])
                 self._run(self.items[item])
                 if self.failed:
@@ -270,19 +270,19 @@ def main() -> int:
 
 
 def _busy() -> float:
-    """Seconds of the processor that all forks have used so far."""
+    """Return the processor seconds that all ended forks have used so far."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def _slept(process: int | str = "self") -> float:
-    """A clock that stands while a process runs, or waits for a processor."""
+    """Return the time of a clock that stops while a process runs or waits for a processor."""
     running, waiting, _ = Path(f"/proc/{process}/schedstat").read_text().split()
     return time.monotonic() - (int(running) + int(waiting)) / 1e9
 
 
 def do(job: dict[str, Any]) -> tuple[list[str], str]:
-    """The outcomes of a job, and what was printed last if there are too few."""
+    """Return the outcomes of a job, and what was printed last if there are too few outcomes."""
     sources = job["sources"]
     with tempfile.TemporaryFile() as printed:
 
@@ -313,7 +313,7 @@ def do(job: dict[str, Any]) -> tuple[list[str], str]:
 
 
 def alone(job: dict[str, Any], source: str, patience: float, processor: float) -> str:
-    """The outcome when a process imports the mutant from the start, and runs all tests until one fails."""
+    """Import the mutant in a process of its own, run all tests until one fails, and return the outcome."""
     finder = Instead(job["module"], job["path"], source)
 
     def run() -> tuple[bool, str]:
@@ -339,9 +339,9 @@ def _run_pytest(tests: list[str], *more: Any) -> int:
 
 
 def in_fork(work: Callable[[], tuple[bool, str]], patience: float) -> tuple[str, str]:
-    """("survived", "noticed" or "endless", the text that the work returned). Its first value says whether it passed.
+    """Run `work`, which returns whether all passed and a text, in a fork. Return the outcome and the text.
 
-    The fork is ended when it has slept longer than its patience.
+    The outcome is "survived", "noticed" or "endless". The fork is killed when it has slept longer than `patience`.
     """
     reader, writer = os.pipe()
     child = os.fork()
@@ -376,7 +376,7 @@ def _read(reader: int) -> bytes:
 
 
 def _work(work: Callable[[], tuple[bool, str]], writer: int) -> None:
-    """In the fork: write to the parent only, and exit without the clean-up that is the parent's."""
+    """Run `work` in the fork: write only to the parent, and exit without the clean-up, which the parent does."""
     code = 1
     try:
         os.setpgrp()  # a group to end as a whole; a session of its own would have a priority of its own

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the runtime compares with upstream, gathered from its tests: `make parity` writes docs/reference/parity.md.
+"""Compares the runtime with upstream by the IDs in its tests: `make parity` writes docs/reference/parity.md.
 
-`behaviours/*.yml` say what upstream does, one sentence for each ID. A test shows a behaviour when its name or parameter
-carries the ID: `test_N22_...`, `[N5-N15-zoned]`. `notes/*.yml` say where the runtime differs on purpose, what does not
+`behaviours/*.yml` say what upstream does, one sentence for each ID. A test shows a behaviour if its name or parameter
+has the ID: `test_N22_...`, `[N5-N15-zoned]`. `notes/*.yml` say where the runtime differs on purpose, what does not
 apply, and how each weakness (W) was removed:
 
     N12: {kind: different, why: one sentence}
     N33: {kind: not-applicable, why: one sentence}
     W4: {kind: removed, how: one sentence, evidence: name of a test, of a metric, or the path of a file}   # or: kept
 
-Nothing is run here: what the page calls shown is shown when the tests pass.
+No test runs here: a behaviour that the page calls shown is shown if the tests pass.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ HERE = Path(__file__).parent
 PAGE = ROOT / "docs" / "reference" / "parity.md"
 #: Written by `make peers-tests`.
 PEERS = ROOT / "tests/peers/results.md"
-#: Where the runtime's tests are; those of the collection carry no ID.
+#: The folders of the runtime's tests. Tests of the collection have no IDs.
 SUITES = ("tests/unit/runtime", "tests/integration/runtime", "tests/integration/engine", "tests/integration/faults")
 WEAKNESSES = "weaknesses"
 #: File of behaviours -> title of its section, in the page's order.
@@ -59,7 +59,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Test:
-    """A test function; its parameters are one with it."""
+    """A test function with all its parameters."""
 
     file: str
     function: str
@@ -70,7 +70,7 @@ class Parity:
     #: Section -> ID -> upstream's behaviour.
     sections: Mapping[str, Mapping[str, str]]
     notes: Mapping[str, Note]
-    #: ID -> the tests that carry it.
+    #: ID -> the tests that have it.
     shown_by: Mapping[str, tuple[Test, ...]]
     #: Name of each test function, with or without an ID -> a file that has it.
     functions: Mapping[str, str]
@@ -90,17 +90,17 @@ class Parity:
 
 
 class ParityError(Exception):
-    """What is wrong with a file of behaviours or notes, or why no tests were found."""
+    """A file of behaviours or notes is wrong, or no tests were found."""
 
 
 def ids_of(node_id: str) -> list[str]:
-    """IDs in a test's name and parameters; its file's name does not count."""
+    """Return the IDs in a test's name and parameters. The file's name does not count."""
     return _ID.findall(node_id.partition("::")[2])
 
 
 def collect_node_ids(collected: Sequence[str] = ()) -> list[str]:
-    """Of all tests of the runtime. `collected`: those that a run of pytest has anyway, whole files each; a suite of
-    which it has every file is not collected again, which takes fifteen seconds of a processor."""
+    """Return the node IDs of all tests of the runtime. `collected`: the node IDs, of whole files, that a run of pytest
+    already has. A suite with all its files in there is not collected again, which takes fifteen processor seconds."""
     files = {node_id.partition("::")[0] for node_id in collected}
     suites = [suite for suite in SUITES if not files >= set(_files(suite))]
     known = [node_id for suite in SUITES if suite not in suites for node_id in collected if node_id.startswith(suite)]
@@ -163,12 +163,12 @@ def _note(id_: str, document: object, source: str) -> Note:
 
 
 def missing(parity: Parity) -> list[str]:
-    """Behaviours without a test and without a note that says why, and weaknesses without a note."""
+    """Return behaviours that have neither a test nor a note that says why, and weaknesses without a note."""
     return [id_ for id_ in parity.ids() if parity.status(id_) == MISSING]
 
 
 def contradictions(parity: Parity) -> list[str]:
-    """Notes and tests that do not fit the behaviours or one another."""
+    """Return sentences about notes and tests that contradict the behaviours or one another."""
     known = set(parity.ids())
     found = [f"{note.source}: {id_} is no behaviour" for id_, note in parity.notes.items() if id_ not in known]
     for id_, tests in parity.shown_by.items():
@@ -188,11 +188,11 @@ def contradictions(parity: Parity) -> list[str]:
 
 
 def is_evidence(text: str, functions: Mapping[str, str]) -> bool:
-    """A test function's name, a metric that the runtime exports, or a file of this repository."""
+    """Return whether a text is a test function's name, a metric that the runtime exports, or a file here."""
     if text in functions:
         return True
     if re.fullmatch(r"[a-z0-9]+(_[a-z0-9]+)+", text):
-        # A counter is declared without the ending that its samples have.
+        # A counter is declared without the ending "_total" of its samples.
         names = {f'"{text}"', f'"{text.removesuffix("_total")}"'}
         sources = (path.read_text() for path in (ROOT / "runtime" / "ccm").rglob("*.py"))
         return any(name in source for source in sources for name in names)
@@ -277,7 +277,7 @@ def _weaknesses(parity: Parity) -> list[str]:
 
 
 def _proofs(parity: Parity, id_: str) -> str:
-    """Links to the tests that carry the ID and to what its note names."""
+    """Return links to the tests that have the ID, and to the evidence that its note names."""
     note = parity.notes.get(id_)
     evidence = () if note is None else note.evidence
     tests = set(parity.shown_by.get(id_, ()))

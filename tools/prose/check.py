@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The project's words: python tools/prose/check.py [--all] [FILE ...]
+"""Checks the project's words: python tools/prose/check.py [--all] [FILE ...]
 
 Reads Markdown without its code, the texts of YAML that people read, and Python's comments, docstrings and messages.
 Prints `file:line: "anew": write "again"`. A line with the comment `prose: keep` may say what it likes.
@@ -22,14 +22,14 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 TERMS = Path(__file__).with_name("terms.yml")
-#: A line that quotes a word on purpose.
+#: The comment of a line that uses a word on purpose.
 KEEP = "prose: keep"
 #: The keys of YAML whose values people read. A changelog fragment is read whole.
 _KEYS = {
     "body", "changelog", "description", "details", "fail_msg", "label", "msg", "name", "notes", "placeholder",
     "requirements", "short_description", "success_msg", "summary", "title",
 }  # fmt: skip
-#: What is no prose inside prose: code, links' targets, values in f-strings and templates, Ansible's markup.
+#: What is not prose in a text: code, targets of links, values in f-strings and templates, Ansible's markup.
 _CODE = re.compile(r"``.+?``|`[^`]*`|\]\([^)]*\)|https?://\S+|\{\{.*?\}\}|\{[^{}]*\}|\b[BCEILMOPRUV]+\([^)]*\)")
 #: Python's tokens that are text: one for each string up to 3.11, one for each part of an f-string from 3.12 on.
 _TEXTS = {tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
@@ -38,7 +38,7 @@ Lines = Iterator[tuple[int, str]]
 
 @functools.cache
 def terms() -> list[tuple[re.Pattern[str], str]]:
-    """Each pattern, and what to write instead."""
+    """Return each pattern, and what to write instead."""
     listed = yaml.safe_load(TERMS.read_text())["terms"]
     return [(re.compile(rf"\b(?:{term['match']})\b", re.IGNORECASE), term["write"]) for term in listed]
 
@@ -79,7 +79,7 @@ def yaml_text(text: str, whole: bool = False) -> Lines:
 
 
 def _people_read(node: Any, read: bool) -> Iterator[yaml.ScalarNode]:
-    """The texts below a node; `read` when a key above says that people read them."""
+    """Yield the texts below a node that people read: all if `read`, otherwise those below one of `_KEYS`."""
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             yield from _people_read(value, read or key.value in _KEYS)
@@ -110,7 +110,7 @@ def problems(path: str, text: str) -> Iterator[str]:
 
 
 def files(*globs: str) -> list[str]:
-    """The files that git knows, or would take, and that are there."""
+    """Return the existing files that git tracks or does not ignore."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--"]
     command += [f":(glob){each}" for each in globs]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout.decode().split("\0")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commits have a subject of at most 72 characters, and a body that says why: python tools/prose/commits.py [FILE]
+"""Checks that commits have a subject of at most 72 characters, and a body: python tools/prose/commits.py [FILE]
 
-With a FILE, that message (Git's hook commit-msg gives it); else every commit since `FIRST`. In a clone that does not
-have it, such as a shallow one: since the last tag, or since origin/main where there is no tag.
+With a FILE, it checks that message (Git's hook commit-msg passes it); otherwise every commit since `FIRST`. A clone
+without `FIRST`, such as a shallow one, starts from the last tag, or from origin/main if there is no tag.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 MOST = 72
-#: Before it, nothing demanded a body, and most commits had none.
+#: Before this commit no rule required a body, and most commits had none.
 FIRST = "031bcdae59f156705688ef8f8912f7fb9dcb279b"
 #: What `git commit --fixup` and `--squash` write; a rebase removes such a commit before it lands.
 TEMPORARY = ("fixup! ", "squash! ", "amend! ")
@@ -32,12 +32,12 @@ class Commit(NamedTuple):
 
 
 def git(*arguments: str, cwd: Path = ROOT) -> str:
-    """What git answers, "" when it refuses."""
+    """Run git and return what it prints; "" if it fails."""
     return subprocess.run(["git", *arguments], cwd=cwd, capture_output=True, text=True).stdout.strip()
 
 
 def base(first: str, cwd: Path) -> str:
-    """The commit after which commits are checked, "" if no such commit is here."""
+    """Return the commit after which commits are checked; "" if there is none."""
     return (
         git("merge-base", first, "HEAD", cwd=cwd)
         or git("describe", "--tags", "--abbrev=0", cwd=cwd)
@@ -46,7 +46,7 @@ def base(first: str, cwd: Path) -> str:
 
 
 def since(first: str = FIRST, cwd: Path = ROOT) -> list[Commit]:
-    """The commits to check, the newest first."""
+    """Return the commits to check, the newest first."""
     start = base(first, cwd)
     text = git("log", "--no-merges", "--format=%h%n%B%x00", f"{start}..HEAD", cwd=cwd) if start else ""
     parts = (each.strip().partition("\n") for each in text.split("\0") if each.strip())

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""moto as a server, with what it lacks: `python serve_moto.py PORT [ADDRESS]`, with moto on PYTHONPATH.
+"""Runs moto as a server, and adds what it is missing: `python serve_moto.py PORT [ADDRESS]`, with moto on PYTHONPATH.
 
-moto derives names from addresses, has no slow and no failed load balancers, and keeps routes to instances that are
-gone. Host names, attributes, listeners and health checks of load balancers are not always as AWS answers them, and
-cloud-provider-aws reads more of them. A POST to /ccm-control changes what AWS would change by itself.
+moto derives names from addresses, has no slow and no failed load balancers, and keeps routes to deleted instances. Its
+host names, attributes, listeners and health checks of load balancers are not always like those of AWS, and
+cloud-provider-aws reads more of them. A POST to /ccm-control makes changes that AWS would make by itself.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_ba
 from werkzeug.serving import WSGIRequestHandler, run_simple
 
 REGION = "eu-central-1"
-#: `seconds`: that a load balancer takes; `groups in use until`: when the last load balancer has let go of its groups.
+#: `seconds`: until a new load balancer is active. `groups in use until`: the time from which security groups of deleted
+#: load balancers can be deleted.
 settings = {"seconds": 0.0, "groups in use until": 0.0}
 
 _derived_name = Instance.private_dns_name.fget
@@ -63,7 +64,7 @@ Route.state = property(_route_state)
 
 
 def _also(kind: type, change: Callable[[Any], None]) -> None:
-    """Change each object of this kind when it was created."""
+    """Call `change` with each object of this kind after it was created."""
     create = kind.__init__
 
     def create_and_change(self: Any, *arguments: Any, **more: Any) -> None:
@@ -74,7 +75,7 @@ def _also(kind: type, change: Callable[[Any], None]) -> None:
 
 
 def _complete(balancer: Any) -> None:
-    """cloud-provider-aws tells the kinds of load balancers by the ends of their host names."""
+    """Complete a load balancer. cloud-provider-aws recognises its kind by the end of its host name."""
     balancer.attrs["access_logs.s3.enabled"] = "false"
     if balancer.type == "network":
         balancer.dns_name = f"{balancer.name}-{balancer.arn.rpartition('/')[2]}.elb.{REGION}.amazonaws.com"
@@ -114,7 +115,7 @@ def _modify(
     certs: Any = None,
     actions: Any = None,
 ) -> Any:
-    """moto refuses TLS here, which it accepts in a new listener."""
+    """Change a listener. Unlike moto, which accepts TLS only in a new listener, accept it here, too."""
     found = _modify_listener(self, arn, port, None if protocol == "TLS" else protocol, policy, certs, actions)
     found.protocol = protocol or found.protocol
     if protocol == "TLS" and certs:
@@ -131,7 +132,7 @@ _describe_groups = ELBv2Backend.describe_target_groups
 
 
 def _describe_used_groups(self: Any, *arguments: Any, **more: Any) -> Any:
-    """moto only adds to the load balancers of a group, when a listener is created."""
+    """Describe target groups with their current load balancers: moto adds one with a listener, but removes none."""
     for group in self.target_groups.values():
         gone = [each for each in group.load_balancer_arns if each not in self.load_balancers]
         group.load_balancer_arns = gone + [
@@ -151,7 +152,7 @@ def _groups_of(backend: Any, balancer: Any) -> set[str]:
 
 
 def _create_or_return_group(self: Any, name: str, **asked: Any) -> Any:
-    """AWS returns a target group that has the name already if its settings are those of the request."""
+    """Create a target group, or return the existing one of the same name and settings, as AWS does."""
     for each in self.target_groups.values():
         has = (each.protocol, int(each.port), each.vpc_id, str(each.health_check_port), each.health_check_path)
         wants = (asked["protocol"], int(asked["port"]), asked["vpc_id"], str(asked["healthcheck_port"]))
@@ -171,8 +172,8 @@ ELBv2Backend.create_target_group = _create_or_return_group
 ELBV2Response.add_tags = _tag_one_resource
 
 
-# Classic Load Balancers: moto forgets the protocol of instances, the type of a policy, and node ports that come later.
-# It deletes one listener at a time, and answers about a load balancer that is missing with a server error.
+# Classic Load Balancers: moto does not store the instances' protocol, the type of a policy, and node ports that are
+# added later. It deletes only one listener in a call, and answers with a server error if a load balancer is missing.
 
 
 class InvalidInstance(ELBClientError):
@@ -198,7 +199,7 @@ def _instances(change: str) -> Callable[[Any], ActionResult]:
 
 
 def _of_a_port(self: ELBResponse, port: dict[str, Any]) -> None:
-    """Complete what moto made of a listener in a request."""
+    """Complete the listener that moto made from a request."""
     balancer = self.elb_backend.get_load_balancer(self._get_param("LoadBalancerName"))
     for each in balancer.listeners:
         if int(each.load_balancer_port) == int(port["LoadBalancerPort"]):
@@ -238,7 +239,7 @@ _describe_classic = ELBBackend.describe_load_balancers
 
 
 def _add_tag(self: Any, key: str, value: str) -> None:
-    """moto's limit is an older one."""
+    """Add a tag without moto's limit, which is older than that of AWS."""
     self.tags[key] = value
 
 
@@ -246,7 +247,7 @@ _delete_group = SecurityGroupBackend._delete_security_group
 
 
 def _delete_unused_group(self: Any, vpc: Any, id: str) -> None:
-    """AWS refuses to delete a group that a load balancer, an instance or a rule uses."""
+    """Delete a security group, but refuse one that a load balancer or a rule uses, as AWS does."""
     balancers = elb_backends[DEFAULT_ACCOUNT_ID][REGION].load_balancers.values()
     rules = [rule for groups in self.groups.values() for each in groups.values() for rule in each.ingress_rules]
     is_used = any(id in each.security_groups for each in balancers) or any(
@@ -269,7 +270,7 @@ ELBBackend.describe_load_balancers = lambda self, names: [
 ClassicBalancer.add_tag = _add_tag
 ClassicListener.instance_protocol = property(lambda self: getattr(self, "ccm_instance_protocol", self.protocol))
 SecurityGroupBackend._delete_security_group = _delete_unused_group
-#: What AWS answers about instances of most types.
+#: AWS answers this for instances of most types.
 EC2Response.describe_instance_topology = lambda self: ActionResult({"Instances": []})
 
 
@@ -292,7 +293,7 @@ def control(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _set_interfaces(instance: Any, interfaces: list[dict[str, Any]]) -> None:
-    """IPv6 addresses and further private addresses of the interfaces, by their index."""
+    """Set IPv6 addresses and further private addresses of the interfaces, by their index."""
     for each in interfaces:
         nic = instance.nics[each["index"]]
         nic.ipv6_addresses = list(each.get("ipv6", ()))
@@ -304,7 +305,7 @@ class QuietHandler(WSGIRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def log_request(self, *args: Any) -> None:
-        """moto's own tests look at requests; these ask the proxy."""
+        """Log nothing: only moto's own tests read this log. Our tests read the proxy's."""
 
 
 if __name__ == "__main__":

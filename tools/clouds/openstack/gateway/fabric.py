@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``fabric.py FOLDER INTERFACE``: what amphorae and routers do, in the network of a bed's gateway.
+"""``fabric.py FOLDER INTERFACE``: does the work of amphorae and routers, in the network of a bed's gateway.
 
-FOLDER is what the rig's drivers write: ``balancer-ID.json`` for each load balancer that serves, and ``network.json``
-with the router's routes and the floating addresses. The work is the simulated cloud's (ccm_simcloud.fabric).
+The rig's drivers write FOLDER: ``balancer-ID.json`` for each load balancer that serves, and ``network.json``
+with the router's routes and the floating addresses. The simulated cloud's code does the work (ccm_simcloud.fabric).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NETWORK = "network.json"
 
 
 def wanted(folder: Path) -> Wanted:
-    """The desired network. A floating address forwards as the VIP that it belongs to."""
+    """Return the desired network. A floating address forwards like the VIP to which it belongs."""
     network = _read(folder / NETWORK) or {"routes": {}, "floating": {}}
     balancers = [found for file in sorted(folder.glob("balancer-*.json")) if (found := _read(file))]
     ports, addresses = {}, set()
@@ -45,7 +45,7 @@ def wanted(folder: Path) -> Wanted:
 
 
 def _read(file: Path) -> dict[str, Any] | None:
-    """None if it is gone meanwhile."""
+    """Read a file; return None if it has been deleted meanwhile."""
     try:
         return dict(json.loads(file.read_text()))
     except FileNotFoundError:
@@ -53,7 +53,7 @@ def _read(file: Path) -> dict[str, Any] | None:
 
 
 def versions(folder: Path) -> set[tuple[str, int]]:
-    """Each file that is there, with the time of its last change."""
+    """Return each existing file with the time of its last change."""
     found = set()
     for file in folder.glob("*.json"):
         with contextlib.suppress(FileNotFoundError):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A private certificate authority for one address, as sites have it in front of their services."""
+"""A private certificate authority for one address, as many sites have for their services."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _LIFE = datetime.timedelta(days=30)
 
 
 def server(folder: Path, address: str) -> ssl.SSLContext:
-    """For a server at `address`, by ``server.pem`` in this folder; ``ca.crt`` is for its clients. Made when missing."""
+    """Return a context for a server at `address` with ``server.pem`` of this folder; clients trust ``ca.crt``. Both
+    files are made if they are missing."""
     pair = folder / "server.pem"
     if not pair.exists():
         folder.mkdir(parents=True, exist_ok=True)
@@ -33,7 +34,7 @@ def server(folder: Path, address: str) -> ssl.SSLContext:
 
 
 def _made(address: str) -> tuple[x509.Certificate, x509.Certificate, ec.EllipticCurvePrivateKey]:
-    """The authority's certificate, the server's and its key. Nobody keeps the authority's key."""
+    """Return the authority's certificate, and the server's certificate and key. The authority's key is not kept."""
     root, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     issuer = _name("authority of the rig")
     usage = x509.KeyUsage(True, False, False, False, False, True, True, False, False)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rig as the cloud of a bed (tools/bed): where its machines reach it, their networks, and what forwards to them.
+"""Makes the rig the cloud of a bed (tools/bed): the networks of its machines, and what forwards to them.
 
-A bed's /24 is one wire. For neutron it is two networks: the lower half is the nodes', with VIPs above them, and the
-upper half is the public one, with floating addresses. So every address is reached without a route.
+A bed's /24 is one wire. For neutron it is two networks: the lower half is for nodes, with VIPs above them, and the
+upper half is the public network, with floating addresses. So every address can be reached without a route.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bed.machines import podman
 from bed.plan import Plan
 from rig.places import DATA, RIG
 
-#: Where drivers write what the gateway has to do, if the rig is a bed's cloud: RIG_WIRES.
+#: The folder ($RIG_WIRES) in which the drivers write what the gateway must do, if the rig is a bed's cloud.
 WIRES = DATA / "wires"
 _FIRST_VIP, _LAST_VIP = 64, 126
 
@@ -33,7 +33,8 @@ class Network:
 
 
 def plan_of(name: str) -> Plan:
-    """The plan of a bed that is up. Raises BedError, also if it has a simulated cloud or nodes without a port."""
+    """Return the plan of a running bed. Raises BedError if there is none, if it has a simulated cloud, or if nodes have
+    addresses in the range of VIPs."""
     prerequisites.need_root("being the cloud of a bed")
     plan = Bed.load(name).plan
     if plan.cloud:
@@ -45,7 +46,7 @@ def plan_of(name: str) -> Plan:
 
 
 def networks(plan: Plan) -> tuple[Network, Network]:
-    """The nodes' network and the public one."""
+    """Return the nodes' network and the public network."""
     lower, upper = map(str, IPv4Network(plan.subnet).subnets())
     first, _, last = plan.load_balancer_addresses.partition("-")
     nodes = Network(lower, plan.gateway, plan.host(_FIRST_VIP), plan.host(_LAST_VIP))
@@ -53,19 +54,20 @@ def networks(plan: Plan) -> tuple[Network, Network]:
 
 
 def start_fabric(plan: Plan) -> None:
-    """In the gateway's network: load balancers that forward, and the router's routes (gateway/fabric.py)."""
+    """Start the container that forwards for load balancers and routes for the router (gateway/fabric.py). It runs in
+    the gateway's network."""
     if plan.fabric_name in dict(machines.containers(plan.name)):
         return
     podman(
         "run", "--detach", "--name", plan.fabric_name, "--network", f"container:{plan.gateway_name}",
         "--label", f"{machines.LABEL}={plan.name}", "--user", "0", "--privileged", "--http-proxy=false",
         *machines.limits(), "--volume", f"{WIRES}:/wires:ro", "--volume", f"{RIG / 'gateway'}:/gateway:ro",
-        # The image may be another checkout's; the code is this one's.
+        # Another checkout may have built the image, so mount the code of this one.
         "--volume", f"{paths.RUNTIME / 'simcloud'}:/simcloud:ro", "--env", "PYTHONPATH=/simcloud",
         "--entrypoint", "python", images.SIMULATOR_IMAGE, "/gateway/fabric.py", "/wires", "eth0",
     )  # fmt: skip
 
 
 def end_fabric(bed: str) -> None:
-    """Of a bed that may be gone."""
+    """Remove that container; the bed itself may be gone."""
     machines.remove_container(f"{bed}-fabric")

@@ -40,7 +40,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str]) -> int:
-    """Exit code: 0, 1 for what could not be done, 130 when interrupted."""
+    """Run a command and return the exit code: 0, 1 if it could not be done, 130 when interrupted."""
     args = parser().parse_args(arguments)
     try:
         with locks.held("openstack"):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A thousand servers, or a hundred load balancers, in a second: copies of one that the services made.
+"""Makes a thousand servers, or a hundred load balancers, in a second: copies of one that the services made.
 
-A copy has ports, addresses and names of its own. It is rows in nova's, neutron's and octavia's databases, as those of
-the original are; the real APIs list and show it. No driver knows a load balancer that is a copy, so it is for reading.
-Servers can be renamed, stopped, started and deleted.
+A copy has its own ports, addresses and names. It consists of rows in the databases of nova, neutron and octavia, like
+the original, so the real APIs list and show it. No driver knows a copied load balancer, so it can only be read.
+Copied servers can be renamed, stopped, started and deleted.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from rig.mariadb import Database
 
 @dataclass(frozen=True)
 class _Copied:
-    """Which rows of a table are the original's, and column -> expression; all other columns stay as they are.
+    """Which rows of a table belong to the original, and column -> expression for the copy; other columns are copied.
 
-    `c` is the row about the copy. Each table has a column that is one of `c`'s, by which copies are found again.
+    `c` is the row that describes the copy. Each table has a column that is equal to a column of `c`, so that the rows
+    of copies can be found again.
     """
 
     table: str
@@ -31,7 +32,8 @@ class _Copied:
 
 
 def _port(id: str, device: str, address: str, mac: str, attributes: str) -> tuple[_Copied, ...]:
-    """What neutron keeps of a port; the originals are user variables of the same names."""
+    """Return the rows that neutron has about a port. MariaDB's user variables of the same names hold the original's
+    IDs."""
     of = {"port_id": f"c.{id}"}
     where = f"port_id = @{id}"
     own = {"id": f"c.{id}", "device_id": device, "mac_address": f"c.{mac}", "standard_attr_id": f"c.{attributes}"}
@@ -122,7 +124,8 @@ _TYPES = {
 
 
 def make(database: Database, server: str, count: int, prefix: str, first: str) -> None:
-    """`count` copies called PREFIX0000 and so on, with the addresses from `first` on. BedError without the original."""
+    """Make `count` copies named PREFIX0000 and so on, with the addresses from `first` on. Raises BedError if the
+    original does not exist."""
     server = str(uuid.UUID(server))
     start = ipaddress.IPv4Address(first)
     found = database.sql(
@@ -150,10 +153,11 @@ def make(database: Database, server: str, count: int, prefix: str, first: str) -
 def make_balancers(
     database: Database, balancer: str, copies: Sequence[Mapping[str, Any]], vip: str, first: str
 ) -> None:
-    """A copy for each of these: ``name``, ``description``, ``tags``, and ``floating_description`` of its floating IP.
+    """Make a copy for each mapping: ``name``, ``description``, ``tags``, and ``floating_description`` of the floating
+    IP.
 
     Their VIPs are the addresses from `vip` on, the floating IPs those from `first` on. The original has one listener
-    with a pool, and a floating IP. Raises BedError where it has not.
+    with a pool, and a floating IP. Raises BedError if it does not.
     """
     balancer = str(uuid.UUID(balancer))
     found = database.sql(
@@ -185,7 +189,7 @@ def make_balancers(
 
 
 def remove(database: Database, prefix: str) -> None:
-    """All copies with names that begin so."""
+    """Remove all copies whose names begin like this."""
     statements = _schema()
     for table, copied in (("rig.servers", _SERVERS), ("rig.balancers", _BALANCERS)):
         mine = f"from {table} where left(name, {len(prefix)}) = {_quoted(prefix)}"
@@ -214,7 +218,7 @@ def _make(
     copied: Iterable[_Copied],
     more: str = "",
 ) -> None:
-    """All of it or nothing."""
+    """Insert all rows of the copies in one transaction."""
     columns = list(rows[0])
     own = f"insert into {table} ({', '.join(columns)}) values {_values(row.values() for row in rows)};"
     variables = " ".join(f"set @{name} = {_quoted(value)};" for name, value in original.items())
@@ -245,7 +249,7 @@ def _copy(database: Database, copied: _Copied, rows: str, which: str) -> str:
 
 
 def _last(database: Database) -> int:
-    """An ID well beyond neutron's last one, so that rows which neutron creates meanwhile do not collide."""
+    """Return an ID well above neutron's last one, so that rows which neutron creates meanwhile do not collide."""
     return int(database.sql("select max(id) from neutron.standardattributes")) + 1000
 
 

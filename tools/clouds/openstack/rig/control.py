@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Controls a running rig: counts the client's calls, breaks some, lets load balancers fail."""
+"""Controls a running rig: counts the clients' calls, breaks some of them, and lets load balancers fail."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class Control:
-    """The methods block for milliseconds."""
+    """Controls one rig. The methods block for milliseconds."""
 
     def __init__(self, data: Path) -> None:
         """`data`: the rig's folder, build/openstack."""
@@ -21,26 +21,27 @@ class Control:
         self.world: dict[str, Any] = json.loads((data / "world.json").read_text())
 
     def calls(self) -> Counter[str]:
-        """How often each call came since `reset`: ``compute GET /servers/detail``, without the requests for tokens."""
+        """Return how often each call, such as ``compute GET /servers/detail``, came since `reset`. Calls of keystone do
+        not count."""
         found = Counter(f"{call['service']} {call['method']} {call['path']}" for call in self.journal())
         return Counter({call: count for call, count in found.items() if not call.startswith("identity ")})
 
     def logins(self) -> int:
-        """How many tokens were asked for since `reset`."""
+        """Return how many tokens were requested since `reset`."""
         return sum(call["method"] == "POST" and call["path"] == "/auth/tokens" for call in self.journal())
 
     def journal(self) -> list[dict[str, Any]]:
-        """Every call with service, method, path template, query and status."""
+        """Return every call with service, method, path template, query and status."""
         return list(json.loads(self._ask("GET", "/calls")))
 
     def reset(self) -> None:
-        """Forget calls, faults and knobs of load balancers."""
+        """Forget calls and faults, and reset the knobs of load balancers."""
         self._ask("DELETE", "/calls")
         self._ask("DELETE", "/faults")
         self.load_balancers()
 
     def fault(self, **fault: Any) -> None:
-        """One more `rig.proxy.Fault`."""
+        """Add a `rig.proxy.Fault`."""
         self._ask("POST", "/faults", fault)
 
     def end_faults(self) -> None:
@@ -60,7 +61,7 @@ class Control:
 
 
 def without_versions(calls: Counter[str]) -> Counter[str]:
-    """The calls without the questions for a service's versions, which a client asks only once."""
+    """Return the calls without the requests for a service's versions. Asserts that a client sends each only once."""
     versions = {call: count for call, count in calls.items() if call.endswith(" GET /")}
     assert set(versions.values()) <= {1}, calls
     return calls - Counter(versions)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The virtual environment of the services, in the cache: frozen versions, and the rig's own drivers."""
+"""Makes the virtual environment of the services, in the cache: pinned versions, and the rig's own drivers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rig import places
 
 
 def ensure(progress: Progress) -> Path:
-    """Its folder; made when requirements or drivers have changed."""
+    """Return the folder of the environment; make a new one if requirements or drivers have changed."""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     key = places.fingerprint(places.REQUIREMENTS, places.DRIVERS, more=[version])
     venv = paths.cache() / "openstack" / f"venv-{key}"
@@ -30,7 +30,7 @@ def _make(venv: Path) -> None:
     uv = str(paths.BUILD / "venv" / "bin" / "uv")
     shutil.rmtree(venv, ignore_errors=True)
     run(uv, "venv", "--quiet", "--python", sys.executable, str(venv))
-    # A copy, as setuptools writes into the folder that it builds.
+    # Use a copy: setuptools writes into the folder that it builds.
     source = venv / "rig-drivers"
     shutil.copytree(places.DRIVERS, source, ignore=shutil.ignore_patterns("__pycache__"))
     python = str(venv / "bin" / "python")
@@ -39,7 +39,7 @@ def _make(venv: Path) -> None:
 
 
 def variables() -> dict[str, str]:
-    """The environment for programs of it. They keep their bytecode, whatever ours says: compiling takes longer than
-    starting."""
+    """Return the environment variables for its programs. They always write bytecode, even if this process does not:
+    compiling takes longer than starting."""
     ours = {"PYTHONDONTWRITEBYTECODE", "PYTHONPATH", "PYTHONPYCACHEPREFIX", "PYTHONSAFEPATH"}
     return {name: value for name, value in os.environ.items() if name not in ours} | {"PYTHONWARNINGS": "ignore"}

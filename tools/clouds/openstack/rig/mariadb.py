@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MariaDB from Debian's packages, unpacked below the cache: nothing is installed, nothing runs after the rig."""
+"""Runs MariaDB from Debian's packages, unpacked in the cache: nothing is installed, and it stops with the rig."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rig.processes import Processes
 
 PACKAGES = ("mariadb-server-core", "mariadb-client-core", "mariadb-common", "libaio1", "liburing2")
 SOCKET = "mariadb.sock"
-# Losing the data in a power cut is fine; waiting for the disk is not.
+# Do not wait for the disk: the data may be lost in a power cut.
 FLAGS = (
     "--innodb-flush-log-at-trx-commit=0",
     "--sync-binlog=0",
@@ -30,7 +30,7 @@ FLAGS = (
 
 
 def ensure(progress: Progress) -> Path:
-    """The folder with the unpacked packages."""
+    """Return the folder with the unpacked packages; download them if need be."""
     root = paths.cache() / "openstack" / "mariadb"
     with locks.held("openstack-mariadb"):
         if not (root / "complete").exists():
@@ -60,7 +60,7 @@ def _unpack(root: Path) -> None:
 
 
 class Database:
-    """One server whose data lie in ``data / "mariadb"``."""
+    """One server with its data in ``data / "mariadb"``."""
 
     def __init__(self, root: Path, data: Path, port: int, processes: Processes) -> None:
         self.root, self.folder, self.port = root, data / "mariadb", port
@@ -70,7 +70,7 @@ class Database:
         self._env = {**os.environ, "LD_LIBRARY_PATH": f"{root}/usr/lib/{machine}:{root}/lib/{machine}"}
 
     def create(self, databases: Sequence[str]) -> None:
-        """An empty server with these databases, and the user os, left running."""
+        """Create and start a server with these empty databases, and with the user os."""
         common = ("--no-defaults", f"--basedir={self.root}/usr", f"--datadir={self.folder}", *_user())
         command = (f"{self.root}/usr/bin/mariadb-install-db", *common, "--auth-root-authentication-method=normal")
         run(*command, "--skip-test-db", env=self._env)
@@ -97,7 +97,7 @@ class Database:
         self._processes.wait("mariadb", self._answers)
 
     def sql(self, statements: str, database: str = "") -> str:
-        """What the statements answer, columns separated by tabs."""
+        """Run statements and return their answer, with columns separated by tabs."""
         client = (f"{self.root}/usr/bin/mariadb", "--no-defaults", "-uroot", "-S", str(self._socket), "-N", "-B")
         return run(*client, *([database] if database else []), stdin=statements, env=self._env)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the rig's things lie, and on which ports it listens."""
+"""The paths of the rig's files, and the ports on which it listens."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ REQUIREMENTS = RIG / "requirements.txt"
 DATA = Path(os.environ.get("OUTOFTREE_RIG") or paths.BUILD / "openstack").resolve()
 TLS = DATA / "tls"  # the proxy's certificate, and ca.crt for its clients
 
-# Below the range that Linux takes the ports of outgoing connections from.
+# Below the range from which Linux takes the ports of outgoing connections.
 FIRST_PORT, LAST_PORT, BLOCK = 15000, 32000, 20
-# Type in keystone's catalog -> offset of its port. Order is that of the start.
+# Type in keystone's catalog -> offset of the service's port, in the order in which services start.
 SERVICES = {
     "identity": 0,
     "placement": 1,
@@ -79,7 +79,7 @@ _PATHS = {"identity": "/v3", "compute": "/v2.1", "block-storage": "/v3"}
 
 
 def free_ports(wanted: int | None = None) -> Ports:
-    """A block in which nothing listens: the wanted one or BedError, else the first that is free."""
+    """Return a block in which nothing listens: the wanted one, or else the first free one. Raises BedError."""
     for base in [wanted] if wanted else range(FIRST_PORT, LAST_PORT, 100):
         taken = [port for port in Ports(base).all() if not _free(port)]
         if not taken:
@@ -101,7 +101,7 @@ def _free(port: int) -> bool:
 
 @dataclass(frozen=True)
 class Record:
-    """What a rig that was raised is asked to stay: its ports, and the bed whose cloud it is ("" for none)."""
+    """What stays the same while a rig runs: its ports, and the bed whose cloud it is ("" for none)."""
 
     ports: Ports
     bed: str = ""
@@ -112,7 +112,7 @@ class Record:
 
 
 def recorded() -> Record:
-    """Of the rig in this folder. Raises BedError when there is none."""
+    """Return the record of this checkout's rig. Raises BedError if there is none."""
     try:
         found = json.loads((DATA / "rig.json").read_text())
     except FileNotFoundError as error:
@@ -121,7 +121,7 @@ def recorded() -> Record:
 
 
 def fingerprint(*folders: Path, more: Iterable[str] = ()) -> str:
-    """Changes with any file in these folders (or of these files)."""
+    """Return a text that changes with these files, with any file in these folders, and with `more`."""
     digest = hashlib.sha256()
     for folder in folders:
         files = [folder] if folder.is_file() else sorted(folder.rglob("*.py")) + sorted(folder.rglob("*.toml"))

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rig's processes: started apart from the terminal, found again by their pid files, ended one by one."""
+"""The rig's processes: starts them apart from the terminal, finds them again by pid files, and stops them one by
+one."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ END_SECONDS = 20.0
 
 
 class Processes:
-    """Those of one rig, whose folder holds ``run/NAME.pid`` and ``log/NAME.out``."""
+    """The processes of one rig, whose folder has ``run/NAME.pid`` and ``log/NAME.out``."""
 
     def __init__(self, data: Path) -> None:
         self.data = data
@@ -44,7 +45,7 @@ class Processes:
         return self._pid(name) is not None
 
     def wait(self, name: str, ready: Callable[[], bool], seconds: float = START_SECONDS) -> None:
-        """Until it is ready. Raises BedError with its last lines when it ended, or took too long."""
+        """Wait until a process is ready. Raises BedError with its last lines if it has ended, or takes too long."""
         deadline = time.monotonic() + seconds
         while not ready():
             if not self.running(name):
@@ -54,7 +55,8 @@ class Processes:
             time.sleep(0.1)
 
     def end(self, name: str) -> None:
-        """Ask it to end, and insist after a while. One that is not there has ended already."""
+        """Stop a process with SIGTERM, and with SIGKILL after END_SECONDS. A process that does not exist is no
+        error."""
         deadline = time.monotonic() + END_SECONDS
         sent = None
         while (pid := self._pid(name)) is not None:
@@ -67,7 +69,7 @@ class Processes:
         self._pid_file(name).unlink(missing_ok=True)
 
     def end_all(self) -> None:
-        """Everything, the database last."""
+        """Stop all processes, the database last."""
         names = sorted(file.stem for file in (self.data / "run").glob("*.pid"))
         for name in sorted(names, key=lambda name: name == "mariadb"):
             self.end(name)
@@ -76,7 +78,7 @@ class Processes:
         try:
             pid, started = map(int, self._pid_file(name).read_text().split())
             with contextlib.suppress(ChildProcessError):
-                os.waitpid(pid, os.WNOHANG)  # ours: otherwise it stays as a zombie
+                os.waitpid(pid, os.WNOHANG)  # our own child would stay as a zombie
             return pid if _started(pid) == started else None
         except (OSError, ValueError):
             return None
@@ -93,12 +95,12 @@ class Processes:
 
 
 def _started(pid: int) -> int:
-    """When it started, in the kernel's ticks: another process that was given the same number started later."""
+    """Return when the process started, in the kernel's ticks: another process with the same number starts later."""
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
 
 
 def answers(url: str) -> bool:
-    """Whether an HTTP server answers there, whatever it says."""
+    """Return whether an HTTP server answers at this URL, whatever the answer is."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         opener.open(url, timeout=10).close()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``python -m rig.proxy``: stands before every service, counts calls, and breaks them on demand.
+"""``python -m rig.proxy``: a proxy before every service that counts calls, and breaks them on demand.
 
-keystone's catalog sends clients to the proxy's ports; the services ask one another directly, so only a client's calls
-are counted and broken. It is told what to do at the control port (`rig.control` is the client):
+keystone's catalog sends clients to the proxy's ports. The services call one another directly, so the proxy counts and
+breaks only clients' calls. It is controlled at the control port (`rig.control` is the client):
 
     GET /calls, DELETE /calls        the journal: service, method, path template, query, status
     POST /faults, DELETE /faults     one more Fault; none any more
@@ -34,7 +34,7 @@ _VERSION = re.compile(r"^v\d+(\.\d+)?$")
 
 @dataclass
 class Call:
-    """A request that came, and how it was answered; 0 for not at all, or not to the end."""
+    """A request, and the status of its answer; 0 if there was no answer, or not a complete one."""
 
     service: str
     method: str
@@ -45,16 +45,16 @@ class Call:
 
 @dataclass
 class Fault:
-    """What happens to the calls that match.
+    """What happens to calls that match.
 
-    `path` is a pattern over templates (``/servers/*``), `query` one over what follows the question mark. The first
-    `skip` matching calls pass, then `times` are broken (None: all). With `status` the client gets that, with `headers`
-    and `body`; otherwise `kind` says what:
+    `path` is a pattern for templates (``/servers/*``), `query` a pattern for what follows the question mark. The first
+    `skip` matching calls pass, then `times` calls are broken (None: all). With `status`, the client gets this status
+    with `headers` and `body`. Otherwise `kind` says what happens:
 
         hang      no answer at all
         drop      the connection is closed
         truncate  half of the real answer's bytes
-        half      half of the real answer's list, as if that were all
+        half      half of the real answer's list, as if it were complete
         slow      the real answer, `seconds` late
 
     With `late` the service carries the call out before the client gets the error.
@@ -74,7 +74,7 @@ class Fault:
     late: bool = False
 
     def takes(self, call: Call) -> bool:
-        """Whether this call is one to break; counts it."""
+        """Return whether to break this call, and count it."""
         pairs = [(getattr(call, name), getattr(self, name)) for name in ("service", "method", "path", "query")]
         if self.times == 0 or not all(fnmatch.fnmatchcase(value, pattern) for value, pattern in pairs):
             return False
@@ -87,7 +87,7 @@ class Fault:
 
 
 def template(path: str) -> str:
-    """``/v2.1/servers/5a6f...`` becomes ``/servers/{id}``; octavia's and neutron's prefixes go, too."""
+    """Return ``/servers/{id}`` for ``/v2.1/servers/5a6f...``, without the prefixes of octavia and neutron."""
     parts = [part for part in path.split("/") if part]
     if parts and _VERSION.match(parts[0]):
         parts = parts[1:]
@@ -103,7 +103,7 @@ class Proxy:
         self.faults: list[Fault] = []
 
     async def serve(self, context: ssl.SSLContext | None = None) -> None:
-        """`context`: for clients, whose requests to the control port have no TLS."""
+        """Serve until cancelled. `context`: TLS for clients; the control port has none."""
         connector = TCPConnector(limit=0)
         options: dict[str, Any] = {"auto_decompress": False, "cookie_jar": DummyCookieJar()}
         async with ClientSession(connector=connector, timeout=ClientTimeout(total=None), **options) as self._session:
@@ -134,11 +134,11 @@ class Proxy:
         return handle
 
     async def _pass(self, request: web.Request, service: str) -> web.Response:
-        # The Host header stays the client's: the services make their links of it.
+        # Keep the client's Host header: the services use it in their links.
         url = URL(f"http://127.0.0.1:{self.ports.behind(service)}{request.raw_path}", encoded=True)
         headers = {name: value for name, value in request.headers.items() if name.lower() not in OURS}
         headers["X-Forwarded-Proto"] = request.scheme
-        body = await request.read() or None  # an empty one would be given a Content-Type, which nova refuses
+        body = await request.read() or None  # aiohttp would send a Content-Type with b"", which nova refuses
         try:
             asked = self._session.request(request.method, url, headers=headers, data=body, allow_redirects=False)
             async with asked as answer:
@@ -188,7 +188,7 @@ class Proxy:
 
 
 async def _half(request: web.Request, answer: web.Response) -> None:
-    """Say how long the answer is, and send half of it."""
+    """Send the length of the whole answer, but only half of its bytes."""
     content = answer.body if isinstance(answer.body, bytes) else b""
     response = web.StreamResponse(status=answer.status, headers=answer.headers)
     response.content_length = len(content)
@@ -197,7 +197,7 @@ async def _half(request: web.Request, answer: web.Response) -> None:
 
 
 def _half_of_the_list(answer: web.Response) -> web.Response:
-    """As a service answers when it does not see everything: well-formed, and without a next page."""
+    """Return an answer with half of the list: well-formed, without a next page, as if the service saw only a part."""
     content = json.loads(answer.body) if isinstance(answer.body, bytes) else {}
     halved = {name: rows[: len(rows) // 2] for name, rows in content.items() if not name.endswith("_links")}
     return web.json_response(halved, status=answer.status)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The databases as the services' own migrations make them: a minute's work, done once and cached."""
+"""Creates the databases with the services' own migrations. That takes a minute, so the result is cached."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rig.settings import DATABASES, Settings
 
 
 def ensure(settings: Settings, database: Database, processes: Processes, progress: Progress) -> None:
-    """Databases with schemas below the rig's folder, and keystone's keys; the database runs afterwards."""
+    """Make the databases with their schemas, and keystone's keys, in the rig's folder; start the database."""
     if (settings.data / "keys").exists():
         database.start()
         return
@@ -38,7 +38,7 @@ def ensure(settings: Settings, database: Database, processes: Processes, progres
 
 
 def _copy(source: Path, target: Path) -> None:
-    """The folders that make the data, complete or not at all."""
+    """Copy the folders with the data. The target appears when it is complete."""
     half = target.with_suffix(".half") if not target.exists() else target
     shutil.copytree(source / "mariadb", half / "mariadb", dirs_exist_ok=True)
     shutil.copytree(source / "keys", half / "keys")
@@ -71,7 +71,7 @@ def _neutron(settings: Settings) -> None:
 
 def _nova(settings: Settings) -> None:
     manage = _program(settings, "nova", "nova-manage")
-    # Cells name no port: nova puts in what [database] says at the time.
+    # The URLs of cells have placeholders: nova fills in the current values of [database].
     server = "{scheme}://{username}:{password}@{hostname}:{port}"
     manage("api_db", "sync")
     manage("cell_v2", "map_cell0", "--database_connection", f"{server}/nova_cell0")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The services' configuration files. Passwords are throw-away: everything listens on loopback alone."""
+"""Writes the services' configuration files. Passwords need not be secret: everything listens only on loopback."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Settings:
 
     @property
     def knobs(self) -> Path:
-        """What the load balancer driver reads at each operation."""
+        """Return the file that the load balancer driver reads at each operation."""
         return self.data / "run" / "load-balancers.json"
 
     def file(self, name: str) -> Path:
@@ -53,7 +53,7 @@ class Settings:
         return f"mysql+pymysql://os:os@127.0.0.1:{self.ports.database}/{name}"
 
     def environment(self, service: str) -> dict[str, str]:
-        """How the service finds its files."""
+        """Return the environment variables by which the service finds its files."""
         etc = str(self.folder)
         wires = {"RIG_WIRES": str(self.data / "wires")}
         found = {
@@ -84,7 +84,7 @@ class Settings:
         }
 
     def _auth(self, **more: object) -> dict[str, object]:
-        """The credentials by which services ask one another, past the proxy."""
+        """Return the credentials with which services call one another directly, not through the proxy."""
         return {
             "auth_url": self.ports.internal_url("identity"),
             "auth_type": "password",
@@ -211,7 +211,7 @@ class Settings:
             "placement": internal,
             "neutron": internal,
             "glance": internal,
-            # neutron lets no project delete a server's port without it
+            # without it, neutron lets no project delete a server's port
             "service_user": {**self._auth(), "send_service_user_token": True},
             "vnc": {"enabled": False},
             "spice": {"enabled": False},

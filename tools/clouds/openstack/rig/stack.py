@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The whole rig: raise it, tell what it is, remove it."""
+"""Starts, describes and removes the whole rig."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ MODULES = {
     "compute": "nova.wsgi.osapi_compute+rig_drivers.compute",
     "block-storage": "cinder.wsgi.api+rig_drivers.volumes",
 }
-ARGUMENTS = {"load-balancer": "octavia", "block-storage": "cinder"}  # who is told of its file on the command line
+ARGUMENTS = {"load-balancer": "octavia", "block-storage": "cinder"}  # these get their file on the command line
 COMPUTE = ("placement", "image", "compute", "block-storage")  # what servers need, and load balancers do not
 
 
 def up(port: int | None, with_compute: bool, progress: Progress, bed: str = "") -> None:
-    """Raise what does not run yet. A rig that was ended, or half raised, goes on with the data that it has.
+    """Start what does not run yet. A rig that was stopped, or only partly started, goes on with its data.
 
     With `bed`, the rig is that bed's cloud: see `rig.beds`.
     """
@@ -75,7 +75,7 @@ def up(port: int | None, with_compute: bool, progress: Progress, bed: str = "") 
 
 
 def down(purge: bool, progress: Progress) -> None:
-    """End every process and remove the data; `purge` removes what the cache holds of it, too."""
+    """Stop every process and remove the data; `purge` also removes the rig's files in the cache."""
     if DATA.exists():
         with progress.step("Ending the services, removing their data"):
             if (DATA / "rig.json").exists() and (bed := places.recorded().bed):
@@ -87,7 +87,7 @@ def down(purge: bool, progress: Progress) -> None:
 
 
 def status() -> str:
-    """A line for each service."""
+    """Return a line for each service. Raises BedError if there is no rig."""
     processes, ports = Processes(DATA), places.recorded().ports
     lines = [
         f"{name:14} {'running' if processes.running(name) else 'not running':12} {ports.public_url(name)}"
@@ -97,7 +97,7 @@ def status() -> str:
 
 
 def running_database() -> mariadb.Database:
-    """The database of a rig that runs. Raises BedError when none does."""
+    """Return the database of the running rig. Raises BedError if none runs."""
     processes = Processes(DATA)
     if not processes.running("mariadb"):
         raise BedError("the rig does not run: `make openstack`")
@@ -105,7 +105,7 @@ def running_database() -> mariadb.Database:
 
 
 def _record(wanted: int | None, bed: str, address: str, processes: Processes) -> Record:
-    """The one of before as long as something listens on its ports; otherwise a new one."""
+    """Return the existing record while processes of the rig run; otherwise write a new one."""
     running = [file.stem for file in (DATA / "run").glob("*.pid") if processes.running(file.stem)]
     if running:
         record = places.recorded()
@@ -121,7 +121,7 @@ def _record(wanted: int | None, bed: str, address: str, processes: Processes) ->
 
 
 def _bootstrap(settings: Settings) -> None:
-    """The admin, and keystone's own addresses in its catalog: those of today."""
+    """Create the admin, and set keystone's current addresses in its catalog."""
     public, internal = settings.ports.public_url("identity"), settings.ports.internal_url("identity")
     command = [f"{settings.venv}/bin/keystone-manage", "--config-file", str(settings.file("keystone")), "bootstrap"]
     command += ["--bootstrap-password", PASSWORD, "--bootstrap-region-id", REGION]

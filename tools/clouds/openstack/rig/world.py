@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``python -m rig.world PART...``: what a site's administrator and its customer make before there is a cluster.
+"""``python -m rig.world PART...``: creates what a site's administrator and customer create before there is a cluster.
 
-Runs in the environment of the services. What is there already stays, so a second run changes nothing. Writes
+It runs in the environment of the services. Existing objects stay, so a second run changes nothing. It writes
 ``world.json`` (identities), ``clouds.yaml`` and ``cloud.conf``.
 """
 
@@ -22,7 +22,7 @@ from rig.places import DATA, SERVICES, TLS, Ports, recorded
 from rig.settings import HOSTS, PASSWORD, REGION
 
 USER = PROJECT = "kubernetes"
-# Where cloud-provider-openstack's own manifest has what is beside its cloud.conf.
+# The path of the CA's certificate in cloud.conf, in the folder that cloud-provider-openstack's own manifest mounts.
 CA_FILE = "/etc/config/ca.crt"
 ROLES = ("member", "reader", "load-balancer_member")
 NAMES = {
@@ -47,13 +47,13 @@ def credentials(url: str, user: str, project: str) -> dict[str, str]:
 
 
 def connect(ports: Ports, user: str, project: str) -> Any:
-    """Past the proxy."""
+    """Connect to the services directly, not through the proxy."""
     auth = credentials(ports.internal_url("identity"), user, project)
     return openstack.connect(auth=auth, region_name=REGION, interface="internal")
 
 
 def identity(ports: Ports) -> None:
-    """The services' own user, the customer, and the catalog, whose public addresses are the proxy's."""
+    """Create the services' user, the customer, and the catalog, whose public addresses are the proxy's."""
     keystone = connect(ports, "admin", "admin").identity
     roles = {role.name: role for role in keystone.roles()}
     for name in ROLES:
@@ -74,7 +74,7 @@ def identity(ports: Ports) -> None:
 
 
 def _member(keystone: Any, user: str, project: str, roles: list[Any]) -> None:
-    """A user with these roles in a project of its own."""
+    """Create a user and a project, unless they exist, and give the user these roles in the project."""
     home = keystone.find_project(project) or keystone.create_project(name=project, domain_id="default")
     found = keystone.find_user(user) or keystone.create_user(name=user, password=PASSWORD, domain_id="default")
     for role in roles:
@@ -82,7 +82,8 @@ def _member(keystone: Any, user: str, project: str, roles: list[Any]) -> None:
 
 
 def network(ports: Ports, plan: Plan | None) -> dict[str, str]:
-    """A public network with floating addresses; the customer's network of nodes behind a router."""
+    """Create a public network with floating addresses, and the customer's network of nodes behind a router; return
+    their IDs."""
     if plan:
         own, outside = beds.networks(plan)
     else:
@@ -124,7 +125,7 @@ def _subnet(client: Any, of: Any, name: str, wanted: Network, **more: Any) -> An
 
 
 def compute(ports: Ports) -> dict[str, str]:
-    """A flavor, an image of nothing, and an availability zone for each host."""
+    """Create a flavor, an empty image, and an availability zone for each host; return the IDs."""
     cloud = connect(ports, "admin", "admin")
     aggregates = {aggregate.name for aggregate in cloud.compute.aggregates()}
     for host, zone in HOSTS.items():
@@ -141,7 +142,7 @@ def compute(ports: Ports) -> dict[str, str]:
 
 
 def machines(ports: Ports, plan: Plan) -> None:
-    """A server for each machine of a bed, by its name, with a port that has its address."""
+    """Create a server for each machine of a bed, with the machine's name, and a port with the machine's address."""
     world = json.loads((DATA / "world.json").read_text())
     customer = connect(ports, USER, PROJECT)
     for node, zone in zip(plan.nodes, itertools.cycle(HOSTS.values()), strict=False):
@@ -170,7 +171,7 @@ def files(ports: Ports, world: dict[str, Any]) -> None:
         }
         for name, user, project in (("rig", USER, PROJECT), ("rig-admin", "admin", "admin"))
     }
-    (DATA / "clouds.yaml").write_text(json.dumps({"clouds": clouds}, indent=2) + "\n")  # which is YAML, too
+    (DATA / "clouds.yaml").write_text(json.dumps({"clouds": clouds}, indent=2) + "\n")  # JSON is YAML, too
     (DATA / "cloud.conf").write_text(f"""\
 [Global]
 auth-url = {ports.public_url("identity")}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rest of nova, beside its API in one process: conductor, scheduler, a fake compute for each host of $RIG_HOSTS.
+"""Starts, when imported, the rest of nova beside its API: conductor, scheduler, a fake compute for each of $RIG_HOSTS.
 
-One process, since the message bus is oslo.messaging's ``fake://``, which reaches no other. Importing this starts them.
+All run in one process, because the message bus is oslo.messaging's ``fake://``, which does not reach another process.
 """
 
 import os
@@ -21,14 +21,14 @@ CONF = nova.conf.CONF
 
 
 def _identity(host: str) -> str:
-    """The UUID of a host's node: the same after each start, another one for each host."""
+    """Return the UUID of a host's compute node: the same after each start, and a different one for each host."""
     return str(uuid.uuid5(uuid.NAMESPACE_DNS, host))
 
 
 class RigDriver(fake.FakeDriver):
     """nova's fake hypervisor, with room for many servers and a stable identity for each of several hosts.
 
-    A copy that `rig.clones` made is a guest that it never started. It runs all the same.
+    Copies of servers that `rig.clones` made count as running guests, although this driver never started them.
     """
 
     vcpus = 100_000
@@ -73,8 +73,8 @@ def _start_all(hosts: list[str]) -> list[service.Service]:
     return services
 
 
-fake.RigDriver = RigDriver  # nova loads drivers from below nova.virt alone
-# nova keeps a node's identity in a file of the host; here several hosts are one.
+fake.RigDriver = RigDriver  # nova loads only drivers below nova.virt
+# nova keeps a node's identity in a file of its host; here one machine has several hosts.
 manager.ComputeManager._ensure_existing_node_identity = lambda self, service_ref: None
 objects.register_all()
 os_vif.initialize()

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An Octavia provider without amphorae: what is asked for becomes ACTIVE after a while, or ERROR if so wished.
+"""An Octavia provider without amphorae: objects become ACTIVE after a while, or ERROR if the knobs name them.
 
 The knobs are a JSON file, $RIG_LB_KNOBS, read at each operation: ``{"delay": 0.5, "errors": ["name", ...]}``, seconds
-and the names of objects that go to ERROR. States are written through octavia's own DriverUpdater.
+and the names of objects that become ERROR. States are written through octavia's own DriverUpdater.
 
-If the folder $RIG_WIRES exists, each load balancer that has settled is described there, in ``balancer-ID.json``, for
-what forwards in place of amphorae (gateway/fabric.py).
+If the folder $RIG_WIRES exists, the driver describes each settled load balancer there, in ``balancer-ID.json``, for
+the program that forwards in place of amphorae (gateway/fabric.py).
 """
 
 import json
@@ -36,15 +36,15 @@ def _knobs() -> dict:
 
 
 class RigProvider(provider_base.ProviderDriver):
-    """Every operation ends the same way: after the delay, everything PENDING of its load balancer becomes ACTIVE or
-    ERROR."""
+    """The driver. Every operation ends the same way: after the delay, all PENDING objects of its load balancer become
+    ACTIVE or ERROR."""
 
     def __init__(self):
         super().__init__()
         self._one_at_a_time = threading.Lock()
 
     def create_vip_port(self, loadbalancer_id, project_id, vip_dictionary, additional_vip_dicts=None):
-        """octavia-api then makes the port itself."""
+        """Leave the port to octavia-api, which creates it if the driver does not."""
         raise exceptions.NotImplementedError(user_fault_string="no", operator_fault_string="no")
 
     def loadbalancer_create(self, loadbalancer):
@@ -109,7 +109,7 @@ class RigProvider(provider_base.ProviderDriver):
         while time.monotonic() - begun < float(_knobs().get("delay", DEFAULT_DELAY)):  # may be shortened meanwhile
             time.sleep(0.05)
         deadline = time.monotonic() + PATIENCE
-        # octavia-api asks before it commits what is pending: until then there is nothing to settle.
+        # octavia-api calls the driver before it commits the PENDING objects: until then there is nothing to settle.
         while not self._settled(load_balancer_id, cascade) and time.monotonic() < deadline:
             time.sleep(0.3)
 
@@ -144,7 +144,7 @@ def _wire(load_balancer_id):
 
 
 def _port(listener):
-    """A listener and its pool in the words of gateway/fabric.py. A member is checked where its monitor says."""
+    """Return a listener and its pool in the format of gateway/fabric.py. A member is checked at its monitor's port."""
     pool, members = listener.default_pool, [each for each in listener.default_pool.members if each.enabled]
     persistence, monitor = pool.session_persistence, pool.health_monitor
     by_http = monitor is not None and monitor.type == constants.HEALTH_MONITOR_HTTP
@@ -160,7 +160,7 @@ def _port(listener):
 
 
 def _owner(model, identity):
-    """The load balancer of a listener, pool, member or health monitor."""
+    """Return the ID of the load balancer of a listener, pool, member or health monitor."""
     session = database.get_session()
     with session.begin():
         found = session.get(model, identity)
@@ -168,7 +168,7 @@ def _owner(model, identity):
 
 
 def _report(load_balancer_id, cascade):
-    """Report the final states of everything PENDING to octavia. Returns whether there was anything."""
+    """Report the final states of all PENDING objects to octavia. Return whether there were any."""
     errors = set(_knobs().get("errors", []))
     status = {}
 

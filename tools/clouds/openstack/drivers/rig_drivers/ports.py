@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An ML2 mechanism driver that does what agents would: it binds every port, and says that ports and addresses work.
+"""An ML2 mechanism driver that replaces agents: it binds every port, and reports that ports and addresses work.
 
 If the folder $RIG_WIRES exists, it also keeps ``network.json`` there: ``{"routes": {destination: next hop}, "floating":
 {floating address: fixed address}}`` (gateway/fabric.py).
@@ -20,7 +20,7 @@ from neutron_lib.plugins.ml2 import api
 from oslo_log import log
 
 LOG = log.getLogger(__name__)
-# An agent answers after the request, not within it: within, the row is locked by the request's own transaction.
+# An agent answers after the request: during the request, its own transaction locks the row.
 AGENT_SECONDS = 0.2
 TRIES = 5
 LOOK_SECONDS = 0.5
@@ -72,7 +72,7 @@ def _floating_ip_status(floating_ip_id):
 
 
 def _wire(file):
-    """Look again and again: a change that is announced may not be committed yet."""
+    """Poll for changes and write them to the file: an announced change may not be committed yet."""
     known = None
     while True:
         time.sleep(LOOK_SECONDS)
@@ -104,7 +104,7 @@ def _later(work, *arguments):
 
 
 def _try(work, *arguments):
-    """Other requests change the same rows; what was deleted meanwhile needs nothing."""
+    """Call `work`, and repeat it a few times if it fails, because other requests change the same rows. Log failures."""
     for attempt in range(TRIES):
         try:
             return work(*arguments)

@@ -27,7 +27,7 @@ def main() -> None:
         threads=THREADS,
         channel_timeout=600,
         ident=None,
-        # The rig's proxy says by which scheme a client came: links lead there.
+        # The rig's proxy reports the client's scheme, so that links have it, too.
         trusted_proxy="127.0.0.1",
         trusted_proxy_headers={"x-forwarded-proto"},
     )

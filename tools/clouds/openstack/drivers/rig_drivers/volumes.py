@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What cinder's API needs of the rest of cinder: that there is a volume service in each zone of $RIG_ZONES.
+"""Pretends to cinder's API that each zone of $RIG_ZONES has a volume service.
 
-There is none. A requested volume is recorded with its zone and never created: it stays `creating`.
+No volume service runs. A requested volume is recorded with its zone and never created: it stays `creating`.
 """
 
 import os
