@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Behaviours of a cloud-controller-manager, checked from outside: by the Kubernetes API and the cloud alone."""
+"""Checks behaviours of a cloud-controller-manager from outside: only through the Kubernetes API and the cloud."""

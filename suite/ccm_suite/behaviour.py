@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Behaviours, and the catalogue of all of them.
 
-A behaviour is a function that gets a `Trial`. It raises `Failed` when the controller does something else than its
-sentence says. One that looks at a disturbance is a generator with two `yield`: what it does before, while, and after.
-Behaviours of the same disturbance live through it side by side.
+A behaviour is a function that gets a `Trial`. It raises `Failed` if the controller does not do what its sentence says.
+A behaviour during a disturbance is a generator with two `yield`, which separate what it does before, during and after
+the disturbance. Behaviours with the same disturbance run side by side.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Level(enum.StrEnum):
 
 
 class Disturbance(enum.StrEnum):
-    """What happens to the controller between the two `yield` of a behaviour, beside the faults of the cloud."""
+    """What happens between the two `yield` of a behaviour. Faults of the cloud (`Fault`) are the other possibility."""
 
     NONE = "none"
     STOPPED = "stopped"  # SIGTERM; started again afterwards
@@ -45,7 +45,7 @@ When = Disturbance | Fault
 
 @dataclass(frozen=True)
 class Behaviour:
-    """`id`: stable, for reports. `sentence`: what the controller does. `source`: an address that says so."""
+    """A behaviour. `id`: stable, for reports. `sentence`: what the controller does. `source`: a URL that shows why."""
 
     id: str
     level: Level
@@ -65,7 +65,7 @@ CATALOGUE: dict[str, Behaviour] = {}
 def behaviour(
     id: str, level: Level, sentence: str, source: str, when: When = Disturbance.NONE
 ) -> Callable[[Function], Function]:
-    """Add a function to the catalogue. Raises ValueError for what a report could not be read by."""
+    """Add a function to the catalogue. Raises ValueError for an invalid or repeated ID, sentence or source."""
     if not re.fullmatch(r"[a-z]+(\.[a-z0-9-]+)+", id) or id in CATALOGUE:
         raise ValueError(f"{id}: an ID is unique, as in node.addresses")
     if not (sentence[:1].isupper() and sentence.endswith(".")) or not source.startswith("https://"):
@@ -82,7 +82,7 @@ def behaviour(
 
 
 def catalogue() -> dict[str, Behaviour]:
-    """All behaviours by ID, in the order of the files."""
+    """Return all behaviours by ID, in the order of the files."""
     from . import behaviours
 
     for module in sorted(pkgutil.iter_modules(behaviours.__path__), key=lambda module: module.name):

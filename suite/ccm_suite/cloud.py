@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the suite asks of a cloud: the adapter that a vendor writes. Nothing here knows the controller.
+"""The interface of a cloud's adapter, which a vendor writes. Nothing here knows the controller.
 
-Every method may raise `Unsupported`; the behaviours that need it are then skipped, and the report says why.
+Every method may raise `Unsupported`. The behaviours that need the method are then skipped, and the report says why.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from .errors import Unsupported
 class Machine:
     """A virtual machine as the cloud describes it.
 
-    `addresses`: (type, address) as in a Node's status, without the host name. `provider_id`: what the controller writes
-    into the Node, "" if the adapter does not know it. `zone`, `region` and `type`: "" where the cloud has none.
-    `system_uuid`: what its kubelet reports as the system's UUID, for clouds that know machines by it.
+    `addresses`: (type, address) as in a Node's status, without the host name. `provider_id`: what the controller should
+    write into the Node, "" if the adapter does not know it. `zone`, `region` and `type`: "" if the cloud has none.
+    `system_uuid`: the system's UUID that the kubelet reports, for clouds that identify machines by it.
     """
 
     id: str
@@ -37,7 +37,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class LoadBalancer:
-    """What the cloud has for a Service. `ports`: (protocol, port, node port). `members`: addresses of machines."""
+    """A load balancer of a Service. `ports`: (protocol, port, node port). `members`: addresses of machines."""
 
     id: str
     address: str
@@ -56,8 +56,8 @@ class Route:
 
 
 class Fault(enum.StrEnum):
-    """How calls of the cloud fail while one is active. All calls of the controller fail so, unless the name says
-    `listing`, which concerns listings of machines."""
+    """How the controller's calls fail while a fault is active: all calls, but if the name has `listing`, only listings
+    of machines."""
 
     TIMEOUT = "timeout"  # no answer
     HANG_UP = "hang-up"  # the connection ends without an answer
@@ -66,15 +66,15 @@ class Fault(enum.StrEnum):
     THROTTLED = "429"
     INTERNAL = "500"
     UNAVAILABLE = "503"
-    GATEWAY_PAGE = "502-html"  # a proxy's page in the place of an answer
-    EMPTY_LISTING = "empty-listing"  # an answer without errors that has no machine
-    HALF_LISTING = "half-listing"  # an answer without errors that lacks machines
+    GATEWAY_PAGE = "502-html"  # a proxy's page instead of an answer
+    EMPTY_LISTING = "empty-listing"  # an answer without errors that has no machines
+    HALF_LISTING = "half-listing"  # an answer without errors in which machines are missing
 
 
 @dataclass(frozen=True)
 class Settings:
-    """`variables`: what the controller's command may name in braces, beside what the suite knows itself. `annotations`:
-    what every Service of the suite gets, for clouds with several kinds of load balancers."""
+    """What the suite needs to know of a cloud. `variables`: for {names} in the controller's command, beside the suite's
+    own. `annotations`: for every Service of the suite, if a cloud has several kinds of load balancers."""
 
     variables: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -82,23 +82,24 @@ class Settings:
 
 
 class Cloud(abc.ABC):
-    """One cloud, made for this run. The suite calls it from several threads."""
+    """One cloud, created for this run. The suite calls it from several threads."""
 
     @abc.abstractmethod
     def start(self, folder: Path) -> Settings:
-        """Make it ready. `folder` is empty, and kept until the end. Raises SuiteError if it cannot be had."""
+        """Start the cloud. `folder` is empty, and stays until the end. Raises SuiteError if the cloud does not
+        start."""
 
     @abc.abstractmethod
     def stop(self) -> None:
-        """Remove all that was made. Called once, also after `start` has failed."""
+        """Remove everything that was created. The suite calls it once, even if `start` has failed."""
 
     @abc.abstractmethod
     def create_machine(self, name: str) -> Machine:
-        """A running machine with an internal address."""
+        """Create a running machine with an internal address."""
 
     @abc.abstractmethod
     def delete_machine(self, machine: Machine) -> None:
-        """It is gone when this returns."""
+        """Delete a machine, and return when it is gone."""
 
     def stop_machine(self, machine: Machine) -> None:
         raise Unsupported("stopping a machine")
@@ -107,7 +108,7 @@ class Cloud(abc.ABC):
         raise Unsupported("starting a machine")
 
     def load_balancers(self) -> Sequence[LoadBalancer]:
-        """All that exist and are not being deleted."""
+        """Return all load balancers that exist and are not being deleted."""
         raise Unsupported("load balancers")
 
     def delete_load_balancer(self, balancer: LoadBalancer) -> None:
@@ -117,13 +118,13 @@ class Cloud(abc.ABC):
         raise Unsupported("routes")
 
     def broken(self, fault: Fault) -> AbstractContextManager[None]:
-        """Until the context ends, the controller's calls fail so; those of this adapter do not."""
+        """Let the controller's calls fail in this way until the context ends. The adapter's own calls must not fail."""
         raise Unsupported(f"the fault {fault}")
 
     def refusing_changes(self) -> AbstractContextManager[None]:
-        """Until the context ends, changes of a load balancer's ports are refused as invalid (a 4xx)."""
+        """Refuse changes of a load balancer's ports as invalid (a 4xx) until the context ends."""
         raise Unsupported("refusing changes of load balancers")
 
     def calls(self) -> Mapping[str, int]:
-        """How often the controller has called the cloud since the start: `read` and `write`."""
+        """Return how often the controller has called the cloud since the start: {"read": ..., "write": ...}."""
         raise Unsupported("counting calls")

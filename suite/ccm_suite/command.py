@@ -27,7 +27,7 @@ from .runner import Result, Run
 from .trial import MARK, World
 
 GROUP = "ccm_suite.clouds"
-#: What the suite itself gives to the command.
+#: The pod network, as the variable {cluster_cidr} of the controller's command.
 CLUSTER_CIDR = "10.244.0.0/16"
 
 
@@ -81,7 +81,7 @@ def _clouds() -> dict[str, metadata.EntryPoint]:
 
 
 def _cloud(name: str) -> Cloud:
-    """The adapter of this name, or of MODULE:CLASS. Raises SuiteError."""
+    """Return the adapter with this name, or of this MODULE:CLASS. Raises SuiteError."""
     known = _clouds()
     try:
         entry = metadata.EntryPoint(name, name, GROUP) if ":" in name else known[name]
@@ -94,7 +94,7 @@ def _cloud(name: str) -> Cloud:
 
 
 def _chosen(options: argparse.Namespace) -> dict[str, Behaviour]:
-    """Raises SuiteError if nothing is chosen: a run of nothing is no success."""
+    """Return the chosen behaviours. Raises SuiteError if there are none, because an empty run is no success."""
     chosen = {
         id: each
         for id, each in catalogue().items()
@@ -170,7 +170,7 @@ def _try(
 
 
 def _refuse_cluster_in_use(kube: Kube, options: argparse.Namespace) -> None:
-    """Raises SuiteError for a cluster that does not answer, or that has Nodes which the suite did not create."""
+    """Raise SuiteError if the cluster does not answer, or has Nodes that the suite did not create."""
     try:
         nodes = kube.list(NODES)
     except UNANSWERED as error:

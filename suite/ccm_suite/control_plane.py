@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An etcd and a kube-apiserver on loopback, for those who bring no cluster: Nodes are plain objects in it."""
+"""Runs etcd and kube-apiserver on loopback, for users without a cluster of their own. Its Nodes are plain objects."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def free_port() -> int:
 
 
 class ControlPlane:
-    """`binaries`: a folder with etcd and kube-apiserver. Raises SuiteError if they do not start."""
+    """A running etcd and kube-apiserver. `binaries`: a folder with both. Raises SuiteError if they do not start."""
 
     def __init__(self, binaries: Path, folder: Path) -> None:
         missing = [name for name in ("etcd", "kube-apiserver") if not (binaries / name).is_file()]
@@ -104,7 +104,7 @@ class ControlPlane:
         self.kubeconfig.write_text(json.dumps(document))
 
     def stop(self) -> None:
-        """End kube-apiserver at once; etcd keeps its data."""
+        """Kill kube-apiserver; etcd keeps its data."""
         self._end("kube-apiserver")
 
     def close(self) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The controller under test: a command, kept running as a Deployment would keep it."""
+"""The controller under test: a command that is restarted when it ends, as a Deployment does."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from pathlib import Path
 
 from .errors import SuiteError
 
-#: Seconds between the end of a process and the next start, as the kubelet's first back-off.
+#: Seconds between the end of a process and the next start, like the kubelet's first back-off.
 BACK_OFF = 2.0
-#: Seconds that a process has to end after SIGTERM, as a Pod has.
+#: Seconds that a process has to end after SIGTERM, as many as a Pod has by default.
 GRACE = 30.0
-#: Lines of its log that an error shows.
+#: How many lines of the controller's log an error shows.
 LINES = 15
 
 
 def command_of(template: str, variables: Mapping[str, str]) -> list[str]:
-    """The words of a command whose {names} are replaced. Raises SuiteError for an unknown name."""
+    """Return the words of a command, with its {names} replaced. Raises SuiteError for an unknown name, or a command
+    that cannot be split."""
     try:
         return [word.format_map(dict(variables)) for word in shlex.split(template)]
     except KeyError as error:
@@ -34,7 +35,7 @@ def command_of(template: str, variables: Mapping[str, str]) -> list[str]:
 
 
 class Controller:
-    """One process of the controller. `ended`: how often it ended by itself while it should run."""
+    """One process of the controller. `ended`: how often the process ended by itself."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
         self._command, self._log = list(command), log
@@ -45,14 +46,14 @@ class Controller:
         self.ended = 0
 
     def start(self) -> None:
-        """Start it, and again whenever it ends. Raises SuiteError if the command cannot be executed."""
+        """Start the process, and restart it whenever it ends. Raises SuiteError if the command cannot be executed."""
         self._spawn()
         self._wanted.set()
         self._keeper = threading.Thread(target=self._keep, daemon=True)
         self._keeper.start()
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
-        """Send a signal and wait; the exit status, negative for a signal. A process that does not end is killed."""
+        """Send a signal, wait, and return the exit status (negative for a signal). After GRACE, kill the process."""
         self._wanted.clear()
         if self._keeper is not None:
             self._keeper.join()

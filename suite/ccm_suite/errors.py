@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ends a trial, and what ends a run."""
+"""Exceptions that end a trial, or the whole run."""
 
 from __future__ import annotations
 
 
 class Failed(Exception):
-    """The controller did not behave as the sentence says; the message says what was seen instead."""
+    """The controller did not do what the behaviour's sentence says; the message says what it did instead."""
 
 
 class Unsupported(Exception):
-    """The cloud or its adapter cannot do what a behaviour asks for; the message says what. The behaviour is skipped."""
+    """The cloud or its adapter cannot do what a behaviour needs; the message says what. The behaviour is skipped."""
 
 
 class SuiteError(Exception):
-    """The run cannot go on: a command that does not start, a cluster in use, an adapter that lies."""
+    """The run cannot go on: a command does not start, the cluster is in use, or an adapter reports something wrong."""

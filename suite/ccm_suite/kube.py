@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Kubernetes API as plain objects, by the official client: it knows kubeconfigs, certificates and plug-ins."""
+"""The Kubernetes API as plain objects. The official client reads kubeconfigs, and knows certificates and plug-ins."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PATIENCE = 30
 
 
 class Kube:
-    """Requests block. The suite makes them from several threads."""
+    """A client of the API server. Requests block; the suite sends them from several threads."""
 
     def __init__(self, kubeconfig: Path) -> None:
         try:
@@ -29,11 +29,11 @@ class Kube:
         except config.ConfigException as error:
             raise SuiteError(f"{kubeconfig}: {error}") from error
         connection.configuration.retries = False
-        # All paths are known here, so the discovery of what the API server has is left out.
+        # The suite knows all paths, so the client need not discover the API server's resources.
         self._client = dynamic.DynamicClient(connection, discoverer=lambda *_: None)
 
     def get(self, path: str) -> Object | None:
-        """None if there is no such object."""
+        """Return an object, or None if it does not exist."""
         try:
             return self._call("GET", path)
         except client.ApiException as error:
@@ -48,11 +48,11 @@ class Kube:
         return self._call("POST", path, body)
 
     def patch(self, path: str, body: Any, kind: str = "merge-patch") -> Object:
-        """`kind`: merge-patch, or json-patch with a list of operations."""
+        """Patch an object and return it. `kind`: merge-patch, or json-patch with a list of operations."""
         return self._call("PATCH", path, body, kind)
 
     def delete(self, path: str) -> None:
-        """What is gone already stays gone."""
+        """Delete an object. An object that does not exist is no error."""
         try:
             self._call("DELETE", path)
         except client.ApiException as error:
@@ -71,5 +71,5 @@ class Kube:
         return dict(json.loads(answer.data))
 
 
-#: What a request raises when the API server is away or refuses.
+#: What a request raises if the API server does not answer or refuses.
 UNANSWERED = (client.ApiException, urllib3.exceptions.HTTPError, OSError)

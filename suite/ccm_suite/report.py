@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results as JSON, which a run goes on from, and as JUnit and HTML."""
+"""Writes results as JSON, from which a stopped run goes on, and as JUnit and HTML."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ MARKS = {"passed": "yes", "failed": "**no**", "skipped": "not asked"}
 
 
 class Results:
-    """Kept in a file from the first result on, so that a run that was stopped goes on where it was."""
+    """The results of a controller. Each result is stored in a file at once, so that a stopped run can go on."""
 
     def __init__(self, path: Path, controller: str) -> None:
         self._path, self.controller = path, controller
         self.by_id: dict[str, Result] = {}
 
     def resume(self) -> None:
-        """Take what the file has. Raises SuiteError if it is of another controller, or no results."""
+        """Read the file, if it exists. Raises SuiteError if it has results of another controller, or no results at
+        all."""
         if not self._path.exists():
             return
         try:
@@ -62,7 +63,7 @@ def junit(results: Results, catalogue: Mapping[str, Behaviour]) -> str:
 
 
 def page(results: Results, catalogue: Mapping[str, Behaviour]) -> str:
-    """A page of HTML without anything from elsewhere."""
+    """Return a self-contained page of HTML."""
     rows = []
     for result in results.by_id.values():
         about = catalogue.get(result.id)
@@ -80,7 +81,7 @@ def page(results: Results, catalogue: Mapping[str, Behaviour]) -> str:
 
 
 def table(columns: Sequence[Results], catalogue: Mapping[str, Behaviour]) -> str:
-    """Several controllers side by side, in Markdown: a row for each behaviour."""
+    """Return a table in Markdown with a row for each behaviour and a column for each controller."""
     lines = ["| ID | level | behaviour | " + " | ".join(each.controller for each in columns) + " |"]
     lines.append("|---|---|---|" + "---|" * len(columns))
     for about in catalogue.values():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs behaviours: those of one disturbance side by side, one disturbance after the other."""
+"""Runs behaviours: those with the same disturbance side by side, one disturbance after the other."""
 
 from __future__ import annotations
 
@@ -19,20 +19,21 @@ from .errors import Failed, SuiteError, Unsupported
 from .kube import UNANSWERED
 from .trial import Trial, World
 
-#: Behaviours that wait at the same time. Each of them looks twice a second.
+#: How many behaviours wait at the same time. Each of them polls twice a second.
 AT_ONCE = 12
-#: Machines that are always there. Those that go at the same time in all behaviours are less than a tenth of them, so
-#: that no caution of a controller about mass events decides, whichever behaviours run beside one another.
+#: Machines that are always there. All behaviours together delete less than a tenth as many at the same time. So a
+#: controller's protection against mass deletions never decides a result.
 FLEET = 100
-#: Ends of a process before it has ever led, after which it is not waited for any longer.
+#: How often a process may end before it leads; then the run gives up.
 ENDS = 3
-#: Seconds for which a disturbance lasts at least. Upstream looks at each Node every 5 s (--node-monitor-period).
+#: The least seconds of a disturbance. Upstream checks each Node every 5 s (--node-monitor-period).
 LASTS = 40.0
 
 
 @dataclass
 class Result:
-    """`outcome`: passed, failed, or skipped, with the reason. `figures`: what it measured, by name with its unit."""
+    """The result of a behaviour. `outcome`: passed, failed or skipped; `reason`: why. `figures`: what the behaviour
+    measured, by name with unit."""
 
     id: str
     outcome: str
@@ -43,7 +44,8 @@ class Result:
 
 @dataclass
 class Run:
-    """`second`: a further process, for a take-over. `control_plane`: None in a cluster that somebody else runs."""
+    """A run of behaviours. `second`: another process of the controller, for take-overs. `control_plane`: None if
+    somebody else runs the cluster."""
 
     world: World
     first: Controller
@@ -52,7 +54,7 @@ class Run:
     say: Callable[[str], None]
 
     def all(self, behaviours: Sequence[Behaviour], done: Callable[[Result], None]) -> None:
-        """Try each of them; `done` gets each result as soon as it is there. Raises SuiteError."""
+        """Run each behaviour, and pass each result to `done` as soon as it is known. Raises SuiteError."""
         self.first.start()
         try:
             self._all(behaviours, done)
@@ -68,7 +70,8 @@ class Run:
                 self._phase(when, [_Attempt(each, Trial(self.world, each.id), done) for each in chosen])
 
     def _lead(self) -> None:
-        """Wait until the Lease is held. Raises SuiteError if it never is."""
+        """Wait until somebody holds the Lease. Raises SuiteError if nobody does in time, or the controller keeps
+        ending."""
         deadline = time.monotonic() + 90 * self.world.patience
         while not self.world.leader():
             if time.monotonic() > deadline or self.first.ended >= ENDS:
@@ -80,7 +83,8 @@ class Run:
 
     @contextlib.contextmanager
     def _fleet(self) -> Iterator[None]:
-        """Machines and Nodes that stay. They also show that the controller and the adapter speak of the same cloud."""
+        """Create machines and Nodes that stay during the run. They also show that controller and adapter use the same
+        cloud."""
         trial = Trial(self.world, "suite.fleet")
         try:
             machines = [trial.machine() for _ in range(FLEET)]
@@ -100,14 +104,14 @@ class Run:
 
     def _phase(self, when: When, attempts: Sequence[_Attempt]) -> None:
         with ThreadPoolExecutor(AT_ONCE) as pool, self._ending():
-            list(pool.map(_Attempt.advance, attempts))  # all of those without a disturbance, the start of others
+            list(pool.map(_Attempt.advance, attempts))  # to the end, or up to the disturbance
             waiting = [attempt for attempt in attempts if not attempt.has_ended]
             if waiting:
                 try:
                     with self._disturbed(when):
                         began = time.monotonic()
                         list(pool.map(_Attempt.advance, waiting))
-                        if isinstance(when, Fault):  # what is forbidden may come late
+                        if isinstance(when, Fault):  # a forbidden action may come late
                             self.world.wait(max(0.0, began + LASTS - time.monotonic()))
                 except Unsupported as error:
                     for attempt in waiting:
@@ -118,15 +122,15 @@ class Run:
             list(pool.map(_Attempt.clean_up, attempts))
 
     def _restart(self) -> None:
-        """A controller that does not recover from one disturbance, such as a call without a time limit, would fail all
-        that comes afterwards, too: it is counted once."""
+        """Kill and start the controller again after a failure. If it has not recovered from a disturbance, for example
+        because a call has no time limit, all later behaviours would fail, too."""
         self.say("restarting the controller, because it may not have recovered")
         self.first.stop(signal.SIGKILL)
         self.first.start()
 
     @contextlib.contextmanager
     def _ending(self) -> Iterator[None]:
-        """Let the behaviours end at once when the run is stopped; the pool waits for them."""
+        """Stop the behaviours' waits if the run is stopped or fails, because the pool waits for all behaviours."""
         try:
             yield
         except BaseException:
@@ -166,7 +170,7 @@ class Run:
 
 
 class _Attempt:
-    """One behaviour on its way. `done` gets its result as soon as it has ended."""
+    """A running behaviour. `done` gets its result as soon as the behaviour has ended."""
 
     def __init__(self, behaviour: Behaviour, trial: Trial, done: Callable[[Result], None]) -> None:
         self._behaviour, self._trial, self._done = behaviour, trial, done
@@ -175,7 +179,7 @@ class _Attempt:
         self.has_ended = self.has_failed = False
 
     def advance(self) -> None:
-        """Run until its next `yield`, or its end."""
+        """Run the behaviour until its next `yield`, or its end."""
         began = time.monotonic()
         outcome, reason = self._step()
         self._seconds += time.monotonic() - began
@@ -183,7 +187,7 @@ class _Attempt:
             self.end(outcome, reason)
 
     def _step(self) -> tuple[str, str]:
-        """The outcome, "" if there is more to come, and the reason."""
+        """Run one step; return the outcome, or "" if the behaviour goes on, and the reason."""
         try:
             if self._steps is None:
                 self._steps = self._behaviour.function(self._trial)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a behaviour has: machines, Nodes and Services of its own, and patience."""
+"""Gives a behaviour its own machines, Nodes and Services, and waits for conditions."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ UNINITIALIZED = "node.cloudprovider.kubernetes.io/uninitialized"
 SHUTDOWN = "node.cloudprovider.kubernetes.io/shutdown"
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 HOSTNAME = "kubernetes.io/hostname"
-#: On all that the suite creates.
+#: The label of everything that the suite creates.
 MARK = "ccm-suite.outoftree.dev/run"
 #: Fields that a kubelet always sends.
 NODE_INFO = (
     *("architecture", "bootID", "containerRuntimeVersion", "kernelVersion", "kubeProxyVersion", "kubeletVersion"),
     *("machineID", "operatingSystem", "osImage", "systemUUID"),
 )
-#: Seconds between two looks.
+#: Seconds between two polls.
 LOOK = 0.5
 
 
@@ -47,18 +47,19 @@ class World:
     stopped: threading.Event = field(default_factory=threading.Event)
 
     def leader(self) -> str:
-        """Who holds the controller's Lease, "" for nobody."""
+        """Return the holder of the controller's Lease, "" for nobody."""
         lease = self.kube.get(f"{LEASES}/{self.lease}") or {"spec": {}}
         return str(lease["spec"].get("holderIdentity") or "")
 
     def wait(self, seconds: float) -> None:
-        """Raises SuiteError when the run is stopped."""
+        """Wait. Raises SuiteError if the run is stopped meanwhile."""
         if self.stopped.wait(seconds):
             raise SuiteError("the run was stopped")
 
 
 class Trial:
-    """One behaviour is tried. Names begin with its ID, so that nothing belongs to two of them."""
+    """One try of a behaviour. Names of objects begin with the behaviour's ID, so that none belongs to two
+    behaviours."""
 
     def __init__(self, world: World, id: str) -> None:
         self.world, self.id = world, id
@@ -73,17 +74,18 @@ class Trial:
     # Machines and Nodes
 
     def machine(self) -> Machine:
-        """A new machine of the cloud."""
+        """Create a machine in the cloud; it is deleted at the end."""
         machine = self.cloud.create_machine(f"{self.id.replace('.', '-')}-{next(self.world.numbers)}-{self.world.run}")
         self._machines.append(machine)
         return machine
 
     def adopt(self, machine: Machine) -> None:
-        """Delete this machine, too, at the end."""
+        """Let the clean-up delete this machine, too."""
         self._machines.append(machine)
 
     def join(self, machine: Machine, *, ready: bool = True, fields: Mapping[str, Any] | None = None) -> str:
-        """Create the Node as a kubelet with --cloud-provider=external does; its name. `fields`: of its metadata."""
+        """Create the Node as a kubelet with --cloud-provider=external does; return its name. `fields`: of the
+        metadata."""
         metadata = dict(fields or {})
         labels = {HOSTNAME: machine.name, MARK: self.world.run, **metadata.pop("labels", {})}
         taint = {"key": UNINITIALIZED, "value": "true", "effect": "NoSchedule"}
@@ -102,7 +104,8 @@ class Trial:
         return machine.name
 
     def set_ready(self, name: str, *, ready: bool) -> None:
-        """Report as its kubelet: True, or Unknown as the node lifecycle controller does for a silent kubelet."""
+        """Set the condition Ready: True as the kubelet does, or Unknown as the node lifecycle controller does for a
+        silent kubelet."""
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         condition = {
             "type": "Ready",
@@ -116,7 +119,7 @@ class Trial:
         self.kube.patch(f"{NODES}/{name}/status", {"status": {"conditions": [*others, condition]}})
 
     def node(self, name: str) -> Object:
-        """Raises Failed if it is gone."""
+        """Return the Node. Raises Failed if it is gone."""
         node = self.kube.get(f"{NODES}/{name}")
         if node is None:
             raise Failed(f"the Node {name} is gone")
@@ -129,39 +132,39 @@ class Trial:
         return {taint["key"] for taint in self.node(name)["spec"].get("taints", [])}
 
     def member(self) -> Machine:
-        """A machine with a ready Node that is initialised."""
+        """Create a machine with a Node, wait until the Node is initialised, and return the machine."""
         machine = self.machine()
         self.join(machine)
         self.initialised(machine)
         return machine
 
     def initialised(self, machine: Machine, seconds: float = 60) -> Object:
-        """Wait until the taint `uninitialized` is gone; the Node."""
+        """Wait until the taint `uninitialized` is gone; return the Node."""
         self.until("the taint uninitialized is lifted", lambda: UNINITIALIZED not in self.taints(machine.name), seconds)
         return self.node(machine.name)
 
     def exists(self, name: str) -> bool:
-        """Whether there is a Node of this name."""
+        """Return whether there is a Node with this name."""
         return self.kube.get(f"{NODES}/{name}") is not None
 
     def gone(self, name: str, seconds: float) -> float:
-        """Wait until the Node is deleted; the seconds that it took."""
+        """Wait until the Node is deleted; return the seconds that it took."""
         return self.until(f"the Node {name} is deleted", lambda: not self.exists(name), seconds)
 
     def stays(self, name: str, seconds: float) -> None:
-        """Raises Failed if the Node is deleted within the next seconds."""
+        """Check for so many seconds that the Node exists. Raises Failed if it is deleted."""
         self.always("the Node is there", lambda: self.exists(name), seconds)
 
     # Services
 
     @property
     def services(self) -> str:
-        """The path of this behaviour's Services."""
+        """Return the path of this behaviour's Services."""
         return f"/api/v1/namespaces/{self.namespace}/services"
 
     def service(self, name: str = "web", ports: Sequence[Object] = (), **spec: Any) -> Object:
-        """A Service of type LoadBalancer with port 80, unless `ports` or `spec` say otherwise. Raises Unsupported where
-        the cloud has no load balancers."""
+        """Create a Service of type LoadBalancer, by default with port 80; `ports` and `spec` replace defaults. Raises
+        Unsupported if the cloud has no load balancers."""
         if not self._has_namespace:
             self.cloud.load_balancers()  # may be unsupported
             namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}}
@@ -187,7 +190,7 @@ class Trial:
         return service
 
     def change(self, **spec: Any) -> None:
-        """Change fields of the spec of the Service `web`. A list takes the place of the former one."""
+        """Change fields of the spec of the Service `web`. A list replaces the former list."""
         self.kube.patch(f"{self.services}/web", {"spec": spec})
 
     def change_port(self, number: int) -> None:
@@ -206,12 +209,12 @@ class Trial:
         self.until("the Service is gone", lambda: self.kube.get(f"{self.services}/web") is None, seconds)
 
     def addresses(self, name: str = "web") -> list[str]:
-        """What the Service's status publishes: IP addresses and host names."""
+        """Return the IP addresses and host names in the Service's status."""
         ingress = self.read_service(name).get("status", {}).get("loadBalancer", {}).get("ingress") or []
         return [each.get("ip") or each["hostname"] for each in ingress]
 
     def served(self, name: str = "web", seconds: float = 90) -> str:
-        """Wait until the Service has an address; the first one."""
+        """Wait until the Service has an address; return the first one."""
         self.until(f"the Service {name} has an address", lambda: self.addresses(name), seconds)
         address = self.addresses(name)[0]
         self._balancers.pop(address, None)
@@ -219,7 +222,8 @@ class Trial:
         return address
 
     def balancer(self, address: str) -> LoadBalancer | None:
-        """The cloud's load balancer that had this address when it was first asked for. A later one may get the same."""
+        """Return the load balancer that had this address at the first call, or None if that is gone: later another load
+        balancer may have the address."""
         balancers = self.cloud.load_balancers()
         if address not in self._balancers:
             self._balancers |= {each.address: each.id for each in balancers if each.address == address}
@@ -230,11 +234,11 @@ class Trial:
         return balancer is not None and bool(balancer.members & {one for _, one in machine.addresses})
 
     def service_events(self) -> list[Object]:
-        """Events about the Service `web` of this behaviour."""
+        """Return the Events about the Service `web` of this behaviour."""
         return self._events(self.namespace, "web")
 
     def node_events(self, name: str) -> list[Object]:
-        """Events about a Node, which has no namespace: they are in `default`."""
+        """Return the Events about a Node. They are in the namespace `default`, because a Node has none."""
         return self._events("default", name)
 
     def _events(self, namespace: str, name: str) -> list[Object]:
@@ -248,7 +252,7 @@ class Trial:
     # Patience
 
     def until(self, what: str, check: Callable[[], Any], seconds: float) -> float:
-        """Wait until `check` is true; the seconds that it took. Raises Failed when it takes longer than `seconds`."""
+        """Wait until `check` is true; return the seconds that it took. Raises Failed after `seconds` times patience."""
         begin = time.monotonic()
         limit, last = seconds * self.world.patience, ""
         while True:
@@ -263,7 +267,7 @@ class Trial:
             self.world.wait(LOOK)
 
     def always(self, what: str, check: Callable[[], Any], seconds: float) -> None:
-        """Raises Failed as soon as `check` is not true within the next seconds."""
+        """Check for so many seconds that `check` stays true. Raises Failed as soon as it is not."""
         begin = time.monotonic()
         while (passed := time.monotonic() - begin) < seconds:
             if not check():
@@ -276,11 +280,12 @@ class Trial:
             raise Failed(f"{what} is {seen!r}, not {wanted!r}")
 
     def clean_up(self) -> None:
-        """Remove what this behaviour made. Services go first, while there is a controller that releases them."""
+        """Remove what this behaviour created. Services are deleted first, while a controller runs that releases
+        them."""
         if self._has_namespace:
             for service in self.kube.list(self.services):
                 self.kube.delete(f"{self.services}/{service['metadata']['name']}")
-            with contextlib.suppress(Failed):  # it is the controller's then, and the namespace shows it
+            with contextlib.suppress(Failed):  # the controller has not released it, and the namespace then stays
                 self.until("the Services are gone", lambda: not self.kube.list(self.services), 30)
             self.kube.delete(f"/api/v1/namespaces/{self.namespace}")
         for name in self._nodes:

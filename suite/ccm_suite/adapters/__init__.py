@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The clouds that the suite knows by itself."""
+"""The adapters of clouds that come with the suite."""

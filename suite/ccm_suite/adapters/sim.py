@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulated cloud of outoftree.ccm, as a process: `ccm sim` must be on the PATH, or named by CCM_SIM."""
+"""Runs the simulated cloud of outoftree.ccm as a process: `ccm` must be on the PATH, or CCM_SIM names the command."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from ..control_plane import free_port
 from ..errors import SuiteError
 
 PROJECT, TOKEN, REGION = "suite", "token-of-the-suite", "north"
-#: In the query of our own calls, so that faults and counts leave them out.
+#: The adapter's calls have this in their query, so that faults and counts leave them out.
 OURS = "by=suite"
 NOT_OURS = "^(?!.*by=suite)"
-#: Seconds until it answers, on a busy machine.
+#: Seconds until the cloud answers, even on a busy machine.
 PATIENCE = 60
 
 _LISTING = {"path": NOT_OURS, "operation": "instances.list"}
@@ -45,7 +45,7 @@ _RULES: Mapping[Fault, Mapping[str, Any]] = {
 
 
 class SimulatedCloud(Cloud):
-    """Variables for the command: {cloud_config}."""
+    """The simulated cloud. Variables for the controller's command: {cloud_config}."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -176,7 +176,7 @@ class SimulatedCloud(Cloud):
         return self._request(method, f"/v1/projects/{PROJECT}/{path}?{OURS}{more}", body)
 
     def _request(self, method: str, path: str, body: Any = None) -> Any:
-        """Raises FileNotFoundError for a 404, and SuiteError for other refusals."""
+        """Send a request and return the answer. Raises FileNotFoundError for a 404, SuiteError for other errors."""
         data = None if body is None else json.dumps(body).encode()
         headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
         request = urllib.request.Request(self._url + path, data, headers, method=method)

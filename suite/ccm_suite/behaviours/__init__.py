@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The behaviours, by what they are about."""
+"""The behaviours, one file for each topic."""

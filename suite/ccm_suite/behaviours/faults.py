@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cloud fails: what the controller does not do, and that it goes on afterwards. The same for each fault."""
+"""Behaviours while the cloud fails: what the controller must not do, and that it goes on afterwards. They are the same
+for each fault."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from ..behaviour import Function, Level, Steps, behaviour
 from ..cloud import Fault
 from ..trial import SHUTDOWN, UNINITIALIZED, Trial
 
-#: Threads of people who lost Nodes or load balancers to such an answer.
+#: Reports of people who lost Nodes or load balancers through such a fault.
 SOURCES = {
     Fault.TIMEOUT: "https://github.com/kubernetes/kubernetes/issues/28901",
     Fault.HANG_UP: "https://github.com/kubernetes/kubernetes/issues/28901",
@@ -20,9 +21,9 @@ SOURCES = {
     Fault.EMPTY_LISTING: "https://github.com/oracle/oci-cloud-controller-manager/issues/434",
     Fault.HALF_LISTING: "https://github.com/oracle/oci-cloud-controller-manager/issues/434",
 }
-#: How long something that must not happen is waited for. The runner lets a fault last longer than that.
+#: Seconds during which something forbidden must not happen. The runner lets a fault last longer than that.
 WATCHED = 30.0
-#: Seconds after the fault in which what waited is done: upstream's longest back-off of a Node is not longer.
+#: Seconds after the fault until pending work must be done: upstream's longest back-off of a Node is not longer.
 HEALED = 120.0
 
 
@@ -80,7 +81,7 @@ def serves_afterwards(trial: Trial) -> Steps:
 
 
 def releases_nothing(trial: Trial) -> Steps:
-    """A Service that is deleted meanwhile keeps its finalizer until its load balancer is gone."""
+    """A Service that is deleted during the fault keeps its finalizer until its load balancer is gone."""
     trial.service()
     address = trial.served()
     yield
@@ -114,7 +115,7 @@ FOR_EACH: tuple[tuple[str, Level, str, Function], ...] = (
     ("serves-afterwards", Level.MUST, "A Service that was created meanwhile is served afterwards", serves_afterwards),
     ("releases-nothing", Level.MUST, "No Service is released while its load balancer is there", releases_nothing),
 )
-#: What the calls do, in a sentence.
+#: The fault as part of a behaviour's sentence.
 WORDS = {
     Fault.TIMEOUT: "while no call of the cloud is answered",
     Fault.HANG_UP: "while the cloud closes every connection",

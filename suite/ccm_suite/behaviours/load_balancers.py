@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Services of type LoadBalancer."""
+"""Behaviours of Services of type LoadBalancer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _ports(service: Object) -> frozenset[tuple[str, int, int]]:
 
 
 def _fits(trial: Trial, address: str, name: str = "web") -> bool:
-    """Whether the load balancer has the Service's ports."""
+    """Return whether the load balancer at this address has exactly the Service's ports."""
     balancer = trial.balancer(address)
     return balancer is not None and balancer.ports == _ports(trial.read_service(name))
 
@@ -135,7 +135,7 @@ def excluded(trial: Trial) -> None:
 @behaviour("balancer.uninitialised", MUST, "A Node that is not initialised yet is no member.", NODES_OF)
 def uninitialised(trial: Trial) -> None:
     machine = trial.machine()
-    trial.cloud.delete_machine(machine)  # so that it stays so
+    trial.cloud.delete_machine(machine)  # so that the Node stays uninitialised
     trial.join(machine)
     trial.service()
     address = trial.served()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A machine is stopped, started, deleted, or replaced."""
+"""Behaviours when a machine is stopped, started, deleted, or replaced."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ..behaviour import Level, behaviour
 from ..trial import SHUTDOWN, Trial
 
 LIFECYCLE = "https://kubernetes.io/docs/concepts/architecture/cloud-controller/#node-controller"
-#: Upstream looks every 5 s; ours asks the cloud twice before it deletes.
+#: Seconds until a Node is deleted. Upstream checks every 5 s; our controller asks the cloud twice before it deletes.
 DELETED = 120.0
 
 

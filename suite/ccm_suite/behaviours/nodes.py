@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Node is initialised."""
+"""Behaviours when a Node is initialised."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ DOCS = "https://kubernetes.io/docs/concepts/architecture/cloud-controller/#node-
 RUNNING = "https://kubernetes.io/docs/tasks/administer-cluster/running-cloud-controller/"
 LABELS = "https://kubernetes.io/docs/reference/labels-annotations-taints/"
 MUST, SHOULD, SPEED = Level.MUST, Level.SHOULD, Level.SPEED
-#: Seconds from the end of the taint to the addresses: upstream's framework writes them after it.
+#: Seconds from the removal of the taint to the addresses, which upstream's framework writes afterwards.
 ADDRESSED = 10
 
 
 def _new(trial: Trial, **fields: object) -> tuple[Machine, Object]:
-    """A machine and its Node, once it is initialised."""
+    """Create a machine and its Node; return both when the Node is initialised."""
     machine = trial.machine()
     trial.join(machine, fields=fields)
     return machine, trial.initialised(machine)
@@ -104,7 +104,7 @@ def old_labels(trial: Trial) -> None:
 def other_taints(trial: Trial) -> None:
     machine = trial.machine()
     name = trial.join(machine)
-    # Appended without a look at what is there, so that it does not depend on who is faster.
+    # Append the taint without reading the others, so that a concurrent write of the controller makes no difference.
     more = {"key": "example.com/dedicated", "value": "gpu", "effect": "NoSchedule"}
     trial.kube.patch(f"{NODES}/{name}", [{"op": "add", "path": "/spec/taints/-", "value": more}], "json-patch")
     trial.initialised(machine)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Routes to the Pods of each Node."""
+"""Behaviours of routes to the Pods of each Node."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NUMBERS = itertools.count(1)
 
 
 def _routed(trial: Trial) -> tuple[Machine, str]:
-    """A machine whose Node has a pod CIDR of {cluster_cidr}, and that CIDR."""
+    """Create a machine whose Node has a pod CIDR of {cluster_cidr}; return the machine and the CIDR."""
     trial.cloud.routes()  # may be unsupported
     machine = trial.member()
     cidr = f"10.244.{next(_NUMBERS)}.0/24"

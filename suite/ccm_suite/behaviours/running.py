@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process: its Lease, its end, what changed while it was away, and what a restart costs."""
+"""Behaviours of the process: its Lease, its end, what changed while it did not run, and what a restart costs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..trial import Trial
 LEASE = "https://kubernetes.io/docs/concepts/architecture/leases/#leader-election"
 HA = "https://kubernetes.io/docs/tasks/administer-cluster/running-cloud-controller/#running-cloud-controller-manager"
 FINALIZERS = "https://github.com/kubernetes/enhancements/tree/master/keps/sig-network/980-load-balancer-finalizers"
-#: Seconds without a write after which nothing is left to do: upstream's longest interval between two looks.
+#: Seconds without a write after which no work is left: upstream's longest interval between two checks.
 QUIET = 20.0
 MUST, SHOULD, SPEED = Level.MUST, Level.SHOULD, Level.SPEED
 
@@ -93,7 +93,7 @@ def machine_goes(trial: Trial) -> Steps:
     trial.cloud.delete_machine(machine)
     trial.set_ready(machine.name, ready=False)
     yield
-    trial.gone(machine.name, 240)  # ours deletes two of so few within three minutes
+    trial.gone(machine.name, 240)  # our controller deletes two of so few Nodes within three minutes
 
 
 @behaviour(
@@ -152,7 +152,7 @@ def port_added(trial: Trial) -> Steps:
 
 
 def _settle(trial: Trial) -> None:
-    """Wait until nothing was written to the cloud for a while."""
+    """Wait until nothing has been written to the cloud for QUIET seconds."""
     seen, since = -1, 0.0
 
     def is_quiet() -> bool:
@@ -177,12 +177,12 @@ def quiet(trial: Trial) -> Steps:
         trial.service(f"web{number}")
     for number in range(5):
         trial.served(f"web{number}")
-    _settle(trial)  # what other behaviours have left may still be on its way
+    _settle(trial)  # the controller may still be busy with what other behaviours left
     yield
     before = trial.cloud.calls()["write"]
     yield
     trial.until("the Lease is held", trial.world.leader, 60)
-    trial.world.wait(45)  # a new leader waits for the former Lease, and then looks at all
+    trial.world.wait(45)  # a new leader waits for the former Lease to expire, and then checks all objects
     writes = trial.cloud.calls()["write"] - before
     trial.figures["writes"] = writes
     trial.equal("writes after the restart", writes, 0)
