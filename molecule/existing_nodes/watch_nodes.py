@@ -48,7 +48,7 @@ def main(result: Path, stop: Path, kubeconfig: Path) -> None:
         record.see("ADDED", node)
     started = time.monotonic()
     while not stop.exists() and time.monotonic() - started < LONGEST:
-        # The server ends each watch after STRETCH seconds, so that no event is cut in two.
+        # The server closes each watch after STRETCH seconds, so that no event is cut in two.
         url = f"{nodes}?watch=true&allowWatchBookmarks=true&timeoutSeconds={STRETCH}&resourceVersion={version}"
         with urllib.request.urlopen(url, timeout=STRETCH + 30, context=context) as events:
             for line in events:
