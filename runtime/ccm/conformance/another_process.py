@@ -19,7 +19,7 @@ from ccm.cloud import Backend, Backends, CloudError, LoadBalancers, LoadBalancer
 from .subject import Subject
 from .world import NotRun
 
-#: For a start of Python and the import of a provider, in seconds.
+#: The time for a start of Python and the import of a provider, in seconds.
 DEADLINE = 60.0
 
 

@@ -61,7 +61,8 @@ def described(error: BaseException) -> str:
 
 
 class Published:
-    """`ccm.cloud.Allocations`: the addresses of the kit's load balancers, as in the status of their Services."""
+    """The `ccm.cloud.Allocations` of the kit: the addresses of its load balancers, as in the status of their
+    Services."""
 
     def __init__(self) -> None:
         self._ingress: dict[tuple[str, str], tuple[Ingress, ...]] = {}

@@ -151,7 +151,7 @@ class _Add(argparse.Action):
 
 
 class _Version(argparse.Action):
-    """`--version` for people, `--version=raw` for programs."""
+    """Prints the version: `--version` for people, `--version=raw` for programs."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
         if values is None:

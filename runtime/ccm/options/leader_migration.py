@@ -30,7 +30,8 @@ def _by_default() -> Mapping[str, str]:
 
 @dataclass(frozen=True)
 class Migration:
-    """`leaders`: the current names of controllers -> the component that runs them, or "*"."""
+    """A leader migration. `leader_name`: the name of the migration Lease. `leaders`: the current names of controllers
+    -> the component that runs them, or "*"."""
 
     leader_name: str = "cloud-provider-extraction-migration"
     leaders: Mapping[str, str] = field(default_factory=_by_default)

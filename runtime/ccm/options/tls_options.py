@@ -39,7 +39,8 @@ CIPHERS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class TlsOptions:
-    """`certificate`, `key`: files; if both are empty, the process generates a self-signed certificate."""
+    """How to serve with TLS. `certificate`, `key`: files; if both are empty, the process generates a self-signed
+    certificate."""
 
     certificate: str = ""
     key: str = ""

@@ -19,8 +19,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Kind(Generic[T]):
-    """`parse` reads the text of a flag, `load` a YAML value; both raise ValueError with a sentence. `dump` returns what
-    `load` reads. `lists`: repeated flags are merged."""
+    """A kind of values. `parse` reads the text of a flag, `load` a YAML value; both raise ValueError with a sentence.
+    `dump` returns what `load` reads. `lists`: repeated flags are merged."""
 
     name: str
     parse: Callable[[str], T]

@@ -38,8 +38,8 @@ class BudgetSpent(Exception):
 
 @dataclass(frozen=True)
 class Rates:
-    """`rate` reviews per second and `burst` at once for all peers together, a share of these for each peer, and a
-    maximum number in progress."""
+    """Limits of reviews: `rate` per second and `burst` at once for all peers together, a share of these for each peer,
+    and a maximum number in progress."""
 
     rate: float
     burst: int
@@ -48,9 +48,10 @@ class Rates:
     at_a_time: int
 
 
-#: For clients without credentials that the API server recently accepted.
+#: The limits for clients without credentials that the API server recently accepted.
 STRANGERS = Rates(rate=5, burst=10, peer_rate=1, peer_burst=8, at_a_time=4)
-#: For clients whose token was accepted recently; unknown clients cannot exhaust it. Any Pod has an accepted token.
+#: The limits for clients whose token was accepted recently; unknown clients cannot exhaust this budget. Any Pod has an
+#: accepted token.
 KNOWN = Rates(rate=20, burst=40, peer_rate=2, peer_burst=10, at_a_time=8)
 
 

@@ -45,7 +45,8 @@ class ClientSettings:
 
 @dataclass(frozen=True)
 class ServingSettings:
-    """`names`: the webhooks to serve, as `--webhooks` names them. `configz` returns all options."""
+    """All settings of the servers. `names`: the webhooks to serve, as `--webhooks` names them. `configz` returns all
+    options."""
 
     secure: PortSettings
     clients: ClientSettings

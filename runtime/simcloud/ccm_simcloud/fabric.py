@@ -67,7 +67,7 @@ def decide(project: Project) -> Wanted:
 
 
 class Fabric:
-    """`start` applies the desired network, and `changed` applies it again, until `close`."""
+    """Keeps the desired network: `start` applies it, and `changed` applies it again, until `close`."""
 
     def __init__(self, wanted: Callable[[], Wanted], kernel: Kernel) -> None:
         self._wanted, self._kernel = wanted, kernel

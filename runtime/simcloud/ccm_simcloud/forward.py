@@ -39,7 +39,8 @@ class Rules:
 
 @dataclass
 class Backend:
-    """`healthy`: result of the last check; `ejected_until` (monotonic): set by the last failed use."""
+    """One backend of a port. `healthy`: result of the last check; `ejected_until` (monotonic): set by the last failed
+    use."""
 
     address: str
     port: int

@@ -102,7 +102,8 @@ class Port(Struct, frozen=True):
 
 
 class Target(Struct, frozen=True):
-    """`draining`: it keeps the connections that it has, and gets no new ones. Those of a removed target end."""
+    """A backend of a load balancer. `draining`: the target keeps its connections and gets no new ones. Connections of a
+    removed target end."""
 
     address: str
     instance_id: str = ""
@@ -161,7 +162,8 @@ class TargetsBody(Struct, frozen=True):
 
 
 class LoadBalancer(Struct, frozen=True):
-    """`busy_until` (Unix seconds) and `next_state` are set while the cloud works on it; "gone" means deletion."""
+    """A load balancer. `busy_until` (Unix seconds) and `next_state` are set while the cloud works on it; the next state
+    "gone" means deletion."""
 
     id: str
     name: str
@@ -182,7 +184,7 @@ class LoadBalancer(Struct, frozen=True):
 
 
 class RouteBody(Struct, frozen=True):
-    """`owner`: the cluster that owns the route, for clusters that share a network."""
+    """The body of a new route. `owner`: the cluster that owns the route, for clusters that share a network."""
 
     destination: str
     instance_id: str

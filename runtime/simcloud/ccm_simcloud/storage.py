@@ -26,7 +26,8 @@ class Change:
 
 
 class Storage:
-    """`path` None: nothing is stored. A missing folder is created. Raises StorageError for a foreign file."""
+    """The state file. `path`: None to store nothing. A missing folder is created. Raises StorageError for a foreign
+    file."""
 
     def __init__(self, path: str | None) -> None:
         self._database: sqlite3.Connection | None = None

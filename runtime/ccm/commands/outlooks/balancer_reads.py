@@ -32,7 +32,7 @@ from .service_outlook import Seen
 
 
 class BalancerReads:
-    """`listed`: the listing by the UID of the Service, or the error instead of one."""
+    """Reads of load balancers. `listed`: the listing by the UID of the Service, or the error instead of a listing."""
 
     def __init__(
         self, context: Context, services: Iterable[Service], backends: backend_rules.BackendSets, classes: ServedClasses

@@ -171,7 +171,7 @@ def _oddities(annotations: Mapping[str, str]) -> list[str]:
 
 
 _a = annotation
-#: For Network Load Balancers and for Classic ones.
+#: The annotations of both types of load balancers.
 COMMON = (
     _a("type", "`nlb`, `classic`, `external` or `nlb-ip`", "`nlb` is a Network Load Balancer, `classic` a Classic one. "
        "The others are left to the AWS Load Balancer Controller.", matching(TYPE, "a word, or nothing"),

@@ -26,8 +26,8 @@ MOST_PAGES = 1000
 
 
 class Api:
-    """`vpc`, `subnet`, `cluster` and `zone_ids` are known after `open`; `subnet` and `cluster` may stay empty.
-    `zone_types`: zone -> `availability-zone`, `local-zone` and so on."""
+    """The client of AWS. `vpc`, `subnet`, `cluster` and `zone_ids` are known after `open`; `subnet` and `cluster` may
+    stay empty. `zone_types`: zone -> `availability-zone`, `local-zone` and so on."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings

@@ -13,7 +13,7 @@ from ccm.cloud import Address, AddressType, Conflict, Instance, InstanceState, T
 Row = Mapping[str, Any]
 
 PREFIX = "external-cloudstack://"
-#: What the provider in Kubernetes wrote, until about 1.15.
+#: The scheme that Kubernetes' in-tree provider wrote, until about 1.15.
 IN_TREE = "cloudstack://"
 #: IDs of the first releases of CloudStack are numbers.
 ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[1-9][0-9]{0,15}", re.ASCII)

@@ -94,7 +94,8 @@ DIALECT = Dialect(
 
 
 class Api(JsonApi):
-    """`network`: the ID of the private network, 0 without one; known after `open`."""
+    """The client of the Hetzner Cloud API. `network`: the ID of the private network, 0 without one; known after
+    `open`."""
 
     def __init__(self, settings: Settings) -> None:
         found = settings.variables

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 LONGEST, MANY = 2048, 32
 KEY = r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?/)?[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 VALUE = r"(?:[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?"
-#: What values look like: the same in Kubernetes and at Hetzner.
+#: The form of values, which is the same in Kubernetes and at Hetzner.
 CLOUD_VALUES = re.compile(VALUE)
 _CONDITION = re.compile(
     rf"(?P<not>!)\s*(?P<absent>{KEY})"

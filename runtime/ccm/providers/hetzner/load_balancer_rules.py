@@ -24,7 +24,7 @@ Row = Mapping[str, Any]
 
 #: The type of a new load balancer if nothing names one.
 DEFAULT_TYPE = "lb11"
-#: What the cloud assumes for a health check, in seconds and times.
+#: The cloud's defaults for a health check: interval and timeout in seconds, and the number of retries.
 INTERVAL, TIMEOUT, RETRIES = 15, 10, 3
 
 

@@ -33,7 +33,7 @@ from .label_selectors import CLOUD_VALUES, Selector
 TIMEOUT = "HCLOUD_REQUEST_TIMEOUT"
 LINE = re.compile(r"(?:export\s+)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)\s*=\s*(?P<value>.*)")
 PREFIXES = ("HCLOUD_", "ROBOT_")
-#: As Go's strconv.ParseBool, which the original uses.
+#: The texts that Go's strconv.ParseBool accepts, which the original uses.
 TRUE, FALSE = ("1", "t", "T", "TRUE", "true", "True"), ("0", "f", "F", "FALSE", "false", "False")
 
 
@@ -165,7 +165,7 @@ class _Given:
 
 @dataclass(frozen=True)
 class Settings:
-    """`ignored`: one sentence for each variable without effect."""
+    """The configuration, parsed. `ignored`: one sentence for each variable without effect."""
 
     variables: Variables
     source: str

@@ -25,7 +25,8 @@ MTU = "kubernetes.io/rule/nlb/mtu"
 
 @dataclass(frozen=True)
 class Rule:
-    """`description` says whose rule it is; EC2 ignores it when it compares rules."""
+    """One rule of a security group, for one source. `description` says whose rule it is; EC2 ignores it when it
+    compares rules."""
 
     protocol: str
     first: int

@@ -48,8 +48,8 @@ class MakeDesired(Protocol[DesiredT_co]):
 
 
 class TypeLoadBalancers(Generic[DesiredT, KnownT]):
-    """`TITLE`: the type, for messages. `_known`: cluster and UID of a Service -> what is remembered of its load
-    balancer."""
+    """The load balancers of one type. `TITLE`: the type, for messages. `_known`: cluster and UID of a Service -> what
+    is remembered of its load balancer."""
 
     TITLE: ClassVar[str]
 
