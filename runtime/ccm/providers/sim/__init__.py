@@ -49,5 +49,5 @@ class SimCloud(ConnectedCloud):
 
     @property
     def needs_node_ports(self) -> bool:
-        """Known once it is connected: the project decides how its load balancers forward."""
+        """Known after `start`: the project decides how its load balancers forward."""
         return not self._api.passes_through

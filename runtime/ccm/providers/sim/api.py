@@ -38,7 +38,7 @@ Query = Sequence[tuple[str, str]]
 POLL = 1.0
 #: The mode of load balancers that are no proxies.
 PASS_THROUGH = "pass-through"
-#: In place of a code, of an answer that is no error of this cloud.
+#: Stands for the code of an answer that is not an error of this cloud.
 FOREIGN = "not an error of this cloud"
 
 
@@ -48,14 +48,14 @@ class Api:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.region = ""
-        #: Whether load balancers give nodes the clients' packets as they are, and need no node ports.
+        #: Whether load balancers forward the clients' packets unchanged to nodes, and need no node ports.
         self.passes_through = False
         self._session: aiohttp.ClientSession | None = None
         self._access_token = ""
         self._renewing = asyncio.Lock()
 
     async def open(self) -> None:
-        """Check the credentials with the cheapest call, and learn the region."""
+        """Check the credentials with the cheapest call, which also returns the region and the load balancers' mode."""
         tls: ssl.SSLContext | bool = True
         if self.settings.ca_file:
             try:
@@ -128,7 +128,7 @@ class Api:
         return token
 
     async def _send(self, method: str, path: str, token: str, query: Query, body: Any) -> Reply:
-        """Raises Transient if there is no response."""
+        """Send one request. Raises Transient if there is no response."""
         if self._session is None:
             raise Transient("the provider was not started")
         endpoint, what = self.settings.endpoint.rstrip("/"), f"{method} {path}"
@@ -184,7 +184,7 @@ class Api:
                 wait = reply.headers.get("Retry-After", "")
                 return RateLimited(text, retry_after=float(wait) if re.fullmatch(r"\d+(\.\d+)?", wait) else None)
             case status, code if 400 <= status < 500 and code != FOREIGN:
-                return Transient(text, scope="object")  # nobody else's call is refused for this
+                return Transient(text, scope="object")  # calls for other objects do not fail for this
         return Transient(text)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An instance of the cloud as the contract's. Pure."""
+"""Converts instances of the cloud to the contract's. Pure."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from .instance_rules import PROVIDER_ID
 
 
 class SimInstanceTags:
-    """This cloud has labels, which are also labels of the Node outside of the domains of Kubernetes."""
+    """Tags are the cloud's labels. They also become labels of the Node, except in the domains of Kubernetes."""
 
     def __init__(self, api: Api) -> None:
         self._api = api

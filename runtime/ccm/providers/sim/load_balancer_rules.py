@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a load balancer should be, and a load balancer of the cloud as the contract's. Pure."""
+"""Computes the desired state of a load balancer, and converts the cloud's load balancers to the contract's. Pure."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from ccm.cloud.toolkit.service_checks import ipv4_ranges, nobody_serves, require
 from .api import PASS_THROUGH, LoadBalancer
 from .instance_rules import PROVIDER_ID
 
-#: Tags of a load balancer that outlives its Service, or would: what is to be kept and for which namespace, that it must
-#: not be deleted, and then, without a Service, the namespace that may take it back.
+#: Tags about what happens after the Service: what to keep, and for which namespace; that the load balancer must not be
+#: deleted. A kept load balancer has only the last one: the namespace that may take it back.
 KEEP, NAMESPACE, PROTECTED, KEPT_FOR = "keep", "namespace", "protected", "kept_for"
-#: Where kube-proxy answers /healthz by default, and no longer with 200 once its Node is being deleted.
+#: The port of kube-proxy's /healthz by default. It answers 200 until its Node is being deleted.
 KUBE_PROXY_HEALTH = 10256
 
 
 def load_balancer(row: LoadBalancer, warnings: tuple[str, ...] = ()) -> cloud.LoadBalancer:
-    """The address is published once it answers. `Proxy`: nodes see the node port as the destination. `VIP`: they see
-    the address itself."""
+    """Return the contract's load balancer. Its address is published once the address answers. `Proxy`: nodes see the
+    node port as the destination. `VIP`: nodes see the address itself."""
     ready = row.state == "active"
     ip_mode = "VIP" if row.mode == PASS_THROUGH else "Proxy"
     return cloud.LoadBalancer(
@@ -41,7 +41,7 @@ def load_balancer(row: LoadBalancer, warnings: tuple[str, ...] = ()) -> cloud.Lo
 
 
 def keep_of(row: LoadBalancer) -> Kept | None:
-    """Return what the mark says that is to be kept."""
+    """Return what to keep according to the tags, None for nothing."""
     text = row.tags.get(KEEP, "")
     return Kept(text) if text in tuple(Kept) else None
 
@@ -53,7 +53,7 @@ def wishes(spec: LoadBalancerSpec) -> dict[str, str]:
 
 
 def wishes_over(spec: LoadBalancerSpec, row: LoadBalancer) -> dict[str, str]:
-    """Return the same for a load balancer that has tags already: they can be emptied, not removed."""
+    """Return the same tags for a load balancer that already has some: tags can be emptied, but not removed."""
     return {key: "" for key in (KEEP, NAMESPACE, PROTECTED) if row.tags.get(key)} | wishes(spec)
 
 
@@ -65,7 +65,7 @@ def kept_tags(spec: LoadBalancerSpec, row: LoadBalancer) -> dict[str, str]:
 
 
 def check_supported(spec: LoadBalancerSpec, passes_through: bool = False) -> None:
-    """Raises NotImplementedByCloud, Invalid."""
+    """Raises NotImplementedByCloud or Invalid if the cloud cannot serve the Service."""
     for port in spec.ports:
         if port.protocol not in ("TCP", "UDP"):
             raise NotImplementedByCloud(
@@ -79,8 +79,8 @@ def check_supported(spec: LoadBalancerSpec, passes_through: bool = False) -> Non
 
 
 def desired(spec: LoadBalancerSpec, passes_through: bool = False) -> dict[str, Any]:
-    """Return everything that is written for a Service, except its targets. Without a node port to connect to,
-    kube-proxy says whether a node serves the Service (KEP-3836)."""
+    """Return everything that is written for a Service, except its targets. If load balancers pass packets through and
+    the Service has no port for health checks, the check asks kube-proxy about the node (KEP-3836)."""
     port = spec.health_check_node_port or (KUBE_PROXY_HEALTH if passes_through else 0)
     health = {"node_port": port} if port else None
     return {
@@ -103,12 +103,12 @@ def digest_of(backends: Sequence[Backend]) -> str:
 
 
 def targets(backends: Sequence[Backend]) -> tuple[Mapping[str, str | bool], ...]:
-    """Return sorted targets, because order has no meaning, without Nodes of other clouds or without address."""
+    """Return the targets, sorted because order has no meaning, without Nodes of other clouds or without address."""
     return Backends.of(backends).recent("sim targets", _all_targets)
 
 
 def _all_targets(backends: Sequence[Backend]) -> tuple[Mapping[str, str | bool], ...]:
-    """If all targets would drain, none does."""
+    """Return the targets. If all of them would drain, none does."""
     matches = [(PROVIDER_ID.fullmatch(each.provider_id), each.internal_ip, each.draining) for each in backends]
     found = sorted((match["id"], address, draining) for match, address, draining in matches if match and address)
     some_serve = not all(draining for _, _, draining in found)

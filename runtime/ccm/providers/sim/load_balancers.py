@@ -113,7 +113,7 @@ class SimLoadBalancers:
     async def _take_back(self, spec: LoadBalancerSpec) -> LoadBalancer:
         """Give the Service a load balancer that is kept for its namespace. Raises Conflict if there is none."""
         tags = [("tag", f"cluster:{spec.cluster}"), ("tag", f"{rules.KEPT_FOR}:{spec.namespace}")]
-        async with self._taking_back:  # two Services may name the same one
+        async with self._taking_back:  # two Services may name the same load balancer
             rows = await self._api.list("/load-balancers", LoadBalancer, tags)
             found = next((row for row in rows if row.name == spec.take_back), None)
             if found is None:

@@ -9,7 +9,7 @@ from .api import Api, Quotas
 
 
 class SimQuotas:
-    """This cloud says of each limited kind how many there are."""
+    """This cloud reports the usage of each kind of resource that it limits."""
 
     def __init__(self, api: Api) -> None:
         self._api = api

@@ -45,7 +45,8 @@ class Settings(Struct, frozen=True):
 
     @classmethod
     def parse(cls, config: ProviderConfig) -> Settings:
-        """Raises ConfigError with all problems. Each names the file and the key, never a value that may be secret."""
+        """Parse cloud.conf. Raises ConfigError with all problems. Each names file and key, and no value that may be a
+        secret."""
         try:
             document = yaml.safe_load(config.text) or {}
         except (yaml.YAMLError, RecursionError) as error:
