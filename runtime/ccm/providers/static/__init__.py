@@ -32,11 +32,11 @@ class StaticCloud(cloud.Cloud):
 
     @property
     def needs_node_ports(self) -> bool:
-        """kube-proxy serves the addresses themselves."""
+        """False: kube-proxy serves the addresses themselves."""
         return False
 
     async def start(self) -> None:
-        """Raises ConfigError with all problems of the file. Later, problems of the file are Transient."""
+        """Read the machines. Raises ConfigError with all problems of the file. Later, its problems are Transient."""
         await self._inventory.read()
 
     async def close(self) -> None:

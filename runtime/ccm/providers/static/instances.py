@@ -31,7 +31,8 @@ class Inventory:
             raise Transient(f"the list of machines is unknown: {error}") from None
 
     async def read(self) -> tuple[Instance, ...]:
-        """Raises ConfigError, or Transient if the file system does not respond."""
+        """Return the machines, and read the file if there is one. Raises ConfigError with all problems of the file, and
+        Transient if the file system does not respond."""
         if not self.settings.file:
             return self._machines
         try:

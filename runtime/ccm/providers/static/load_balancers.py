@@ -46,11 +46,11 @@ class StaticLoadBalancers:
         self._allocations = allocations
 
     async def list(self, cluster: str) -> Sequence[LoadBalancer]:
-        """Return those that this object allocated: none after a restart, so that each Service is ensured once."""
+        """Return what this object allocated: nothing after a restart, so that `ensure` runs once for each Service."""
         return [balancer for (owner, _), balancer in self._given.items() if owner == cluster]
 
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
-        """Include ports and nodes although kube-proxy handles them, so that a change of them is seen as written."""
+        """Cover ports and nodes, too, although kube-proxy handles them, so that a change of them counts as written."""
         ports = [(port.protocol, port.port, port.node_port) for port in spec.ports]
         desired = [spec.load_balancer_ip, spec.ip_families, ports, Backends.of(backends).digest]
         return hashlib.sha256(json.dumps(desired).encode()).hexdigest()
@@ -101,7 +101,7 @@ class StaticLoadBalancers:
                 del self._owners[ingress.ip]
 
     def _address(self, spec: LoadBalancerSpec, family: str) -> str | None:
-        """Return the address for one family, None if the pool has none of that family."""
+        """Return the address for one family, None if the pool has none or loadBalancerIP is of the other family."""
         pool = [str(address) for address in self._settings.pool if f"IPv{address.version}" == family]
         if not pool:
             return None

@@ -84,7 +84,7 @@ class Settings:
 
     @classmethod
     def parse(cls, text: str, source: str) -> Settings:
-        """Raises ConfigError with all problems."""
+        """Parse cloud.conf. Raises ConfigError with all problems."""
         problems = Problems(source)
         top = read(text, problems)
         if not isinstance(top.value, dict) and not problems.found:
