@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The provider of Google Compute Engine (docs/providers/gce.md): Nodes, as cloud-provider-gcp describes them.
 
-`settings` reads its gce.conf, `credentials` and `tokens` prove who asks, `api` makes a call, and `instance_rules`
+`settings` reads its gce.conf, `credentials` and `tokens` authenticate, `api` makes a call, and `instance_rules`
 converts. Load balancers and routes are left to cloud-provider-gcp.
 """
 
@@ -17,7 +17,8 @@ from .api import Api
 from .instances import ComputeInstances
 from .settings import TIMEOUT, Settings
 
-#: Requests in one call of the contract, one after the other, at most: a token, and a lookup of a name with a domain.
+#: How many requests one call of the contract makes in sequence, at most: for a token, and to look up a name with a
+#: domain.
 REQUESTS = 6
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls to the Compute Engine API: credentials, errors, the project and zones that are asked about."""
+"""Calls to the Compute Engine API: credentials, errors, and the project and zones that are read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .instance_rules import Listing, Scope
 from .settings import TIMEOUT, Settings
 from .tokens import GoogleTokens
 
-#: Reasons of the API with a meaning other than that of their status. All quotas are those of reads.
+#: Reasons of the API whose meaning differs from that of their status. All quotas are those of reads.
 CODES = {
     "rateLimitExceeded": RateLimited,
     "userRateLimitExceeded": RateLimited,
@@ -62,7 +62,7 @@ class Api(JsonApi):
         await self._google.close()
 
     async def instances(self, token: str | None, query: Query = (), *, size: int = 0) -> Listing:
-        """One page of the instances in all zones of the project. Raises CloudError."""
+        """Return one page of the instances in all zones of the project. Raises CloudError."""
         path = f"/projects/{self.scope.project}/aggregated/instances"
         # Without partial success, a zone that does not answer makes the whole listing fail.
         asked = [*query, ("maxResults", str(size or self.settings.runtime.page_size)), ("returnPartialSuccess", "true")]
@@ -92,7 +92,7 @@ class Api(JsonApi):
             found = await self._google.metadata(path)
         except Transient as error:
             problem = f"{self.settings.source}: {key} is not set, and the metadata server does not say it: {error}"
-            # It may start later than this process, so this is no final verdict.
+            # The metadata server may start later than this process, so this is no ConfigError.
             raise Transient(problem) from None
         if not found:
             raise ConfigError([f"{self.settings.source}: set {key}: the metadata server has no value"])

@@ -20,9 +20,9 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from ccm.cloud import ConfigError, Unauthorized
 
-#: Nothing is ever written.
+#: The scope of all tokens for the API: nothing is ever written.
 SCOPE = "https://www.googleapis.com/auth/compute.readonly"
-#: With federation, the token that asks for one of a service account.
+#: With federation, the scope of the token that requests a service account's token.
 PLATFORM_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 TOKEN_URL = "https://oauth2.googleapis.com/token"
 STS_URL = "https://sts.googleapis.com/v1/token"
@@ -33,7 +33,7 @@ URL = re.compile(r"https?://[^\s/@?#]+(/[^\s@?#]*)?")
 
 @dataclass(frozen=True)
 class ServiceAccountKey:
-    """`project`: of the account, "" if the file does not say it."""
+    """The key of a service account. `project`: the account's project, "" if the file does not say it."""
 
     email: str
     key: rsa.RSAPrivateKey = field(repr=False)
@@ -42,7 +42,7 @@ class ServiceAccountKey:
     project: str = ""
 
     def assertion(self, now: float) -> str:
-        """The signed claim that is exchanged for a token (RFC 7523). `now`: Unix time in seconds."""
+        """Return the signed claim that is exchanged for a token (RFC 7523). `now`: Unix time in seconds."""
         claims = {
             "iss": self.email,
             "scope": SCOPE,
@@ -57,8 +57,9 @@ class ServiceAccountKey:
 
 @dataclass(frozen=True)
 class Federation:
-    """A token of another issuer, in a file that is read for each exchange. `field`: where it is in that file if the
-    file is JSON, "" if the file is the token. `impersonation_url`: of the service account, "" without one."""
+    """A token of another issuer, in a file that is read for each exchange. `field`: the
+    token's field if that file is JSON, "" if it is the token itself. `impersonation_url`: of the service account, ""
+    without one."""
 
     audience: str
     token_type: str
@@ -68,7 +69,7 @@ class Federation:
     impersonation_url: str = ""
 
     def subject(self, content: str) -> str:
-        """The token in the file's content. Raises Unauthorized."""
+        """Return the token in the file's content. Raises Unauthorized if there is none."""
         found: Any = content.strip()
         if self.field:
             try:
@@ -81,7 +82,7 @@ class Federation:
 
 
 def parse(content: str, path: str) -> ServiceAccountKey | Federation:
-    """Raises ConfigError with all problems of the file at `path`."""
+    """Parse the file at `path`. Raises ConfigError with all of its problems."""
     try:
         found = json.loads(content)
     except (ValueError, RecursionError):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an instance of Compute Engine is for a Node: providerID, names, addresses in order, zone and type. Pure."""
+"""Converts instances of Compute Engine: providerID, names, addresses in order, zone and type. Pure."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ccm.cloud.toolkit.json_api import Failure
 from ccm.cloud.toolkit.pod_ranges import pod_ranges
 
 PROVIDER_ID = re.compile(r"gce://(?P<project>[a-z0-9.:-]+)/(?P<zone>[a-z0-9-]+)/(?P<name>[a-z0-9-]+)")
-#: Names that an instance can have, and those with the domain of an instance.
+#: Names that an instance can have, without and with a domain.
 NAME = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
 DOTTED = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
-#: States of an instance that exists and does not run. STOPPING may also be a deletion.
+#: States of an instance that exists and does not run. STOPPING is not one of them, because it may be a deletion.
 DOWN = {
     "STOPPED": InstanceState.SHUTDOWN,
     "TERMINATED": InstanceState.SHUTDOWN,
@@ -27,12 +27,12 @@ DOWN = {
 MISSING = "notFound"
 #: The code of a 404 about what contains it, such as the project.
 ELSEWHERE = "notFound elsewhere"
-#: Prefix length of the IPv6 range for Pods, the first one of what an interface has.
+#: Prefix length of the IPv6 range for Pods: the first range of this length in the range that an interface has.
 POD_PREFIX = 112
 LISTING = "compute#instanceAggregatedList"
-#: The only warning that says nothing about missing rows: the scope has none.
+#: The only warning that does not mean missing rows: the scope has no rows.
 EMPTY = "NO_RESULTS_ON_PAGE"
-#: How many zones a message names that do not answer.
+#: How many of the zones that do not answer a message names.
 NAMED = 5
 
 Row = Mapping[str, Any]
@@ -48,15 +48,15 @@ class Place(NamedTuple):
 
 
 def place(provider_id: str) -> Place | None:
-    """The parts of a providerID, None for anything else."""
+    """Return the parts of a providerID, None for anything else."""
     match = PROVIDER_ID.fullmatch(provider_id)
     return Place(*match.groups()) if match else None
 
 
 @dataclass(frozen=True)
 class Scope:
-    """The project, and the zones whose instances are found by their names: `zone`, or its whole region. Without a
-    zone, all of the project. cloud-provider-gcp finds an instance by its providerID in any zone, and so do we."""
+    """The project, and the zones whose instances are found by their names: `zone`, or its whole region; without a zone,
+    all zones. An instance is found by its providerID in any zone, as in cloud-provider-gcp."""
 
     project: str
     zone: str = ""
@@ -75,12 +75,12 @@ class Scope:
 
 
 def region_of(zone: str) -> str:
-    """`europe-west1` of `europe-west1-b`."""
+    """Return the region of a zone: `europe-west1` for `europe-west1-b`."""
     return zone.rpartition("-")[0]
 
 
 def instance(row: Row, scope: Scope, ipv6_first: bool) -> Instance:
-    """The instance of a row. Raises Transient if the row has another shape."""
+    """Return the instance of a row. Raises Transient if the row has another shape."""
     try:
         name, zone = str(row["name"]), _last(row["zone"])
         found = place(f"gce://{scope.project}/{zone}/{name}")
@@ -105,8 +105,8 @@ def instance(row: Row, scope: Scope, ipv6_first: bool) -> Instance:
 
 
 def names(row: Row, place: Place, scope: Scope) -> list[str]:
-    """The name, the host name that somebody chose, and the internal DNS names, zonal and global. An instance of another
-    zone has only its zonal DNS name: its own name may be that of an instance of the cluster."""
+    """Return the name, the host name that a user chose, and the internal DNS names, zonal and global. An instance
+    outside of the scope has only its zonal DNS name: an instance of the cluster may have the same name."""
     organisation, _, project = place.project.rpartition(":")
     domain = f"c.{project}{'.' if organisation else ''}{organisation}.internal"
     zonal = f"{place.name}.{place.zone}.{domain}"
@@ -117,12 +117,12 @@ def names(row: Row, place: Place, scope: Scope) -> list[str]:
 
 
 def ordered(addresses: Iterator[Address], ipv6_first: bool) -> tuple[Address, ...]:
-    """By family, otherwise as the interfaces have them: the order that Nodes have already."""
+    """Sort addresses by family, and keep the interfaces' order within a family: Nodes already have this order."""
     return tuple(sorted(addresses, key=lambda each: (":" in each.address) != ipv6_first))
 
 
 def _addresses(row: Row) -> Iterator[Address]:
-    """Raises ValueError for what is no address."""
+    """Yield the addresses of all interfaces, in order. Raises ValueError for a text that is no address."""
     for interface in row.get("networkInterfaces") or ():
         if text := interface.get("networkIP"):
             yield _address(AddressType.INTERNAL_IP, text)
@@ -134,15 +134,16 @@ def _addresses(row: Row) -> Iterator[Address]:
 
 
 def _ipv6_of(interface: Row) -> Any:
-    """The interface's IPv6 address. An external one is an InternalIP in cloud-provider-gcp, too: there is no other."""
+    """Return the IPv6 address, None or "" without one. As in cloud-provider-gcp, an external one is an InternalIP,
+    because there is no other."""
     if (text := interface.get("ipv6Address")) or interface.get("ipv6AccessType") != "EXTERNAL":
         return text
     return next((each.get("externalIpv6") for each in reversed(interface.get("ipv6AccessConfigs") or [])), "")
 
 
 def _alias_ranges(row: Row) -> Iterator[object]:
-    """What Compute Engine delivers without routes, as cloud-provider-gcp uses it: the alias IP ranges of every
-    interface, and the first /112 of the IPv6 range that an interface has."""
+    """Yield the ranges for Pods that Compute Engine delivers without routes, as cloud-provider-gcp uses them: the alias
+    IP ranges of every interface, and the first /112 of the IPv6 range that an interface has."""
     for interface in row.get("networkInterfaces") or ():
         for each in interface.get("aliasIpRanges") or ():
             yield each.get("ipCidrRange")
@@ -151,7 +152,7 @@ def _alias_ranges(row: Row) -> Iterator[object]:
 
 
 def _address(kind: AddressType, text: Any) -> Address:
-    """Spelled as the cloud spells it: Nodes have it so already."""
+    """Return an address in the cloud's spelling, which Nodes already have. Raises ValueError for any other text."""
     ipaddress.ip_address(str(text))
     return Address(kind, str(text))
 
@@ -165,7 +166,7 @@ class Listing(NamedTuple):
 
 
 def listing(answer: Any) -> Listing:
-    """A page of the aggregated list. Raises Transient if it has another shape."""
+    """Parse a page of the aggregated list. Raises Transient if the answer has another shape."""
     try:
         if answer["kind"] != LISTING:
             raise ValueError
@@ -185,14 +186,14 @@ def listing(answer: Any) -> Listing:
 
 
 def _doubt(name: str, warning: Any) -> str:
-    """Why rows of a scope may be missing, "" if none can be."""
+    """Return why rows of a scope may be missing, "" if none can be."""
     if not warning or warning["code"] == EMPTY:
         return ""
     return f"{_last(name) or 'the project'}: {warning['code']}"
 
 
 def failure(answer: Any) -> Failure:
-    """The API's error. A 404 can be about the instance, or about what contains it."""
+    """Return the API's error. A 404 that is not about the instance, but about what contains it, gets another code."""
     error = answer["error"]
     message = str(error["message"])
     code = str(error["errors"][0]["reason"])

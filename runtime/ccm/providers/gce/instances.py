@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instances: those of the project, 500 on a page for all Nodes."""
+"""Instances: those of the whole project, by default 500 on a page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ComputeInstances:
         self._api = api
 
     async def list_page(self, token: str | None) -> Page:
-        """In one request for all zones. Instances of a zone that does not answer are unknown."""
+        """Return a page, by one request for all zones. Instances of a zone that does not answer are unknown."""
         found = await self._api.instances(token)
         return Page(self._instances(found.rows), found.next, unreachable=found.unreachable)
 
@@ -28,7 +28,7 @@ class ComputeInstances:
         name, scope = ref.node_name, self._api.scope
         if not instance_rules.DOTTED.fullmatch(name):
             raise NotFound(f"no instance of Compute Engine can have the name {name!r}")
-        # A host name that somebody chose is in no filter that the API documents.
+        # No filter that the API documents finds a host name that a user chose.
         query = [("filter", f'name = "{name}"')] if instance_rules.NAME.fullmatch(name) else []
         found, unreachable = await self._all(query)
         named = [each for each in found if each.is_named(name)]
@@ -58,7 +58,7 @@ class ComputeInstances:
         return instance
 
     async def _all(self, query: Query) -> tuple[list[Instance], str]:
-        """All pages, and why some instances may be missing, "" if none are."""
+        """Return the instances of all pages, and why some instances may be missing, "" if none can be."""
         found: list[Instance] = []
         doubts: list[str] = []
         token, asked = None, set[str | None]()

@@ -20,11 +20,11 @@ TIMEOUT = "request-timeout of [Runtime]"
 COMPUTE = "https://compute.googleapis.com/compute/v1"
 #: The address that Google's own libraries use.
 METADATA = "169.254.169.254"
-#: The largest page that the API gives.
+#: The largest page that the API returns.
 LARGEST_PAGE = 500
 
 
-#: An ID, with the domain of an organisation in older ones, or a number.
+#: The ID of a project, which begins with an organisation's domain if it is old, or its number.
 project = matching(r"([a-z0-9.-]+:)?[a-z0-9][a-z0-9-]{0,62}", "the ID or the number of a project")
 zone = matching(r"[a-z0-9]+(-[a-z0-9]+)+", "the name of a zone, such as europe-west1-b")
 
@@ -112,7 +112,7 @@ class Settings:
 
     @classmethod
     def parse(cls, config: ProviderConfig) -> Settings:
-        """Raises ConfigError with all problems, each with file and line."""
+        """Parse gce.conf. Raises ConfigError with all problems, each with file and line."""
         reader = GcfgSections(config.text, SECTIONS, ignored=IGNORED)
         common, runtime = reader.section("global"), reader.section("Runtime")
         if reader.problems:

@@ -19,14 +19,14 @@ from .credentials import PLATFORM_SCOPE, SCOPE, Federation, ServiceAccountKey
 from .settings import TIMEOUT, Settings
 
 FLAVOR = {"Metadata-Flavor": "Google"}
-#: How long the token of a service account is asked for, in seconds.
+#: The requested lifetime of a service account's token, in seconds.
 IMPERSONATED = 3600
-#: A file with credentials has at most so many bytes.
+#: The maximum size of a file with credentials, in bytes.
 LARGEST = 1 << 20
 
 
 class GoogleTokens:
-    """`fetch` gets a token by the credentials that `open` read."""
+    """Gets tokens: `open` reads the credentials, and `fetch` gets a token for them."""
 
     def __init__(self, settings: Settings) -> None:
         self._path, self._metadata = settings.credentials_file, settings.metadata
@@ -36,11 +36,11 @@ class GoogleTokens:
 
     @property
     def project(self) -> str:
-        """The project of the service account's key, "" without one."""
+        """The project of the service account's key, "" without a key or if the key does not say it."""
         return self._credentials.project if isinstance(self._credentials, ServiceAccountKey) else ""
 
     async def open(self) -> None:
-        """Reads the file, and sends nothing. Raises ConfigError."""
+        """Read the file with credentials, if one is set. Send nothing. Raises ConfigError."""
         if self._path:
             self._credentials = credentials.parse(await _content(self._path), self._path)
         await self._requests.open()
@@ -49,7 +49,7 @@ class GoogleTokens:
         await self._requests.close()
 
     async def fetch(self) -> AccessToken:
-        """Raises Unauthorized, RateLimited, Transient."""
+        """Request a token. Raises Unauthorized, RateLimited, Transient."""
         match self._credentials:
             case ServiceAccountKey() as key:
                 form = {
@@ -64,7 +64,7 @@ class GoogleTokens:
         return token_in(answer, f"GET {url}")
 
     async def metadata(self, path: str) -> str:
-        """A value about this machine, such as `project/project-id`. Raises Transient if there is none."""
+        """Return a value about this machine, such as `project/project-id`. Raises Transient if there is none."""
         url = f"http://{self._metadata}/computeMetadata/v1/{path}"
         status, headers, content = await self._requests.send("GET", url, headers=FLAVOR)
         if status != 200 or headers.get("Metadata-Flavor") != "Google" or not content.isascii():
@@ -74,7 +74,7 @@ class GoogleTokens:
     async def _federated(self, federation: Federation) -> AccessToken:
         try:
             subject = federation.subject(await _content(federation.file))
-        except ConfigError as error:  # the file is there later, or never was: both are known only now
+        except ConfigError as error:  # only now is it known whether the file exists, because it may be created late
             raise Unauthorized(str(error)) from None
         url = federation.impersonation_url
         form = {
@@ -95,7 +95,7 @@ class GoogleTokens:
 
 
 def impersonated(answer: Mapping[str, Any], url: str, now: float) -> AccessToken:
-    """The token of a service account. `now`: Unix time in seconds. Raises Transient."""
+    """Return the token of a service account. `now`: Unix time in seconds. Raises Transient without a valid token."""
     try:
         ends = datetime.datetime.fromisoformat(answer["expireTime"]).timestamp()
     except (LookupError, TypeError, ValueError):
