@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The provider of Azure (docs/providers/azure.md): Nodes, as cloud-provider-azure describes them.
 
-`settings` reads its azure.json, `credentials` and `tokens` prove who asks, `api` makes a call to Azure Resource
-Manager, `instances` lists, and `instance_rules` converts. Load balancers, routes and disks are left to
+`settings` reads its azure.json, `credentials` and `tokens` authenticate, `api` makes a call to Azure Resource Manager,
+`instances` lists, and `instance_rules` converts. Load balancers, routes and disks are left to
 cloud-provider-azure.
 """
 
@@ -18,7 +18,7 @@ from .api import Api
 from .instances import ArmMachines
 from .settings import TIMEOUT, Settings
 
-#: Requests in one call of the contract, one after the other, at most: pages of machines, then of what belongs to them.
+#: How many requests one call of the contract makes in sequence, at most: pages of machines, then of their parts.
 REQUESTS = 12
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls to Azure Resource Manager: credentials, errors, and pages that the answers name by a URL."""
+"""Calls to Azure Resource Manager: credentials, errors, and pages, whose URLs are in the answers."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from . import resource_ids
 from .settings import TIMEOUT, Settings
 from .tokens import EntraTokens
 
-#: Versions of the APIs: of compute, of network, and of network for scale sets, which has this one only.
+#: Versions of the APIs: of compute, of network, and of network for scale sets, which has only this version.
 COMPUTE, NETWORK, SCALE_SET_NETWORK = "2024-07-01", "2024-05-01", "2018-10-01"
-#: The code of a 404 about the resource itself; those about the group or the subscription are others.
+#: The code of a 404 about the resource itself. A 404 about the group or the subscription has another code.
 MISSING = "ResourceNotFound"
-#: The codes about a scale set, its machines, and what belongs to them: several services answer.
+#: The codes of a 404 about a scale set, its machines or their parts: several services answer.
 MISSING_IN_SET = frozenset({MISSING, "NotFound", "InstanceNotFound", "ParentResourceNotFound"})
 CODES = {
     "TooManyRequests": RateLimited,
@@ -31,7 +31,7 @@ CODES = {
     "InvalidAuthenticationTokenTenant": Unauthorized,
     "QuotaExceeded": QuotaExceeded,
 }
-#: No listing has so many pages.
+#: The maximum number of pages of a listing.
 PAGES = 1000
 
 
@@ -58,7 +58,7 @@ class Api(JsonApi):
             set_by=TIMEOUT,
         )
         common = settings.common
-        #: Of the resource group, before the name of a provider of resources.
+        #: The path of the resource group, up to the name of a provider of resources.
         self.group = resource_ids.group_path(common.subscription_id, common.resource_group)
 
     async def _headers(self, renew: bool) -> Mapping[str, str]:
@@ -75,7 +75,7 @@ class Api(JsonApi):
         await self._entra.close()
 
     async def rows_of(self, path: str, query: Query, missing: str | Set[str] = "") -> list[Any]:
-        """All pages of a listing. Raises CloudError; NotFound only as `call` does."""
+        """Return the rows of all pages of a listing. Raises CloudError; NotFound only as `call` does."""
         found: list[Any] = []
         seen: set[str] = set()
         at, asked = path, query
@@ -95,7 +95,7 @@ class Api(JsonApi):
         raise Transient(f"GET {path}: the listing has more than {PAGES} pages")
 
     def _place(self, path: str, link: str) -> tuple[str, Query]:
-        """Path and query of the next page. Raises Transient for a page elsewhere: the token would go there, too."""
+        """Return path and query of the next page. Raises Transient if it is on another host: the token would go there."""
         parts = urlsplit(link)
         if _origin(link) != _origin(self._manager):
             raise Transient(f"GET {path}: the next page is on another host")
@@ -103,7 +103,7 @@ class Api(JsonApi):
 
 
 def _origin(url: str) -> tuple[str, str, int | None] | None:
-    """Scheme, host and port; Azure names the port 443 in its links. None for what is no URL."""
+    """Return scheme, host and port, because Azure names the port 443 in its links; None for an invalid port."""
     parts = urlsplit(url)
     try:
         port = parts.port

@@ -28,8 +28,8 @@ class Certificate:
     fingerprint: bytes = field(repr=False)
 
     def assertion(self, url: str, client: str, number: str, now: float) -> str:
-        """The signed claim that proves who asks at `url` (RFC 7523). `number`: another one each time. `now`: Unix
-        time in seconds."""
+        """Return the signed claim that authenticates the application at `url` (RFC 7523). `number`: a different one
+        each time. `now`: Unix time in seconds."""
         head = {"alg": "PS256", "typ": "JWT", "x5t#S256": _encoded(self.fingerprint)}
         claims = {
             "aud": url,
@@ -45,7 +45,7 @@ class Certificate:
 
 
 def parse(content: bytes, password: str, path: str) -> Certificate:
-    """The certificate and its key in a file, PEM or PKCS #12. Raises ConfigError."""
+    """Return the certificate and its key in a file, PEM or PKCS #12. Raises ConfigError."""
     secret = password.encode() if password else None
     try:
         if b"-----BEGIN" in content:
@@ -63,7 +63,7 @@ def parse(content: bytes, password: str, path: str) -> Certificate:
 
 
 def _keys(content: bytes) -> bytes:
-    """The key in a file that may begin with the certificate."""
+    """Return the lines of the key in a PEM file, which may begin with the certificate."""
     lines, kept = content.splitlines(keepends=True), b""
     within = False
     for line in lines:

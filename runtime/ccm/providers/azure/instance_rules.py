@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a virtual machine of Azure, alone or of a scale set, is for a Node. Pure.
+"""Converts virtual machines of Azure, standalone or in a scale set, to the contract's instances. Pure.
 
 Rows are those of the API: of machines, network interfaces and public addresses.
 """
@@ -27,7 +27,7 @@ UNIFORM = "uniform"
 
 
 def by_id(rows: Iterable[Row]) -> dict[str, Row]:
-    """Rows by their ID in lower case. Raises Transient if one has none."""
+    """Return rows by their IDs in lower case. Raises Transient if a row has none."""
     try:
         return {str(row["id"]).lower(): row for row in rows}
     except (LookupError, TypeError, AttributeError):
@@ -35,7 +35,7 @@ def by_id(rows: Iterable[Row]) -> dict[str, Row]:
 
 
 def uniform_sets(rows: Iterable[Row]) -> list[str]:
-    """Names of scale sets whose machines the API does not list with the others. Raises Transient."""
+    """Return the names of scale sets whose machines the API does not list with the others, sorted. Raises Transient."""
     try:
         found = [
             str(row["name"])
@@ -48,8 +48,8 @@ def uniform_sets(rows: Iterable[Row]) -> list[str]:
 
 
 def view_of(row: Row, status: Row | None) -> Row | None:
-    """The run-time view of a machine by its row of the list of statuses; None if the machine must be read by itself: it
-    is not in that list, or the number of its fault domain is missing there. Raises Transient."""
+    """Return the run-time view of a machine from its row in the list of statuses, None if the machine must be read by
+    itself: that list has no such row, or the row has no number of the fault domain. Raises Transient."""
     try:
         view = (status or {}).get("properties", {}).get("instanceView")
         properties = row["properties"]
@@ -66,7 +66,7 @@ def with_view(row: Row, view: Row) -> Row:
 
 
 def primary_interface(row: Row) -> str:
-    """The ID of the machine's primary network interface, "" if it has none yet. Raises Transient."""
+    """Return the ID of the machine's primary network interface, "" if it has none yet. Raises Transient."""
     try:
         found = (row["properties"].get("networkProfile") or {}).get("networkInterfaces") or []
         chosen = [each for each in found if (each.get("properties") or {}).get("primary")] or found[:1]
@@ -76,7 +76,7 @@ def primary_interface(row: Row) -> str:
 
 
 def public_addresses(interface: Row) -> list[str]:
-    """The IDs of public addresses that belong to an interface. Raises Transient."""
+    """Return the IDs of public addresses that belong to an interface. Raises Transient."""
     try:
         found = [each["properties"].get("publicIPAddress") for each in _configurations(interface)]
         return [str(each["id"]) for each in found if each]
@@ -85,8 +85,8 @@ def public_addresses(interface: Row) -> list[str]:
 
 
 def instance(row: Row, interface: Row | None, public: Mapping[str, Row]) -> Instance:
-    """The instance of a machine's row. `interface`: its primary one, None if Azure shows none. `public`: public
-    addresses by their ID in lower case. Raises Transient if a row has another shape."""
+    """Return the instance of a machine's row. `interface`: its primary one, None if Azure shows none. `public`: public
+    addresses by their IDs in lower case. Raises Transient if a row has another shape."""
     try:
         id = resource_ids.machine_id(str(row["id"]))
         if id is None:
@@ -113,7 +113,7 @@ def instance(row: Row, interface: Row | None, public: Mapping[str, Row]) -> Inst
 
 
 def _state(properties: Row) -> InstanceState:
-    """As in cloud-provider-azure, a machine that is being changed counts as running."""
+    """Return the machine's state. As in cloud-provider-azure, a machine that is being changed counts as running."""
     view = properties.get("instanceView") or {}
     codes = [str(each.get("code") or "") for each in view.get("statuses") or ()]
     power = next((each.partition("/")[2].lower() for each in codes if each.lower().startswith("powerstate/")), "")
@@ -122,7 +122,8 @@ def _state(properties: Row) -> InstanceState:
 
 
 def _zone(row: Row, in_set: bool) -> str:
-    """`REGION-N` of an availability zone; without one, the number of the fault domain. "" if it is not known yet."""
+    """Return `REGION-N` for an availability zone, else the number of the fault domain. If that is missing, return ""
+    for a machine in a set, where it is not known yet, and "0" for others."""
     if zones := row.get("zones"):
         return f"{str(row['location']).lower()}-{int(zones[0])}"
     domain = (row["properties"].get("instanceView") or {}).get("platformFaultDomain")
@@ -132,8 +133,8 @@ def _zone(row: Row, in_set: bool) -> str:
 
 
 def _addresses(interface: Row, public: Mapping[str, Row]) -> Iterator[Address]:
-    """Of each family the first private address, that of the primary configuration before others, and its public one:
-    what cloud-node-manager reads from the machine's metadata. Raises ValueError for what is no address."""
+    """Yield for each family the first private address, preferably of the primary configuration, and its public one:
+    cloud-node-manager reads the same from the machine's metadata. Raises ValueError for a text that is no address."""
     configurations = sorted(_configurations(interface), key=lambda each: not each["properties"].get("primary"))
     for version in (4, 6):
         for each in configurations:

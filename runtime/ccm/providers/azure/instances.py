@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Instances: the virtual machines of the resource group, and those of its uniform scale sets, one page for each set.
 
-A page costs a request for machines, one for their network interfaces, and one for public addresses, whatever the number
-of Nodes, as long as Azure puts them on one page. For machines of their own, another one says which of them run: their
-list takes `$expand=instanceView` only with a filter.
+A page needs one request each for machines, for network interfaces and for public addresses, whatever the number of
+Nodes, as long as Azure returns each list on one page. Machines outside of uniform sets need one more, for their power
+states: their list takes `$expand=instanceView` only with a filter.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from .settings import VMSS
 
 #: Between names of scale sets in the token of a page; no name contains it.
 SEPARATOR = ","
-#: Spellings that are remembered at most.
+#: How many spellings are remembered at most.
 SPELLINGS = 100_000
-#: Resources that are read one by one, at a time.
+#: How many resources are read at a time, where each needs a request of its own.
 TURNS = 10
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ class ArmMachines:
         self._turns = asyncio.Semaphore(TURNS)
 
     async def list_page(self, token: str | None) -> Page:
-        """Machines of their own first, then each scale set; `token` names the sets that are left."""
+        """Return first the machines outside of uniform sets, then each set. `token` names the sets that are left."""
         if token is None:
             left = await self._scale_sets()
             found = await self._own_machines()
@@ -55,7 +55,7 @@ class ArmMachines:
         name, group = ref.node_name, self._api.settings.common.resource_group
         found: list[Instance] = []
         token: str | None = None
-        while True:  # a machine's name is none of Azure's filters
+        while True:  # Azure cannot filter by a machine's computer name
             page = await self.list_page(token)
             found += [each for each in page.instances if each.is_named(name)]
             if (token := page.next) is None:
@@ -75,7 +75,7 @@ class ArmMachines:
         return None if found is None else self._spellings.get(found.key, found.provider_id)
 
     def _own(self, provider_id: str) -> MachineId | None:
-        """The parts of a providerID of this resource group, None for others."""
+        """Return the parts of a providerID of this resource group, None for any other."""
         found, common = resource_ids.of_provider_id(provider_id), self._api.settings.common
         if found is None or (found.subscription, found.group) != (
             common.subscription_id,
@@ -87,7 +87,7 @@ class ArmMachines:
     # Listings
 
     async def _own_machines(self) -> list[Instance]:
-        """Machines that are in no set, and those of flexible sets."""
+        """Return machines that are in no set, and those of flexible sets."""
         compute, network = f"{self._api.group}/Microsoft.Compute", f"{self._api.group}/Microsoft.Network"
         machines, interfaces, public = await together(
             self._api.rows_of(f"{compute}/virtualMachines", version(COMPUTE)),
@@ -98,8 +98,8 @@ class ArmMachines:
         return await self._described(machines, rules.by_id(interfaces), rules.by_id(public))
 
     async def _with_views(self, machines: Sequence[Row]) -> list[Row]:
-        """The machines with their run-time views: by one list for the whole subscription, and one by one where it does
-        not have them, or may not be read."""
+        """Return the machines with their run-time views: from one list for the whole subscription; one by one if that
+        list does not have a machine's view, or the credentials do not allow reading it."""
         if not machines:
             return []
         path = f"/subscriptions/{self._api.settings.common.subscription_id}/providers/Microsoft.Compute/virtualMachines"
@@ -116,7 +116,7 @@ class ArmMachines:
         for row in machines:
             if (view := known[id := str(row["id"]).lower()]) is not None:
                 rows.append(rules.with_view(row, view))
-            elif (read := found[id]) is not None:  # otherwise Azure says that it is gone meanwhile
+            elif (read := found[id]) is not None:  # otherwise Azure reports that the machine is gone meanwhile
                 rows.append(read)
         return rows
 
@@ -137,7 +137,7 @@ class ArmMachines:
         return await self._described(machines, interfaces, public, in_set=True)
 
     async def _parts(self, path: str) -> dict[str, Row]:
-        """Resources of a scale set's machines, such as network interfaces. Azure answers 404 while there are none."""
+        """Return parts of a set's machines by ID, such as network interfaces. Azure answers 404 if there are none."""
         try:
             return rules.by_id(await self._api.rows_of(path, version(SCALE_SET_NETWORK), missing=MISSING_IN_SET))
         except NotFound:
@@ -146,7 +146,7 @@ class ArmMachines:
     async def _described(
         self, machines: Sequence[Row], interfaces: Mapping[str, Row], public: Mapping[str, Row], *, in_set: bool = False
     ) -> list[Instance]:
-        """`in_set`: then nothing is read that the set's listings do not have."""
+        """Return the instances of machines. `in_set`: use only what the set's listings have, and read nothing more."""
         primary = [rules.primary_interface(row) for row in machines]
         if not in_set:
             interfaces = {**interfaces, **await self._elsewhere(primary, interfaces)}
@@ -160,7 +160,7 @@ class ArmMachines:
         return [self._spelt(each) for each in found]
 
     async def _elsewhere(self, ids: Sequence[str], known: Mapping[str, Row]) -> dict[str, Row]:
-        """What is not in a listing: resources of other resource groups, and those that were created after it."""
+        """Read what a listing does not have: resources of other resource groups, and those created later."""
         wanted = list(dict.fromkeys(each for each in ids if each and each.lower() not in known))
         rows = await together(*(self._resource(each, version(NETWORK)) for each in wanted))
         return {id.lower(): row for id, row in zip(wanted, rows, strict=True) if row is not None}
@@ -202,7 +202,7 @@ class ArmMachines:
         return found
 
     async def _public_of(self, id: MachineId, row: Row) -> dict[str, Row]:
-        """The public addresses of a machine in a set."""
+        """Return the public addresses of a machine in a set."""
         interface = rules.primary_interface(row)
         if not interface:
             return {}
@@ -212,7 +212,11 @@ class ArmMachines:
         return {each: row for each, row in found.items() if within in each}
 
     async def _in_set(self, id: MachineId, error: CloudError) -> Instance:
-        """The machine by a listing of its set. Raises NotFound if the complete listing has none, or there is no set."""
+        """Decide by a listing of its set whether a machine exists that could not be read because of `error`.
+
+        Never returns: raises NotFound if there is no set, or the complete listing does not have the machine; Transient
+        if the listing has it.
+        """
         path = id.path.rpartition("/virtualMachines/")[0]
         query = version(COMPUTE, expand="instanceView")
         rows = await self._api.rows_of(f"{path}/virtualMachines", query, missing=MISSING_IN_SET)
@@ -221,7 +225,7 @@ class ArmMachines:
         raise NotFound(f"scale set {id.scale_set} has no machine {id.name}")
 
     def _spelt(self, instance: Instance) -> Instance:
-        """The instance with the first spelling of its ID."""
+        """Return the instance with the first spelling of its ID."""
         if len(self._spellings) >= SPELLINGS:
             self._spellings.clear()
         spelling = self._spellings.setdefault(instance.provider_id.lower(), instance.provider_id)
@@ -231,7 +235,7 @@ class ArmMachines:
 
 
 async def together(*steps: Coroutine[Any, Any, T]) -> list[T]:
-    """The results of concurrent steps. If one fails, the others are cancelled."""
+    """Return the results of concurrent steps. If one fails, cancel the others."""
     tasks = [asyncio.create_task(step) for step in steps]
     try:
         return await asyncio.gather(*tasks)

@@ -15,7 +15,7 @@ PREFIX = "azure://"
 
 
 class MachineId(NamedTuple):
-    """`scale_set`: "" for a machine of its own; otherwise `name` is the instance's number in the set."""
+    """`scale_set`: "" for a machine outside of uniform sets; otherwise `name` is the machine's number in the set."""
 
     subscription: str
     group: str
@@ -24,7 +24,7 @@ class MachineId(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Of the machine in the API."""
+        """The machine's path in the API."""
         within = f"/virtualMachineScaleSets/{self.scale_set}" if self.scale_set else ""
         return f"{group_path(self.subscription, self.group)}/Microsoft.Compute{within}/virtualMachines/{self.name}"
 
@@ -35,12 +35,12 @@ class MachineId(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The same for all spellings."""
+        """A key that is the same for all spellings of the ID."""
         return self.provider_id.lower()
 
 
 def machine_id(text: str) -> MachineId | None:
-    """The parts of a machine's ID or providerID, None for anything else."""
+    """Return the parts of a machine's ID or providerID, None for anything else."""
     match = MACHINE.fullmatch(text)
     if match is None:
         return None
@@ -48,7 +48,7 @@ def machine_id(text: str) -> MachineId | None:
 
 
 def of_provider_id(text: str) -> MachineId | None:
-    """The parts of a providerID, None for anything else."""
+    """Return the parts of a providerID, None for anything else."""
     return machine_id(text) if text.startswith(PREFIX) else None
 
 

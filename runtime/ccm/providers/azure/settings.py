@@ -130,7 +130,7 @@ class Runtime:
 
 
 _ELSEWHERE = "load balancers, routes and disks are left to cloud-provider-azure"
-#: Further keys of cloud-provider-azure -> why they have no effect. Others have none, either.
+#: Further keys of cloud-provider-azure -> why they have no effect. Unknown keys have none, either.
 IGNORED = {
     "location": "each machine has its own",
     "useInstanceMetadata": "one listing describes all machines, this one too",
@@ -151,13 +151,13 @@ _IGNORED = {name.lower(): why for name, why in IGNORED.items()}
 
 
 def spelt(name: str) -> str:
-    """The key of a field: `aadClientId` of `aad_client_id`."""
+    """Return the key of a field: `aadClientId` for `aad_client_id`."""
     return re.sub(r"_([a-z])", lambda match: match[1].upper(), name)
 
 
 @dataclass(frozen=True)
 class Settings:
-    """azure.json, parsed, with what the environment says. `federated_file`, `certificate_file`: "" if not used.
+    """azure.json, parsed, with values of environment variables. `federated_file`, `certificate_file`: "" if not used.
     `metadata`: the URL of the instance metadata service. `ignored`: sentences about keys without effect."""
 
     source: str
@@ -179,7 +179,7 @@ class Settings:
 
     @classmethod
     def parse(cls, config: ProviderConfig) -> Settings:
-        """Raises ConfigError with all problems."""
+        """Parse azure.json. Raises ConfigError with all problems."""
         problems = Problems(config.source)
         top = read(config.text, problems)
         if not isinstance(top.value, dict):
@@ -212,7 +212,7 @@ class Settings:
             variables.get("AZURE_POD_IDENTITY_AUTHORITY_HOST", "").rstrip("/") or METADATA,
             (*reader.warnings, *reader.ignored()),
         )
-        if not problems.found:  # otherwise what seems to be missing may be what cannot be read
+        if not problems.found:  # otherwise a key that seems to be missing may be one that cannot be read
             for problem in _missing(settings):
                 problems.add(top, problem)
         problems.raise_any()
@@ -228,7 +228,7 @@ def _endpoints(common: Common, variables: Mapping[str, str]) -> CloudEndpoints:
 
 
 def _certificate_file(common: Common) -> str:
-    """The file of the certificate, "" if other credentials take precedence."""
+    """Return the file of the certificate, "" if none is set or other credentials take precedence."""
     others = common.use_managed_identity_extension or common.use_federated_workload_identity_extension
     return "" if others else common.aad_client_cert_path
 

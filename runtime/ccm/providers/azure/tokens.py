@@ -18,12 +18,12 @@ from .settings import TIMEOUT, Settings
 
 #: The version of the instance metadata service's API for tokens.
 METADATA_VERSION = "2018-02-01"
-#: A file with credentials has at most so many bytes.
+#: The maximum size of a file with credentials, in bytes.
 LARGEST = 1 << 20
 
 
 class EntraTokens:
-    """`fetch` gets a token by the credentials that `open` read."""
+    """Gets tokens: `open` reads the certificate, and `fetch` gets a token for the configured credentials."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -32,7 +32,7 @@ class EntraTokens:
         self._certificate: Certificate | None = None
 
     async def open(self) -> None:
-        """Reads the certificate, and sends nothing. Raises ConfigError."""
+        """Read the certificate, if one is used. Send nothing. Raises ConfigError."""
         found = self._settings
         if path := found.certificate_file:
             content = await _content(path)
@@ -43,7 +43,7 @@ class EntraTokens:
         await self._requests.close()
 
     async def fetch(self) -> AccessToken:
-        """Raises Unauthorized, RateLimited, Transient."""
+        """Request a token. Raises Unauthorized, RateLimited, Transient."""
         found = self._settings
         if found.uses_identity:
             return await self._of_machine()
@@ -57,13 +57,13 @@ class EntraTokens:
         return token_in(await self._requests.ask("POST", url, form=form), f"POST {url}")
 
     async def _proof(self, url: str) -> dict[str, str]:
-        """The form fields that prove who we are: a secret, a certificate or a federated token.
-        The order is that of cloud-provider-azure."""
+        """Return the form fields that authenticate: a federated token, else a secret, else a certificate. The order is
+        that of cloud-provider-azure."""
         found = self._settings
         if path := found.federated_file:
             try:
                 assertion = (await _content(path)).decode("ascii", errors="replace").strip()
-            except ConfigError as error:  # the file is there later, or never was: both are known only now
+            except ConfigError as error:  # only now is it known whether the file exists, because it may be created late
                 raise Unauthorized(str(error)) from None
             if not is_token(assertion):
                 raise Unauthorized(f"{path}: it contains no token")
