@@ -95,7 +95,7 @@ class Api(JsonApi):
         raise Transient(f"GET {path}: the listing has more than {PAGES} pages")
 
     def _place(self, path: str, link: str) -> tuple[str, Query]:
-        """Return path and query of the next page. Raises Transient if it is on another host: the token would go there."""
+        """Return path and query of the next page. Raises Transient for another host: the token would go there."""
         parts = urlsplit(link)
         if _origin(link) != _origin(self._manager):
             raise Transient(f"GET {path}: the next page is on another host")
