@@ -31,6 +31,8 @@ COMPOSED = {
     "because the journal on the host is missing",
     "; ServiceAccount kube-system/csr-approver",
     "## Replace cloud-provider-openstack",
+    "takeover, DaemonSet kube-system/",
+    "takeover, Deployment kube-system/",
 }
 
 

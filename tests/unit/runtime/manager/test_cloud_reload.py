@@ -81,7 +81,12 @@ async def until(condition, what):
 
 
 def count(result):
-    return REGISTRY.get_sample_value("ccm_cloud_config_reloads_total", {"result": result})
+    return sum(
+        sample.value
+        for metric in REGISTRY.collect()
+        for sample in metric.samples
+        if sample.name == "ccm_cloud_config_reloads_total" and sample.labels["result"] == result
+    )
 
 
 async def test_a_changed_file_is_taken_into_use(file):

@@ -17,6 +17,7 @@ from ccm.providers.aws.settings_sections import Global
 from ccm.providers.cloudstack import load_balancer_rules as cloudstack_rules
 from ccm.providers.hetzner import load_balancer_rules as hetzner_rules
 from ccm.providers.hetzner.settings import Variables
+from ccm.providers.openstack.load_balancers import feature_rules
 from ccm.providers.openstack.load_balancers import load_balancer_rules as octavia
 from ccm.providers.openstack.settings_sections import LoadBalancerSection
 from ccm.providers.sim import load_balancer_rules as sim_rules
@@ -26,11 +27,11 @@ SERVICE = LoadBalancerSpec("kube", "1-2-3-4", "default", "web", (Port("p", "TCP"
 
 def with_octavia(spec: LoadBalancerSpec) -> list[str]:
     section = LoadBalancerSection(subnet_id="s", internal_lb=True)
-    features = octavia.Features()
+    features = feature_rules.Features.of((2, 25), "amphora")  # before additional VIPs
     want = octavia.desired_load_balancer(spec, section, {})
-    if problems := octavia.refused(want, features):
+    if problems := feature_rules.refused(want, features):
         raise Invalid("; ".join(problems))
-    return octavia.left_out(spec, want, features, section, {})
+    return feature_rules.left_out(spec, want, features, section, {})
 
 
 def with_sim(spec: LoadBalancerSpec) -> list[str]:

@@ -17,6 +17,7 @@ from ccm.providers.openstack import routes as openstack_routes
 from ccm.providers.openstack.load_balancers import desired_states, security_groups
 from ccm.providers.openstack.load_balancers import load_balancers as octavia
 from ccm.providers.openstack.load_balancers.load_balancer_owners import Mark
+from ccm.providers.openstack.load_balancers.memory import Memory
 from ccm.providers.openstack.load_balancers.security_groups import SecurityGroups
 from ccm.providers.openstack.routes import OpenStackRoutes
 from ccm.providers.openstack.settings_sections import LoadBalancerSection
@@ -153,7 +154,7 @@ def test_load_balancers_that_others_deleted_are_forgotten(monkeypatch: pytest.Mo
         wanted = shared_balancers.service(f"s{number}", "web")
         mark = Mark.of(wanted, balancers.fingerprint(wanted, ()), "")
         row = {"id": f"lb{number}", "name": "lb", "provisioning_status": "ACTIVE", "vip_address": "192.0.2.1"}
-        balancers._listed(wanted.cluster, row, mark, {})
+        balancers._memory.obtain((wanted.cluster, mark.uid), Memory).listed(row, mark, {})
     assert len(balancers._memory) == len(balancers._desired._known) == 10
 
 

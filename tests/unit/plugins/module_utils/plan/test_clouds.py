@@ -6,12 +6,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.outoftree.ccm.plugins.filter.migration_plan import served
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import clouds, draft
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.clouds import Cloud
 
-PREFIXES = {"openstack": "openstack://", "static": "static://", "libcloud": ""}
-METAL = {"provider": "static", "nodes": ["bm-*"], "load_balancer_classes": ["metal"]}
-BOTH = served([{"provider": "openstack"}, METAL], PREFIXES)
+OPENSTACK = Cloud("openstack", "openstack://", default=True)
+METAL = Cloud("static", "static://", ["bm-*"], ["metal"])
+BOTH = [OPENSTACK, METAL]
 
 
 def node(name: str, provider_id: str = "") -> Any:
@@ -28,10 +28,10 @@ def service(name: str, of_class: str = "", ours: bool = True) -> Any:
         (node("x", "openstack:///1"), BOTH, "openstack"),
         (node("bm-1", "openstack:///1"), BOTH, "openstack"),
         (node("x", "k3s://x"), BOTH, clouds.NOBODY),
-        (node("x", "k3s://x"), served([{"provider": "libcloud"}, METAL], PREFIXES), clouds.ASK),
+        (node("x", "k3s://x"), [Cloud("libcloud", default=True), METAL], clouds.ASK),
         (node("bm-1"), BOTH, "static"),
         (node("w-1"), BOTH, clouds.ASK),
-        (node("bm-1"), served([{"provider": "openstack", "nodes": ["bm-1"]}, METAL], PREFIXES), clouds.ASK),
+        (node("bm-1"), [OPENSTACK._replace(patterns=["bm-1"]), METAL], clouds.ASK),
     ],
 )
 def test_whose_a_node_will_be(found: Any, among: Any, expected: str) -> None:
@@ -44,7 +44,7 @@ def test_whose_a_node_will_be(found: Any, among: Any, expected: str) -> None:
         (service("a"), BOTH, "openstack"),
         (service("a", "metal"), BOTH, "static"),
         (service("a", "else"), BOTH, clouds.NOBODY),
-        (service("a"), served([{"provider": "sim"}, METAL | {"default_load_balancers": True}], PREFIXES), "static"),
+        (service("a"), [Cloud("sim"), METAL._replace(default=True)], "static"),
     ],
 )
 def test_whose_a_service_will_be(found: Any, among: Any, expected: str) -> None:
@@ -74,7 +74,7 @@ def test_the_plan_names_the_owners_before_anything_changes() -> None:
 
 def test_one_cloud_is_as_before_and_one_that_goes_is_warned_of() -> None:
     plan = draft.empty()
-    alone = served([{"provider": "openstack"}], PREFIXES)
+    alone = [OPENSTACK]
     clouds.check(plan, world() | {"services": [service("web")]}, alone)
     assert plan["notes"] == plan["warnings"] == []
     clouds.check(plan, world(), alone)
