@@ -89,7 +89,7 @@ class Instance:
         return tuple(dict.fromkeys((self.name, *self.aliases)))
 
     def is_named(self, name: str) -> bool:
-        """Whether `name` is the name or an alias of this instance."""
+        """Return whether `name` is the name or an alias of this instance."""
         return name == self.name or name in self.aliases
 
 
@@ -137,8 +137,8 @@ class Instances(Protocol):
         ...
 
     def owns(self, provider_id: str) -> bool:
-        """Whether `list_page` and `get` return providerIDs of this form; if not, the framework ignores the Node. No
-        I/O."""
+        """Return whether `list_page` and `get` return providerIDs of this form; if not, the framework ignores the Node.
+        No I/O."""
         ...
 
 

@@ -62,7 +62,7 @@ class StaticLoadBalancers:
         return found
 
     async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> LoadBalancer:
-        """Never awaits between choosing an address and returning it, so that no other Service gets the same one.
+        """Allocate addresses. Never awaits between choosing one and returning it, so that no other Service gets it.
 
         Raises Transient while it is not known which addresses Services have.
         """

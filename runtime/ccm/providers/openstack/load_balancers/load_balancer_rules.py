@@ -361,7 +361,7 @@ def _floating_description(spec: LoadBalancerSpec) -> str:
 
 
 def same_address(one: str, other: str) -> bool:
-    """Compare addresses by value: IPv6 has many spellings."""
+    """Return whether two addresses are equal by value: IPv6 has many spellings. Other texts are compared as such."""
     try:
         return ipaddress.ip_address(one) == ipaddress.ip_address(other)
     except ValueError:
