@@ -15,13 +15,13 @@ from collections import Counter, defaultdict
 
 from .explorer import Finding, Report, Trial, chains_of, explore, sequences_of
 
-#: Runs of seeds after which a worker looks for circles of objects.
+#: The number of runs after which a worker starts the garbage collector.
 COLLECT = 3
 _runs = itertools.count(1)
 
 
 def seeds_of(text: str) -> list[int]:
-    """`7`, `0-999`, or both with commas between."""
+    """Return the seeds in a text such as `7`, `0-999`, or `7,10-20`."""
     found: list[int] = []
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
@@ -37,7 +37,7 @@ def _explore(of: tuple[bool, int]) -> Report:
     is_chain, seed = of
     report = explore(seed, sequences=chains_of if is_chain else sequences_of)
     for finding in report.findings:
-        finding.outcome.points.clear()  # nobody asks for them any more, and they are long
+        finding.outcome.points.clear()  # long, and no longer needed
         finding.outcome.trace.clear()
     if next(_runs) % COLLECT == 0:
         gc.collect()
@@ -46,9 +46,9 @@ def _explore(of: tuple[bool, int]) -> Report:
 
 def _begin() -> None:
     logging.disable(logging.CRITICAL)
-    gc.disable()  # each run leaves many small circles: they are looked for now and then
+    gc.disable()  # each run leaves many small cycles: they are collected now and then
     gc.collect()
-    gc.freeze()  # what is imported stays
+    gc.freeze()  # imported modules stay
 
 
 def show(finding: Finding, *, story: bool) -> None:
@@ -71,7 +71,7 @@ def main() -> int:
     parser.add_argument("--least", type=int, default=0, help="fail with fewer different workloads and fault plans")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     given = parser.parse_args()
-    if os.environ.get("PYTHONHASHSEED") != "0":  # sets have an order of their own in each process otherwise
+    if os.environ.get("PYTHONHASHSEED") != "0":  # otherwise the order of sets differs in each process
         command = [sys.executable, "-m", "tests.explore", *sys.argv[1:]]
         os.execve(sys.executable, command, os.environ | {"PYTHONHASHSEED": "0"})
     if given.replay:
@@ -116,7 +116,7 @@ def main() -> int:
 
 
 def replay(text: str) -> int:
-    """Run one sequence and tell its story."""
+    """Run one sequence and print what happens."""
     _begin()
     outcome = Trial.parse(text).run()
     print("\n".join(outcome.story))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """An API server that is called where `KubeClient` would call aiohttp: everything above the socket is the real code.
 
-`connections.Session` stands in the place of `aiohttp.ClientSession`. The semantics are those of the real server as far
-as the runtime relies upon them (`store`): optimistic concurrency, preconditions, the status subresource, finalizers,
-watches with bookmarks that end, 410 after a compaction. What may go wrong is in `faults`.
+`connections.Session` replaces `aiohttp.ClientSession`. The server has the semantics of the real one on which the
+runtime relies (`store`): optimistic concurrency, preconditions, the status subresource, finalizers, watches with
+bookmarks that end, 410 after a compaction. `faults` lists what may go wrong.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 _encode = msgspec.json.encode
 JSON = {"Content-Type": "application/json"}
-#: How often a watch is told the resourceVersion, in seconds.
+#: Seconds between two bookmarks of a watch.
 BOOKMARKS = 60.0
-#: How long before its end it is told for the last time.
+#: Seconds from a watch's last bookmark to its end.
 LAST_BOOKMARK = 2.0
 
 
@@ -66,7 +66,7 @@ def hung_up() -> Exception:
 
 @functools.lru_cache(maxsize=4096)
 def _parts(path: str) -> tuple[str, str, str, bool]:
-    """Namespace, resource, key and whether it is the status: what the path of a request names."""
+    """Return what the path of a request names: namespace, resource, key, and whether it is the status."""
     parts = path.strip("/").split("/")
     parts = parts[2:] if parts[0] == "api" else parts[3:]
     namespace = ""
@@ -103,7 +103,8 @@ class Request:
 
 
 class ApiServer:
-    """`store` is the truth; `shown` is the cluster that answers at the address now, at times another one."""
+    """The API server. `store`: the true cluster. `shown`: the cluster that answers at the address now, which may be
+    another one for a while."""
 
     def __init__(self, simulation: Simulation, store: Store) -> None:
         self.simulation = simulation
@@ -111,12 +112,12 @@ class ApiServer:
         self.streams: list[Stream] = []
         self.down_until = self.paused_until = self.throttled_until = self.behind_until = self.behind_since = 0.0
         self.spoil_next_list: dict[str, str] = {}
-        #: An older state of this cluster, from a backup, and when it began and ceased to answer.
+        #: An older state of this cluster, from a backup, and when it started and stopped answering.
         self.restored: Store | None = None
         self._restored_since = self._restored_until = 0.0
         store.listeners.append(functools.partial(self._on_change, store))
 
-    # What becomes of the whole server
+    # Faults of the whole server
 
     def go_down(self, seconds: float) -> None:
         self.down_until = self._now() + seconds
@@ -126,19 +127,19 @@ class ApiServer:
         self.paused_until = self._now() + seconds
 
     def fall_behind(self, seconds: float) -> None:
-        """Reads come from a replica that lags: they show what was there some time before now, watches nothing new."""
+        """Let reads come from a replica that lags: they show an older state, and watches show nothing new."""
         self.behind_since, self.behind_until = self._now() - faults.STALE, self._now() + seconds
         self.break_streams()
 
     def become(self, other: Store, seconds: float) -> None:
-        """Another cluster, or another state of this one, answers for a while; connections break at either change."""
+        """Let another cluster, or another state of this one, answer for a while. Connections break at both changes."""
         self.shown = other
         other.listeners.append(functools.partial(self._on_change, other))
         self.break_streams()
         self.simulation.loop.call_later(seconds, self._come_back, other, context=WORLD)
 
     def restore(self, older: Store, seconds: float) -> None:
-        """An older state of this cluster answers for a while."""
+        """Let an older state of this cluster answer for a while."""
         self.restored, self._restored_since, self._restored_until = older, self._now(), self._now() + seconds
         self.become(older, seconds)
 
@@ -147,7 +148,7 @@ class ApiServer:
 
     @property
     def restored_now(self) -> Store | None:
-        """The restored etcd, or the last one as long as writes may still follow from what it showed."""
+        """Return the restored etcd while it answers, and while writes may still be based on its content; else None."""
         return self.restored if self.was_restored(self._now()) else None
 
     def make_list_again(self, spoilt: str) -> None:
@@ -186,7 +187,7 @@ class ApiServer:
     # One request
 
     def serve(self, process: Process, request: Request, read_timeout: float | None) -> asyncio.Future[Response]:
-        """Carry out a request that was sent, even if its process no longer waits for the answer."""
+        """Carry out a request that was sent, even if the process no longer waits for the answer."""
         loop, answer = self.simulation.loop, self.simulation.loop.create_future()
         if not process.alive:
             answer.set_exception(unreachable())
@@ -225,7 +226,7 @@ class ApiServer:
                 answer.set_result(response)
 
     def _with(self, kind: str, process: Process, request: Request, read_timeout: float | None) -> Response | None:
-        """The answer, or what a fault of this kind makes of it; None: there never is one."""
+        """Return the answer, or what a fault of this kind makes of the answer; None if no answer ever comes."""
         match kind:
             case "":
                 return self._answer(process, request, kind, read_timeout)
@@ -259,7 +260,7 @@ class ApiServer:
 
     def _answer(self, process: Process, request: Request, kind: str, read_timeout: float | None) -> Response:
         try:
-            if kind != "late":  # it left its process in time
+            if kind != "late":  # a late request left its process in time, when that still led
                 self.simulation.checks.before_api(process, request, self)
             return self._do(process, request, kind, read_timeout)
         except Refusal as refusal:
@@ -298,7 +299,7 @@ class ApiServer:
         raise Refusal(405, "MethodNotAllowed", request.verb)
 
     def _seen_at(self, kind: str) -> float | None:
-        """The moment that a read shows; None: the present."""
+        """Return the moment whose state a read shows; None for the present."""
         if kind == "stale":
             return self._now() - faults.STALE
         return self.behind_since if self._now() < self.behind_until else None
@@ -331,7 +332,7 @@ class ApiServer:
 
 
 def _metadata(document: Document, status: int = 200) -> Response:
-    """Writes are answered with metadata alone, as the client asks for it."""
+    """Return the answer to a write: only the metadata, as the client requests."""
     return Response(status, _encode({"metadata": document["metadata"]}))
 
 
@@ -369,7 +370,7 @@ class Stream:
                 if kind != "gone":
                     server.spoil_next_list[change.resource] = kind.removeprefix("gone-then-")
                 line = _expired("simulated: compacted")
-            case "skipped":  # the event is lost; at the end everybody has to list again
+            case "skipped":  # the event is lost; later all readers must list again
                 server.simulation.loop.call_later(faults.WRONG_FOR, server._correct_lists, context=WORLD)
                 return
             case "lag":

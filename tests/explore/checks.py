@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What must hold at every write, and what must be true in the end.
+"""Checks what must hold at every write, and what must be true in the end.
 
-The truth is the cluster's own store and the cloud's own tables, whatever the runtime was shown of them.
+The checks compare with the cluster's own store and the cloud's own tables, whatever answers the runtime got.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from .simulation import Simulation
     from .store import Change, Document
 
-#: A Service that did not want a load balancer, or a Node that did not count, within the last so many seconds may still
-#: be treated so: nobody sees everything at once.
+#: Seconds for which a former state may still be treated as current, because nobody sees a change at once: a Service
+#: that needed no load balancer, or a Node that did not count.
 SINCE = 60.0
-#: A machine that was started within the last so many seconds may still be taken for one that is shut down: answers are
-#: old, a process stands still between an answer and its write, and the write is carried out late.
+#: Seconds after its start during which a machine may still be taken for one that is shut down: an answer is old, the
+#: process is stopped between the answer and its write, and the write is carried out late.
 STARTED = 120.0
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 #: The label that keeps a Node from being a backend.
@@ -39,7 +39,7 @@ DRAINING = {
 }
 #: A label of the provider's own. Machines never have the value BY_HAND.
 RACK, BY_HAND = "example.com/rack", "mine"
-#: Ends of sentences by which `known` recognises violations that a restored etcd explains.
+#: `known` recognises violations that a restored etcd explains by these ends of their sentences.
 UNRESTORED = ", which the restored etcd does not have"
 UNHELD = ": our finalizer is in the restored etcd, and the Service was deleted in the other one"
 
@@ -54,15 +54,15 @@ class Checks:
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
         self.found: list[Violation] = []
-        #: UID of a Service -> when it last was there and did not want a load balancer.
+        #: UID of a Service -> when the Service last existed and needed no load balancer.
         self._unwanted: dict[str, float] = {}
-        #: providerID's id or pod CIDR -> when its Node last went, came or changed.
+        #: ID in a providerID, or pod CIDR -> when its Node was last created, changed or deleted.
         self._touched: dict[str, float] = {}
         #: UIDs of Services that were deleted without our finalizer: the controller had no chance to release them.
         self._unheld: set[str] = set()
         #: Id of an instance -> when it was created or started last.
         self._started: dict[str, float] = {}
-        #: UID of an object -> when it last was told something; name of an Event -> the UID.
+        #: UID of an object -> when its last Event was written; name of an Event -> that UID.
         self._told: dict[str, float] = {}
         self._events: dict[str, str] = {}
 
@@ -80,7 +80,7 @@ class Checks:
             self._simulation.note(f"VIOLATION {invariant}: {text}")
 
     def follow(self, change: Change) -> None:
-        """Something changed in the true store."""
+        """Note a change in the true store."""
         now = self._simulation.loop.now
         if change.resource == "services":
             document = self._simulation.store.table("services").get(change.key)
@@ -145,7 +145,7 @@ class Checks:
                 self._check_route(route)
 
     def _check_fence(self, request: Request) -> None:
-        """Nobody fences the Node of a machine that runs, nor one whose name a running machine has."""
+        """Check that nobody fences the Node of a running machine, or a Node with the name of a running machine."""
         node = self._simulation.store.table("nodes").get(request.key)
         if node is None or is_fenced(node) or not is_fenced({"spec": request.body.get("spec") or {}}):
             return
@@ -158,7 +158,7 @@ class Checks:
                 self.violated("node-fenced", f"Node {request.key} is fenced and its machine runs")
 
     def _check_label(self, request: Request) -> None:
-        """Nobody changes a label that an administrator wrote."""
+        """Check that nobody changes a label that an administrator wrote."""
         labels = request.body.get("metadata", {}).get("labels") or {}
         node = self._simulation.store.table("nodes").get(request.key)
         if node is None or RACK not in labels or _rack(node) != BY_HAND:
@@ -167,7 +167,7 @@ class Checks:
             self.violated("label-overwritten", f"Node {request.key}: its label of an administrator is changed")
 
     def _check_leadership(self, process: Process, what: str) -> None:
-        """Nobody writes while another process holds the Lease."""
+        """Check that no process writes while another one holds the Lease."""
         for key, lease in self._simulation.store.table("leases").items():
             if key.endswith("-migration") and not _is_migrated(what):
                 continue
@@ -199,7 +199,8 @@ class Checks:
                 self.violated("route-deleted", what + self._unrestored([name]))
 
     def _unrestored(self, names: Iterable[str]) -> str:
-        """The end of the sentence about Nodes that the restored etcd lacks: whoever reads one hears that it is gone."""
+        """Return UNRESTORED if the restored etcd answers and has none of these Nodes, so that they look deleted; else
+        ""."""
         store = self._simulation.api.restored_now
         return UNRESTORED if store is not None and not store.table("nodes").keys() & set(names) else ""
 
@@ -207,15 +208,15 @@ class Checks:
         return self._simulation.loop.now - self._touched.get(name, 0.0) > SINCE
 
     def _lives(self, uid: str) -> bool:
-        """Whether the Service with this UID exists and has wanted a load balancer for a while."""
+        """Return whether the Service with this UID exists and has needed a load balancer for a while."""
         for service in self._simulation.store.table("services").values():
             if service["metadata"]["uid"] == uid:
                 return wants(service) and self._simulation.loop.now - self._unwanted.get(uid, 0.0) > SINCE
         return False
 
     def _is_held_in_restored(self, uid: str, made_at: float) -> bool:
-        """Whether a restored etcd still has a Service whose load balancer nobody releases: the Service was deleted
-        without our finalizer, or the load balancer was created while that etcd answered."""
+        """Return whether a restored etcd still has a Service whose load balancer nobody releases, because the Service
+        was deleted without our finalizer, or because the load balancer was created while that etcd answered."""
         if uid not in self._unheld and not self._simulation.api.was_restored(made_at):
             return False
         store = self._simulation.api.restored
@@ -235,7 +236,7 @@ class Checks:
         return any(row.name == name for row in self._simulation.cloud.project.instances.rows.values())
 
     def _backends(self) -> dict[str, str]:
-        """Node -> id of its instance, for those that load balancers should send to."""
+        """Return Node -> ID of its instance, for the Nodes that should be backends of load balancers."""
         found = {}
         for name, node in self._simulation.store.table("nodes").items():
             excluded = EXCLUDE_LABEL in node["metadata"].get("labels", {})
@@ -244,7 +245,7 @@ class Checks:
         return found
 
     def _draining(self) -> list[str]:
-        """Ids of instances whose Nodes drain. If all would, none does."""
+        """Return the IDs of instances whose Nodes drain; none if all Nodes would drain."""
         nodes, backends = self._simulation.store.table("nodes"), self._backends()
         found = sorted(
             id_
@@ -256,7 +257,7 @@ class Checks:
     # While mistakes last
 
     def behind(self) -> list[tuple[str, str]]:
-        """Load balancers of Services that want one, and whose targets differ from the Nodes that should be backends."""
+        """Return violations for load balancers whose targets differ from the Nodes that should be backends."""
         targets, found = sorted(self._backends().values()), []
         for row in self._simulation.cloud.project.load_balancers.rows.values():
             is_ours = row.tags.get("cluster") == CLUSTER and self._wants(row.tags.get("service_uid", ""))
@@ -266,7 +267,8 @@ class Checks:
         return found
 
     def silent(self) -> list[tuple[str, str]]:
-        """Services that want a load balancer, have none that is published, and were never told anything."""
+        """Return violations for Services that need a load balancer, have no published address, and never got an
+        Event."""
         return [
             ("waits-silently", f"Service {key} waits, and no Event says for what")
             for key, service in self._simulation.store.table("services").items()
@@ -277,7 +279,7 @@ class Checks:
         services = self._simulation.store.table("services").values()
         return any(each["metadata"]["uid"] == uid and wants(each) for each in services)
 
-    # What users expect. A fault may take longer than they wait: only runs without faults are judged.
+    # What users expect. Only runs without faults are judged: a fault may last longer than users wait.
 
     def is_served(self, key: str) -> None:
         service = self._simulation.store.table("services").get(key)
@@ -295,14 +297,14 @@ class Checks:
             self.violated("deletion-waits", f"Service {key} is not released, and load balancers can be deleted")
 
     def loses_lease(self, process: Process) -> None:
-        """Note that a process lost the Lease."""
+        """Note that a process lost the Lease, which is a violation if only connections died."""
         if self._simulation.is_undisturbed and self._simulation.people.lost_connections:
             self.violated("lease-lost", f"{process.name} loses its Lease, and new connections work")
 
     # In the end
 
     def problems(self) -> list[tuple[str, str]]:
-        """Everything that differs from what cluster and cloud should be like at rest: invariant and sentence."""
+        """Return invariant and sentence for everything that is not as cluster and cloud should be at rest."""
         return [
             *self._node_problems(),
             *self._route_problems(),
@@ -311,8 +313,8 @@ class Checks:
         ]
 
     def held(self) -> set[str]:
-        """Nodes that never had a providerID and whose machine is gone. They are kept, because nothing proves which
-        machine they had."""
+        """Return the Nodes that never had a providerID and whose machine is gone. The runtime keeps them, because
+        nothing proves which machine they had."""
         nodes = self._simulation.store.table("nodes").items()
         return {name for name, node in nodes if not _id(node) and not self._named(name)}
 
@@ -414,18 +416,18 @@ class Checks:
 
 
 def _is_migrated(what: str) -> bool:
-    """Whether a write is one of the controllers that run under the Lease of a leader migration."""
+    """Return whether a write comes from a controller that runs under the Lease of a leader migration."""
     return what.startswith(("load_balancers.", "routes.", "PATCH services/", "DELETE nodes/"))
 
 
 @functools.lru_cache(maxsize=4096)
 def _is_ours(cidr: str) -> bool:
-    """Whether a route leads to Pods of the cluster."""
+    """Return whether a route leads to Pods of the cluster."""
     return ipaddress.ip_network(cidr).subnet_of(ipaddress.ip_network(CLUSTER_CIDR))
 
 
 def is_fenced(node: Document) -> bool:
-    """Whether a Node has the taint that moves its Pods at once."""
+    """Return whether a Node has the taint that moves its Pods at once."""
     return any(taint["key"] == OUT_OF_SERVICE for taint in node["spec"].get("taints") or ())
 
 
@@ -435,7 +437,7 @@ def _rack(node: Document) -> str | None:
 
 
 def wants(service: Document) -> bool:
-    """Whether a Service is to have a load balancer."""
+    """Return whether a Service must have a load balancer."""
     return service["spec"].get("type") == "LoadBalancer" and not service["metadata"].get("deletionTimestamp")
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The simulated cloud (`ccm_simcloud`) without its sockets, behind the real provider `sim`.
 
-`Session` stands in the place of the provider's `aiohttp.ClientSession`; a call goes to the simulator's own handlers
+`Session` replaces the provider's `aiohttp.ClientSession`. A call goes to the simulator's own handlers
 (`Server._answer`), with the simulator's own faults (`faults.Plan`).
 """
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _Operation = tuple[str, str | None, Any]
 
 PROJECT = "demo"
-#: When the provider gives up a request that is not answered, in seconds.
+#: Seconds after which the provider gives up a request without an answer.
 NO_ANSWER = 20.0
 CONFIG = configuration.from_data(
     {
@@ -41,7 +41,7 @@ CONFIG = configuration.from_data(
         "timing": {"load_balancer_create": 2.0, "load_balancer_update": 0.5, "load_balancer_delete": 1.0},
     }
 )
-#: `listing_lag`: stale answers are no lies where the provider says so; that the cloud lies is a fault of its own.
+#: `listing_lag`: with it, the provider declares that answers may be stale. A wrong answer is a separate fault.
 CLOUD_CONF = f"""\
 endpoint: http://cloud
 project: demo
@@ -54,14 +54,14 @@ listing_lag: {faults.STALE:g}
 
 @functools.lru_cache(maxsize=4096)
 def _shape(method: str, path: str) -> tuple[str, ...]:
-    """The parts of a path by which operations differ: /v1/projects/demo/load-balancers/lb-1/targets -> load-balancers,
-    *, targets."""
+    """Return the method and the parts of a path by which operations differ: load-balancers, *, targets for
+    /v1/projects/demo/load-balancers/lb-1/targets."""
     parts = path.strip("/").split("/")[1:]
     return (method, *(part if number % 2 == 0 else "*" for number, part in enumerate(parts)))
 
 
 def _operations() -> dict[tuple[str, ...], _Operation]:
-    """The simulator's own routes, by shape."""
+    """Return the simulator's own routes, by shape."""
     found: dict[tuple[str, ...], _Operation] = {}
     for route in Server(CONFIG).application().router.routes():
         arguments = getattr(route.handler, "args", ())
@@ -76,7 +76,7 @@ OPERATIONS = _operations()
 
 
 class _Request:
-    """What `Server._answer` looks at of a request."""
+    """The parts of a request that `Server._answer` reads."""
 
     def __init__(self, method: str, path: str, options: dict[str, Any]) -> None:
         self.method, self.path, self.headers = method, path, options.get("headers", {})
@@ -99,7 +99,7 @@ def _refusal(status: int, code: str) -> Response:
     return Response(status, body, {"Content-Type": "application/json"})
 
 
-#: How the cloud refuses what one Service asks for; `failure` is the cloud's own failure over this one object.
+#: How the cloud refuses the changes of one Service; `failure` is an error of the cloud that only this object has.
 REFUSALS = {
     "invalid": _refusal(422, "invalid"),
     "conflict": _refusal(409, "conflict"),
@@ -116,13 +116,13 @@ class InProcessCloud:
         self.down_until = self.stale_until = self.throttled_until = 0.0
         #: UID of a Service -> the refusal of changes of its load balancer. Changes of its targets succeed.
         self.refused: dict[str, str] = {}
-        #: UID of a Service -> how much later its requests are carried out, in seconds.
+        #: UID of a Service -> the seconds by which its requests are delayed.
         self.slow: dict[str, float] = {}
         #: Groups of operations that fail.
         self.broken: set[str] = set()
 
     def about(self, operation: str, request: _Request) -> str:
-        """The UID of the Service whose load balancer is read or written, "" for others."""
+        """Return the UID of the Service whose load balancer a request reads or writes, "" for other requests."""
         if not operation.startswith("load_balancers."):
             return ""
         if request.match_info["id"]:
@@ -141,7 +141,7 @@ class InProcessCloud:
         self.down_until = self.simulation.loop.now + seconds
 
     def serve(self, process: Process, method: str, path: str, options: dict[str, Any]) -> asyncio.Future[Response]:
-        """Carry out a request that was sent, even if its process no longer waits for the answer."""
+        """Carry out a request that was sent, even if the process no longer waits for the answer."""
         loop, answer = self.simulation.loop, self.simulation.loop.create_future()
         if not process.alive:
             answer.set_exception(aiohttp.ClientConnectionError("dead"))
@@ -170,7 +170,7 @@ class InProcessCloud:
                 answer.set_result(response)
 
     def _with(self, kind: str, process: Process, call: _Operation, request: _Request) -> Response | None:
-        """The answer, or what a fault of this kind makes of it; None: there is none."""
+        """Return the answer, or what a fault of this kind makes of the answer; None if there is no answer."""
         now = self.simulation.loop.now
         if now < self.down_until:
             raise aiohttp.ClientConnectionError("simulated: no connection")
@@ -233,7 +233,7 @@ def _plan(kind: str) -> Plan:
 
 
 def _shrunken(body: bytes) -> bytes:
-    """Half of a listing that claims to be all: the cloud lies."""
+    """Return half of a listing that claims to be complete; any other answer stays."""
     listing = msgspec.json.decode(body)
     if "items" not in listing:
         return body
@@ -242,7 +242,7 @@ def _shrunken(body: bytes) -> bytes:
 
 
 class _Call:
-    """`async with session.request(...)`."""
+    """The context manager of `async with session.request(...)`."""
 
     def __init__(self, answer: asyncio.Future[Response]) -> None:
         self._answer = answer
@@ -255,7 +255,7 @@ class _Call:
 
 
 class Session:
-    """In the place of one process's `aiohttp.ClientSession`."""
+    """Replaces the `aiohttp.ClientSession` of one process."""
 
     def __init__(self, cloud: InProcessCloud, process: Process) -> None:
         self._cloud, self._process = cloud, process

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The connections that a process keeps to the API server, and what becomes of requests when they die silently.
+"""The connections that a process keeps to the API server, and what happens to requests when connections die silently.
 
-A load balancer before the API servers that fails over forgets its flows. Nobody is told: a request on a connection of
-that time is never answered, and new connections work.
+A load balancer before the API servers forgets its flows when it fails over, and reports that to nobody. Requests on
+older connections are never answered, and new connections work.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """In the place of one `aiohttp.ClientSession`, with its pool of connections. `dead`: idle ones without a flow."""
+    """Replaces one `aiohttp.ClientSession` with its pool of connections. `dead`: idle connections that are dead."""
 
     def __init__(self, server: ApiServer, process: Process) -> None:
         self._server, self._process = server, process
@@ -46,7 +46,7 @@ async def _never() -> Any:
 
 
 def lose_all(server: ApiServer, idle: int) -> None:
-    """Every process has so many idle connections, and they are dead from now on, and so are the watches."""
+    """Let all watches die, and of each process's connections so many idle ones."""
     for process in server.simulation.processes:
         for session in process.sessions:
             session.lose(idle)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a seed to a run with faults, and from a run that went wrong to the shortest one that still does."""
+"""Makes runs with faults from a seed, and shortens a run that went wrong as far as it still goes wrong."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .faults import Fault, Surprises, episode_of, kind_at
 from .known import explain
 from .simulation import Outcome, Simulation, simulate
 
-#: How many first faults one seed tries, and how many second ones with each of them.
+#: How many faults one seed tries alone, and how many second faults together with each of them.
 FIRST, SECOND = 5, 3
 
 T = TypeVar("T")
@@ -26,7 +26,7 @@ Sequences = Callable[[int, Callable[["Trial"], Outcome]], list[tuple["Trial", Ou
 
 @dataclass(frozen=True)
 class Trial:
-    """Everything that a run depends on. `is_open`: whether unplanned faults (`faults.Surprises`) may hit it."""
+    """Everything that a run depends on. `is_open`: whether unplanned faults (`faults.Surprises`) may hit the run."""
 
     workload: str
     timing: int
@@ -40,18 +40,18 @@ class Trial:
         return simulate(found, self.faults, seed=self.timing, steps=self.steps, prepare=prepare, surprises=surprises)
 
     def as_lived(self, outcome: Outcome) -> Trial:
-        """This trial with the faults that really hit it, for a replay."""
+        """Return this trial with the faults that really hit it, for a replay."""
         return replace(self, faults=(*self.faults, *outcome.surprises), is_open=False)
 
     def plan(self) -> bytes:
-        """A digest of the steps and the faults alone: the same for sequences that differ in nothing but timing, or in
-        the number of a generated workload."""
+        """Return a digest of the steps and the faults: the same for sequences that differ only in timing, or in the
+        number of a generated workload."""
         workload = workloads.find(self.workload)
         text = f"{replace(workload, name='')} {self.steps} {self.faults}"
         return hashlib.blake2b(text.encode(), digest_size=8).digest()
 
     def plans(self, outcome: Outcome) -> Iterator[bytes]:
-        """Those of the episodes that were lived through, each with the faults that hit it."""
+        """Yield the digests of all episodes that the run reached, each with the faults that hit the episode."""
         if outcome.episodes == 1:
             yield self.plan()
             return
@@ -63,11 +63,11 @@ class Trial:
             yield hashlib.blake2b(f"{begun} {steps} {hit}".encode(), digest_size=8).digest()
 
     def hits(self, episode: int) -> tuple[Fault, ...]:
-        """The faults of an episode."""
+        """Return the faults of an episode."""
         return tuple(fault for fault in self.faults if episode_of(fault.point) == episode)
 
     def since(self, episode: int) -> Trial:
-        """This trial without the episodes before this one."""
+        """Return this trial without the episodes before this one."""
         steps = workloads.find(self.workload).steps
         numbers = tuple(number for number, step in enumerate(steps) if step.episode >= episode)
         later = tuple(fault for fault in self.faults if episode_of(fault.point) >= episode)
@@ -77,7 +77,7 @@ class Trial:
         return [step for number, step in enumerate(workload.steps) if self.steps is None or number in self.steps]
 
     def __str__(self) -> str:
-        """As REPLAY takes it."""
+        """Return the text that REPLAY takes."""
         parts = [f"{self.workload}@{self.timing}"]
         if self.steps is not None:
             parts.append("steps=" + ",".join(map(str, self.steps)))
@@ -95,7 +95,7 @@ class Trial:
 
 @dataclass
 class Finding:
-    """`known`: why it is expected today, "" when it is new. `outcome` is the shortest sequence's."""
+    """A violation. `known`: why it is expected today, "" if it is new. `outcome`: that of the shortest sequence."""
 
     seed: int
     sequence: Trial
@@ -109,7 +109,7 @@ class Report:
     #: Digests of the sequences without their timing: workload, what happens in it, and faults.
     plans: set[bytes] = field(default_factory=set)
     requests: int = 0
-    #: Seconds of CPU, those for making findings short included.
+    #: Seconds of CPU, including those for shortening findings.
     cpu: float = 0.0
     #: Sequences that were run, by fault kind.
     kinds: dict[str, int] = field(default_factory=dict)
@@ -126,7 +126,7 @@ def pick(chance: random.Random, points: Sequence[str]) -> Fault:
 
 
 def sequences_of(seed: int, outcome_of: Callable[[Trial], Outcome]) -> list[tuple[Trial, Outcome]]:
-    """The sequences of one seed, as they were run: none, one and two faults. No two seeds have one in common."""
+    """Return the sequences of one seed as they were run, with no, one and two faults. No two seeds share a sequence."""
     chance = random.Random(seed)
     known = workloads.WORKLOADS.values()
     usual = [each.name for each in known if each.seldom == 1]
@@ -153,14 +153,15 @@ def sequences_of(seed: int, outcome_of: Callable[[Trial], Outcome]) -> list[tupl
 
 
 def chains_of(seed: int, outcome_of: Callable[[Trial], Outcome]) -> list[tuple[Trial, Outcome]]:
-    """The chain of one seed, as it was lived: each of its episodes is a sequence with none, one or two faults."""
+    """Return the chain of one seed as it was run: each episode is a sequence with no, one or two faults."""
     chain = Trial(f"chain-{seed}", seed, is_open=True)
     outcome = outcome_of(chain)
     return [(chain.as_lived(outcome), outcome)]
 
 
 def shrink(sequence: Trial, invariants: set[str], prepare: Prepare | None = None) -> tuple[Trial, Outcome]:
-    """The shortest sequence found in which one of these invariants is violated: fewer faults, then fewer steps."""
+    """Return the shortest sequence found that violates one of these invariants: fewer faults first, then fewer
+    steps."""
     best, outcome = sequence, sequence.run(prepare)
 
     def attempt(candidate: Trial) -> bool:
@@ -180,7 +181,7 @@ def shrink(sequence: Trial, invariants: set[str], prepare: Prepare | None = None
 
 
 def thinned(items: tuple[T, ...], is_enough: Callable[[tuple[T, ...]], bool]) -> tuple[T, ...]:
-    """The items that `is_enough` needs. Leaves out halves first, then ever smaller parts."""
+    """Return the items that `is_enough` needs. Try without halves first, then without ever smaller parts."""
     size = (len(items) + 1) // 2
     while size:
         for start in reversed(range(0, len(items), size)):
@@ -192,7 +193,8 @@ def thinned(items: tuple[T, ...], is_enough: Callable[[tuple[T, ...]], bool]) ->
 
 
 def explore(seed: int, prepare: Prepare | None = None, sequences: Sequences = sequences_of) -> Report:
-    """Run the sequences of one seed, or its chains; what went wrong is made short and compared with what is known."""
+    """Run the sequences of one seed, or its chains. Shorten those that go wrong, and compare them with known
+    mistakes."""
     report, started = Report(), time.process_time()
 
     def outcome_of(sequence: Trial) -> Outcome:
@@ -213,19 +215,19 @@ def explore(seed: int, prepare: Prepare | None = None, sequences: Sequences = se
 
 
 def judge(seed: int, trial: Trial, outcome: Outcome, prepare: Prepare | None = None) -> Finding:
-    """Compare a violation with the known mistakes: as it is if it has one fault, otherwise after shortening it."""
+    """Compare a violation with the known mistakes: directly if the trial has one fault, otherwise after shortening."""
     for number in (1, 2, 4, 8) if outcome.episodes > 1 else ():
         latest = trial.since(outcome.episodes - number)
         result = latest.run(prepare)
         if result.invariants & outcome.invariants:
             trial, outcome = latest, result
             break
-    # What began long ago in a chain does not explain it, and a whole chain takes long to be made short.
+    # Old episodes of a chain rarely explain a violation, and shortening a whole chain takes long.
     recent = tuple(fault for fault in trial.faults if episode_of(fault.point) >= outcome.episodes - 2)
     if known := explain(trial.faults, outcome.violations):
         if len(trial.faults) < 2 or (outcome.episodes > 1 and explain(recent, outcome.violations)):
             return Finding(seed, trial, outcome, known)
-        alone = replace(trial, faults=trial.faults[-1:])  # the first one alone did no harm
+        alone = replace(trial, faults=trial.faults[-1:])  # the first fault by itself did no harm
         result = alone.run(prepare)
         if result.violations and (known := explain(alone.faults, result.violations)):
             return Finding(seed, alone, result, known)

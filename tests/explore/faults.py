@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can go wrong, by the kind of read or write at which it does. Names only; `api_server` and `cloud` act them out.
+"""The kinds of faults, by the kind of read or write that they can hit. Only names; `api_server` and `cloud` apply them.
 
-A *point* is one request, named so that it stays the same when others come or go: `api PATCH nodes/n1/status#2` is the
-second patch of that Node's status, and with `@3` that of the third episode. A *fault* is a kind at a point.
+A *point* is one request. Its name does not depend on other requests: `api PATCH nodes/n1/status#2` is the second patch
+of that Node's status, and with `@3` the second one in the third episode. A *fault* is a kind at a point.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 import random
 from typing import NamedTuple
 
-#: How long a process stands still, in seconds, as SIGSTOP makes it: nothing of it runs while the world goes on, and
-#: then it continues with what it believed. Less than the renew deadline; less than the Lease; just more, so that
-#: another may be about to lead; and so long that another leads and has done its work.
+#: Seconds for which a process is stopped, as by SIGSTOP: none of its code runs while the world goes on, and then it
+#: continues with its old state. 9 is less than the renew deadline, 12 less than the Lease, 17 just more, so that
+#: another process may be about to lead. After 40, another process leads and has done its work.
 STOPS = {"stop-9": 9.0, "stop-12": 12.0, "stop-17": 17.0, "stop-40": 40.0}
 
-#: After any request: the process is killed or stands still, the cluster or the cloud behind the address fails or
-#: becomes another.
+#: Faults after any request: the process is killed or stopped, or the cluster or cloud behind the address fails, or is
+#: replaced by another one.
 ANYWHERE = (
     "kill",
     "stop-9",
@@ -40,7 +40,7 @@ ANYWHERE = (
 API_READ = ("error", "hang", "stale")
 API_LIST = (*API_READ, "empty", "shrunken")
 API_WRITE = ("error", "throttled", "conflict", "lost", "lost-silently", "late", "kill-before")
-#: A watch when it is opened, and when it is about to tell of a change.
+#: Faults of a watch when it is opened, and when it is about to send a change.
 API_WATCH = ("error", "hang", "gone")
 API_EVENT = ("cut", "gone", "gone-then-empty", "gone-then-shrunken", "skipped", "lag", "silent")
 
@@ -49,7 +49,7 @@ CLOUD_LIST = (*CLOUD_READ, "empty", "short", "shrunken")
 CLOUD_WRITE = ("error", "hang", "throttled", "lost", "lost-silently", "kill-before")
 CLOUD_CREATE = (*CLOUD_WRITE, "provision-error")
 
-#: Seconds for which faults last that do not end by themselves.
+#: Seconds until faults that do not end by themselves are ended.
 DURATION = {
     **STOPS,
     "api-down": 45.0,
@@ -65,9 +65,9 @@ DURATION = {
 }
 #: Seconds: the age of a stale answer, the delay of a late write, and the lag of a watch.
 STALE, LATE, LAG = 20.0, 35.0, 20.0
-#: Seconds after the end of a restored etcd in which writes may still follow from what it showed.
+#: Seconds after the end of a restored etcd during which writes may still be based on its content.
 AFTERWARDS = 5.0
-#: Seconds until readers of a wrong list are made to list again.
+#: Seconds until readers of a wrong list must list again.
 WRONG_FOR = 15.0
 
 
@@ -84,7 +84,7 @@ SHORT = {
 
 
 def lasts(kind: str) -> float:
-    """How long a fault goes on, in seconds."""
+    """Return how many seconds a fault lasts."""
     return DURATION.get(kind) or SHORT.get(kind, 5.0)
 
 
@@ -102,8 +102,8 @@ class Fault(NamedTuple):
 
 
 def point(what: str, number: int, episode: int) -> str:
-    """The name of a request: its kind, its number among those of its kind, and its episode. For example `api PATCH
-    nodes/n1#2@3`."""
+    """Return the name of a request from its kind, its number within the kind, and its episode: for example
+    `api PATCH nodes/n1#2@3`."""
     return f"{what}#{number}@{episode}" if episode else f"{what}#{number}"
 
 
@@ -112,7 +112,7 @@ def episode_of(point: str) -> int:
 
 
 def kinds_at(point: str) -> tuple[str, ...]:
-    """Every kind of fault that can happen at a point."""
+    """Return every kind of fault that can happen at a point."""
     side, what = point.partition("#")[0].split(" ", 1)
     verb = what.partition(" ")[0]
     if side == "cloud":
@@ -131,18 +131,18 @@ def kinds_at(point: str) -> tuple[str, ...]:
 
 
 def kind_at(chance: random.Random, point: str) -> str:
-    """A kind of fault that can happen at a point, so that those of whole servers do not take all of them."""
+    """Choose a kind of fault for a point. Faults of whole servers, which are the most, are chosen in 30 % of cases."""
     kinds = [each for each in kinds_at(point) if each not in ANYWHERE]
     return chance.choice(ANYWHERE if chance.random() < 0.3 else kinds)
 
 
 class Surprises:
-    """Faults that nobody planned: none, one or two of an episode, at what it comes to. Each of them hits.
+    """Unplanned faults: none, one or two in an episode, at points that it reaches. Each of them hits.
 
-    They do not change when a run with the same faults, planned, is another one: they have a chance of their own.
+    They have a random generator of their own, so that planned faults in the same run do not change them.
     """
 
-    #: How likely the next fault is at a request of a new name, and at one whose name was seen in this episode.
+    #: The probability of a fault at a request whose name is new in this episode, and at one whose name came before.
     NEW, AGAIN = 0.12, 0.03
 
     def __init__(self, seed: int) -> None:
@@ -151,11 +151,11 @@ class Surprises:
         self.begin()
 
     def begin(self) -> None:
-        """An episode begins."""
+        """Begin an episode: choose how many faults it gets."""
         self._left, self._names = self._chance.choice((1, 1, 2)), set[str]()
 
     def at(self, point: str) -> str:
-        """The kind of fault at a point that is reached, "" for none."""
+        """Return the kind of fault at a point that the run reaches, "" for none."""
         name = point.partition("#")[0]
         likely = self.AGAIN if name in self._names else self.NEW
         self._names.add(name)

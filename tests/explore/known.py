@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mistakes that the runtime is known to make today, so that `make explore` ends with 0 for them.
+"""Known mistakes of the runtime, so that `make explore` ends with 0 in spite of them.
 
-An entry goes when its mistake is fixed: then `make explore` finds out whether it is. An entry must be narrow: its
-sentence distinguishes the violation that its reason explains from the same violation with another cause.
+An entry is removed when its mistake is fixed; then `make explore` shows whether it really is. An entry must be narrow:
+its sentence distinguishes the violation that its reason explains from the same violation with another cause.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from .faults import Fault
 
 
 class Known(NamedTuple):
-    """`invariants` are violated with `least` faults of the `kinds`, at points that begin with one of `points` ("" for
-    all). `says` is in the sentence. `example` shows it."""
+    """A known mistake: at least `least` faults of the `kinds`, at points that begin with one of `points` ("" for all),
+    violate `invariants`. The sentence of the violation contains `says`. `example` is a sequence that shows it."""
 
     reason: str
     example: str
@@ -76,7 +76,7 @@ KNOWN = (
 
 
 def explain(faults: Sequence[Fault], violations: Sequence[Violation]) -> str:
-    """Why all of this is expected, "" when any of it is new."""
+    """Return why all these violations are expected, or "" if one of them is new."""
     reasons = []
     for violation in violations:
         reason = next((each.reason for each in KNOWN if each.fits(faults, violation)), "")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What others do to the cluster and the cloud while the runtime works: users, kubelets, administrators, autoscalers.
+"""What users, kubelets, administrators and autoscalers do to the cluster and the cloud while the runtime works.
 
-Each step works without its object, too, so that a shortened sequence still runs.
+A step whose object does not exist does nothing, so that a shortened sequence still runs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 NAMESPACE = "shop"
 UNINITIALISED = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}
-#: Who holds the Lease of a leader migration besides us, and which Lease that is.
+#: The other component that holds the Lease of a leader migration, and the name of that Lease.
 OTHERS, MIGRATION_LEASE = "kube-controller-manager_1", "cloud-provider-extraction-migration"
 OLD = "2025-12-01T00:00:00Z"
 
@@ -37,7 +37,7 @@ class People:
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
         self.store = simulation.store
-        #: Machines whose kubelet registers as soon as no Node has its name.
+        #: Machines whose kubelet registers as soon as no Node has the machine's name.
         self.waiting: dict[str, int] = {}
         #: Whether connections to the API server died silently.
         self.lost_connections = False
@@ -48,7 +48,7 @@ class People:
     # Services
 
     def create_service(self, name: str, port: int = 80) -> None:
-        """`name`: with its namespace, or in the usual one."""
+        """Create a Service. `name`: with a namespace, or in the usual one."""
         if _key(name) in self.store.table("services"):
             return
         ports = [{"name": "http", "protocol": "TCP", "port": port, "nodePort": 30000 + port}]
@@ -75,7 +75,7 @@ class People:
         self._change("services", _key(name), {"spec": {"type": kind}})
 
     def strip_finalizer(self, name: str) -> None:
-        """By hand, as people do with what will not go."""
+        """Remove our finalizer by hand, as people do with objects that are not deleted."""
         service = self.store.table("services").get(_key(name))
         if service is not None:
             left = [each for each in service["metadata"].get("finalizers", []) if each != FINALIZER]
@@ -88,7 +88,7 @@ class People:
         self._change("services", _key(name), {"spec": {"loadBalancerIP": "a-name"}})
 
     def refuse(self, name: str, how: str) -> None:
-        """The cloud refuses what this Service asks for from now on."""
+        """Let the cloud refuse all further changes for this Service."""
         if (service := self.store.table("services").get(_key(name))) is not None:
             self._simulation.cloud.refused[service["metadata"]["uid"]] = how
 
@@ -97,7 +97,7 @@ class People:
             self._simulation.cloud.slow[service["metadata"]["uid"]] = seconds
 
     def break_down(self, group: str) -> None:
-        """A part of the cloud fails until `correct_all`."""
+        """Let a part of the cloud fail until `correct_all`."""
         self._simulation.cloud.broken.add(group)
 
     @property
@@ -117,7 +117,7 @@ class People:
         for key in self._spoilt():
             self._change("services", key, {"spec": {"loadBalancerIP": None}})
 
-    # What users look at
+    # What users expect
 
     def expect_served(self, name: str) -> None:
         self._simulation.checks.is_served(_key(name))
@@ -131,7 +131,7 @@ class People:
     # Nodes
 
     def join(self, name: str, number: int, *, old: bool = False) -> None:
-        """A machine is bought and its kubelet registers."""
+        """Create a machine, whose kubelet registers."""
         self._machine(name, number)
         self._register(name, number, old=old)
 
@@ -139,7 +139,7 @@ class People:
         self.join(name, number, old=True)
 
     def settled(self, name: str, number: int) -> None:
-        """A Node as the runtime leaves it, with its route: it was there long before the first process."""
+        """Create a Node with its route as the runtime leaves it: it existed long before the first process."""
         self._machine(name, number)
         project = self._simulation.cloud.project
         id_ = next(row.id for row in project.instances.rows.values() if row.name == name)
@@ -207,26 +207,26 @@ class People:
                 self._register(name, number)
 
     def lose(self, name: str) -> None:
-        """The machine goes for good, and its kubelet falls silent: a scale-down, or a spot instance."""
+        """Delete the machine; its kubelet falls silent, as after a scale-down or the loss of a spot instance."""
         for row in list(self._simulation.cloud.project.instances.rows.values()):
             if row.name == name:
                 self._simulation.cloud.project.delete_instance(row.id)
         self.ready(name, "Unknown")
 
     def replace(self, name: str, number: int) -> None:
-        """Another machine of the same name; its kubelet can register once the old Node is gone."""
+        """Replace the machine by another one of the same name, whose kubelet registers once the old Node is gone."""
         self.lose(name)
         self._machine(name, number)
         self.waiting[name] = number
 
     def drain(self, name: str) -> None:
-        """By an administrator: the Node first, then the machine."""
+        """Remove a Node as an administrator does: first the Node, then the machine."""
         if name in self.store.table("nodes"):
             self.store.delete("nodes", name)
         self.lose(name)
 
     def taint(self, name: str, key: str = "") -> None:
-        """As the autoscaler does with a Node that it will remove; without a key, it changes its mind."""
+        """Taint a Node as the autoscaler does before it removes the Node; without a key, remove all taints."""
         taints = [{"key": key, "effect": "NoSchedule"}] if key else []
         self._change("nodes", name, {"spec": {"taints": taints}})
 
@@ -235,7 +235,7 @@ class People:
         self.ready(name, "True" if state == "running" else "Unknown")
 
     def switch(self, name: str, state: Any) -> None:
-        """The machine alone: its kubelet reports later, if at all."""
+        """Change only the state of the machine: its kubelet reports later, if at all."""
         for row in list(self._simulation.cloud.project.instances.rows.values()):
             if row.name == name:
                 self._simulation.cloud.project.change_instance(row.id, InstancePatch(state=state))
@@ -251,20 +251,20 @@ class People:
         self.store.update("nodes", name, lambda before: merge(before, patch), status=True)
 
     def tag(self, name: str, rack: str = "") -> None:
-        """The machine stands in another rack, or in none that has a name."""
+        """Change the machine's label for its rack, or remove the label."""
         for row in list(self._simulation.cloud.project.instances.rows.values()):
             if row.name == name:
                 patch = InstancePatch(labels={RACK: rack} if rack else {})
                 self._simulation.cloud.project.change_instance(row.id, patch)
 
     def label(self, name: str, rack: str) -> None:
-        """An administrator writes the label by hand."""
+        """Set the Node's label by hand, as an administrator does."""
         self._change("nodes", name, {"metadata": {"labels": {RACK: rack}}})
 
     # Volumes
 
     def create_volume(self, name: str) -> None:
-        """A disk is bought and an administrator writes the PersistentVolume for it."""
+        """Create a disk, and its PersistentVolume as an administrator does."""
         if name in self.store.table("persistentvolumes"):
             return
         zone = f"north-{1 + len(name) % 2}"
@@ -280,7 +280,7 @@ class People:
         )
 
     def delete_volume(self, name: str) -> None:
-        """The PersistentVolume, and then its disk."""
+        """Delete the PersistentVolume, and then its disk."""
         volume = self.store.table("persistentvolumes").get(name)
         if volume is not None:
             self.store.delete("persistentvolumes", name)
@@ -289,7 +289,7 @@ class People:
     # Credentials
 
     def write_conf(self, line: str) -> None:
-        """An administrator changes one line of cloud.conf, which then has it once."""
+        """Set one key of cloud.conf, as an administrator does; the file has the key once."""
         key = line.partition(":")[0]
         kept = [each for each in CLOUD_CONF.splitlines() if each.partition(":")[0] != key]
         self._simulation.cloud_conf = "\n".join([*kept, line, ""])
@@ -298,8 +298,8 @@ class People:
         self._simulation.cloud.server._static[token] = PROJECT
 
     def revoke_token(self, token: str) -> None:
-        """Revoke the token and everything issued for it. If the file still has it (in a shortened sequence), the file
-        gets another one first."""
+        """Revoke the token and everything issued for it, but not while cloud.conf still has it (in a shortened
+        sequence)."""
         if f"token: {token}\n" not in self._simulation.cloud_conf:
             self._simulation.cloud.server._static.pop(token, None)
             self._simulation.cloud.server._issued.clear()
@@ -307,17 +307,17 @@ class People:
     # Processes
 
     def others_lead(self) -> None:
-        """The other component of a leader migration holds the Lease of the migration."""
+        """Give the Lease of the leader migration to the other component."""
         spec = {"holderIdentity": OTHERS, "leaseDurationSeconds": 15, "renewTime": "2026-01-01T00:00:10.000000Z"}
         meta = {"name": MIGRATION_LEASE, "namespace": "kube-system"}
         self.store.create("leases", {"metadata": meta, "spec": spec})
 
     def others_end(self) -> None:
-        """The other component ends and releases the Lease."""
+        """Let the other component end and release the Lease."""
         self._change("leases", f"kube-system/{MIGRATION_LEASE}", {"spec": {"holderIdentity": ""}})
 
     def lose_connections(self, idle: int) -> None:
-        """The load balancer before the API servers fails over. `idle`: connections that each process keeps."""
+        """Let the load balancer before the API servers fail over. `idle`: the connections that each process keeps."""
         self.lost_connections = True
         connections.lose_all(self._simulation.api, idle)
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One process of the runtime: what `ccm.manager.process` puts together, without sockets, signals and a serving port.
 
-This file alone knows how a process is assembled; when `ccm.manager` changes shape, it is the one to follow. Killed, a
-process sends nothing more, whatever its tasks do while they are cancelled: as after SIGKILL.
+Only this file knows how a process is assembled: when `ccm.manager` is rearranged, this file must follow. A killed
+process sends nothing more, as after SIGKILL, whatever its tasks do while they are cancelled.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ ARGV = (
 
 
 def _current() -> Process:
-    """The process whose task is running."""
+    """Return the process whose task is running."""
     process = OWNER.get()
     assert isinstance(process, Process)
     return process
@@ -73,7 +73,7 @@ def options(more: tuple[str, ...]) -> Options:
 
 
 async def _open(api: Api, session: cloud.Session) -> None:
-    """`Api.open` without a socket."""
+    """Replace `Api.open`, without a socket."""
     api._session = session  # type: ignore[assignment]
     api.region = (await api.call("GET", "", Project)).region
 
@@ -93,21 +93,21 @@ class Process:
         self.name = f"p{number}"
         self.alive, self.ended = True, False
         self.leads = False
-        #: Whether its first list of a resource showed the cluster as it was.
+        #: Resource -> whether the process's first list of it was correct.
         self.first_list_right: dict[str, bool] = {}
         self.tasks: list[asyncio.Task[Any]] = []
         self.elector: Any = None
         self.queues: list[Any] = []
         #: The sessions of its client, including replaced ones whose last requests go on.
         self.sessions: list[connections.Session] = []
-        #: The alarms: when the kernel interrupts the process, and the callback.
+        #: The alarms: the time at which the kernel interrupts the process, and the callback.
         self.alarms: dict[object, tuple[float, Callable[[], None]]] = {}
         context = contextvars.copy_context()
         context.run(OWNER.set, self)
         self.main = context.run(simulation.loop.create_task, self._run())
 
     def kill(self) -> None:
-        """SIGKILL: nothing that its tasks still do reaches anybody."""
+        """Kill the process as SIGKILL does: nothing that its tasks still do reaches a server."""
         if self.alive:
             self.alive = False
             self.simulation.note(f"{self.name} is killed")
@@ -125,20 +125,20 @@ class Process:
             self.ended = True
 
     def pause(self, seconds: float) -> None:
-        """SIGSTOP, and SIGCONT after so many seconds."""
+        """Stop the process as SIGSTOP does, and continue it after so many seconds."""
         if self.alive:
             self.simulation.note(f"{self.name} stands still for {seconds:g} s")
             self.simulation.loop.stop_owner(self, seconds)
 
     def wake(self) -> None:
-        """SIGCONT: the alarms that were due meanwhile come before everything else."""
+        """Continue after a stop: first run the alarms that were due meanwhile."""
         for key, (due, callback) in list(self.alarms.items()):
             if due <= self.simulation.loop.now and self.alive:
                 del self.alarms[key]
                 callback()
 
     async def stop(self) -> list[str]:
-        """Send SIGTERM. Returns the tasks that are left afterwards; there should be none."""
+        """Send SIGTERM. Return the tasks that are left afterwards; there should be none."""
         self.main.cancel()
         await asyncio.wait({self.main}, timeout=30.0)
         if not self.main.done():
@@ -150,7 +150,7 @@ class Process:
         return left
 
     def queued(self, tolerated: set[str]) -> list[str]:
-        """Keys that wait, are delayed or are being processed, without those that may be retried forever."""
+        """Return keys that wait, are delayed or are being processed, without `tolerated`, which are retried forever."""
         found = []
         for queue in self.queues:
             for what, keys in (
@@ -177,7 +177,7 @@ class Process:
             self.simulation.on_end(self)
 
     async def _live(self) -> None:
-        """As `ccm.manager.process._live`."""
+        """Run the process, as `ccm.manager.process._live` does."""
         simulation, given = self.simulation, options(self.simulation.arguments)
         client = KubeClient(Access(server="http://api"))
         use(client, simulation.api, self)
@@ -220,7 +220,7 @@ class Process:
 
 
 def _innermost(error: BaseException) -> str:
-    """Of an error, or of the first one in a group: what it is and where it was raised."""
+    """Describe an error, or the first one of a group, and where it was raised."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     place = traceback.extract_tb(error.__traceback__)[-1]
@@ -228,13 +228,13 @@ def _innermost(error: BaseException) -> str:
 
 
 def _expired() -> None:
-    """In the place of `os._exit`."""
+    """Replace `os._exit`: kill only the simulated process."""
     _current().simulation.checks.loses_lease(_current())
     _current().kill()
 
 
 def _set_alarm(seconds: float, callback: Callable[[], None]) -> Callable[[], None]:
-    """In the place of `ccm.manager.alarm`: a process that does not stand still needs no more than its timers."""
+    """Replace `ccm.manager.alarm`. The alarm matters only after a stop: a process that runs has its timers."""
     process = _current()
     key = object()
     due = process.simulation.loop.now + seconds
@@ -246,7 +246,7 @@ def _set_alarm(seconds: float, callback: Callable[[], None]) -> Callable[[], Non
     return cancel
 
 
-#: Nobody reads them here, and keeping them takes a twelfth of a run.
+#: Methods of metrics that do nothing here: nobody reads metrics, and counting takes a twelfth of a run's time.
 _METRICS: tuple[tuple[type, str], ...] = (
     (prometheus_client.metrics.MetricWrapperBase, "labels"),
     (prometheus_client.metrics.MetricWrapperBase, "remove"),
@@ -264,7 +264,8 @@ _settings = functools.cache(Settings.parse)
 
 @contextlib.contextmanager
 def in_process() -> Iterator[None]:
-    """A Lease that ran out ends the simulated process, and not this one. Metrics stand still."""
+    """Replace what must not touch this real process: an expired Lease kills only the simulated process. Metrics do not
+    count."""
     places: list[tuple[Any, str, Any]] = [
         (leadership, "_end_at_once", _expired),
         (leadership, "set_alarm", _set_alarm),
@@ -285,7 +286,7 @@ def in_process() -> Iterator[None]:
 
 
 def _read(_: CloudSettings) -> str:
-    """The file `--cloud-config`, as it is now."""
+    """Return the current text of the file `--cloud-config`."""
     return _current().simulation.cloud_conf
 
 

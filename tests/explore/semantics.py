@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the runtime relies upon an API server to do, as checks that any API server must pass.
+"""Checks of the behaviour of API servers on which the runtime relies. Every API server must pass them.
 
 `test_semantics` runs them against the API server of this folder, and `tests/integration/engine/test_semantics` against
-a real one: so what the explorer finds is true of a real cluster. Each check takes a client and a name of its own.
+a real one. So the explorer's findings hold for a real cluster. Each check gets a client, and a name of its own.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ async def read(kube: KubeClient, path: str) -> Document:
 
 
 async def watched(kube: KubeClient, path: str, version: str, number: int, **params: str) -> list[Document]:
-    """The first events of a watch; fewer if it ends before."""
+    """Return the first events of a watch; fewer if the watch ends before."""
     found: list[Document] = []
     query = {"resourceVersion": version, "timeoutSeconds": "5", "allowWatchBookmarks": "true", **params}
     async with kube.watch(path, query, read_timeout=30.0) as lines:
@@ -80,7 +80,7 @@ async def a_patch_of_an_old_version_is_a_conflict(kube: KubeClient, name: str) -
 
 
 async def a_patch_of_another_uid_is_refused(kube: KubeClient, name: str) -> None:
-    """As invalid; as a conflict only if it names another resourceVersion as well."""
+    """A patch with another UID is refused as invalid, or as a conflict if it also has another resourceVersion."""
     created = await kube.create(SERVICES, service(name))
     meta = {"uid": "another", "labels": {"a": "1"}}
     with pytest.raises(InvalidError):
@@ -129,7 +129,7 @@ async def a_finalizer_keeps_what_is_deleted(kube: KubeClient, name: str) -> None
     assert kept["deletionTimestamp"] and kept["uid"] == created.uid
     await kube.delete(path)
     assert (await read(kube, path))["metadata"]["resourceVersion"] == kept["resourceVersion"]
-    with pytest.raises(InvalidError):  # the patch may remove one and add none
+    with pytest.raises(InvalidError):  # a patch may remove a finalizer, but not add one
         await kube.patch(path, {"metadata": {"finalizers": [FINALIZER, "example.com/more"]}})
     await kube.patch(f"{path}/status", {"metadata": {"finalizers": None}})
     with pytest.raises(NotFoundError):
@@ -198,7 +198,7 @@ async def a_provider_id_is_written_once(kube: KubeClient, name: str) -> None:
 
 
 async def addresses_are_for_load_balancers_alone(kube: KubeClient, name: str) -> None:
-    """A Service of another type loses them with its type, and is given none."""
+    """A Service loses its addresses when its type changes, and a Service of another type gets none."""
     path = f"{SERVICES}/{name}"
     given = {"status": {"loadBalancer": {"ingress": [{"ip": "203.0.113.9"}]}}}
     await kube.create(SERVICES, service(name))
@@ -234,13 +234,14 @@ async def a_watch_of_one_name_tells_of_it_alone(kube: KubeClient, name: str) -> 
 
 
 async def a_watch_from_a_forgotten_version_is_told_so(kube: KubeClient, version: str) -> None:
-    """As an event in the stream: the answer itself is 200. Not in `SUITE`: the server has to forget `version` first."""
+    """A watch from a compacted version gets a 410 as an event; the answer itself is 200. The check is not in `SUITE`,
+    because the server must compact `version` first."""
     (event,) = await watched(kube, SERVICES, version, 9)
     assert (event["type"], event["object"]["code"]) == ("ERROR", 410)
 
 
 async def a_watch_ends_with_a_bookmark(kube: KubeClient, name: str) -> None:
-    """If others write meanwhile: so a watch of what never changes can go on all the same."""
+    """A watch ends with a bookmark if others write meanwhile, so that a watch of an unchanged object can continue."""
     created = await kube.create(SERVICES, service(f"{name}-a"))
     own = {"fieldSelector": f"metadata.name={name}-a"}
     watching = asyncio.create_task(watched(kube, SERVICES, created.resource_version, 9, **own))

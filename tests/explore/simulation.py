@@ -26,22 +26,23 @@ from .store import Change, Store
 from .virtual_time import EPOCH, Stuck, VirtualLoop, virtual_time, wall_clock
 from .workloads import Step, Workload
 
-#: All is as it should be, and nothing was written, for so many seconds: the run is over.
+#: The run is over when everything has been right, and nothing was written, for this many seconds.
 QUIET = 12.0
-#: The same for an episode. What comes later is seen in the next one: writes and what is left are judged there as well.
+#: The same for an episode. Later effects appear in the next episode, where writes and leftovers are judged, too.
 PAUSE = 3.0
-#: Without faults, backends follow within so many seconds: the end of a burst, a back-off, a change of the leader.
+#: Without faults, backends follow within this many seconds: the end of a burst, a back-off, a change of the leader.
 FOLLOW = 60.0
-#: After the last step and the last fault everything is as it should be within so many seconds.
+#: After the last step and the last fault, everything must be right within this many seconds.
 BOUND = 420.0
 LOOK = 2.0
-#: No run takes longer: processes that end again and again would go on for ever.
+#: No run takes longer than this: processes that keep crashing would go on forever.
 LONGEST = 3600.0
 
 
 @dataclass
 class Outcome:
-    """`points` in the order in which they were reached; `trace`: everything that happened, and when."""
+    """The result of a run. `points`: in the order in which they were reached. `trace`: everything that happened, and
+    when."""
 
     violations: list[Violation]
     points: list[str]
@@ -56,7 +57,7 @@ class Outcome:
 
     @property
     def digest(self) -> str:
-        """A digest of the run: two equal runs have the same one."""
+        """Return a digest of the run: equal runs have equal digests."""
         return hashlib.sha256(repr(self.trace).encode()).hexdigest()[:16]
 
     @property
@@ -110,11 +111,11 @@ class Simulation:
 
     @property
     def is_undisturbed(self) -> bool:
-        """Whether the run has no faults."""
+        """Return whether the run has no faults."""
         return not self._planned and self._surprises is None
 
     def has_ended(self, identity: str) -> bool:
-        """Whether this is the identity of a process that has ended."""
+        """Return whether this is the identity of a process that has ended."""
         named = [each for each in self._all_processes if each.elector and each.elector.identity == identity]
         return bool(named) and not any(each.alive and not each.main.done() for each in named)
 
@@ -124,7 +125,7 @@ class Simulation:
         return self._random.uniform(0.002, 0.02)
 
     def reach(self, what: str, process: Process) -> str:
-        """Count a request of this kind, and return the kind of fault that is due at it, "" for none."""
+        """Count a request of this kind, and return the kind of fault that hits this request, "" for none."""
         if self._ending:
             return ""
         self._counts[what] += 1
@@ -143,7 +144,7 @@ class Simulation:
         return self._happen(kind, point, process)
 
     def _strike(self, kind: str, point: str) -> None:
-        """A fault at a time and not at a request: one of whole servers."""
+        """Let a fault of whole servers happen at a time, without a request."""
         if self._ending:
             return
         self.note(f"FAULT {point}={kind}")
@@ -154,7 +155,7 @@ class Simulation:
             self._happen(kind, point, next((each for each in self.processes if each.leads), None))
 
     def _happen(self, kind: str, point: str, process: Process | None = None) -> str:
-        """Let a fault affect whole servers. Returns the kind that is left for the request itself."""
+        """Apply a fault of whole servers. Return the kind of fault for the request itself, "" for none."""
         seconds = faults.DURATION.get(kind, 0.0)
         match kind:
             case "api-down":
@@ -169,7 +170,7 @@ class Simulation:
                 self.api.become(empty, seconds)
             case "snapshot":
                 restored = self._early.snapshot()
-                # Its resourceVersions are never those of other content: etcdutl's --bump-revision is for that.
+                # The restored etcd never uses a resourceVersion twice, which etcdutl's --bump-revision ensures.
                 restored.version = restored.compacted = 500_000 * (1 + self._episode)
                 self.api.restore(restored, seconds)
             case "api-stale":
@@ -197,7 +198,7 @@ class Simulation:
         other = Store(self.store.clock, self.store.stamp, name="other", version=7000)
         other.create("namespaces", {"metadata": {"name": "kube-system"}})
         other.create("services", _KUBERNETES)
-        other.compact()  # what it was when ours had such resourceVersions is long forgotten
+        other.compact()  # watches cannot continue from our cluster's resourceVersions
         return other
 
     def _on_change(self, change: Change) -> None:
@@ -216,7 +217,7 @@ class Simulation:
             self._all_processes.append(self.processes[-1])
 
     def on_end(self, process: Process) -> None:
-        """Start a process again that has ended, as the kubelet does."""
+        """Restart a process that has ended, as the kubelet does."""
         if process in self.processes:
             self.processes.remove(process)
             self._last_trouble = max(self._last_trouble, self.loop.now)
@@ -249,7 +250,7 @@ class Simulation:
         return found
 
     def _begin(self, episode: int) -> None:
-        """All is as it should be, and something else happens now. Requests are counted anew."""
+        """Begin an episode when everything is right after the one before. Requests are counted from 1 again."""
         self._episode, self._begun = episode, self.loop.now
         self._episodes += 1
         self.note(f"episode {episode}")
@@ -276,8 +277,8 @@ class Simulation:
         return Outcome(self.checks.found, self.points, self._trace, seconds, *counts, surprises)
 
     def close(self, run: asyncio.Task[Any]) -> None:
-        """End what is left of killed processes, and let go what a run keeps: what is freed at once need not be looked
-        for by the garbage collector."""
+        """Cancel the remaining tasks of killed processes, and release the objects of the run, so that the garbage
+        collector need not search for them."""
         left = {task for process in self._all_processes for task in process.tasks if not task.done()}
         if not run.done():
             left.add(run)
@@ -292,7 +293,8 @@ class Simulation:
         self.store.history.clear()
 
     async def _bear_mistakes(self) -> None:
-        """While users' mistakes last: backends follow, and whoever waits learns why. Then somebody corrects them."""
+        """Check, while users' mistakes last, that backends follow and that Events explain each wait. Then correct the
+        mistakes."""
         bound = FOLLOW if self.is_undisturbed else BOUND + self._workload.patience
         while self.people.has_mistakes and not self.checks.found:
             await asyncio.sleep(LOOK)
@@ -309,7 +311,7 @@ class Simulation:
                     self.checks.violated(invariant, text)
 
     async def _come_to_rest(self) -> None:
-        """Run until everything is right and quiet, an invariant is violated, or the time for that is over."""
+        """Run until everything is right and quiet, an invariant is violated, or the time is up."""
         times = [float(point[5:]) for point in self._planned if point.startswith("time ")]
         self._last_trouble = max(self._last_trouble, *(EPOCH + each for each in times), 0.0)
         while not self.checks.found:
@@ -331,7 +333,7 @@ class Simulation:
                 return
 
     def _is_judged(self, is_quiet: bool, is_late: bool) -> bool:
-        """Whether the run is over: everything is right and quiet, or the time for that is over."""
+        """Return whether the run is over: everything is right and quiet, or the time is up."""
         held = self.checks.held()
         queued = [key for process in self.processes for key in process.queued(held)]
         if queued and not is_late:
@@ -369,8 +371,8 @@ _KUBERNETES: dict[str, Any] = {
 
 @functools.lru_cache(maxsize=4096)
 def _is_write(what: str) -> bool:
-    """Whether a request is a write, or a read that a write causes. Renewals of the Lease do not count, because they
-    never end."""
+    """Return whether a request is a write, or a read that a write causes. Renewals of the Lease do not count, because
+    they never end."""
     reads = ("api GET", "api LIST", "api WATCH", "api EVENT", "cloud instances")
     return not what.startswith(reads) and "leases/" not in what and not what.endswith((".list", ".get"))
 
@@ -384,7 +386,7 @@ def simulate(
     prepare: Callable[[Simulation], None] | None = None,
     surprises: Surprises | None = None,
 ) -> Outcome:
-    """One run from its beginning to its end. The same arguments give the same run."""
+    """Run a workload from its beginning to its end. The same arguments give the same run."""
     random.seed(seed)
     QUEUES.clear()  # objects of finished runs
     with virtual_time() as loop, in_process():

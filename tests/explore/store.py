@@ -24,7 +24,7 @@ WITH_STATUS = {"nodes", "services"}
 
 
 class Refusal(Exception):
-    """The API server says no: HTTP status, reason, message."""
+    """The API server refuses a request: HTTP status, reason, message."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
         super().__init__(message)
@@ -32,7 +32,7 @@ class Refusal(Exception):
 
 
 class Change(NamedTuple):
-    """What a watch tells. `before` is None for an object that was not there."""
+    """A change, as watches report it. `before`: None for a new object."""
 
     version: int
     at: float
@@ -58,7 +58,7 @@ class Store:
     listeners: list[Callable[[Change], None]] = field(default_factory=list)
 
     def snapshot(self, name: str | None = None) -> Store:
-        """Another etcd with the same content; it has no listeners and no history, so older watches are compacted."""
+        """Return another etcd with the same content, without listeners and history: older watches get a 410."""
         objects = {resource: dict(table) for resource, table in self.objects.items()}
         return Store(
             self.clock, self.stamp, objects, self.version, self.uids, name or self.name, compacted=self.version
@@ -74,7 +74,7 @@ class Store:
             raise Refusal(404, "NotFound", f'{resource} "{key}" not found') from None
 
     def as_of(self, resource: str, moment: float) -> tuple[dict[str, Document], int]:
-        """The table and its resourceVersion as they were at `moment`."""
+        """Return the table and its resourceVersion as they were at `moment`."""
         table, version = dict(self.table(resource)), self.version
         for change in reversed(self.history):
             if change.at <= moment:
@@ -93,7 +93,7 @@ class Store:
         return (each for each in reversed(newer) if each.resource == resource)
 
     def compact(self) -> None:
-        """No watch can go on from what anybody has seen until now."""
+        """Compact: no watch can continue from a resourceVersion that was seen until now."""
         self.version += 1
         self.compacted = self.version
 
@@ -120,7 +120,8 @@ class Store:
         uid: str | None = None,
         status: bool = False,
     ) -> Document:
-        """Replace by what `change` makes of it. `status`: through that subresource. An unchanged one stays."""
+        """Replace an object by what `change` returns, and return the result. `status`: through the subresource. An
+        object without a change keeps its resourceVersion."""
         before = self.get(resource, key)
         self._check(before, version)
         if uid not in (None, before["metadata"]["uid"]):
@@ -170,7 +171,7 @@ class Store:
             self._put(resource, "MODIFIED", key, {**before, "metadata": gone})
 
     def touch(self, resource: str, key: str) -> None:
-        """As some other writer does."""
+        """Change an object as another writer does, if it exists."""
         note = {"metadata": {"annotations": {"example.com/touched": str(self.version)}}}
         if key in self.table(resource):
             self.update(resource, key, lambda before: merge(before, note))
@@ -208,7 +209,8 @@ class Store:
 
 
 def _without_addresses(service: Document, *, may_have: bool) -> Document:
-    """A Service that is no load balancer loses its addresses with its type, and is given none."""
+    """Remove the addresses of a Service unless it may have them: a Service of another type loses them, and gets
+    none."""
     balancer = service.get("status", {}).get("loadBalancer") or {}
     if not balancer.get("ingress"):
         return service

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The harness itself: it is deterministic, it notices mistakes, and what it knows of today's mistakes is true."""
+"""The explorer itself: it is deterministic, it notices mistakes, and each known mistake (known.py) still exists."""
 
 import asyncio
 import logging
@@ -30,7 +30,7 @@ from .faults import Fault, episode_of
 from .known import KNOWN, explain
 from .workloads import EPISODES, WORKLOADS
 
-#: What is explored here. `make unit` explores more than 10,000 sequences, by a command of its own.
+#: What this test explores. `make unit` explores more than 10,000 sequences with a separate command.
 SEEDS, SEQUENCES = "0-1", 30
 #: A seed whose chain has a change that is refused while Nodes change.
 CHAIN = 1
@@ -59,13 +59,13 @@ def test_without_faults_all_is_well(name):
     ],
 )
 def test_an_api_server_that_is_wrong_costs_nothing(text):
-    """Review 1.1 and its relatives."""
+    """Wrong answers of an API server, as in finding 1.1 of the review, cause no wrong deletion."""
     assert Trial.parse(text).run().violations == []
 
 
 @pytest.mark.parametrize("known", KNOWN, ids=lambda known: known.example)
 def test_what_is_known_is_still_true(known):
-    """An entry whose mistake is fixed has to go, or it would hide new ones."""
+    """The example of each known mistake still fails. Otherwise its entry must be removed, or it would hide new ones."""
     trial = Trial.parse(known.example)
     violations = trial.run().violations
     assert any(known.fits(trial.faults, violation) for violation in violations)
@@ -74,7 +74,7 @@ def test_what_is_known_is_still_true(known):
 
 @pytest.mark.parametrize("known", KNOWN, ids=lambda known: known.example)
 def test_what_is_known_hides_nothing_else(known):
-    """With fewer faults of its kinds, or without what its reason explains, the same violation is a new one."""
+    """The entry does not explain a violation with fewer faults, or without the sentence that its reason explains."""
     trial = Trial.parse(known.example)
     violation = next(each for each in trial.run().violations if known.fits(trial.faults, each))
     assert not explain(trial.faults[: known.least - 1], [violation])
@@ -104,7 +104,7 @@ def test_a_controller_that_releases_services_without_deleting_is_caught(monkeypa
     assert Trial("services", 0).run().invariants == {"load-balancer-leaked"}
 
 
-#: What the explorer was given these workloads for; each was found with them before it was fixed.
+#: Mistakes for which the explorer got workloads; with these it found each mistake before the fix.
 MISTAKES = [
     ("refused@0", "backends-behind"),
     ("refused-leaders@0", "backends-behind"),
@@ -130,7 +130,8 @@ def test_backends_that_do_not_follow_are_caught(text, invariant, monkeypatch):
     ],
 )
 def test_a_read_that_fails_is_no_refused_change(text):
-    """An update of the backends alone made the cloud busy for the usual one, which came back for ever."""
+    """A read that fails does not count as a refused change. Otherwise an update of only the backends kept the cloud
+    busy for the usual update, which was then repeated forever."""
     assert Trial.parse(text).run().violations == []
 
 
@@ -171,14 +172,14 @@ def test_dead_connections_that_cost_the_lease_are_caught(monkeypatch):
     assert "lease-lost" in Trial("dead-connections", 0).run().invariants
 
 
-#: A candidate's watch of Nodes fell silent twice within 90 s; n3 joined meanwhile, and then the candidate leads.
+#: A candidate's watch of Nodes falls silent twice within 90 s. n3 joins meanwhile, and then the candidate leads.
 STALE_CANDIDATE = (
     "dead-connections@101; steps=0,2,3,4,6; api LIST services#1=shrunken; api PATCH services/shop/new/status#2=stop-40"
 )
 
 
 def test_a_new_leader_knows_what_its_watches_did_not_tell(monkeypatch):
-    """Also with watches that are dead for as long as they once could be."""
+    """A new leader lists again, so it also knows changes that a dead watch did not send, even with former time-outs."""
     assert Trial.parse(STALE_CANDIDATE).run().violations == []
     monkeypatch.setattr(informer, "WATCH_SECONDS", (300, 600))
     monkeypatch.setitem(Informer.__init__.__kwdefaults__, "read_timeout", 90.0)
@@ -215,7 +216,7 @@ def test_a_provider_that_reports_stopped_machines_gone_is_caught(monkeypatch):
 
 
 def test_a_running_machine_that_is_fenced_is_caught(monkeypatch):
-    """Node n5 is silent while its machine runs, and every answer counts as one about a dead machine."""
+    """Node n5 is silent while its machine runs, and the patched runtime takes every machine for dead."""
 
     async def confirmed(self, node):
         return True
@@ -237,7 +238,8 @@ def test_what_does_not_matter_is_left_out(monkeypatch):
 
 @pytest.mark.timeout(900)
 def test_nothing_new_is_found():
-    """In a process of its own: hash seed and memory are then those of `make explore`, and a finding can be replayed."""
+    """The explorer runs in a process of its own, so that hash seed and memory are those of `make explore`, and a
+    finding can be replayed."""
     command = [sys.executable, "-m", "tests.explore", "--seeds", SEEDS, "--jobs", "1", "--least"]
     folder = Path(__file__).parents[2]
     done = subprocess.run([*command, str(SEQUENCES)], cwd=folder, capture_output=True, text=True, check=False)
@@ -288,7 +290,7 @@ def test_a_fault_that_hits_nothing_makes_no_other_sequence():
 
 
 def test_a_chain_is_open_to_faults_that_nobody_planned_and_can_be_run_again():
-    """Each of them hits, in an episode of its own or as the second one of its episode."""
+    """Each unplanned fault hits, alone in its episode or as the second fault there."""
     ((trial, outcome),) = chains_of(1, Trial.run)
     assert (outcome.violations, outcome.episodes) == ([], EPISODES + 1)
     episodes = [episode_of(fault.point) for fault in trial.faults]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What outsiders found at commit d7a87390 is put back, one finding at a time: seeds of `make unit` find each again.
+"""The mistakes that outsiders found at commit d7a87390 come back, one at a time: seeds of `make unit` find each again.
 
-The numbers are those of tests/unit/test_findings.py. With the runtime of that commit, the explorer found
-1 with seed 9, 2 with seed 59 and F1 with seeds 0 and 24, each with its first sequence.
+The numbers of findings are those of tests/unit/test_findings.py. With the runtime of that commit, the explorer found
+finding 1 with seed 9, finding 2 with seed 59, and F1 with seeds 0 and 24, each in the seed's first sequence.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MAKEFILE = Path(__file__).parents[2] / "Makefile"
 
 
 def the_breaker_counts_calls(patch: Patch) -> None:
-    """Five failures in a row hold back all calls of a group, whosever they are."""
+    """Five failures in a row hold back all calls of a group, even calls for other objects."""
     check, failed = Breaker.check, Breaker.failed
     patch.setattr(Breaker, "check", lambda self, subject, now: check(self, None, now))
     patch.setattr(Breaker, "failed", lambda self, error, subject, now, kind: failed(self, error, None, now, kind))
@@ -39,13 +39,13 @@ def the_breaker_counts_calls(patch: Patch) -> None:
 
 
 def whoever_comes_first_has_every_slot(patch: Patch) -> None:
-    """No slots are left to other groups, and no workers to other namespaces."""
+    """No slots are reserved for other groups, and no workers for other namespaces."""
     patch.setattr(Slots, "_may_go", lambda self, group, namespace: self._free > 0)
     patch.setattr(WorkQueue, "_may_run", lambda self, namespace: True)
 
 
 def backends_wait_for_the_rest(patch: Patch) -> None:
-    """Backends are written only if everything else is written."""
+    """Backends are written only if everything else of the Service can be written."""
 
     async def keep_up(self: ServiceSteps, service: Any, spec: Any, state: Any) -> None:
         return None
@@ -54,7 +54,7 @@ def backends_wait_for_the_rest(patch: Patch) -> None:
 
 
 class Finding(NamedTuple):
-    """The first seed that has this workload violates `invariant` within so many sequences."""
+    """A finding: the first seed with this workload violates `invariant` within so many sequences."""
 
     number: str
     put_back: Callable[[Patch], None]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The explorer's API server does what a real one does; the other half is in `tests/integration/engine`."""
+"""The explorer's API server passes the checks of `semantics`. `tests/integration/engine` runs them on a real one."""
 
 import contextlib
 from types import SimpleNamespace
@@ -18,7 +18,7 @@ from .workloads import Workload
 
 @contextlib.contextmanager
 def cluster():
-    """The loop, the store, and a client of an empty cluster."""
+    """Yield the loop, the store, and a client of an empty cluster."""
     with virtual_time() as loop:
         simulation = Simulation(loop, Workload("none", ()), (), 0)
         client = KubeClient(Access(server="http://api"))

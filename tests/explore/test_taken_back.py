@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixes that are taken back, one at a time: the explorer finds the mistake that each of them ended.
+"""Fixes are taken back, one at a time: the explorer finds the mistake that each of them had ended.
 
-The sequences are the explorer's own, found with the fix taken back; with the fix the same sequence does no harm.
+The explorer found the sequences while the fix was taken back; with the fix the same sequence does no harm.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Patch = pytest.MonkeyPatch
 
 
 def lists_are_believed(patch: Patch) -> None:
-    """What a list lacks is gone."""
+    """An object that is missing in a list counts as deleted at once."""
 
     async def doubt(self: Informer[Any], listed: Any) -> None:
         self._set_missing(set())
@@ -39,7 +39,7 @@ def lists_are_believed(patch: Patch) -> None:
 
 
 def vanished_services_are_released_at_once(patch: Patch) -> None:
-    """Without a live read and a grace period."""
+    """A Service that vanished is released without a live read and without a grace period."""
 
     async def exists(self: KubeClient, path: str, metadata: Any) -> bool:
         return False
@@ -50,7 +50,7 @@ def vanished_services_are_released_at_once(patch: Patch) -> None:
 
 
 def unclaimed_routes_are_deleted(patch: Patch) -> None:
-    """No Node in the cache wants a route, so it goes."""
+    """A route is deleted if no Node in the cache needs it."""
 
     async def choose(self: RouteRemoval, plan: Any) -> Any:
         return [*plan.delete, *(removal.route for removal in plan.unclaimed)], []
@@ -59,7 +59,7 @@ def unclaimed_routes_are_deleted(patch: Patch) -> None:
 
 
 def any_cluster_will_do(patch: Patch) -> None:
-    """The cluster behind the address may become another one."""
+    """The runtime does not check that the cluster behind the address is still the same."""
 
     async def check(self: ClusterIdentity) -> None:
         return None
@@ -68,7 +68,7 @@ def any_cluster_will_do(patch: Patch) -> None:
 
 
 def listings_of_instances_are_proof(patch: Patch) -> None:
-    """No read of the very instance comes before something is deleted."""
+    """Nodes are deleted by the listing, without a read of the instance itself."""
 
     async def get(self: InstanceDirectory, ref: Any) -> Any:
         raise NotFound(str(ref))
@@ -77,17 +77,17 @@ def listings_of_instances_are_proof(patch: Patch) -> None:
 
 
 def nodes_go_at_no_rate(patch: Patch) -> None:
-    """A cap of zero stops deletions: what is gone stays."""
+    """The cap of deletions is always 0, so Nodes of deleted machines stay."""
     patch.setattr(Safety, "cap", lambda self, nodes: 0)
 
 
 def nothing_ends_a_leader_that_stood_still(patch: Patch) -> None:
-    """It wakes when another process leads, and goes on with what it believed."""
+    """A stopped leader continues when another process leads, and goes on with its old state."""
     patch.setattr(LeaderElector, "_set_tripwire", lambda self: None)
 
 
 def timers_alone_end_a_leader_that_stood_still(patch: Patch) -> None:
-    """What was ready when it was stopped runs before any timer of the event loop."""
+    """Callbacks that were ready when the leader was stopped run before the timer that ends the process."""
     set_tripwire = LeaderElector._set_tripwire
 
     def without_alarm(self: LeaderElector) -> None:
@@ -98,23 +98,23 @@ def timers_alone_end_a_leader_that_stood_still(patch: Patch) -> None:
 
 
 def late_answers_are_believed(patch: Patch) -> None:
-    """What the cloud shows right after a deletion or a write is what there is."""
+    """Answers right after a deletion or a write count as current."""
     patch.setattr(ServiceBalancers, "shows_deleted", lambda self, uid: 0.0)
     patch.setattr(late_answer_rules, "is_late", lambda late_until, now: False)
 
 
 def a_load_balancer_is_gone_if_one_answer_says_so(patch: Patch) -> None:
-    """Its backends need not follow the Nodes any more."""
+    """A load balancer counts as gone after one answer, so its backends no longer follow the Nodes."""
     patch.setattr(ServiceSteps, "_is_gone", lambda self, known: True)
 
 
 def former_leaders_are_forgotten(patch: Patch) -> None:
-    """Only what this process wrote may be missing in late answers."""
+    """A process expects late answers only about its own writes, not about those of former leaders."""
     patch.setattr(ServiceBalancers, "take_over", lambda self: None)
 
 
 class Fix(NamedTuple):
-    """`without` takes the fix back; then `sequence` violates `invariant`."""
+    """A fix: `without` takes it back; then `sequence` violates `invariant`."""
 
     without: Callable[[Patch], None]
     sequence: str

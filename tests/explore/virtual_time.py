@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """An event loop without I/O whose time jumps to the next timer, and a system clock that follows it.
 
-Everything that runs in it is in this process, so nothing ever waits for a descriptor: the loop makes no system call.
-It does what asyncio's own loop does, in the same order, without what only real time, threads and debugging need: a
-run of the explorer is many thousands of turns, and asyncio's bookkeeping took a quarter of its time.
+Everything that runs in the loop is in this process, so nothing waits for a descriptor: the loop makes no system call.
+It does what asyncio's own loop does, in the same order, without the parts for real time, threads and debugging. A run
+of the explorer has many thousands of turns, and asyncio's bookkeeping took a quarter of the time.
 
-What runs belongs to an owner, by its context: to a process of the runtime, or to nobody, as servers and people do.
+A task or callback belongs to an owner, by its context: to a process of the runtime, or to nobody. Servers and people
+have no owner.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from ccm.base.clock import SystemClock
 #: Where virtual time starts, in seconds of the monotonic clock, and what the wall clock shows then.
 EPOCH = 100_000.0
 START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
-#: Turns of the loop without time passing after which something spins.
+#: So many turns of the loop at the same time mean that something spins.
 TURNS = 200_000
-#: Tasks that an owner may have had before those that are done are let go.
+#: When an owner has this many tasks, finished ones are removed from its list.
 TASKS = 256
 
 
@@ -50,9 +51,9 @@ WORLD = contextvars.Context()
 
 
 class _Handle(list[Any]):
-    """For callbacks at once and later ones alike: callback (None once it is cancelled), arguments, context, and whether
-    it is a timer. asyncio asks no more of a handle than that it can be cancelled. A list, because a run makes so many
-    that a constructor in Python takes a thirtieth of its time."""
+    """A handle of a callback or a timer: callback (None once it is cancelled), arguments, context, and whether it is a
+    timer. asyncio only needs to cancel handles. It is a list because a run makes very many: a constructor in Python
+    would take a thirtieth of the run's time."""
 
     __slots__ = ()
 
@@ -75,7 +76,7 @@ class _Stop:
 class VirtualLoop(asyncio.BaseEventLoop):
     _ready: Any
     _stopping: bool
-    #: False, without a call of Python code: each task and each future asks.
+    #: `bool()` is False, and calls no Python code: each task and each future calls this.
     get_debug: Any = bool
     _asyncgen_firstiter_hook: Any = None
 
@@ -94,7 +95,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def create_task(
         self, coro: Coroutine[Any, Any, Any], *, name: Any = None, context: Any = None
     ) -> asyncio.Task[Any]:
-        """Every task belongs to the owner that started it."""
+        """Create a task, which belongs to the owner that creates it."""
         task = asyncio.Task(coro, loop=self, name=name, context=context)
         owner = OWNER.get() if context is None else context.get(OWNER)
         if owner is not None:
@@ -123,10 +124,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
     # Owners that are stopped
 
     def stop_owner(self, owner: Owner, seconds: float) -> None:
-        """As SIGSTOP does, and SIGCONT after so many seconds: nothing of it runs meanwhile, and its clock goes on.
+        """Stop an owner as SIGSTOP does, and continue it after so many seconds, as SIGCONT does. Its clock goes on.
 
-        Afterwards its event loop does what asyncio's and uvloop's do: it finishes the turn in which it was stopped,
-        then come the timers that are due, and then the tasks that answers woke. Signals come before all of that.
+        Afterwards the owner's callbacks run in the order of asyncio and uvloop: first the rest of the turn in which it
+        was stopped, then the timers that are due, and then the tasks that answers woke. Signals precede all of these.
         """
         if owner in self._stopped:
             return
@@ -138,7 +139,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.call_later(seconds, self.continue_owner, owner, stop, context=WORLD)
 
     def continue_owner(self, owner: Owner, stop: _Stop | None = None) -> None:
-        """`stop`: only if it is still this one."""
+        """Continue a stopped owner. `stop`: do so only if this stop still lasts."""
         found = self._stopped.get(owner)
         if found is not None and stop in (None, found):
             del self._stopped[owner]
@@ -148,8 +149,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
     # Turns
 
     def _run_once(self) -> None:
-        """Turn after turn, until the loop shall stop. One turn is what is due at the present time; if nothing is, time
-        jumps to the next timer."""
+        """Run turns until the loop must stop. A turn runs everything that is due now; if nothing is due, time jumps to
+        the next timer."""
         ready, timers, stopped, take = self._ready, self._timers, self._stopped, self._ready.popleft
         while True:
             while timers and timers[0][2][0] is None:
@@ -191,7 +192,8 @@ def wall_clock(seconds: float) -> datetime.datetime:
 
 @contextlib.contextmanager
 def _unregistered_tasks() -> Iterator[None]:
-    """`asyncio.all_tasks` is not asked here: owners know their tasks. Its weak references take a twentieth of a run."""
+    """Switch off the registry of `asyncio.all_tasks`, which nothing uses here because owners know their tasks. Its weak
+    references take a twentieth of a run's time."""
     registry = vars(asyncio.tasks).get("_all_tasks")  # of Python 3.11; later ones have a cheaper one
     if registry is None:
         yield
@@ -205,7 +207,7 @@ def _unregistered_tasks() -> Iterator[None]:
 
 @contextlib.contextmanager
 def virtual_time() -> Iterator[VirtualLoop]:
-    """A loop, and `SYSTEM_CLOCK` of the engine on it."""
+    """Yield a loop; meanwhile the engine's `SYSTEM_CLOCK` shows the loop's time."""
     loop = VirtualLoop()
     before = SystemClock.monotonic, SystemClock.now
     SystemClock.monotonic = lambda self: loop.now  # type: ignore[method-assign]

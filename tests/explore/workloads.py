@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recorded sequences of what happens to a cluster. Times in seconds after the start; verbs are methods of `People`."""
+"""Workloads: sequences of what happens to a cluster. Times are seconds after the start; verbs are methods of
+`People`."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from typing import Any, NamedTuple
 
 
 class Step(NamedTuple):
-    """`at`: after its episode began. An episode begins when all is as it should be after the one before."""
+    """A step. `at`: seconds after its episode began. An episode begins when everything is right after the one
+    before."""
 
     at: float
     verb: str
@@ -23,8 +25,8 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class Workload:
-    """`before`: what is there before the first process starts. `patience`: seconds that it may take longer.
-    `arguments`: flags that the processes have besides the usual ones. Of `seldom` seeds one runs it."""
+    """A workload. `before`: what exists before the first process starts. `patience`: seconds that the run may take
+    longer. `arguments`: flags of the processes besides the usual ones. One of `seldom` seeds runs the workload."""
 
     name: str
     before: tuple[tuple[Any, ...], ...]
@@ -36,12 +38,12 @@ class Workload:
 
 
 def _nodes(number: int) -> tuple[tuple[Any, ...], ...]:
-    """Nodes that registered long ago; they wait for their initialisation as after a migration."""
+    """Return steps for Nodes that registered long ago, and wait for their initialisation as after a migration."""
     return tuple(("join_old", f"n{each}", each) for each in range(1, number + 1))
 
 
 def _settled(number: int) -> tuple[tuple[Any, ...], ...]:
-    """Nodes as a former leader left them."""
+    """Return steps for Nodes as a former leader left them."""
     return tuple(("settled", f"n{each}", each) for each in range(1, number + 1))
 
 
@@ -49,7 +51,7 @@ def _steps(*given: tuple[Any, ...]) -> tuple[Step, ...]:
     return tuple(Step(at, verb, tuple(arguments)) for at, verb, *arguments in given)
 
 
-#: Nodes whose machines are shut down or gone are fenced.
+#: The flag by which Nodes are fenced if their machines are shut down or gone.
 FENCED = ("--fence-dead-nodes",)
 SERVICES = Workload(
     "services",
@@ -202,8 +204,8 @@ SLOW = Workload(
         (6, "join", "n2", 2),
         (14, "expect-initialised", "n2"),
     ),
-    # A read and a write take longer than the 30 s of a call, so each call of that namespace ends without an answer, and
-    # one at a time is made: 30 s and a pause of 37.5 s. Each of the twenty may have to be made once.
+    # A read and a write take longer than the 30 s of a call, so each call of that namespace ends without an answer. The
+    # runtime makes one at a time: 30 s and a pause of 37.5 s. Each of the twenty Services may need one call.
     patience=20 * 67.5 - 420.0,
     seldom=60,
 )
@@ -288,7 +290,7 @@ WORKLOADS = {
 
 
 def churn(seed: int) -> Workload:
-    """A workload of its own for each seed: named churn-SEED."""
+    """Return the workload churn-SEED: each seed has its own."""
     chance = random.Random(f"churn {seed}")
     at, steps, number = 10.0, [], 10
     services = ["web", "api", "db"]
@@ -318,7 +320,7 @@ def churn(seed: int) -> Workload:
 
 
 def mistakes(seed: int) -> Workload:
-    """As `churn`, with changes that the cloud or the runtime refuses: named mistakes-SEED."""
+    """Return the workload mistakes-SEED: like `churn`, with changes that the cloud or the runtime refuses."""
     chance, at, number, steps = random.Random(f"mistakes {seed}"), 4.0, 10, []
     for _ in range(chance.randint(3, 6)):
         at += chance.choice([0.01, 0.3, 1.5, 4.0, 8.0])
@@ -340,12 +342,13 @@ def mistakes(seed: int) -> Workload:
     return Workload(f"mistakes-{seed}", before, tuple(steps))
 
 
-#: Changes of one cluster, one after the other, each of which comes to rest before the next one.
+#: How many episodes a chain has. Everything is right after one before the next one begins.
 EPISODES = 24
 
 
 def chain(seed: int) -> Workload:
-    """Episodes of one cluster, with one or two changes each: named chain-SEED. The start is an episode without any."""
+    """Return the workload chain-SEED: episodes of one cluster with one or two changes each, after a start without
+    any."""
     chance = random.Random(f"chain {seed}")
     number = chance.randint(2, 4)
     nodes = chance.choice([_settled, _settled, _nodes])(number)
@@ -363,18 +366,18 @@ def chain(seed: int) -> Workload:
 
 
 class _Story:
-    """The state of a long story. With it, each generated change has an effect, and the cluster neither grows nor ends.
+    """The state of a chain, so that each generated change has an effect, and the cluster neither grows nor vanishes.
 
-    Machines of Nodes that are new are never lost: such a Node stays for five minutes.
+    Machines of new Nodes are never lost, because the runtime keeps a new Node for five minutes.
     """
 
     def __init__(self, chance: random.Random, nodes: int) -> None:
-        """`nodes`: how many there are when it begins."""
+        """`nodes`: the number of Nodes at the start."""
         self.chance = chance
         self.steps: list[Step] = []
-        #: Services, and those of them that are of type ClusterIP now.
+        #: Services, and those whose type is ClusterIP now.
         self._services, self._internal = ["web", "api"], set[str]()
-        #: Nodes that joined; the number of the last one; the old ones that may be lost.
+        #: Nodes that joined; the number of the last Node; the old Nodes that may be lost.
         self._joined: list[str] = []
         self._number, self._old = 10, [f"n{each}" for each in range(2, nodes + 1)]
 
@@ -423,7 +426,8 @@ class _Story:
 
 
 def fencing(seed: int) -> Workload:
-    """Machines are shut down, started, replaced and lost; kubelets fall silent on machines that run: fencing-SEED."""
+    """Return the workload fencing-SEED: machines are shut down, started, replaced and lost, and kubelets fall silent on
+    machines that run."""
     chance, at, steps = random.Random(f"fencing {seed}"), 3.0, []
     for _ in range(chance.randint(2, 5)):
         at += chance.choice([0.05, 1.5, 6.0, 15.0, 40.0])
@@ -449,7 +453,7 @@ def fencing(seed: int) -> Workload:
 
 
 def find(name: str) -> Workload:
-    """A workload by its name."""
+    """Return a workload by its name. Raises KeyError for an unknown one."""
     kind, _, number = name.rpartition("-")
     if kind in GENERATED and number.isdigit():
         return GENERATED[kind](int(number))
