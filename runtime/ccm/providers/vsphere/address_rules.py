@@ -152,11 +152,19 @@ def static_addresses(metadata: str, encoding: str) -> tuple[list[IP], str]:
         if packed in ("base64", "b64"):
             network = _mapping(base64.b64decode(str(network), validate=True))
         elif packed in ("gzip+base64", "gz+b64"):
-            content = base64.b64decode(str(network), validate=True)
-            network = _mapping(zlib.decompressobj(wbits=31).decompress(content, LARGEST_METADATA))
+            network = _mapping(_decompressed(base64.b64decode(str(network), validate=True)))
         return list(_addresses_of(network)), ""
     except (ValueError, zlib.error):
         return [], "its guestinfo.metadata cannot be read, so its addresses are in the order of the network interfaces"
+
+
+def _decompressed(content: bytes) -> bytes:
+    """Raises ValueError for more than LARGEST_METADATA, because half of a document may be another valid one."""
+    decompressor = zlib.decompressobj(wbits=31)
+    text = decompressor.decompress(content, LARGEST_METADATA)
+    if decompressor.unconsumed_tail:
+        raise ValueError("too large")
+    return text
 
 
 def _mapping(content: bytes) -> dict[str, Any]:

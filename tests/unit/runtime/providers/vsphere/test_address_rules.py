@@ -165,6 +165,14 @@ def test_metadata_without_addresses(network):
     assert static_addresses(encoded(f"network: {network}"), "base64") == ([], "")
 
 
+def test_metadata_that_are_too_large_are_refused_and_not_cut() -> None:
+    """Up to the limit it is a valid document: a comment is what is too large."""
+    whole = ETHERNETS + "# " + "a" * LARGEST_METADATA + "\n"
+    text = f"network: {base64.b64encode(gzip.compress(whole.encode())).decode()}\nnetwork.encoding: gzip+base64"
+    addresses, problem = static_addresses(encoded(text), "base64")
+    assert addresses == [] and "cannot be read" in problem
+
+
 def test_compressed_metadata_is_read_up_to_a_limit():
     bomb = gzip.compress(b"a" * (LARGEST_METADATA * 4))
     text = f"network: {base64.b64encode(bomb).decode()}\nnetwork.encoding: gzip+base64"
