@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What stand-ins of clouds over HTTP share: failures on request, the calls that were made, and a server.
 
-A stand-in is our own code. Each has a test that holds it against the vendor's description or clients (`test_form.py`).
+A stand-in is our own code. Each has a test that compares it with the vendor's description or clients (`test_form.py`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Fault:
     answer: Any = field(default=None, kw_only=True)
 
     def due(self, pattern: str, text: str, *, first_page: bool) -> bool:
-        """Whether it concerns this call, which is counted then. `pattern`: of `text`, "" for any."""
+        """Return whether the fault hits this call, and count the hit. `pattern`: for `text`, "" for any text."""
         if self.times == 0 or (self.later and first_page) or not re.fullmatch(pattern or ".*", text):
             return False
         self.times -= 1
@@ -58,7 +58,7 @@ E = TypeVar("E")
 
 
 class StandIn(Generic[F, E]):
-    """`url`: where it listens. It keeps every call as an exchange."""
+    """A stand-in, which keeps every call as an exchange. `url`: its address."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -81,7 +81,7 @@ class StandIn(Generic[F, E]):
 
 
 async def instead(fault: Fault, status: int, request: web.Request) -> web.Response | None:
-    """The answer instead of that of the cloud; None if the fault changes the cloud's, or names a status alone."""
+    """Return the answer that replaces the cloud's; None if the fault only changes that answer, or only has a status."""
     match fault.kind:
         case "html":
             return web.Response(status=status, text="<html>no</html>", content_type="text/html")
@@ -100,7 +100,7 @@ def drop(request: web.Request) -> None:
 
 
 def answered(content: Any, fault: Fault | None, **more: Any) -> web.Response:
-    """`content` as JSON, whole or cut in half. `more`: status, headers."""
+    """Return `content` as JSON, cut in half if the fault says so. `more`: status, headers."""
     text = "" if content is None else json.dumps(content)
     if fault is not None and fault.kind == "truncate":
         text = text[: len(text) // 2]
@@ -109,7 +109,7 @@ def answered(content: Any, fault: Fault | None, **more: Any) -> web.Response:
 
 @contextlib.asynccontextmanager
 async def listening(*routes: web.RouteDef) -> AsyncIterator[str]:
-    """The address of a server that answers `routes` on a free port."""
+    """Run a server with these routes on a free port; yield its address."""
     application = web.Application()
     application.add_routes(routes)
     runner = web.AppRunner(application, shutdown_timeout=0.01)

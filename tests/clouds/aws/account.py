@@ -26,14 +26,14 @@ REGION = "eu-central-1"
 CLUSTER = "kube"
 OWNED = [{"Key": f"kubernetes.io/cluster/{CLUSTER}", "Value": "owned"}]
 KEYS = {"AWS_ACCESS_KEY_ID": "AKIATESTTESTTESTTEST", "AWS_SECRET_ACCESS_KEY": "correct-horse-battery-staple"}
-#: One of moto's own; to list them all takes it seconds.
+#: An image that moto has from the start; listing all of them takes seconds.
 IMAGE = "ami-12c6146b"
 PATIENCE = 300.0
 Row = dict[str, Any]
 
 
 class Moto:
-    """One process; its contents can be discarded."""
+    """A process of moto; its contents can be discarded."""
 
     def __init__(self) -> None:
         self.port = free_port()
@@ -105,7 +105,7 @@ class Account:
         self._numbers = itertools.count(10)
 
     def run(self, name: str = "", *, zone: str = "a", groups: Sequence[str] = (), **more: Any) -> Row:
-        """A running instance; `name` replaces its private DNS name."""
+        """Create a running instance; `name` replaces its private DNS name."""
         subnet = more.pop("SubnetId", self.subnets[f"public-{zone}"])
         network = ipaddress.ip_network("10.0.0.0/24" if zone == "a" else "10.0.2.0/24")
         given = {
@@ -137,7 +137,7 @@ class Account:
         return str(self.ec2.create_volume(AvailabilityZone=f"{REGION}{zone}", Size=1)["VolumeId"])
 
     def delete_volume(self, id: str) -> None:
-        """Also succeeds if it is gone."""
+        """Delete a volume; one that does not exist is no error."""
         if self.ec2.describe_volumes(Filters=[{"Name": "volume-id", "Values": [id]}])["Volumes"]:
             self.ec2.delete_volume(VolumeId=id)
 
@@ -147,8 +147,8 @@ class Account:
         return list(self.elb.describe_load_balancers()["LoadBalancers"])
 
     def parts(self) -> frozenset[str]:
-        """Load balancers of both types, target groups, security groups of load balancers, and rules of security groups
-        that controllers describe or that name a group."""
+        """Return load balancers of both types, target groups, security groups of load balancers, and rules of security
+        groups that have a controller's description or name a group."""
         groups = [each["TargetGroupArn"] for each in self.elb.describe_target_groups()["TargetGroups"]]
         rules = [f"{group} {rule}" for group, rule in self.rules()]
         classic = [f"classic {each['LoadBalancerName']}" for each in self.classic_balancers()]
@@ -158,12 +158,12 @@ class Account:
         return frozenset([*balancers, *groups, *rules, *classic, *own, *admitted])
 
     def groups(self) -> dict[str, str]:
-        """The security groups of the VPC: name -> ID."""
+        """Return the security groups of the VPC: name -> ID."""
         found = self.ec2.describe_security_groups(Filters=[{"Name": "vpc-id", "Values": [self.vpc]}])
         return {str(each["GroupName"]): str(each["GroupId"]) for each in found["SecurityGroups"]}
 
     def admissions(self) -> list[tuple[str, str]]:
-        """Pairs of IDs: a security group, and another one from which it admits everything."""
+        """Return pairs of IDs: a security group, and another group from which it admits everything."""
         return sorted(
             (group["GroupId"], pair["GroupId"])
             for group in self.ec2.describe_security_groups()["SecurityGroups"]
@@ -173,7 +173,7 @@ class Account:
         )
 
     def ranges(self, group: str) -> list[tuple[str, int, int, str]]:
-        """The rules of a group for ranges: protocol, first and last port, CIDR."""
+        """Return the rules of a group for ranges: protocol, first and last port, CIDR."""
         (found,) = self.ec2.describe_security_groups(GroupIds=[group])["SecurityGroups"]
         return sorted(
             (rule["IpProtocol"], rule["FromPort"], rule["ToPort"], each["CidrIp"])
@@ -185,7 +185,8 @@ class Account:
         return list(self.classic.describe_load_balancers()["LoadBalancerDescriptions"])
 
     def classic_balancer(self, name: str) -> Row:
-        """Everything of a Classic Load Balancer that a Service decides about, but for the time of its creation."""
+        """Return everything about a Classic Load Balancer that its Service decides, without the time of its
+        creation."""
         (found,) = self.classic.describe_load_balancers(LoadBalancerNames=[name])["LoadBalancerDescriptions"]
         attributes = self.classic.describe_load_balancer_attributes(LoadBalancerName=name)["LoadBalancerAttributes"]
         (tags,) = self.classic.describe_tags(LoadBalancerNames=[name])["TagDescriptions"]
@@ -198,7 +199,7 @@ class Account:
             "ListenerDescriptions": sorted(
                 found["ListenerDescriptions"], key=lambda each: each["Listener"]["LoadBalancerPort"]
             ),
-            # moto adds the same one with each change.
+            # moto adds the same additional attribute with each change.
             "attributes": {key: value for key, value in attributes.items() if key != "AdditionalAttributes"},
             "tags": {each["Key"]: each["Value"] for each in tags["Tags"]},
             "ranges": self.ranges(found["SecurityGroups"][0]),
@@ -206,7 +207,7 @@ class Account:
         }
 
     def rules(self) -> list[tuple[str, tuple[Any, ...]]]:
-        """Group, and (protocol, from, to, CIDR, description) of each of its rules with a description."""
+        """Return, for each rule with a description, the group and (protocol, from, to, CIDR, description)."""
         return sorted(
             (group["GroupId"], (rule["IpProtocol"], rule["FromPort"], rule["ToPort"], each["CidrIp"], said))
             for group in self.ec2.describe_security_groups()["SecurityGroups"]
@@ -216,7 +217,7 @@ class Account:
         )
 
     def balancer(self, name: str) -> Row:
-        """Everything of a load balancer that a Service decides about, without ARNs."""
+        """Return everything about a load balancer that its Service decides, without ARNs."""
         (found,) = self.elb.describe_load_balancers(Names=[name])["LoadBalancers"]
         arn = found["LoadBalancerArn"]
         attributes = self.elb.describe_load_balancer_attributes(LoadBalancerArn=arn)["Attributes"]

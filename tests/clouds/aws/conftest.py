@@ -21,8 +21,8 @@ __all__ = ["clean"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """moto answers slowly on a busy machine, and some tests ask it a thousand times. A run of all tables, whose single
-    waits have limits of their own, counts for the first test that looks at it."""
+    """Set long time-outs: moto is slow on a busy machine, and some tests call it a thousand times. The run of all
+    tables, whose waits have their own limits, counts for the first test that uses it."""
     for item in items:
         if item.path.parent == Path(__file__).parent:
             item.add_marker(pytest.mark.timeout(2700 if "seen" in getattr(item, "fixturenames", ()) else 900))
@@ -57,7 +57,7 @@ def two(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Two:
-    """cloud-provider-aws and ours, on an empty account."""
+    """Return cloud-provider-aws and our runtime, on an empty account."""
     for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
     return Two(apiserver, account, proxy, tmp_path)

@@ -21,7 +21,7 @@ from .account import CLUSTER, KEYS, REGION, Account
 from .proxy import Proxy
 
 NAME = "aws-cloud-controller-manager"
-#: The lifecycle of Nodes stays with the tests, and routes have tests of their own.
+#: The controllers that run. Only the tests delete Nodes, and routes have tests of their own.
 CONTROLLERS = "*,-cloud-node-lifecycle-controller,-node-route-controller"
 #: The services of a ServiceOverride, and their names in signatures.
 SERVICES = {
@@ -29,19 +29,19 @@ SERVICES = {
     "Elastic Load Balancing": "elasticloadbalancing",
     "Elastic Load Balancing v2": "elasticloadbalancing",
 }
-#: Both ask nobody but the account, also not for the instance that they run on.
+#: Environment variables with which both controllers call only the account, and do not ask which instance they run on.
 ENVIRONMENT = {
     **KEYS,
     "AWS_EC2_METADATA_DISABLED": "true",
     "AWS_EC2_METADATA_SERVICE_ENDPOINT": "http://127.0.0.1:1",
 }
-#: Seconds without a call until work counts as done.
+#: Seconds without a call after which work counts as done.
 QUIET = 2.5
 PATIENCE = 120.0
 
 
 def conf(account: Account, proxy: Proxy, more: str = "", cluster: str = "KubernetesClusterID") -> str:
-    """The cloud.conf of both. `more`: lines of Global; `cluster`: the key that has the cluster's name."""
+    """Return the cloud.conf of both controllers. `more`: lines of Global. `cluster`: the key for the cluster's name."""
     lines = [
         "[Global]",
         f"Region = {REGION}",
@@ -63,14 +63,14 @@ def conf(account: Account, proxy: Proxy, more: str = "", cluster: str = "Kuberne
 
 
 class Two:
-    """Starts either of the two, which then share all but the time."""
+    """Starts either controller, one after the other, with the same surroundings."""
 
     def __init__(self, apiserver: ApiServer, account: Account, proxy: Proxy, folder: Path) -> None:
         self.apiserver, self.account, self.proxy, self.folder = apiserver, account, proxy, folder
 
     @contextlib.asynccontextmanager
     async def running(self, which: str, text: str) -> AsyncIterator[Ccm | PeerProcess]:
-        """`which`: "ours" or "theirs"; `text`: cloud.conf."""
+        """Run one controller. `which`: "ours" or "theirs"; `text`: cloud.conf."""
         port = free_port()
         config, log = self.folder / f"{which}-{port}.conf", self.folder / f"{which}-{port}.log"
         config.write_text(text)
@@ -94,10 +94,10 @@ class Two:
             yield process
         finally:
             await process.stop()
-            print(process.text[-6000:])  # shown by pytest when the test failed
+            print(process.text[-6000:])  # pytest shows it if the test fails
 
     async def quiet(self, since: int, *, some: bool = False) -> Counter[str]:
-        """The calls, once none came for a while. `some`: there will be calls, perhaps later."""
+        """Wait until no call has come for a while; return the calls. `some`: first wait until a call comes at all."""
         seen, began = len(self.proxy.calls), time.monotonic()
         last = began
         while time.monotonic() - last < QUIET or (some and seen == since):
@@ -109,7 +109,7 @@ class Two:
 
 
 async def failures(kube: KubeClient, uid: str) -> Counter[str]:
-    """What Events say about why a Service is not served, and how often each."""
+    """Return the messages of Events about why a Service is not served, and how often each was written."""
     selector = f"reason=SyncLoadBalancerFailed,involvedObject.uid={uid}"
     events = (await kube.get("/api/v1/events", dict, params={"fieldSelector": selector}))["items"]
     found: Counter[str] = Counter()
@@ -119,5 +119,5 @@ async def failures(kube: KubeClient, uid: str) -> Counter[str]:
 
 
 def writes(calls: Mapping[str, int]) -> Counter[str]:
-    """Those that are not reads."""
+    """Return the calls that are not reads."""
     return Counter({call: count for call, count in calls.items() if "Describe" not in call})

@@ -17,14 +17,14 @@ from .proxy import Proxy
 
 _IDENTITIES = re.compile(r"id|.*Arns?|CreatedTime|DNSName")
 _OURS = "ccm-outoftree/"
-#: Of what a load balancer was created from: what moto does not keep, and what does not depend on the order of tags.
+#: Fields of the call that creates a load balancer: those that moto does not keep, and whose order does not matter.
 _CREATED = re.compile(r"SubnetMappings\..*|Scheme|Type|SecurityGroups.*|IpAddressType")
-#: The rules of all load balancers together have this name among the Services.
+#: Rules that several load balancers share are listed under this name, beside the Services.
 SHARED = "(all)"
 
 
 def belongings(account: Account, proxy: Proxy, services: Iterable[Row]) -> dict[str, Belongings]:
-    """By the Services' names."""
+    """Return the belongings of each Service, by its name."""
     bodies = {str(body["metadata"]["name"]): body for body in services}
     found = {name: Belongings(_IDENTITIES) for name in (*bodies, SHARED)}
     says = Replacements({group: name for name, group in _groups(account).items()})
@@ -58,7 +58,7 @@ def _of_balancer(found: Belongings, account: Account, row: Row, created: Mapping
 
 
 def _of_classic(found: Belongings, account: Account, name: str) -> None:
-    """With its own security group, if it has one."""
+    """Add a Classic Load Balancer, and its own security group if it has one."""
     row = account.classic_balancer(name)
     (shown,) = (each for each in account.classic_balancers() if each["LoadBalancerName"] == name)
     identity = f"{row['DNSName']} {shown['CreatedTime']} {shown['SecurityGroups']}"
@@ -86,7 +86,7 @@ def _of_listener(found: Belongings, account: Account, listener: Row) -> None:
 
 
 def _of_rules(found: Belongings, account: Account, described: str) -> None:
-    """The rules whose descriptions have this text, by group."""
+    """Add the rules whose descriptions contain this text, by group."""
     for name, group in _groups(account).items():
         rules = sorted(" ".join(map(str, rule)) for id, rule in account.rules() if id == group and described in rule[4])
         if rules:
@@ -111,7 +111,7 @@ def _tags(account: Account, arn: str) -> dict[str, Any]:
 
 
 def _split(tags: Mapping[str, str]) -> dict[str, Any]:
-    """The tags, and how many of them are ours."""
+    """Return the tags without those of our runtime, and the number of the latter."""
     ours = [key for key in tags if key.startswith(_OURS)]
     return {"tags": {key: tags[key] for key in sorted(tags) if key not in ours}, f"tags {_OURS}...": len(ours)}
 

@@ -22,8 +22,8 @@ DNS: tuple[int, str] = (53, "UDP")
 
 @dataclass(frozen=True)
 class Case:
-    """`ports`: number and protocol; `annotations`: without their prefix, unless they have one; {names} are of the
-    account. `is_left`: neither of the two serves it."""
+    """A Service. `ports`: number and protocol. `annotations`: without their prefix, unless they have one; {names} are
+    replaced by those of the account. `is_left`: neither controller serves the Service."""
 
     annotations: Mapping[str, str] = field(default_factory=dict)
     ports: Sequence[tuple[int, str]] = (HTTP,)
@@ -33,8 +33,8 @@ class Case:
 
 @dataclass(frozen=True)
 class Table:
-    """`conf`: lines of Global, with {names} of the account; `cluster`: the key that has the cluster's name.
-    `type_`: the annotation of Services that have none of their own, "" for no annotation."""
+    """A table of Services. `conf`: lines of Global, with {names} of the account. `cluster`: the key for the cluster's
+    name. `type_`: the type annotation of Services without their own, "" for no annotation."""
 
     cases: Mapping[str, Case]
     conf: str = ""
@@ -64,7 +64,7 @@ ClusterServiceSharedLoadBalancerHealthProbePath = /livez
 
 ROUND_TRIP = {"backend-protocol": "https", "ssl-cert": CERTIFICATE}
 OLDER_POLICY = "ELBSecurityPolicy-TLS-1-2-2017-01"
-#: Several of them, because a security group has 60 rules at most.
+#: There are several tables, because a security group has at most 60 rules.
 TABLES = {
     "ports and ranges": Table(
         {
@@ -195,7 +195,7 @@ TABLES = {
     "classic, the older tag": Table({"classic-legacy": Case()}, cluster="KubernetesClusterTag", type_=""),
 }
 CLASSIC = {"type": "classic"}
-#: What both refuse.
+#: Services that both controllers refuse.
 REFUSED = {
     "mixed": Case(ports=[HTTP, DNS]),
     "sticky": Case(spec={"sessionAffinity": "ClientIP"}),
@@ -242,8 +242,8 @@ DIFFERENCES = (
 
 
 def bodies(cases: Mapping[str, Case], names: Mapping[str, str], type_: str = "nlb") -> dict[str, dict[str, Any]]:
-    """The Services by name, with the same node ports each time. `type_`: of those that name none, "" for no
-    annotation."""
+    """Return the Services by name, with the same node ports each time. `type_`: the type annotation of Services without
+    their own, "" for no annotation."""
     return {
         name: body(name, case, 30000 + 10 * number, names, type_) for number, (name, case) in enumerate(cases.items())
     }

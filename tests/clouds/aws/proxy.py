@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stands before the account, as AWS's own edge: names calls by their operation, and refuses in their API's form."""
+"""A proxy before the account, like AWS's own edge: names calls by their operation, and refuses in the form of their
+API."""
 
 from __future__ import annotations
 
@@ -26,19 +27,20 @@ _ELB = (
 
 @dataclass
 class Fault(breaking_proxy.Fault):
-    """`code`: of an error of the kind `status`, unless there is a `body`. `later`: only calls for a later page."""
+    """A failure on request. `code`: the error code of the kind `status`, unless there is a `body`. `later`: only calls
+    for a later page fail."""
 
     code: str = ""
     later: bool = False
 
 
 class Proxy(breaking_proxy.BreakingProxy):
-    """`behind`: the account's port on loopback."""
+    """The proxy. `behind`: the account's port on loopback."""
 
     def __init__(self, behind: int) -> None:
         self._actions: set[str] = set()
         self._headers: dict[str, dict[str, str]] = {}
-        #: Name of a load balancer -> what the last call asked for that created it; moto forgets some of it.
+        #: Name of a load balancer -> the fields of the last call that created it; moto forgets some of them.
         self.created: dict[str, dict[str, str]] = {}
         super().__init__(f"http://127.0.0.1:{behind}")
 
@@ -48,15 +50,15 @@ class Proxy(breaking_proxy.BreakingProxy):
 
     @property
     def actions(self) -> set[str]:
-        """The calls as actions of a policy of IAM."""
+        """Return the calls as actions of an IAM policy."""
         return set(self._actions)
 
     def headers(self, call: str) -> dict[str, str]:
-        """Those of the last call of this operation, in lower case."""
+        """Return the headers of the last call of this operation, in lower case."""
         return self._headers[call]
 
     def name_of(self, request: web.Request, body: bytes) -> str:
-        """The operation, such as DescribeInstances; those of Classic Load Balancers have `classic` before it."""
+        """Return the operation, such as DescribeInstances, with `classic` before those of Classic Load Balancers."""
         form = _form(body)
         version = form.get("Version", [""])[0]
         name = form.get("Action", [f"{request.method} {request.path}"])[0]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Services for tests without an API server, and calls of the contract that come back when the cloud is busy."""
+"""Services for tests without an API server, and calls of the contract that are repeated while the cloud is busy."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ TRIES = 5
 
 
 def spec(*ports: Port, **more: Any) -> LoadBalancerSpec:
-    """A Service; annotations without their prefix."""
+    """Return a Service; annotations are named without their prefix."""
     annotations = {PREFIX + name: text for name, text in {"type": "nlb", **more.pop("annotations", {})}.items()}
     made = LoadBalancerSpec("kube", UID, "default", "web", ports or (PORT,), annotations)
     return dataclasses.replace(made, **more)
 
 
 def classic(*ports: Port, **more: Any) -> LoadBalancerSpec:
-    """A Service with a Classic Load Balancer."""
+    """Return a Service with a Classic Load Balancer."""
     return spec(*ports, **{**more, "annotations": {"type": "classic", **more.get("annotations", {})}})
 
 
 async def backends(cloud: AwsCloud) -> list[Backend]:
-    """All instances as nodes."""
+    """Return all instances as backends."""
     found, token = [], None
     while True:
         page = await cloud.instances.list_page(token)
@@ -41,7 +41,7 @@ async def backends(cloud: AwsCloud) -> list[Backend]:
 
 
 async def patiently(call: Any, *arguments: Any) -> Any:
-    """Again after each error that asks for it, as the framework does, but at once."""
+    """Call again after each RetryAfter or Transient, as the framework does, but at once; return the answer."""
     for _ in range(TRIES):
         try:
             return await call(*arguments)

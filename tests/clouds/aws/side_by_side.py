@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Serve a table of Services by cloud-provider-aws and by ours, one after the other, and note what each leaves."""
+"""Runs cloud-provider-aws and our runtime on a table of Services, one after the other, and notes what each leaves."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SECONDS = 300.0
 
 
 class Stage:
-    """`names`: what the account has that Services ask for by its identity."""
+    """The surroundings of both controllers. `names`: IDs of objects in the account that Services name."""
 
     def __init__(self, two: Two, kube: KubeClient) -> None:
         self.two, self.kube, self.account = two, kube, two.account
@@ -74,7 +74,7 @@ async def compare(stage: Stage, table: Table) -> Rounds:
 
 
 async def refuse(stage: Stage, which: str) -> tuple[Mapping[str, Counter[str]], frozenset[str]]:
-    """What one of the two says about each of the Services that both refuse, and what it leaves in the account."""
+    """Return what one controller reports about each Service that both refuse, and what it leaves in the account."""
     services = bodies(REFUSED, stage.names)
     async with stage.two.running(which, conf(stage.account, stage.two.proxy)):
         for each in services.values():
@@ -92,8 +92,8 @@ async def refuse(stage: Stage, which: str) -> tuple[Mapping[str, Counter[str]], 
 
 
 async def join(stage: Stage) -> list[Row]:
-    """Nodes of three instances, initialised by ours. One is in another zone and another group. The label `side` is left
-    for two, and right for the third one."""
+    """Create Nodes of three instances, initialised by our runtime. One is in another zone and another group. The label
+    `side` is "left" for two Nodes and "right" for the third."""
     account, kube = stage.account, stage.kube
     other = account.ec2.create_security_group(GroupName="more", Description="more", VpcId=account.vpc)["GroupId"]
     account.ec2.create_tags(Resources=[other], Tags=OWNED)

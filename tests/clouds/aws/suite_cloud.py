@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The account as `ccm-suite` sees it: moto behind the proxy, which breaks and counts the controller's calls alone."""
+"""The account for `ccm-suite`: moto behind the proxy, which breaks and counts only the controller's calls."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .account import CLUSTER, REGION, Account, Moto, Row
 from .peer import ENVIRONMENT, conf
 from .proxy import Proxy
 
-#: As AWS refuses: not with 429, and each API with codes of its own.
+#: How AWS refuses: not with 429, and each API with its own codes.
 _REFUSALS = {
     Fault.UNAUTHORIZED: {"status": 401, "code": "AuthFailure"},
     Fault.FORBIDDEN: {"status": 403, "code": "UnauthorizedOperation"},
@@ -34,7 +34,7 @@ _KINDS = {Fault.TIMEOUT: "hang", Fault.HANG_UP: "drop"}
 
 
 def alone(function: Any) -> Any:
-    """moto is asked by one thread of ours at a time, and again when it stumbles over a change by the controller."""
+    """Let only one of our threads call moto at a time, and repeat a call that a change by the controller made fail."""
 
     @functools.wraps(function)
     def locked(self: AwsAccount, *arguments: Any) -> Any:
@@ -48,7 +48,7 @@ def alone(function: Any) -> Any:
 
 
 class AwsAccount(Cloud):
-    """Variables for the command: {cloud_config}, {cluster}. Services get Network Load Balancers."""
+    """An account in moto. Variables for the command: {cloud_config}, {cluster}. Services get Network Load Balancers."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Classic Load Balancers of this provider alone: how many calls they take, that nothing is left behind, and that
-nothing of others is touched."""
+"""Classic Load Balancers of this provider, without a peer: how many calls they take, that nothing is left behind, and
+that nothing of others is touched."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ async def test_everything_that_a_service_asks_for_is_written_and_taken_back(acco
     again = account.classic_balancer(NAME)
     for each in (plain, again):
         each["attributes"].pop("ConnectionDraining")
-        each.pop("Policies")  # one of the PROXY protocol stays, and no node port has it
+        each.pop("Policies")  # a policy of the PROXY protocol stays, but no node port uses it
     assert again == plain
 
 
@@ -330,7 +330,7 @@ async def test_the_group_of_the_configuration_is_never_changed(account, proxy, c
 
 
 async def test_what_belongs_to_another_cluster_is_not_touched(account, proxy, cloud, connect):
-    """A load balancer with the name, and a security group with the name, that have the tag of another cluster."""
+    """A load balancer and a security group with the same names, but with the tag of another cluster, stay unchanged."""
     given = config(account, proxy)
     other = await connect(dataclasses.replace(given, text=given.text.replace("ID = kube", "ID = other")))
     theirs = dataclasses.replace(classic(), cluster="other")
@@ -374,7 +374,7 @@ async def test_a_load_balancer_of_nobody_is_not_taken_over(account, cloud):
 
 @pytest.mark.parametrize("first", ["classic", "nlb"])
 async def test_the_type_of_a_load_balancer_never_changes(account, proxy, cloud, first):
-    """An Event says what to do, nothing changes, and when the Service goes, what it has goes, too."""
+    """An Event says what to do, and nothing changes. When the Service is deleted, its load balancer is deleted, too."""
     nodes = await backends(cloud)
     before, after = (classic(), spec()) if first == "classic" else (spec(), classic())
     made = await cloud.load_balancers.ensure(before, nodes)

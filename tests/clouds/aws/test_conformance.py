@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The provider `aws` passes the kit on moto, but for what AWS itself does not have."""
+"""The provider `aws` passes the kit on moto, except for cases that AWS itself makes impossible."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from .account import KEYS, Account
 from .proxy import Proxy
 from .world import AwsWorld, ClassicWorld, config
 
-#: Its capabilities, and "" for cases that need none.
+#: The provider's capabilities, and "" for cases that need none.
 HAS = ("", "instances", "load_balancers", DRAINS, "routes", "volumes", "instance_tags")
-#: EC2 reports no total of a listing; an address of a load balancer is a name; more than a page of 400 load balancers.
+#: Cases that cannot run: EC2 reports no total of a listing; a load balancer's address is a name; a page has 400 load
+#: balancers, and no case creates as many.
 NOT_RUN = {
     "failures.a_listing_cut_short_shows",
     "failures.what_a_short_listing_lacks_is_not_gone",
     "load_balancers.an_address_of_another_service_is_refused",
 }
-#: Classic Load Balancers are there at once, and never fail.
+#: Cases that cannot run with Classic Load Balancers, because these exist at once and never fail.
 NOT_CLASSIC = {
     "load_balancers.nothing_is_waited_for",
     "load_balancers.one_that_failed_is_reported_and_replaced",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Credentials and the place of the process: an assumed role, a web identity, instance metadata, and what is missing."""
+"""Credentials, and where the process runs: an assumed role, a web identity, instance metadata, and what is missing."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Metadata(http.server.BaseHTTPRequestHandler):
         self.wfile.write(text.encode())
 
     def log_message(self, *args: object) -> None:
-        """Tests look at `seen`."""
+        """Log nothing: tests read `seen`."""
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def metadata(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Metadata]]:
 
 
 def environment(proxy: Proxy) -> dict[str, str]:
-    """Keys, the endpoint, and where the metadata service is."""
+    """Return environment variables with keys, the endpoint, and the metadata service."""
     variable = "AWS_EC2_METADATA_SERVICE_ENDPOINT"
     return {**KEYS, "AWS_ENDPOINT_URL": proxy.url, variable: os.environ[variable]}
 

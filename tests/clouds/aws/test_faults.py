@@ -27,12 +27,12 @@ from .proxy import Fault
 from .services import MORE, PORT, backends, classic, delete, patiently, spec
 from .world import config
 
-# Of make test-clouds, not of CI: it asks moto some thousand times.
+# `make test-clouds` runs these tests, CI does not: they make some thousand calls to moto.
 pytestmark = pytest.mark.long
 
-#: What is done and seen, with every call that it takes.
+#: A series of operations; it returns what they show.
 Story = Callable[[Any, AwsCloud], Awaitable[Any]]
-#: What happens to one call, and what the provider may make of it: never that something is gone.
+#: What happens to one call, and the errors that the provider may raise: never that something is gone.
 KINDS: dict[str, tuple[Fault, tuple[type[CloudError], ...]]] = {
     "5xx": (Fault("status", status=503, code="InternalFailure"), (Transient,)),
     "a proxy's page": (Fault("status", status=404, body="<html></html>"), (Transient,)),
@@ -69,8 +69,8 @@ async def test_each_call_about_a_classic_load_balancer_breaks_in_each_way(accoun
 
 
 async def _break_each(account: Any, proxy: Any, connect: Any, story: Story) -> tuple[list[str], int, Any]:
-    """Break each call of a story in each way. Returns the calls, how many times all was as it should be afterwards, and
-    what the story comes to."""
+    """Break each call of a story in each way. Return the calls, how many times the result was right afterwards, and the
+    story's result."""
     for zone in "aba":
         account.run(zone=zone)
     given = config(account, proxy)
@@ -94,8 +94,8 @@ async def _break_each(account: Any, proxy: Any, connect: Any, story: Story) -> t
 
 
 async def _story(account: Any, cloud: AwsCloud) -> tuple[Sequence[Instance], dict[str, Any]]:
-    """All instances, by a listing, one by one and by name, and a load balancer that is created, loses a target and gets
-    another port."""
+    """Read all instances by a listing, one by one and by name. Create a load balancer, remove a target, and change its
+    port."""
     page = await patiently(cloud.instances.list_page, None)
     found = list(page.instances)
     for each in page.instances:
@@ -113,7 +113,7 @@ async def _story(account: Any, cloud: AwsCloud) -> tuple[Sequence[Instance], dic
 
 
 async def _classic_story(account: Any, cloud: AwsCloud) -> dict[str, Any]:
-    """A Classic Load Balancer that is created, loses a target, and gets another port and other attributes."""
+    """Create a Classic Load Balancer, remove a target, and change its port and attributes."""
     nodes = await patiently(backends, cloud)
     await patiently(cloud.load_balancers.ensure, classic(PORT), nodes)
     await patiently(cloud.load_balancers.update_backends, classic(PORT), nodes[1:])

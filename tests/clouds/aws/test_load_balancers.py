@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Network Load Balancers of this provider alone: how many calls they take, and that nothing is left behind."""
+"""Network Load Balancers of this provider, without a peer: how many calls they take, and that nothing is left
+behind."""
 
 from __future__ import annotations
 
@@ -85,7 +86,7 @@ async def test_another_process_deletes_what_it_finds(account, proxy, cloud, conn
     )
     assert account.parts() == frozenset()
     await other.load_balancers.ensure(spec(), nodes)
-    await delete(cloud, spec())  # by one that knows the ARN of the first load balancer only
+    await delete(cloud, spec())  # this process knows only the ARN of the first load balancer
     assert account.parts() == frozenset()
 
 
@@ -347,7 +348,7 @@ async def test_a_service_that_protects_its_load_balancer_has_it_protected_by_aws
         assert protection(account) == value and listed.protected is given.protected
         assert await cloud.load_balancers.deviations(given, nodes) == []
         assert listed.fingerprint == cloud.load_balancers.fingerprint(given, nodes)
-    # The framework asks for the deletion once the annotation is gone; nobody has written the load balancer since.
+    # The framework deletes once the annotation is gone, without another write to the load balancer before.
     with proxy.broken(Fault("status", call="DeleteLoadBalancer", code="OperationNotPermitted", times=1)):
         await delete(cloud, plain)
     assert account.parts() == frozenset()

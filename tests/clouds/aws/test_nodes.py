@@ -92,7 +92,7 @@ async def test_an_older_spelling_and_another_zone(account, proxy, connect):
     found = await cloud.instances.get(InstanceRef("x", f"aws:////{id}"))
     assert found.provider_id == f"aws:///{REGION}a/{id}"
     assert cloud.instances.canonical(f"aws:////{id}") == found.provider_id
-    with pytest.raises(Conflict, match=f"is in zone {REGION}a"):  # it exists: its Node must not go
+    with pytest.raises(Conflict, match=f"is in zone {REGION}a"):  # it exists, so its Node must not be deleted
         await cloud.instances.get(InstanceRef("x", f"aws:///{REGION}b/{id}"))
 
 

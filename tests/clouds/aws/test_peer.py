@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes beside the released cloud-provider-aws, and the calls that either of the two sends."""
+"""Nodes are the same with the released cloud-provider-aws and with our runtime; the calls of both are counted."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from .account import REGION, Account, Row
 from .peer import Two, conf
 from .test_process import has_targets
 
-# Of make test-clouds, not of CI: another program is compiled first, and each call is counted.
+# `make test-clouds` runs these tests, CI does not: another program must be compiled first, and each call is counted.
 pytestmark = pytest.mark.long
 
 SECONDS = 120.0
-#: Seconds after its start until ours compares for the first time.
+#: Seconds from the start of our runtime to its first comparison.
 COMPARES = 30.0
-#: How often theirs must have failed with a Node before that counts as its answer.
+#: How often cloud-provider-aws must fail with a Node before that counts as its answer.
 TRIES = 3
-#: Ours, about a Classic Load Balancer.
+#: The most calls of our runtime about a Classic Load Balancer.
 CLASSIC_CALLS = {"create": 11, "unchanged": 5, "node joins": 6, "node leaves": 2, "port added": 9, "delete": 8}
 DOMAIN = f"{REGION}.compute.internal"
 #: Lines of Global, and the key that has the cluster's name.
@@ -43,7 +43,7 @@ CLOUD_CONFS = {
     "both families": ("NodeIPFamilies = ipv6\nNodeIPFamilies = ipv4", "KubernetesClusterID"),
     "a zone and the older tag": (f"Zone = {REGION}b", "KubernetesClusterTag"),
 }
-#: Nodes that ours initialises and theirs does not, and the row of docs/providers/aws.md that says so.
+#: Nodes that our runtime initialises and cloud-provider-aws does not, and the row of docs/providers/aws.md about each.
 DIFFERENCES = {
     "untagged": "an instance without the cluster's tag",
     "renamed": "the name of a Node without a providerID",
@@ -52,7 +52,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "providers" / "aws.md"
 
 
 def machines(account: Account) -> dict[str, dict[str, Any]]:
-    """Nodes as their kubelets register them, by what is special about them."""
+    """Return Nodes as their kubelets register them, by a word for what is special about each."""
     found: dict[str, dict[str, Any]] = {}
 
     def add(title: str, machine: Row, name: str = "", **spec: Any) -> dict[str, Any]:
@@ -98,7 +98,8 @@ def machines(account: Account) -> dict[str, dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def equal() -> Iterator[list[bool]]:
-    """Whether each Node was equal, of all cloud.confs; confirmed if all of them ran."""
+    """Yield a list for whether each Node was equal, with every cloud.conf. If all ran, confirm the number in the
+    docs."""
     found: list[bool] = []
     yield found
     if len(found) % len(CLOUD_CONFS) == 0 and found:
@@ -109,7 +110,7 @@ def equal() -> Iterator[list[bool]]:
 
 @pytest.mark.parametrize("case", CLOUD_CONFS)
 async def test_nodes_are_equal(case: str, equal: list[bool], two: Two, kube: KubeClient) -> None:
-    """The whole object, from equal registrations."""
+    """From equal registrations, both controllers make equal Nodes: the whole objects are compared."""
     more, cluster = CLOUD_CONFS[case]
     text = conf(two.account, two.proxy, more, cluster)
     nodes = machines(two.account)
@@ -136,7 +137,7 @@ def test_the_page_lists_each_difference_of_nodes() -> None:
 
 
 async def _answers(kube: KubeClient, nodes: dict[str, Any], process: Any) -> dict[str, Any]:
-    """All Nodes by title, without what the API server writes; {} until each one is initialised or refused."""
+    """Return all Nodes by title, without fields of the API server; {} until each Node is initialised or refused."""
     found = {node["metadata"]["name"]: node for node in (await kube.get(NODES, dict))["items"]}
     events = (await kube.get("/api/v1/events", dict))["items"]
     answers = {}
@@ -153,7 +154,7 @@ async def _answers(kube: KubeClient, nodes: dict[str, Any], process: Any) -> dic
             if not is_refused:
                 return {}
         elif not node["status"].get("addresses"):
-            return {}  # theirs writes the addresses last
+            return {}  # cloud-provider-aws writes the addresses last
         for key in ("resourceVersion", "creationTimestamp", "managedFields"):
             node["metadata"].pop(key, None)
         for taint in node["spec"].get("taints", ()):
@@ -163,7 +164,8 @@ async def _answers(kube: KubeClient, nodes: dict[str, Any], process: Any) -> dic
 
 
 async def test_calls(two: Two, kube: KubeClient) -> None:
-    """Two Nodes and a Service of two ports; a Node joins and leaves; a port is added; all is deleted."""
+    """The calls are counted for two Nodes and a Service of two ports, a Node that joins and leaves, a port that is
+    added, and the deletion."""
     theirs = await _counted(two, kube, "theirs")
     ours = await _counted(two, kube, "ours")
     for operation, calls in ours.items():
@@ -173,7 +175,7 @@ async def test_calls(two: Two, kube: KubeClient) -> None:
 
 
 async def test_calls_about_a_classic_load_balancer(two: Two, kube: KubeClient) -> None:
-    """The same, for a Service that names no type: not more than is written here, and not more than theirs sends."""
+    """A Service without a type needs no more calls than CLASSIC_CALLS, and no more than cloud-provider-aws sends."""
     theirs = await _counted(two, kube, "theirs", "")
     ours = await _counted(two, kube, "ours", "")
     for operation, calls in ours.items():
@@ -184,9 +186,10 @@ async def test_calls_about_a_classic_load_balancer(two: Two, kube: KubeClient) -
 
 
 async def _counted(two: Two, kube: KubeClient, which: str, type_: str = "nlb") -> dict[str, Counter[str]]:
-    """The calls of each operation. `type_`: of the load balancer, "" for a Classic one. Ours is started again in time:
-    30 s after a start, it compares load balancers with their Services and reads them. The delete comes LAG after the
-    last write: sooner, it would look again for parts that are listed late, as test_load_balancers counts."""
+    """Return the calls of each operation. `type_`: of the load balancer, "" for a Classic one. Our runtime is restarted
+    in time, because 30 s after a start it reads load balancers to compare them with their Services. The delete comes
+    LAG after the last write: sooner, the runtime would search again for parts that are listed late
+    (test_load_balancers)."""
     account, text = two.account, conf(two.account, two.proxy)
     made = [account.run(zone=zone) for zone in "aba"]
     ports = [{"name": f"p{number}", "port": number, "protocol": "TCP"} for number in (80, 443, 8443)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Classic Load Balancer that cloud-provider-aws itself made, after ours took its place."""
+"""A Classic Load Balancer that cloud-provider-aws itself created, after our runtime has replaced that controller."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.integration.runtime.support import (
 
 from .peer import Two, conf, failures, writes
 
-# Of make test-clouds, not of CI: another program is compiled first.
+# `make test-clouds` runs these tests, CI does not: another program must be compiled first.
 pytestmark = pytest.mark.long
 
 #: The runtime waits longer after each failure.
@@ -33,8 +33,8 @@ ADVICE = ("the Classic Load Balancer {name}", "the type never changes", f"{TYPE}
 
 
 async def test_the_vendors_own_is_taken_over_and_follows_the_nodes(two: Two, kube: KubeClient) -> None:
-    """With the vendor's cloud.conf; then it survives LoadBalancerType = nlb and the annotation, and goes with its
-    Service."""
+    """Our runtime takes over the load balancer with the vendor's cloud.conf. The load balancer survives
+    LoadBalancerType = nlb and the annotation, and is deleted with its Service."""
     account, text = two.account, conf(two.account, two.proxy)
     before_all = account.groups()
     machines = [account.run(zone=zone) for zone in "aba"]
@@ -86,7 +86,7 @@ async def test_the_vendors_own_is_taken_over_and_follows_the_nodes(two: Two, kub
         before = account.classic_balancer(balancer)
 
     async def check_refused(before_it: Counter[str]) -> None:
-        """One more Event says what to do, and nothing has changed."""
+        """Check that one more Event says what to do, and that nothing has changed."""
 
         async def is_refused() -> bool:
             new = await failures(kube, service.metadata.uid) - before_it

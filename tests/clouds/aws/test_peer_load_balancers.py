@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Load balancers beside the released cloud-provider-aws: equal field by field, and taken over both ways.
+"""Load balancers of our runtime and of the released cloud-provider-aws are equal field by field, and each controller
+takes over those of the other.
 
-`peer_services.DIFFERENCES` is all that may differ, and each of them has a row on the provider's page.
+`peer_services.DIFFERENCES` lists all that may differ, and each difference has a row on the provider's page.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from .peer_services import DIFFERENCES, REFUSED, TABLES
 from .proxy import Proxy
 from .side_by_side import Stage, compare, join, refuse
 
-# Of make test-clouds, not of CI: another program is compiled first, and each call is counted.
+# `make test-clouds` runs these tests, CI does not: another program must be compiled first, and each call is counted.
 pytestmark = pytest.mark.long
 
 PAGE = Path(__file__).parents[3] / "docs" / "providers" / "aws.md"
-#: What theirs writes whenever it looks at the load balancers of a table.
+#: What cloud-provider-aws writes whenever it checks the load balancers of a table.
 ALWAYS = {
     "ports and ranges": {"ModifyTargetGroup": 2},
     "annotations": {"ModifyTargetGroup": 3, "ModifyListener": 2},
@@ -57,7 +58,7 @@ HEADING = "### What differs in the cloud"
 
 @dataclass(frozen=True)
 class Run:
-    """`refused`: controller -> its message about each Service, and what it leaves in the account."""
+    """What both controllers did. `refused`: controller -> its messages about each Service, and what it leaves."""
 
     rounds: Mapping[str, Rounds]
     refused: Mapping[str, tuple[Mapping[str, Counter[str]], frozenset[str]]]
@@ -65,7 +66,8 @@ class Run:
 
 @pytest.fixture(scope="module")
 def seen(apiserver: ApiServer, moto: Moto, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    """What was seen of each table. It takes minutes, so all tests of this file look at one run."""
+    """Run both controllers on each table and yield what they did. All tests of this file share this run, because it
+    takes minutes."""
 
     async def run(two: Two) -> Run:
         kube = KubeClient.from_config(kubeconfig=str(apiserver.kubeconfig()))
@@ -90,7 +92,8 @@ def seen(apiserver: ApiServer, moto: Moto, tmp_path_factory: pytest.TempPathFact
 
 
 def test_load_balancers_are_equal(seen: Run) -> None:
-    """Attributes, listeners, target groups with their targets and checks, rules of security groups, tags, status."""
+    """Both controllers create the same attributes, listeners, target groups with their targets and checks, rules of
+    security groups, tags and status."""
     found: Found = {}
     for rounds in seen.rounds.values():
         found |= differing(rounds.theirs.created, rounds.ours.created)
@@ -102,7 +105,7 @@ def test_load_balancers_are_equal(seen: Run) -> None:
 
 @pytest.mark.parametrize("who", ["ours", "theirs"])
 def test_load_balancers_are_taken_over(who: str, seen: Run) -> None:
-    """The same ARNs and host names; nothing is deleted and created again."""
+    """After a take-over, ARNs and host names are the same: nothing was deleted and created again."""
     found: Found = {}
     kept: dict[str, bool] = {}
     for rounds in seen.rounds.values():
@@ -116,10 +119,10 @@ def test_load_balancers_are_taken_over(who: str, seen: Run) -> None:
 
 @pytest.mark.parametrize("title", TABLES)
 def test_taking_over_writes_little(title: str, seen: Run) -> None:
-    """Ours adds its tags, by one call for a load balancer and for each of its target groups. Theirs writes what it
-    always writes again: health checks with a path, TLS without a policy, and of Classic Load Balancers attributes,
-    policies and tags of annotations. Each corrects the rules that are to differ: in two security groups of Nodes, or
-    in one of a Classic Load Balancer."""
+    """Our runtime adds its tags, with one call for a load balancer and for each of its target groups.
+    cloud-provider-aws writes what it always writes again: health checks with a path, TLS without a policy, and for
+    Classic Load Balancers attributes, policies and tags of annotations. Each controller corrects the rules that differ
+    on purpose: in two security groups of Nodes, or in one of a Classic Load Balancer."""
     rounds = seen.rounds[title]
     served = [case for case in TABLES[title].cases.values() if not case.is_left]
     theirs = Counter(ALWAYS[title])
@@ -136,7 +139,7 @@ def test_taking_over_writes_little(title: str, seen: Run) -> None:
 
 @pytest.mark.parametrize("title", TABLES)
 def test_nothing_is_left(title: str, seen: Run) -> None:
-    """Whoever created it, and whoever deletes it."""
+    """Nothing is left, whichever controller created a load balancer, and whichever deletes it."""
     assert seen.rounds[title].theirs.left == seen.rounds[title].ours.left == Counter()
 
 

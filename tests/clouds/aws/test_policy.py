@@ -101,7 +101,7 @@ async def test_the_policy_is_what_the_provider_calls(account, proxy, connect):
 
 
 async def _serve_classic_ones(account: Account, cloud: AwsCloud, nodes: list[Backend]) -> None:
-    """With every change that a Service can ask for."""
+    """Serve Classic Load Balancers, with every change that a Service can request."""
     borrowed = account.ec2.create_security_group(GroupName="more", Description="more", VpcId=account.vpc)["GroupId"]
     certificate = "arn:aws:iam::123456789012:server-certificate/web"
     tls = {"ssl-cert": certificate, "ssl-negotiation-policy": "ELBSecurityPolicy-TLS-1-2-2017-01"}

@@ -40,15 +40,15 @@ GONE = "vol-0123456789abcdef0"
 TOPOLOGY = "topology.kubernetes.io/"
 #: A port of a Service.
 HTTP = {"name": "http", "port": 80, "nodePort": 30080, "protocol": "TCP"}
-#: Reads of what Nodes are made of, which are counted apart from load balancers.
+#: Reads about instances and zones, which are counted apart from those about load balancers.
 ABOUT_NODES = {"DescribeInstances", "DescribeAvailabilityZones"}
-#: All that lists load balancers, at a start; without one, nothing has tags.
+#: The listings of load balancers at a start; without load balancers there are no tags to list.
 BOTH_TYPES = {"DescribeLoadBalancers": 1, "classic DescribeLoadBalancers": 1}
 LISTING = {**BOTH_TYPES, "DescribeTags": 1}
-#: The first change of Nodes after a start: the process reads what it must know of the load balancer.
+#: The first change of Nodes after a start: the process first reads the load balancer.
 READS = ("LoadBalancers", "Tags", "TargetGroups", "SecurityGroups")
 FIRST_CHANGE = Counter([*map("Describe{}".format, (*READS, "TargetHealth")), "RegisterTargets", "AddTags"])
-#: A new load balancer: its parts, and one look that finds it active.
+#: Calls for a new load balancer: for its parts, and one read that shows it active.
 NEW_WITH_ONE_PORT, UNTIL_ACTIVE = 10, 1
 
 Start = Callable[..., AbstractAsyncContextManager[Ccm]]
@@ -116,7 +116,7 @@ async def create_service(kube: KubeClient, *ports: dict[str, Any]) -> str:
 
 
 def has_targets(account: Account, name: str, machines: list[Row]) -> Callable[[], Any]:
-    """A condition: all listeners of the load balancer lead to these instances, and to no other."""
+    """Return a condition: all listeners of the load balancer send to these instances, and to no others."""
     wanted = sorted(each["InstanceId"] for each in machines)
 
     async def check() -> bool:
@@ -260,8 +260,9 @@ async def test_instances_of_nodes_are_tagged_for_few_calls(
 
 
 async def calls_in_the_end(kube: KubeClient, proxy: Proxy, since: int) -> Counter[str]:
-    """The calls until the service controller has done all that was due: a Service that it refuses without a call,
-    created now, has its Event. That Service goes before this returns: a change of Nodes would concern it, too."""
+    """Wait until the service controller has done all that was due, and return the calls. It has if a Service that is
+    created now, and that it refuses without a call, has its Event. That Service is deleted before this returns, because
+    a change of Nodes would concern it, too."""
     meta = {"name": "last", "annotations": {f"{PREFIX}type": "nlb", f"{PREFIX}misspelled": "1"}}
     spec = {"type": "LoadBalancer", "ports": [{"port": 80}]}
     made = await kube.create(SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": spec})
@@ -286,7 +287,8 @@ async def _has_listed(proxy: Proxy, since: int, calls: int = len(LISTING)) -> bo
 
 
 async def _is_routed(account: Account, machines: dict[int, Row]) -> bool:
-    """Whether the table of the cluster has a route to each instance by its number, and no other to an instance."""
+    """Return whether the cluster's route table has a route to each instance by its number, and no other to
+    instances."""
     (table,) = account.ec2.describe_route_tables(RouteTableIds=[account.table])["RouteTables"]
     found = {each["DestinationCidrBlock"]: each["InstanceId"] for each in table["Routes"] if each.get("InstanceId")}
     return found == {f"10.244.{number}.0/24": machine["InstanceId"] for number, machine in machines.items()}
@@ -303,7 +305,8 @@ async def _is_deleted(kube: KubeClient, name: str = "web") -> bool:
 async def test_volumes_get_the_zone_of_their_disk(
     start: Start, account: Account, proxy: Proxy, kube: KubeClient
 ) -> None:
-    """Of the CSI driver and of the in-tree plug-in. One that EC2 does not know is reported, and spoils nothing."""
+    """Volumes of the CSI driver and of the in-tree plug-in get labels. An unknown volume is reported, and does not
+    affect the others."""
     zones = {"csi": "a", "in-tree": "b", "zoned": "b", "gone": ""}
     handles = {name: account.create_volume(zone) if zone else GONE for name, zone in zones.items()}
     sources = {

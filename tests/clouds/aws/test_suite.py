@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The suite for any controller, on the account: its adapter creates, breaks and counts what the suite asks for."""
+"""The adapter of the suite for the account creates, breaks and counts what the suite needs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AwsAccount]:
 
 
 def asks(cloud: AwsAccount) -> None:
-    """A call as the controller makes it: through the proxy, once."""
+    """Make a call as the controller does: through the proxy, once."""
     session = botocore.session.Session()
     session.set_credentials(*KEYS.values())
     config = botocore.config.Config(retries={"total_max_attempts": 1}, read_timeout=2)

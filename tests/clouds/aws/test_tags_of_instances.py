@@ -31,7 +31,7 @@ async def provider_ids(cloud) -> list[str]:
 
 
 async def add(cloud, ids: list[str], tags=TAGS) -> list[BaseException | None]:
-    """The outcome of `add` for each one, all at once."""
+    """Add tags to all instances at once, and return the outcome for each."""
     return await asyncio.gather(*(cloud.instance_tags.add(each, tags) for each in ids), return_exceptions=True)
 
 
@@ -80,7 +80,7 @@ async def test_each_instance_has_an_outcome_of_its_own(account, proxy, cloud):
 
 
 async def test_one_that_goes_meanwhile_makes_no_other_fail(proxy, cloud):
-    """EC2 refuses a whole call for one instance that is gone; then each one gets a call."""
+    """EC2 refuses a whole call because one instance is gone. Then each instance gets a call of its own."""
     ids = await provider_ids(cloud)
     refusals = [Fault("status", call="CreateTags", status=400, code="InvalidInstanceID.NotFound", skip=skip, times=1)
                 for skip in (0, 1)]  # fmt: skip

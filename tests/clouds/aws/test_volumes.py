@@ -25,7 +25,7 @@ async def cloud(account, proxy, connect):
 
 
 async def labels(cloud, *refs: VolumeRef) -> list:
-    """The outcome for each one, all at once."""
+    """Ask for the labels of all volumes at once, and return the outcome for each."""
     return await asyncio.gather(*map(cloud.volumes.labels, refs), return_exceptions=True)
 
 
@@ -49,7 +49,8 @@ async def test_volumes_that_are_asked_for_together_take_one_call(account, proxy,
 
 
 async def test_a_question_during_a_read_gets_the_next_one(account, proxy, cloud):
-    """Its volume is not in the answer that is under way."""
+    """A question that comes during a read waits for the next read, because the running one does not include its volume.
+    """
     a, b = account.create_volume("a"), account.create_volume("b")
     since = len(proxy.calls)
     with proxy.broken(Fault("slow", call="DescribeVolumes", seconds=1, times=1)):

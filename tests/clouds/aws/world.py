@@ -41,7 +41,7 @@ class AwsWorld(World):
     @contextlib.asynccontextmanager
     async def trouble(self, kind: Trouble) -> AsyncIterator[None]:
         if kind is Trouble.SHORT_LISTING:
-            super().trouble(kind)  # EC2 reports no total, and an answer with a missing part is no XML
+            super().trouble(kind)  # EC2 reports no total, and a cut answer is no valid XML
         if kind is Trouble.SLOW_LOAD_BALANCERS:
             await asyncio.to_thread(self._account.moto.control, do="slow", seconds=60)
             try:
@@ -108,7 +108,7 @@ class AwsWorld(World):
 
 
 class ClassicWorld(AwsWorld):
-    """With Classic Load Balancers, which are there at once and never fail."""
+    """The world with Classic Load Balancers, which exist at once and never fail."""
 
     @contextlib.asynccontextmanager
     async def trouble(self, kind: Trouble) -> AsyncIterator[None]:
@@ -145,8 +145,8 @@ class ClassicWorld(AwsWorld):
 
 
 def config(account: Account, proxy: Proxy, more: str = "", *, runtime: str = "", type_: str = "nlb") -> ProviderConfig:
-    """cloud.conf; credentials and the endpoint come from the environment. `more`: lines of Global. `type_`: of load
-    balancers."""
+    """Return a cloud.conf; credentials and the endpoint come from the environment. `more`: lines of Global. `type_`: of
+    load balancers."""
     text = f"""[Global]
 Region = {REGION}
 VPC = {account.vpc}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares calls and answers with Azure's published API description, as Microsoft's packages azure-mgmt-compute and
-azure-mgmt-network have it: both are generated from it. Requests are those that the packages build for the same
-operation, and answers have the names and types that they declare."""
+"""Compares calls and answers with Azure's published API description, through Microsoft's packages azure-mgmt-compute
+and azure-mgmt-network, which are generated from it. Requests must be those that the packages build for the same
+operation, and answers must have the names and types that the packages declare."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ MODELS = {compute.__name__: vars(compute_models), network.__name__: vars(network
 
 @dataclass(frozen=True)
 class Operation:
-    """`build`: the package's function for the request. `version`: "" for the only one. `shape`: of the answer, or of
-    each value in it."""
+    """An operation. `build`: the package's function for the request. `version`: "" if there is only one. `shape`: of
+    the answer, or of each value in a listing."""
 
     build: Callable[..., Any]
     shape: type
@@ -106,7 +106,7 @@ def operation_of(exchange: Exchange) -> tuple[Operation, dict[str, str]] | None:
 
 
 def problems(exchange: Exchange) -> Iterator[str]:
-    """What does not fit, one sentence each."""
+    """Yield a sentence about each part of a call that does not fit the description."""
     if exchange.method != "GET" or (found := operation_of(exchange)) is None:
         yield f"{exchange}: not in the description"
         return
@@ -129,7 +129,7 @@ def problems(exchange: Exchange) -> Iterator[str]:
 
 
 def _other_request(exchange: Exchange, operation: Operation, arguments: Mapping[str, str]) -> Iterator[str]:
-    """Whether Microsoft's client would send another request."""
+    """Yield how the request that Microsoft's client would send differs."""
     query = {name: value for name, value in exchange.query.items() if name != "$skiptoken"}
     expand = {"expand": query["$expand"]} if "$expand" in query else {}
     if query.get("$expand", "instanceView") not in set(compute_models.InstanceViewTypes):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A stand-in for Azure over HTTP: Azure Resource Manager, Microsoft Entra ID, and the tokens of managed identities.
-Pages and failures on request. It counts and keeps all calls of Azure Resource Manager.
+"""A stand-in for Azure over HTTP: Azure Resource Manager, Microsoft Entra ID, and the tokens of managed identities. It
+has pages, fails on request, and counts and keeps all calls of Azure Resource Manager.
 
-It is our own code, held against Azure's published API description and Microsoft's clients for Python (`test_form.py`).
-"""
+It is our own code; `test_form.py` compares it with Azure's published API description and Microsoft's clients for
+Python."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ PEM = (
 
 @dataclass
 class Fault(stand_in.Fault):
-    """`path`: a pattern."""
+    """A failure on request. `path`: a pattern."""
 
     status: int = 503
     code: str = "ServiceUnavailable"
@@ -61,7 +61,7 @@ class Fault(stand_in.Fault):
 
 
 class Face(StandIn[Fault, Exchange]):
-    """`lifetime`: of a token, in seconds. `granted`: how often each kind of credentials got one."""
+    """The stand-in. `lifetime`: of a token, in seconds. `granted`: how often each kind of credentials got a token."""
 
     def __init__(self, group: Group) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class Face(StandIn[Fault, Exchange]):
     # Tokens
 
     async def token(self, request: web.Request) -> web.Response:
-        """login.microsoftonline.com."""
+        """Answer for login.microsoftonline.com."""
         form = await request.post()
         if form["client_id"] != CLIENT or form["grant_type"] != "client_credentials":
             return _refused("unauthorized_client", f"AADSTS700016: Application {form['client_id']} was not found")
@@ -96,7 +96,7 @@ class Face(StandIn[Fault, Exchange]):
         return web.json_response(self._grant("secret"))
 
     async def identity(self, request: web.Request) -> web.Response:
-        """The instance metadata service."""
+        """Answer for the instance metadata service."""
         if request.headers.get("Metadata") != "true" or request.query["resource"] != self.url:
             return web.json_response({"error": "invalid_request", "error_description": "no"}, status=400)
         named = request.query.get("client_id") or request.query.get("msi_res_id") or ""
@@ -168,7 +168,7 @@ class Face(StandIn[Fault, Exchange]):
         return 200, self._page(request, shown)
 
     def _statuses(self, request: web.Request) -> tuple[int, Any]:
-        """Of all machines of the subscription, without the number of the fault domain."""
+        """Return the states of all machines of the subscription, without the number of the fault domain."""
         if not self.may_read_statuses:
             return 403, _error(
                 "AuthorizationFailed", "The client does not have authorization over scope '/subscriptions'"
@@ -189,7 +189,7 @@ class Face(StandIn[Fault, Exchange]):
         return page
 
     def _rows(self, path: str) -> list[Any] | None:
-        """The rows of a listing, or one row, in a list; None if there is no such resource."""
+        """Return the rows of a listing, or one row in a list; None if there is no such resource."""
         group = self.group
         match path.strip("/").split("/"):
             case ["Microsoft.Compute", "virtualMachines"]:
@@ -222,7 +222,7 @@ class Face(StandIn[Fault, Exchange]):
             case ["virtualMachines", number, "networkInterfaces"] if number in group.set_machines[name]:
                 start = f"{SETS}/{name}/virtualMachines/{number}/"
                 return [row for id, row in group.set_interfaces[name].items() if id.startswith(start)]
-            case ["networkInterfaces"]:  # unknown to Azure's network as long as the set has no machine
+            case ["networkInterfaces"]:  # Azure's network does not know a set without machines
                 return list(group.set_interfaces[name].values()) or None
             case ["publicipaddresses"]:
                 return list(group.set_public[name].values()) or None

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A resource group of Azure, as far as Nodes are concerned: machines, scale sets, interfaces and public addresses, in
-the API's form."""
+"""A resource group of Azure with what Nodes need: machines, scale sets, interfaces and public addresses, in the API's
+form."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RUNNING = {"code": "PowerState/running", "level": "Info", "displayStatus": "VM r
 
 
 class Group:
-    """Rows by their ID. `set_machines` and so on: by the name of the scale set."""
+    """A resource group: rows by their ID. `set_machines` and so on: by the name of the scale set."""
 
     def __init__(self) -> None:
         self.machines: dict[str, Row] = {}
@@ -33,7 +33,7 @@ class Group:
         self._numbers = itertools.count(4)
 
     def add(self, name: str, computer: str = "", *, zone: str = "1", **properties: Any) -> Row:
-        """A machine of its own, with an interface and a public address."""
+        """Add a single machine, with an interface and a public address."""
         id = f"{BASE}/Microsoft.Compute/virtualMachines/{name}"
         interface = f"{BASE}/Microsoft.Network/networkInterfaces/{name}-nic"
         public = f"{BASE}/Microsoft.Network/publicIPAddresses/{name}-ip"
@@ -71,7 +71,7 @@ class Group:
         return row
 
     def add_to_set(self, name: str, computer: str) -> Row:
-        """A machine of a uniform scale set. Its number is used once."""
+        """Add a machine to a uniform scale set. Its number is used only once."""
         number = next(self._numbers)
         id = f"{SETS}/{name}/virtualMachines/{number}"
         interface = f"{id}/networkInterfaces/{name}-nic"
@@ -93,7 +93,7 @@ class Group:
         return row
 
     def remove(self, provider_id: str) -> None:
-        """Of either kind, with what belongs to it."""
+        """Remove a machine of either kind, with its interface and address."""
         key = provider_id.removeprefix("azure://").lower()
         for rows in (self.machines, *self.set_machines.values()):
             for name, row in list(rows.items()):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stand-in answers as Azure does, and the provider asks as Azure expects: by the published API description, and by
-Microsoft's own clients for Python, which read everything over HTTP."""
+"""The stand-in answers as Azure does, and the provider's calls are as Azure expects. The published API description
+shows that, and Microsoft's own clients for Python, which read everything over HTTP."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ from .world import azure
 
 
 async def journey() -> tuple[list[Exchange], list[str]]:
-    """Every kind of call that the provider makes, and what Microsoft's clients say about the same resource group."""
+    """Make every kind of call that the provider makes. Return the calls, and what Microsoft's clients read
+    afterwards."""
     async with azure() as (face, cloud):
         face.page_limit = 1
         known = []
@@ -47,7 +48,7 @@ async def journey() -> tuple[list[Exchange], list[str]]:
 
 
 class _Credential:
-    """A token of the stand-in."""
+    """Credentials with a token of the stand-in."""
 
     def __init__(self, face: Face) -> None:
         self._token = next(iter(face.tokens))
@@ -57,7 +58,7 @@ class _Credential:
 
 
 class _Authorised(SansIOHTTPPolicy):  # type: ignore[type-arg]
-    """Microsoft's own policy sends no token without TLS."""
+    """Sends the token without TLS, which Microsoft's own policy refuses."""
 
     def __init__(self, face: Face) -> None:
         self._token = next(iter(face.tokens))

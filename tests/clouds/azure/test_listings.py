@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the provider makes of pages, scale sets, spellings and broken answers: nothing looks gone that is there."""
+"""Pages, scale sets, spellings and broken answers: the provider never reports an existing machine as gone."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ async def test_a_listing_costs_requests_for_sets_and_not_for_machines() -> None:
             "GET /Microsoft.Network/publicIPAddresses",
             f"GET {STATUSES}",
         ]
-        # Three for each scale set, one for the empty one; the machines of the flexible one are among the first.
+        # Three calls for each uniform scale set, one for the empty set. Machines of the flexible set come with the
+        # single machines.
         assert len(calls) == 6 + 3 + 3 + 1 and not any("pool-flex" in each for each in calls)
 
 
@@ -188,7 +189,7 @@ async def test_of_a_machine_of_its_own_only_one_code_says_that_it_is_gone() -> N
             await cloud.instances.get(InstanceRef("worker-1", ALONE))
 
 
-#: How an answer breaks, and what it may be: never NotFound.
+#: How an answer breaks, and the error that it may cause: never NotFound.
 BROKEN: dict[str, tuple[dict[str, Any], type[CloudError]]] = {
     "5xx": ({"kind": "status", "status": 503}, Transient),
     "a proxy's page": ({"kind": "html", "status": 404}, Transient),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The runtime as a process with the provider `azure`, between a real API server and the stand-in: Nodes come, stop and
-go, and a scale set that cannot be read costs none."""
+"""The runtime as a process with the provider `azure`, between a real API server and the stand-in: Nodes are added,
+stopped and deleted, and no Node is deleted because a scale set cannot be read."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ async def _stops(kube: KubeClient, face: Face) -> None:
 
 
 async def _goes(kube: KubeClient, face: Face) -> None:
-    """While its scale set cannot be read, no Node goes; then the one without a machine does."""
+    """While a scale set cannot be read, none of its Nodes is deleted; afterwards only the Node without a machine is."""
     face.group.set_machines["pool-b"].clear()
     face.faults.append(
         fault := Fault("status", path=f"(?i){BASE}/Microsoft.Compute/virtualMachineScaleSets/pool-b/virtualMachines.*")

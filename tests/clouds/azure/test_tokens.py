@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens: for a secret, a certificate, a federated token, and of managed identities. Each is renewed in time and after
-it was refused, and none is shown."""
+"""Tokens for a secret, a certificate, a federated token, and for managed identities. Each is renewed in time and after
+a refusal, and none is shown."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def face():
 
 
 async def granted(face: Face, given: ProviderConfig) -> dict[str, int]:
-    """The kinds of credentials that got a token."""
+    """Start a provider; return how often each kind of credentials got a token."""
     cloud = AzureCloud(given)
     try:
         await cloud.start()
@@ -101,7 +101,7 @@ async def test_workload_identity(face: Face, tmp_path: Path, by: str) -> None:
     [(None, "identity"), (CLIENT, f"identity {CLIENT}"), ("/subscriptions/s/x/y", "identity /subscriptions/s/x/y")],
 )
 async def test_a_managed_identity(face: Face, identity: str | None, kind: str) -> None:
-    """`msi` stands in azure.json of AKS Engine and others where there is no secret."""
+    """A managed identity gets a token. Without a secret, azure.json of AKS Engine and others has `msi` in its place."""
     more = {"useManagedIdentityExtension": True, "userAssignedIdentityID": identity, "tenantId": None}
     given = config(face, aadClientId="msi", aadClientSecret="msi", **more)
     assert await granted(face, given) == {kind: 1}
@@ -137,7 +137,7 @@ async def test_a_refused_token_is_renewed_once(face: Face, monkeypatch: pytest.M
 
 
 async def test_a_wrong_secret_is_unauthorized_and_not_shown(face: Face, caplog: Any) -> None:
-    """Microsoft Entra ID of this test quotes the secret."""
+    """The stand-in for Microsoft Entra ID quotes the secret in its error, but nothing shows it."""
     caplog.set_level(logging.DEBUG)
     cloud = AzureCloud(config(face, aadClientSecret="hush-wrong-secret"))
     with pytest.raises(Unauthorized, match=r"AADSTS7000215.*azure\.json") as raised:

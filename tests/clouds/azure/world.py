@@ -16,10 +16,10 @@ from tests.kit import PATIENT
 from .face import CLIENT, SECRET, TENANT, Face, Fault, running
 from .resources import BASE, GROUP, SUBSCRIPTION, Group
 
-#: Rows in a page of Azure.
+#: Rows in a page of a listing.
 PAGE = 3
 ONE_ID = "a providerID has the name of its machine, so a machine of the same name has the same one"
-#: The sentence of the only trouble that Azure cannot show: it neither counts machines nor says that some are missing.
+#: Why one trouble cannot be shown: Azure neither counts machines nor reports that some are missing.
 NEVER_SHORT = "Azure's listings say nothing about what they leave out"
 FAULTS: dict[Trouble, dict[str, Any]] = {
     Trouble.SERVER_ERROR: {"kind": "status", "status": 503},
@@ -38,7 +38,8 @@ FAULTS: dict[Trouble, dict[str, Any]] = {
 
 
 class AzureWorld(World):
-    """`in_sets`: whether machines are created in a scale set, where their numbers are never used again."""
+    """The stand-in as the kit's world. `in_sets`: whether machines are created in a scale set, which never reuses
+    numbers."""
 
     def __init__(self, face: Face, in_sets: bool) -> None:
         self._face, self._group, self._in_sets = face, face.group, in_sets
@@ -74,7 +75,7 @@ class AzureWorld(World):
 
 
 def config(face: Face, **more: Any) -> ProviderConfig:
-    """An azure.json with a secret."""
+    """Return an azure.json with a secret."""
     found = {
         "cloud": "AzurePublicCloud",
         "resourceManagerEndpoint": face.url,
@@ -95,7 +96,7 @@ def config(face: Face, **more: Any) -> ProviderConfig:
 
 
 def filled() -> Group:
-    """worker-0 and worker-1 are machines of their own; of the others, one is in each of two scale sets."""
+    """Return a group in which worker-0 and worker-1 are single machines, and the others are in scale sets."""
     group = Group()
     group.add("Worker-0", zone="", availabilitySet={"id": f"{BASE}/Microsoft.Compute/availabilitySets/KUBE"})
     group.add("vm-1", "worker-1", zone="2")
@@ -109,7 +110,7 @@ def filled() -> Group:
 
 @contextlib.asynccontextmanager
 async def azure(**more: Any) -> AsyncIterator[tuple[Face, AzureCloud]]:
-    """A resource group with `filled`, and a provider that was started."""
+    """Yield the resource group `filled`, and a provider that was started on it."""
     async with running(filled()) as face:
         cloud = AzureCloud(config(face, **more))
         try:

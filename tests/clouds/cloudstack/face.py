@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The CloudStack-shaped cloud over HTTP: signatures, pages, and failures on request. It counts and keeps all calls.
 
-It is our own code, held against the description of the API and the vendor's clients (`test_form.py`).
+It is our own code; `test_form.py` compares it with the description of the API and with another client.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Fields = dict[str, str]
 
 @dataclass
 class Fault(stand_in.Fault):
-    """`kind`: or fail (the job)."""
+    """A failure on request; `kind` may also be fail (the job)."""
 
     command: str = ""
     code: int = 530
@@ -57,7 +57,7 @@ class Exchange:
 
 
 class Face(StandIn[Fault, Exchange]):
-    """`page_limit`: the largest page that it gives."""
+    """The API. `page_limit`: the most rows in a page."""
 
     def __init__(self, region: Region, page_limit: int = 500) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class Face(StandIn[Fault, Exchange]):
         self.keys = {API_KEY: SECRET}
 
     def calls(self, since: int = 0, *, jobs: bool = True) -> list[str]:
-        """The commands, with or without questions about jobs."""
+        """Return the commands, with or without those that query jobs."""
         return [call for call in super().calls(since) if jobs or call != "queryAsyncJobResult"]
 
     # HTTP
@@ -105,12 +105,12 @@ class Face(StandIn[Fault, Exchange]):
         return answered(answer, fault, status=status)
 
     def _fail(self, answer: Any, fault: Fault) -> None:
-        """The job that was just started has no effect."""
+        """Let the job that was just started fail without an effect."""
         (content,) = answer.values()
         self.region.fail(content["jobid"], Refusal(fault.code, fault.text))
 
     def _check(self, fields: Fields) -> None:
-        """Keys, signature and validity."""
+        """Check keys, signature and validity. Raises Refusal."""
         secret = self.keys.get(fields.get("apikey", ""))
         if secret is None or not hmac.compare_digest(_signature(fields, secret), fields.get("signature", "")):
             raise Refusal(401, "unable to verify user credentials and/or request signature")
@@ -169,7 +169,7 @@ class Face(StandIn[Fault, Exchange]):
         return self._page("tag", rows, fields)
 
     def _list_port_forwarding_rules(self, fields: Fields) -> Row:
-        """Libcloud asks for them."""
+        """Return nothing; only libcloud lists these rules."""
         return {}
 
     _list_ip_forwarding_rules = _list_port_forwarding_rules
@@ -243,14 +243,14 @@ def _created(ids: tuple[str, str]) -> Row:
 
 
 def _map(fields: Fields, name: str) -> Iterable[tuple[str, str | None]]:
-    """A parameter of the form NAME[0].key, NAME[0].value."""
+    """Yield keys and values of a parameter of the form NAME[0].key, NAME[0].value."""
     for key, value in fields.items():
         if match := re.fullmatch(rf"{name}\[(\d+)\]\.key", key):
             yield value, fields.get(f"{name}[{match[1]}].value")
 
 
 def _signature(fields: Fields, secret: str) -> str:
-    """As the management server computes it."""
+    """Compute the signature as the management server does."""
     encode: Callable[[str], str] = lambda text: urllib.parse.quote(text, safe="*").replace("~", "%7E")  # noqa: E731
     text = "&".join(f"{key}={encode(fields[key])}" for key in sorted(fields) if key != "signature").lower()
     return base64.b64encode(hmac.new(secret.encode(), text.encode(), hashlib.sha1).digest()).decode()

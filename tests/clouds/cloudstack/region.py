@@ -27,7 +27,7 @@ class Refusal(Exception):
 
 
 class Region:
-    """`job_seconds`: how long a job takes. `free`: how many public addresses nobody has."""
+    """A region of the cloud. `job_seconds`: how long a job takes. `free`: the number of free public addresses."""
 
     def __init__(self, *, job_seconds: float = 0.0, free: int = 20) -> None:
         self.job_seconds = job_seconds
@@ -94,7 +94,7 @@ class Region:
         return row
 
     def delete_machine(self, id_: str) -> None:
-        """The cloud also takes it out of rules."""
+        """Delete a machine, and remove it from rules, as the cloud does."""
         self.machines.pop(id_, None)
         self.assigned = {rule: [each for each in there if each != id_] for rule, there in self.assigned.items()}
 
@@ -117,7 +117,7 @@ class Region:
     # Jobs.
 
     def start(self, command: str, effect: Callable[[], None], undo: Callable[[], None] = lambda: None) -> str:
-        """`undo`: what follows if the job fails."""
+        """Start a job and return its ID. `undo`: what happens if the job fails."""
         job = new_id()
         self.jobs[job] = {"jobid": job, "cmd": command, "jobstatus": 0, "jobresultcode": 0, "jobprocstatus": 0}
         self._effects[job] = (time.monotonic() + self.job_seconds, effect, undo)
@@ -245,7 +245,7 @@ class Region:
         return self.start("RemoveFromLoadBalancerRuleCmd", effect)
 
     def target_addresses(self, rule: Row) -> set[str]:
-        """Where traffic goes."""
+        """Return the addresses to which a rule sends traffic."""
         return {
             nic["ipaddress"]
             for each in self.assigned[rule["id"]]
@@ -291,7 +291,7 @@ class Region:
         return self.start("DeleteTagsCmd", effect)
 
     def parts(self) -> frozenset[str]:
-        """Everything that a load balancer leaves behind if it is not deleted whole."""
+        """Return everything that belongs to load balancers, and would be left if one were not deleted completely."""
         allocated = [
             f"address {each['ipaddress']}"
             for each in self.addresses.values()
@@ -313,7 +313,7 @@ def _known(rows: dict[str, Row], id_: str) -> Row:
 
 
 def missing(id_: str) -> Refusal:
-    """How the API says that nothing has an ID."""
+    """Return the API's error for an ID that does not exist."""
     return Refusal(
         431,
         "Unable to execute API command due to invalid value. Invalid parameter id value="

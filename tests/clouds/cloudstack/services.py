@@ -18,7 +18,7 @@ PAUSE = 0.01
 
 
 def service(*ports: int, annotations: dict[str, str] | None = None, **more: Any) -> LoadBalancerSpec:
-    """A Service; annotations are named without prefix."""
+    """Return a Service; annotations are named without prefix."""
     return LoadBalancerSpec(
         cluster="kubernetes",
         uid=str(uuid.uuid4()),
@@ -36,7 +36,7 @@ async def nodes(cloud: CloudStackCloud) -> Backends:
 
 
 async def patiently(call: Callable[..., Awaitable[T]], *args: Any, times: int = 100) -> T:
-    """The answer, with a new call after each RetryAfter; jobs take less time here than the framework waits."""
+    """Call again after each RetryAfter, and return the answer. Jobs take less time here than the framework waits."""
     for _ in range(times):
         try:
             return await call(*args)
@@ -46,7 +46,7 @@ async def patiently(call: Callable[..., Awaitable[T]], *args: Any, times: int = 
 
 
 async def settled(cloud: CloudStackCloud, spec: LoadBalancerSpec, backends: Backends) -> LoadBalancer:
-    """As the framework: `ensure`, then `get` until the load balancer is ready."""
+    """Do as the framework does: `ensure`, then `get` until the load balancer is ready; return it."""
     assert cloud.load_balancers is not None
     found = await patiently(cloud.load_balancers.ensure, spec, backends)
     while not found.ready:
@@ -56,7 +56,7 @@ async def settled(cloud: CloudStackCloud, spec: LoadBalancerSpec, backends: Back
 
 
 async def deleted(cloud: CloudStackCloud, spec: LoadBalancerSpec) -> None:
-    """As the framework: until the cloud says that there is nothing."""
+    """Delete as the framework does: until the cloud reports that nothing is left."""
     assert cloud.load_balancers is not None
     for _ in range(5):
         try:

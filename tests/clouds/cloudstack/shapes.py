@@ -49,13 +49,14 @@ def shapes() -> dict[str, dict[str, Any]]:
         name: {"job": shape["job"], "takes": parsed(shape["takes"]), "answers": parsed(shape["answers"])}
         for name, shape in found.items()
     }
-    # The description has only what `lbvmips=true` asks for; the vendor's client reads machines otherwise.
+    # The description has only the answer for `lbvmips=true`. Otherwise the answer has machines, as the vendor's client
+    # expects.
     every["listLoadBalancerRuleInstances"]["answers"] = every["listVirtualMachines"]["answers"]
     return every
 
 
 def problems(exchange: Exchange) -> Iterator[str]:
-    """What does not fit, one sentence each."""
+    """Yield a sentence about each part of a call that does not fit the description."""
     name = exchange.command
     if name not in shapes():
         yield f"{name}: not in the description"
@@ -114,7 +115,8 @@ def _fields(row: dict[str, Any], fields: dict[str, Any], where: str) -> Iterator
 
 
 def parsed(text: str) -> dict[str, Any]:
-    """`{name: type, name: type {name: type}}` as a dictionary; a type with fields of its own becomes these."""
+    """Return `{name: type, name: type {name: type}}` as a dictionary. A type with fields becomes a dictionary of these.
+    """
     found, rest = _parse(TOKEN.findall(text))
     assert rest == [], text
     return found

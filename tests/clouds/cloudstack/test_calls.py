@@ -35,7 +35,7 @@ async def test_nodes_take_one_call_for_a_page() -> None:
 
 
 async def test_what_a_service_of_two_ports_and_five_nodes_writes() -> None:
-    """One job for each part. The tag names the address until the first rule does."""
+    """A Service needs one job for each part. The tag marks the address until the first rule does."""
     async with cloudstack() as (face, cloud):
         backends, spec, before = await nodes(cloud), service(), len(face.exchanges)
         found = await settled(cloud, spec, backends)
@@ -93,7 +93,7 @@ async def test_a_node_that_leaves_takes_one_job_for_each_rule_and_one_for_the_ma
 
 
 async def test_a_delete_is_one_job() -> None:
-    """The cloud deletes all rules of an address that is released."""
+    """One job releases the address, and the cloud then deletes all its rules."""
     async with cloudstack() as (face, cloud):
         backends, spec = await nodes(cloud), service()
         await settled(cloud, spec, backends)
@@ -151,7 +151,7 @@ WAYS = {"before": ("status", False), "after": ("status", True), "in its job": ("
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reads wait for no other callers."""
+    """Let reads not wait for other callers that could share them."""
     monkeypatch.setattr(shared_reads, "GATHER", 0.0)
 
 
@@ -235,7 +235,7 @@ async def test_an_address_that_somebody_else_takes_first_is_given_up() -> None:
 
 
 async def test_a_requested_address() -> None:
-    """A free one is associated and goes with the Service; one that a person associated stays."""
+    """A free address is associated, and released with the Service; an address that a person associated stays."""
     async with cloudstack() as (face, cloud):
         backends, network = await nodes(cloud), next(iter(face.region.networks.values()))
         free = service(load_balancer_ip="203.0.113.12")
@@ -274,7 +274,7 @@ async def test_the_address_of_a_load_balancer_cannot_be_changed() -> None:
 
 
 async def test_a_rule_of_a_person_keeps_the_address() -> None:
-    """The Service's rules go, and what somebody else has on the address stays."""
+    """The Service's rules are deleted, but the address stays, because it has a rule of somebody else."""
     async with cloudstack() as (face, cloud):
         backends, spec = await nodes(cloud), service()
         await settled(cloud, spec, backends)

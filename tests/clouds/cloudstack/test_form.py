@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The provider's calls and the stand-in's answers, by CloudStack's own description of its API, and by another client
-that lists the machines over HTTP."""
+"""The provider's calls and the stand-in's answers fit CloudStack's own description of its API. Another client lists the
+same machines over HTTP."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .world import cloudstack
 
 
 async def journey() -> list[Exchange]:
-    """Every kind of call that the provider makes."""
+    """Make every kind of call that the provider makes, and return the calls."""
     async with cloudstack(3) as (face, cloud):
         page = await cloud.instances.list_page(None)
         for each in page.instances:
@@ -52,7 +52,8 @@ async def test_every_call_and_answer_has_the_described_form() -> None:
 
 
 async def test_libcloud_lists_the_same_machines() -> None:
-    """Its driver for CloudStack, as the provider `libcloud` runs it: same providerIDs, names, zones and states."""
+    """libcloud's driver for CloudStack, in the provider `libcloud`, gives the same providerIDs, names, zones and
+    states."""
     async with cloudstack(3) as (face, cloud):
         face.region.machines[next(iter(face.region.machines))]["state"] = "Stopped"
         text = f"driver: cloudstack\napi_url: {face.url}\napi_key: {API_KEY}\nsecret_key: {SECRET}\n"

@@ -13,7 +13,7 @@ from .world import cloudstack
 
 
 def made_by_theirs(face: Face, spec: LoadBalancerSpec, *, requested: str = "") -> str:
-    """An address with rules as cloudstack-kubernetes-provider 1.2.0 creates them; returns the address."""
+    """Create an address with rules as cloudstack-kubernetes-provider 1.2.0 does; return the address."""
     region, network = face.region, next(iter(face.region.networks.values()))
     row = region.add_address(requested or "203.0.113.77", network)
     for port in spec.ports:

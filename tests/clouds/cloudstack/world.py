@@ -82,7 +82,7 @@ class CloudStackWorld(World):
         self._region.tags.pop(("UserVm", provider_id.rpartition("/")[2]), None)
 
     async def break_load_balancer(self, name: str) -> None:
-        """A rule that never became active, without its machines."""
+        """Make a rule look as if it never became active: without its machines."""
         rule = self._rules(name)[0]
         rule["state"] = "Add"
         self._region.assigned[rule["id"]] = []
@@ -126,8 +126,8 @@ def config(face: Face, page: int = PAGE, more: str = "") -> ProviderConfig:
 async def cloudstack(
     machines: int = 5, *, job_seconds: float = 0.02, page: int = 100, more: str = "", services: tuple[str, ...] = ()
 ) -> AsyncIterator[tuple[Face, CloudStackCloud]]:
-    """A cloud with machines worker-0, worker-1, ... in one network, and a provider that was started on it. `more`:
-    further lines of the configuration. `services`: of the network."""
+    """Yield a cloud with machines worker-0, worker-1, ... in one network, and a provider that was started on it.
+    `more`: further lines of the configuration. `services`: of the network."""
     region = Region(job_seconds=job_seconds)
     network = region.add_network(*services)
     for number in range(machines):

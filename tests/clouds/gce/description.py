@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.clouds.stand_in import Exchange
 
-#: Wrong requests are answered so, by all of Google's APIs; the description leaves errors out.
+#: The form of errors in all of Google's APIs; the description leaves errors out.
 ERROR = {"code": int, "message": str, "errors": list, "status": str}
 TYPES: Mapping[str, Any] = {
     "string": lambda value: isinstance(value, str),
@@ -38,7 +38,7 @@ def _methods() -> list[tuple[re.Pattern[str], dict[str, Any]]]:
 
 
 def method_of(exchange: Exchange) -> tuple[dict[str, Any], dict[str, str]] | None:
-    """The described method, and the values of the parameters in the path."""
+    """Return the method in the description, and the values of the parameters in the path; None if there is none."""
     for pattern, method in _methods():
         if method["httpMethod"] == exchange.method and (match := pattern.fullmatch(exchange.path.strip("/"))):
             return method, match.groupdict()
@@ -46,7 +46,7 @@ def method_of(exchange: Exchange) -> tuple[dict[str, Any], dict[str, str]] | Non
 
 
 def problems(exchange: Exchange) -> Iterator[str]:
-    """What does not fit, one sentence each."""
+    """Yield a sentence about each part of a call that does not fit the description."""
     if (found := method_of(exchange)) is None:
         yield f"{exchange}: not in the description"
         return
@@ -54,7 +54,7 @@ def problems(exchange: Exchange) -> Iterator[str]:
     for name, value in {**in_path, **exchange.query}.items():
         declared = method["parameters"].get(name)
         if declared is None and f"`{name}`" in method["description"]:
-            continue  # lists of all zones recommend returnPartialSuccess, and do not declare it
+            continue  # the text about lists of all zones recommends returnPartialSuccess, which is not declared
         if declared is None or declared["location"] != ("path" if name in in_path else "query"):
             yield f"{method['id']}: no parameter {name}"
         elif not _is_allowed(value, declared):
@@ -96,7 +96,7 @@ def _unfit(value: Any, shape: Mapping[str, Any], where: str) -> Iterator[str]:
 
 
 def _is_allowed(value: Any, shape: Mapping[str, Any]) -> bool:
-    """Whether a single value is among those that the description allows."""
+    """Return whether the description allows a single value."""
     if "enum" in shape and value not in shape["enum"]:
         return False
     if "pattern" in shape and not re.fullmatch(shape["pattern"], value):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A stand-in for Compute Engine over HTTP: its tokens, its metadata server, pages, and failures on request.
 
-It is our own code, held against Google's published description of the API and against Google's clients for Python
-(`test_form.py`). It counts and keeps all calls of the API.
+It is our own code; `test_form.py` compares it with Google's published description of the API and with Google's clients
+for Python. It counts and keeps all calls of the API.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 PEM = KEY.private_bytes(
     serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
 ).decode()
-#: Google's client for Python names it in each claim, whatever the key says.
+#: Google's client for Python has this URL in each claim, even if the key has another one.
 TOKEN_URL = "https://oauth2.googleapis.com/token"
 ACCOUNT = f"ccm@{PROJECT}.iam.gserviceaccount.com"
 SUBJECT = "eyJhbGciOiJSUzI1NiJ9.projected-token-of-a-pod.c2lnbmF0dXJl"
@@ -39,7 +39,7 @@ SUBJECT = "eyJhbGciOiJSUzI1NiJ9.projected-token-of-a-pod.c2lnbmF0dXJl"
 
 @dataclass
 class Fault(stand_in.Fault):
-    """`path`: a pattern."""
+    """A failure on request. `path`: a pattern."""
 
     status: int = 503
     reason: str = "backendError"
@@ -51,7 +51,7 @@ class Fault(stand_in.Fault):
 
 
 class Face(StandIn[Fault, Exchange]):
-    """`lifetime`: of a token, in seconds. `granted`: how often each kind of token was handed out."""
+    """The stand-in. `lifetime`: of a token, in seconds. `granted`: how often each kind of token was issued."""
 
     def __init__(self, project: Project) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class Face(StandIn[Fault, Exchange]):
         return self.url.rpartition("/")[2]
 
     def key_file(self, **more: Any) -> str:
-        """The JSON key of a service account, as Google hands it out."""
+        """Return the JSON key of a service account, as Google issues it."""
         found = {
             "type": "service_account",
             "project_id": PROJECT,
@@ -83,7 +83,7 @@ class Face(StandIn[Fault, Exchange]):
     # Tokens
 
     async def token(self, request: web.Request) -> web.Response:
-        """oauth2.googleapis.com and sts.googleapis.com."""
+        """Answer for oauth2.googleapis.com and sts.googleapis.com."""
         form = await request.post()
         match form.get("grant_type"):
             case "urn:ietf:params:oauth:grant-type:jwt-bearer":
@@ -97,7 +97,7 @@ class Face(StandIn[Fault, Exchange]):
         return _refused_token("unsupported_grant_type", "")
 
     async def impersonate(self, request: web.Request) -> web.Response:
-        """iamcredentials.googleapis.com."""
+        """Answer for iamcredentials.googleapis.com."""
         body = await request.json()
         if request.headers.get("Authorization", "").removeprefix("Bearer ") not in self.tokens or not body["scope"]:
             return web.json_response({"error": {"code": 403, "status": "PERMISSION_DENIED"}}, status=403)
@@ -106,7 +106,7 @@ class Face(StandIn[Fault, Exchange]):
         return web.json_response({"accessToken": granted["access_token"], "expireTime": ends})
 
     async def metadata(self, request: web.Request) -> web.Response:
-        """metadata.google.internal."""
+        """Answer for metadata.google.internal."""
         if request.headers.get("Metadata-Flavor") != "Google":
             return web.Response(status=403, text="Missing Metadata-Flavor:Google header.")
         flavor = {"Metadata-Flavor": "Google"}

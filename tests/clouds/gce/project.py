@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A project of Compute Engine, as far as Nodes are concerned: instances in zones, in the API's form."""
+"""A project of Compute Engine with what Nodes need: instances in zones, in the API's form."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ API = "https://www.googleapis.com/compute/v1"
 
 
 class Project:
-    """`doubts`: zone -> the warning in its part of a listing. `unreachables`: of the whole listing."""
+    """A project. `doubts`: zone -> the warning in its part of a listing. `unreachables`: of the whole listing."""
 
     def __init__(self) -> None:
         self.rows: dict[tuple[str, str], Row] = {}
@@ -62,5 +62,5 @@ class Project:
         return row
 
     def free_zone(self, name: str) -> str:
-        """A zone without an instance of this name: names are unique in a zone."""
+        """Return a zone without an instance of this name: names are unique in a zone."""
         return next(zone for zone in ZONES if (zone, name) not in self.rows)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The provider `gce` passes all cases about instances on the stand-in, but the one that its cloud cannot have."""
+"""The provider `gce` passes all cases about instances on the stand-in, except the one that its cloud makes
+impossible."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from tests.kit import check
 
 from .world import ONE_ID, subject
 
-#: A new instance of the same name in the same zone has the same providerID. The framework waits until it believes it.
+#: The excluded case: a new instance of the same name in the same zone has the same providerID.
 SAME_ID = "instances.an_instance_created_again_is_another_one"
 
 

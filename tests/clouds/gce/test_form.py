@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stand-in answers as Google does, and the provider asks as Google expects: by the published description of the
-API, and by Google's own clients for Python, which get tokens and read everything over HTTP."""
+"""The stand-in answers as Google does, and the provider's calls are as Google expects. The published description of the
+API shows that, and Google's own clients for Python, which get tokens and read everything over HTTP."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .world import CONF, gce
 
 
 async def journey() -> tuple[list[Exchange], list[str]]:
-    """Every kind of call that the provider makes, and what Google's clients say about the same project."""
+    """Make every kind of call that the provider makes. Return the calls, and what Google's clients read afterwards."""
     conf = CONF.replace("{project}", NUMBER)
     async with gce(5, page=2, conf=conf) as (face, cloud):
         token: str | None = None
@@ -103,7 +103,7 @@ async def test_googles_client_takes_the_token_of_the_metadata_server() -> None:
 
 
 def _redirected(face: Face) -> Any:
-    """A transport that sends what is for the metadata server to the stand-in."""
+    """Return a transport that sends requests for the metadata server to the stand-in."""
     send = google.auth.transport.requests.Request()
 
     def request(url: str, *arguments: Any, **more: Any) -> Any:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the provider makes of pages, zones that do not answer, and broken answers: nothing looks gone that is there."""
+"""Pages, zones that do not answer, and broken answers: the provider never reports an existing instance as gone."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def test_instances_of_a_zone_that_does_not_answer_are_unknown(how: str) ->
 
 
 LISTING = {"kind": "compute#instanceAggregatedList"}
-#: How an answer breaks, and what it may be: never NotFound.
+#: How an answer breaks, and the error that it may cause: never NotFound.
 BROKEN: dict[str, tuple[dict[str, Any], type[CloudError]]] = {
     "5xx": ({"kind": "status", "status": 503}, Transient),
     "a proxy's page": ({"kind": "html", "status": 404}, Transient),

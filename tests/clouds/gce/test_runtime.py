@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The runtime as a process with the provider `gce`, between a real API server and the stand-in: Nodes come, stop and
-go, and a zone that does not answer costs none."""
+"""The runtime as a process with the provider `gce`, between a real API server and the stand-in: Nodes are added,
+stopped and deleted, and no Node is deleted because a zone does not answer."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def _described(kube: KubeClient, face: Face, names: list[str]) -> None:
 
 
 async def _stops(kube: KubeClient, face: Face) -> None:
-    """As a spot instance that Compute Engine takes back."""
+    """An instance stops, like a spot instance that Compute Engine preempts."""
     face.project.rows[ZONES[0], "worker-3"]["status"] = "TERMINATED"
 
     async def stopped() -> bool:
@@ -79,7 +79,7 @@ async def _stops(kube: KubeClient, face: Face) -> None:
 
 
 async def _goes(kube: KubeClient, face: Face) -> None:
-    """While a zone does not answer, none of its Nodes goes; then the one without an instance does."""
+    """While a zone does not answer, none of its Nodes is deleted; afterwards only the Node without an instance is."""
     del face.project.rows[ZONES[1], "worker-4"]
     face.project.doubts = {ZONES[1]: "UNREACHABLE"}
     face.faults.append(fault := Fault("status", status=503, path=f"/projects/{PROJECT}/zones/{ZONES[1]}/.*"))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens: of a service account's key, of workload identity federation, of the metadata server. Each is renewed in time
-and after it was refused, and none is shown."""
+"""Tokens from a service account's key, from workload identity federation, and from the metadata server. Each is renewed
+in time and after a refusal, and none is shown."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def cloud_with(face: Face, credentials: Path | None, **environment: str) -> GceC
 
 
 async def test_on_gce_no_file_is_needed(face: Face) -> None:
-    """Project, zone and token come from the metadata server."""
+    """On Compute Engine, project, zone and token come from the metadata server."""
     cloud = cloud_with(face, None)
     await cloud.start()
     found = await cloud.instances.get(InstanceRef("worker-0"))

@@ -44,7 +44,7 @@ class GceWorld(World):
 
     @contextlib.asynccontextmanager
     async def trouble(self, kind: Trouble) -> AsyncIterator[None]:
-        if kind is Trouble.SHORT_LISTING:  # the cloud says which of its zones does not answer
+        if kind is Trouble.SHORT_LISTING:  # the cloud reports which zone does not answer
             zones = sorted({zone for zone, _ in self._project.rows})
             self._project.doubts = dict.fromkeys(zones[len(zones) // 2 :], "UNREACHABLE")
             try:
@@ -97,7 +97,7 @@ page-size = {page}
 
 
 def config(face: Face, folder: Path, *, page: int = 500, conf: str = CONF, **environment: str) -> ProviderConfig:
-    """A gce.conf with the key of a service account in a file."""
+    """Return a gce.conf with the key of a service account in a file."""
     key = folder / "key.json"
     if not key.exists():
         key.write_text(face.key_file())
@@ -107,7 +107,8 @@ def config(face: Face, folder: Path, *, page: int = 500, conf: str = CONF, **env
 
 @contextlib.asynccontextmanager
 async def gce(instances: int = 5, **more: Any) -> AsyncIterator[tuple[Face, GceCloud]]:
-    """A project with instances worker-0, worker-1, ... in the zones of a region, and a provider that was started."""
+    """Yield a project with instances worker-0, worker-1, ... in the zones of a region, and a provider that was started.
+    """
     project = Project()
     for number in range(instances):
         project.add(f"worker-{number}", ZONES[number % 3])

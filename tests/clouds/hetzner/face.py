@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Hetzner-shaped cloud over HTTP: tokens, pages, limits, and failures on request. It counts and keeps all calls.
 
-It is our own code, held against the published API description and the vendor's Python client (`test_form.py`).
+It is our own code; `test_form.py` compares it with the published API description and the vendor's Python client.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import Any
 Row = dict[str, Any]
 
 LOCATIONS = {"fsn1": "eu-central", "nbg1": "eu-central", "hel1": "eu-central", "ash": "us-east"}
-#: Type -> how many targets and services.
+#: Type of a load balancer -> the most targets and services.
 BALANCER_TYPES = {"lb11": (25, 5), "lb21": (75, 15), "lb31": (150, 30)}
 NO_PRICE = {"net": "1.0000000000", "gross": "1.1900000000000000"}
 DEFAULT_HTTP = {

@@ -16,7 +16,7 @@ from .facts import BALANCER_TYPES, DEFAULT_CHECK, DEFAULT_CHECK_HTTP, DEFAULT_HT
 
 
 class Project:
-    """`action_seconds`: how long an action takes."""
+    """A project. `action_seconds`: how long an action takes."""
 
     def __init__(self, *, action_seconds: float = 0.0, page_limit: int = 50) -> None:
         self.action_seconds, self.page_limit = action_seconds, page_limit
@@ -98,7 +98,7 @@ class Project:
         return row
 
     def delete_server(self, number: int) -> None:
-        """The cloud removes it from load balancers, too."""
+        """Delete a server, and remove it from load balancers, as the cloud does."""
         self.servers.pop(number, None)
         for balancer in self.load_balancers.values():
             balancer["targets"] = [each for each in balancer["targets"] if each.get("server", {}).get("id") != number]
@@ -184,7 +184,7 @@ class Project:
             raise Refusal(423, "locked", f"{kind} is locked: an action is running")
 
     def actions_of(self, kind: str, number: int) -> list[Row]:
-        """The newest first, as they are now."""
+        """Return the actions of a resource in their current state, the newest first."""
         found = []
         for action in reversed(self.actions):
             if {"id": number, "type": kind} not in action["resources"]:
@@ -199,7 +199,7 @@ class Project:
             action["ends"] = 0.0
 
     def fail_last(self, kind: str, number: int) -> None:
-        """The newest action has failed."""
+        """Make the newest action fail."""
         action = next(each for each in reversed(self.actions) if {"id": number, "type": kind} in each["resources"])
         error = {"code": "action_failed", "message": "Action failed"}
         action |= {"status": "error", "finished": stamp(), "error": error, "ends": 0.0}
@@ -307,7 +307,7 @@ class Project:
         del self.load_balancers[row["id"]]
 
     def act(self, row: Row, command: str, body: Row) -> Row:
-        """An action of a load balancer by its name in the path."""
+        """Run an action of a load balancer by its name in the path."""
         self.check_lock("load_balancer", row)
         before = copy.deepcopy(row)
         try:
@@ -406,7 +406,7 @@ class Project:
         row["targets"] = [each for each in row["targets"] if _key(each) != _key(body)]
 
     def target_addresses(self, row: Row) -> set[str]:
-        """Where traffic goes."""
+        """Return the addresses to which a load balancer sends traffic."""
         found = set()
         for target in row["targets"]:
             server = self.servers.get(target.get("server", {}).get("id"))
@@ -421,7 +421,7 @@ def _key(target: Row) -> str:
 
 
 def _filled(service: Row) -> Row:
-    """A service as the cloud shows it."""
+    """Return a service with its defaults, as the cloud shows it."""
     check = DEFAULT_CHECK | service["health_check"]
     check.pop("http", None) if check["protocol"] == "tcp" else None
     if check["protocol"] != "tcp":

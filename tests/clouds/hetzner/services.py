@@ -17,7 +17,7 @@ PREFIX = "load-balancer.hetzner.cloud/"
 
 
 def service(*ports: int, **annotations: str) -> LoadBalancerSpec:
-    """A Service; annotations are named without prefix, with _ instead of -."""
+    """Return a Service; annotations are named without prefix, with _ instead of -."""
     return LoadBalancerSpec(
         cluster="kubernetes",
         uid=str(uuid.uuid4()),
@@ -41,7 +41,7 @@ async def nodes(cloud: HetznerCloud) -> Backends:
 
 
 async def patiently(call: Callable[..., Awaitable[T]], *args: Any, times: int = 100) -> T:
-    """The answer, with a new call after each RetryAfter; actions take less time here than the framework waits."""
+    """Call again after each RetryAfter, and return the answer. Actions take less time here than the framework waits."""
     for _ in range(times):
         try:
             return await call(*args)
@@ -51,7 +51,7 @@ async def patiently(call: Callable[..., Awaitable[T]], *args: Any, times: int = 
 
 
 async def settled(cloud: HetznerCloud, spec: LoadBalancerSpec, backends: Backends) -> LoadBalancer:
-    """As the framework: `ensure`, then `get` until the load balancer is ready."""
+    """Do as the framework does: `ensure`, then `get` until the load balancer is ready; return it."""
     assert cloud.load_balancers is not None
     found = await patiently(cloud.load_balancers.ensure, spec, backends)
     while not found.ready:

@@ -13,7 +13,7 @@ import yaml
 
 from tests.clouds.stand_in import Exchange
 
-#: In the vendor's client and in use, but younger than the description.
+#: Fields that the vendor's client has and that are in use, but that are newer than the description.
 YOUNGER = {"timeout_idle"}
 #: The description has no https for health checks, but the vendor's clients send it.
 TYPES = {
@@ -34,7 +34,7 @@ def shapes() -> dict[str, dict[str, Any]]:
 
 
 def problems(exchange: Exchange) -> Iterator[str]:
-    """What does not fit, one sentence each."""
+    """Yield a sentence about each part of a call that does not fit the description."""
     template = re.sub(r"/\d+", "/{id}", exchange.path)
     name = f"{exchange.method} {template}"
     if exchange.method == "DELETE":
@@ -88,8 +88,8 @@ def _unfit(value: Any, shape: Any, where: str) -> Iterator[str]:
 
 @cache
 def parsed(text: str) -> Any:
-    """A shape: ("fields", {name: shape}, required, null), ("items", shape, null), ("type", name, null) or ("enum",
-    values, null)."""
+    """Return a shape: ("fields", {name: shape}, required, null), ("items", shape, null), ("type", name, null) or
+    ("enum", values, null)."""
     tokens = TOKEN.findall(text)
     found, rest = _parse(tokens)
     assert rest == [], text

@@ -78,7 +78,7 @@ async def test_with_a_label_selector_nodes_cost_nothing() -> None:
 
 
 async def test_a_locked_load_balancer_is_asked_for_again() -> None:
-    """Several changes take one call after the other, because the cloud locks what it changes."""
+    """Several changes need one call after the other, because the cloud locks a load balancer during a change."""
     async with hetzner() as (face, cloud):
         backends, spec = await nodes(cloud), service()
         await settled(cloud, spec, backends)
@@ -143,7 +143,7 @@ class _Nth(Fault):
 
 
 async def _deleted(cloud: object, spec: object) -> None:
-    """As the framework: until the cloud says that there is nothing."""
+    """Delete as the framework does: until the cloud reports that nothing is left."""
     for _ in range(5):
         try:
             await patiently(cloud.load_balancers.delete, spec)  # type: ignore[attr-defined]

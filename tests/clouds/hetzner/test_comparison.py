@@ -33,7 +33,7 @@ from .world import PAGE, config, hetzner
 
 
 async def test_calls_by_operation() -> None:
-    """A Service with two ports and five Nodes, as the vendor's own figures were counted."""
+    """The calls are counted for a Service with two ports and five Nodes, like the vendor's own figures."""
     async with hetzner() as (face, cloud):
         before, counted = len(face.exchanges), {}
 
@@ -65,7 +65,7 @@ async def test_calls_by_operation() -> None:
         confirm_calls("hetzner", operation, ours=calls, theirs=None)
 
 
-#: What happens to one call, and what the provider may make of it: never that something is gone.
+#: What happens to one call, and the errors that the provider may raise: never that something is gone.
 KINDS: dict[str, tuple[dict[str, Any], tuple[type[CloudError], ...]]] = {
     "5xx": ({"kind": "status", "status": 503}, (Transient,)),
     "a proxy's page": ({"kind": "html", "status": 404}, (Transient,)),
@@ -111,7 +111,7 @@ async def _survives(kind: str, call: str, truth: list[Instance], turns: asyncio.
 
 
 async def _story(cloud: HetznerCloud, spec: LoadBalancerSpec) -> list[Instance]:
-    """All instances, by a listing and one by one, and a load balancer that is created and loses a target."""
+    """Read all instances by a listing and one by one. Create a load balancer and remove a target."""
     token, found = None, []
     while True:
         page = await cloud.instances.list_page(token)

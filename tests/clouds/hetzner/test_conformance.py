@@ -11,7 +11,7 @@ from tests.kit import check
 
 from .world import subject
 
-#: Its capabilities, and "" for cases that need none.
+#: The provider's capabilities, and "" for cases that need none.
 HAS = ("", "instances", "load_balancers", KEEPS, "routes")
 
 

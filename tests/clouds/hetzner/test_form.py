@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stand-in answers as Hetzner does, and the provider asks as Hetzner expects: by the published description of the
-API, and by the vendor's Python client, which reads everything over HTTP."""
+"""The stand-in answers as Hetzner does, and the provider's calls are as Hetzner expects. The published description of
+the API shows that, and the vendor's Python client, which reads everything over HTTP."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ HTTPS = {
 
 
 async def journey() -> tuple[list[Exchange], list[str]]:
-    """Every kind of call that the provider makes, and what the vendor's client says about the result."""
+    """Make every kind of call that the provider makes. Return the calls, and what the vendor's client reads
+    afterwards."""
     async with hetzner(3) as (face, cloud):
         backends, plain = await nodes(cloud), service(80, 443)
         await cloud.instances.get(InstanceRef("worker-0"))

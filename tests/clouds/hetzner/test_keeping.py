@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Load balancers that outlive their Service, or that the cloud must not delete. The kit's cases say the rest."""
+"""Load balancers that outlive their Service, or that the cloud must not delete. The kit's cases cover the rest."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ async def test_a_protected_one_is_protected_in_the_cloud_until_its_service_says_
 
 
 async def test_what_the_service_protected_is_deleted_once_the_framework_asks_for_it() -> None:
-    """The annotation was removed from a Service that is being deleted: nobody writes the load balancer any more."""
+    """The annotation is removed from a Service that is already being deleted, so no other write precedes the
+    deletion."""
     async with hetzner(2) as (face, cloud):
         spec = replace(service(), protected=True)
         await settled(cloud, spec, await nodes(cloud))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Load balancers that hcloud-cloud-controller-manager or a person made: same address, nothing rebuilt."""
+"""Load balancers that hcloud-cloud-controller-manager or a person made keep their address, and are not rebuilt."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UID = "hcloud-ccm/service-uid"
 
 
 def original(face: Face, spec: LoadBalancerSpec, labels: dict[str, str], name: str = "") -> Any:
-    """What the original makes for this Service: TCP checks on the node port, one target for each server."""
+    """Make what the original makes for this Service: TCP checks on the node port, one target for each server."""
     row, _ = face.project.create_load_balancer(
         {
             "name": name or spec.default_name,

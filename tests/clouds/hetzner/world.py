@@ -73,7 +73,7 @@ class HetznerWorld(World):
         self._project.servers[int(provider_id.rpartition("/")[2])]["labels"] = {}
 
     async def break_load_balancer(self, name: str) -> None:
-        """Its last action failed, and what the action should have done is missing."""
+        """Make a load balancer's last action fail, and remove its targets, which the action should have added."""
         row = self._named(name)
         self._project.fail_last("load_balancer", row["id"])
         row["targets"] = []
@@ -95,7 +95,7 @@ class HetznerWorld(World):
 
 
 def config(face: Face, **variables: str) -> ProviderConfig:
-    """The configuration; the variables come from the environment, the token from a file."""
+    """Return the configuration; the variables are in the environment, the token is in a file."""
     given = {
         "HCLOUD_ENDPOINT": face.url,
         "HCLOUD_NETWORK": "kube",
@@ -113,7 +113,7 @@ def config(face: Face, **variables: str) -> ProviderConfig:
 async def hetzner(
     servers: int = 5, *, action_seconds: float = 0.05, page_limit: int = 50, **variables: str
 ) -> AsyncIterator[tuple[Face, HetznerCloud]]:
-    """A cloud with servers worker-0, worker-1, ... in the network kube, and a provider that was started on it."""
+    """Yield a cloud with servers worker-0, worker-1, ... in the network kube, and a provider that was started on it."""
     project = Project(action_seconds=action_seconds, page_limit=page_limit)
     network = project.add_network()
     for number in range(servers):

@@ -26,7 +26,7 @@ TIMEOUTS = f"request_timeout: {PATIENT}s\nlisting_timeout: {3 * PATIENT}s\ncalls
 
 
 class Droplets:
-    """The account. `calls` counts requests."""
+    """An account with droplets. `calls` counts requests."""
 
     def __init__(self) -> None:
         self.rows: dict[int, dict[str, Any]] = {}
@@ -125,7 +125,7 @@ def _number(provider_id: str) -> int:
 
 @contextlib.asynccontextmanager
 async def running(count: int = 5) -> AsyncIterator[tuple[Droplets, str]]:
-    """The API with droplets worker-0, worker-1, ..., and its URL."""
+    """Yield the API with droplets worker-0, worker-1, ..., and its URL."""
     droplets = Droplets()
     for number in range(count):
         droplets.add(f"worker-{number}")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs each driver of the provider `libcloud` over the answers that Apache Libcloud itself was tested with.
 
-The library's package contains them (`libcloud/test`), and nothing of them is copied here. They are answers of the real
+The library's package contains the answers (`libcloud/test`), and none is copied here. They are answers of the real
 clouds from the time when somebody wrote the driver, and some were shortened by hand. So they show that the driver, our
-table and the shape of an answer fit together. They do not show that the cloud still answers so.
+table and the form of an answer fit together. They do not show that the cloud still answers like this.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from ccm.providers.libcloud.settings import Settings
 
 @dataclass(frozen=True)
 class Recording:
-    """`conf`: the configuration without its driver. `answers`: module below libcloud.test.compute, and its class.
-    `path`: a path of ours, and the one under which the library recorded its answer."""
+    """Recorded answers of a driver. `conf`: the configuration without the driver. `answers`: a module below
+    libcloud.test.compute, and its class. `path`: a path that we request, and the path of the recorded answer."""
 
     conf: str
     answers: tuple[str, str]
@@ -80,7 +80,7 @@ RECORDINGS: Mapping[str, Recording] = {
 
 
 def settings(name: str) -> Settings:
-    """The configuration with which the recorded answers fit."""
+    """Return the configuration that fits the recorded answers."""
     conf = f"driver: {name}\n{RECORDINGS[name].conf}\n"
     if name == "gce":
         conf += "private_key: |\n" + "".join(f"  {line}\n" for line in _key().splitlines())
@@ -88,14 +88,14 @@ def settings(name: str) -> Settings:
 
 
 def listing(name: str, change: Callable[[Any], Any] = lambda response: response) -> tuple[Settings, Listing]:
-    """What the driver lists. `change` gets each recorded answer (a `requests.Response`) before the driver does."""
+    """Return what the driver lists. `change` may change each recorded answer (a `requests.Response`) before."""
     found = settings(name)
     with _recorded(name, change):
         return found, DriverCalls(found, {}).list_machines((found.zones or ("",))[0])
 
 
 def instances(name: str) -> list[Instance]:
-    """The instances of the recorded answers."""
+    """Return the instances of the recorded answers."""
     found, listed = listing(name)
     return instance_rules.instances(found.driver, listed, found.given, ())
 
@@ -136,7 +136,7 @@ def _recorded(name: str, change: Callable[[Any], Any]) -> Iterator[None]:
 
 
 def _settle_secrets() -> None:
-    """The library's tests import accounts from a file that is in the package under another name."""
+    """Make the file with accounts importable for the library's tests: in the package it has another name."""
     name = "libcloud.test.secrets"
     if name not in sys.modules:
         path = Path(str(importlib.import_module("libcloud.test").__file__)).with_name("secrets.py-dist")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Listings over HTTP: pages, how many requests questions cost, secrets in files, and what is said at --v=9."""
+"""Listings over HTTP: pages, the number of requests, secrets in files, and what is logged at --v=9."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ async def test_nodes_come_and_go(apiserver: ApiServer, kube: KubeClient, clean: 
 
 
 async def _goes(kube: KubeClient, droplets: Any) -> None:
-    """While listings are short, nobody goes; then the Node without a droplet does."""
+    """While listings are incomplete, no Node is deleted; afterwards only the Node without a droplet is."""
     gone = next(number for number, row in droplets.rows.items() if row["name"] == "worker-4")
     droplets.trouble = Trouble.SHORT_LISTING
     before = droplets.calls

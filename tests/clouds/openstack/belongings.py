@@ -2,7 +2,7 @@
 """What Services have in the project and in the API server, field by field, so that two controllers can be compared.
 
 All fields of the services' answers are kept, except those that differ between any two objects. Addresses, UIDs and IDs
-that nobody asked for are replaced by what they are of: ``floating IP of web``.
+that nobody requested are replaced by a description of their object: ``floating IP of web``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ _UID_AT_END = re.compile(r" \(UID of [^)]+\)$")
 
 
 def belongings(site: Site, services: Iterable[Row]) -> dict[str, Belongings]:
-    """By the Services' names. A Service that shares another one's load balancer has its listeners listed there."""
+    """Return the belongings by the Services' names. The listeners of a Service that shares a load balancer are listed
+    with the owner of that load balancer."""
     cloud = _Listings(site)
     bodies = {str(body["metadata"]["name"]): body for body in services}
     found = {name: Belongings(_IDENTITIES) for name in bodies}
@@ -52,7 +53,8 @@ def belongings(site: Site, services: Iterable[Row]) -> dict[str, Belongings]:
 
 
 def leftovers(site: Site) -> frozenset[str]:
-    """What the project has beside servers and routers: load balancers, floating IPs, groups, ports and their groups."""
+    """Return what the project has beside servers and routers: load balancers, floating IPs, groups, ports and
+    theirs."""
     ports = list(site.cloud.network.ports(network_id=site.network))
     groups = {f"group {group} of port {port.id}" for port in ports for group in port.security_group_ids}
     return site.balancer_parts() | groups | {f"port {port.id}" for port in ports}
@@ -108,7 +110,7 @@ def _split_uid(floating: dict[str, Any] | None) -> None:
 
 
 class _Listings:
-    """Everything of the project, by identity."""
+    """All objects of the project, by their IDs."""
 
     def __init__(self, site: Site) -> None:
         self._octavia, network = site.cloud.load_balancer, site.cloud.network

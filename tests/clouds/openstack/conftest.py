@@ -31,7 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Real services take their time, and a busy machine makes it longer."""
+    """Set long time-outs: real services are slow, the more so on a busy machine."""
     for item in items:
         if item.path.parent == Path(__file__).parent:
             item.add_marker(pytest.mark.timeout(900))
@@ -39,7 +39,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def site() -> Iterator[Site]:
-    """A project with a network, a router and servers node-0 to node-2, a zone each."""
+    """Yield a project with a network, a router, and servers node-0 to node-2 in a zone each."""
     if not (DATA / "world.json").exists():
         pytest.fail("the OpenStack services are not there: run `make openstack`", pytrace=False)
     made = Site()
@@ -53,7 +53,7 @@ def site() -> Iterator[Site]:
 
 @pytest.fixture(autouse=True)
 def whole(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Nothing broken at the beginning, nothing left of one test for the next one."""
+    """Start each test without faults, and remove what it leaves."""
     if "site" not in request.fixturenames:
         yield
         return
@@ -84,7 +84,7 @@ def provider(site: Site) -> Provider:
 async def start_ccm(apiserver: ApiServer, site: Site, clean: None, tmp_path: Path) -> AsyncIterator[StartCcm]:
     """Start `ccm` processes with this provider; all are stopped at the end. Keyword arguments become flags.
 
-    Load balancers are removed after that: a process that still runs would make them again for Services that are there.
+    Load balancers are removed after that: a process that still runs would create them again for existing Services.
     """
     started: list[Ccm] = []
 
@@ -95,12 +95,12 @@ async def start_ccm(apiserver: ApiServer, site: Site, clean: None, tmp_path: Pat
     yield start
     for process in started:
         await process.stop()
-        print(process.text)  # shown by pytest when the test failed
+        print(process.text)  # pytest shows it if the test fails
     await asyncio.to_thread(site.clean_balancers)
 
 
 def run_ccm(apiserver: ApiServer, site: Site, folder: Path, *, conf: str | None = None, **flags: Any) -> Ccm:
-    """One `ccm` process, which the caller stops. Its files are in `folder`."""
+    """Start one `ccm` process, which the caller must stop. Its files are in `folder`."""
     port = free_port()
     config = folder / f"cloud-{port}.conf"
     config.write_text(site.conf() if conf is None else conf)

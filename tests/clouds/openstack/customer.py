@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A customer of the rig: a project of its own with a network and a router, where a test makes servers and counts calls.
 
-The methods block; from a test with something running in its event loop use `asyncio.to_thread`.
+The methods block; a test with other tasks in its event loop must use `asyncio.to_thread`.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ SERVER_SECONDS = 300.0
 
 
 class Site:
-    """Made for a session of tests and removed afterwards, with everything in it."""
+    """A customer's project, made for a session of tests, and removed afterwards with everything in it."""
 
     def __init__(self) -> None:
         self.rig = Control(DATA)
         self.servers: list[str] = []
         self.world = self.rig.world
         self.name = f"test-{uuid.uuid4().hex[:8]}"
-        # Past the proxy: what a test arranges is neither counted nor broken.
+        # This connection bypasses the proxy: calls with which a test prepares are neither counted nor broken.
         self.admin = self._connect("admin", "secret", "admin")
         identity = self.admin.identity
         self.project = identity.create_project(name=self.name, domain_id="default").id
@@ -64,7 +64,8 @@ class Site:
         identity.unassign_project_role_from_user(self.project, self.user, identity.find_role(role))
 
     def conf(self, **changed: dict[str, Any]) -> str:
-        """A cloud.conf; keyword arguments change sections: ``LoadBalancer={"internal-lb": True}``, None leaves out."""
+        """Return a cloud.conf. Keyword arguments change sections: ``LoadBalancer={"internal-lb": True}``; None removes
+        a key."""
         sections: dict[str, dict[str, Any]] = {
             "Global": {
                 "auth-url": self.world["public"]["identity"],
@@ -80,9 +81,9 @@ class Site:
                 "floating-network-id": self.world["public_network"],
             },
             "Route": {"router-id": self.router},
-            # A generous timeout: only tests about slow answers are about time.
-            # Beside a cluster on two cores nova may need a minute, and
-            # upstream's controller makes a load balancer twice if the answer takes longer than it waits.
+            # The timeout is generous: only tests about slow answers depend on time. Beside a cluster on two cores nova
+            # may need a minute, and upstream's controller creates a load balancer twice if it does not wait long
+            # enough.
             "Metadata": {"request-timeout": "300s"},
             "Runtime": {"calls-per-second": 1000, "burst": 1000},
         }
@@ -98,11 +99,11 @@ class Site:
     # Servers
 
     def boot(self, name: str, zone: str = "zone-a") -> str:
-        """A server that is ACTIVE; its ID."""
+        """Create a server, wait until it is ACTIVE, and return its ID."""
         return self.boot_all({name: zone})[0]
 
     def boot_all(self, zones: Mapping[str, str]) -> list[str]:
-        """Servers in these zones, by name; their IDs when all are ACTIVE."""
+        """Create servers in these zones, by name; return their IDs when all are ACTIVE."""
         common = {"flavor_id": self.world["flavor"], "image_id": self.world["image"]}
         create, networks = self.cloud.compute.create_server, [{"uuid": self.network}]
         servers = [
@@ -113,7 +114,7 @@ class Site:
         return servers
 
     def boot_in(self, name: str, networks: Sequence[str]) -> str:
-        """A server in these networks that is ACTIVE; its ID."""
+        """Create a server in these networks, wait until it is ACTIVE, and return its ID."""
         uuids = [{"uuid": network} for network in networks]
         images = {"flavor_id": self.world["flavor"], "image_id": self.world["image"]}
         server = self.cloud.compute.create_server(name=name, networks=uuids, **images).id
@@ -121,7 +122,7 @@ class Site:
         return str(server)
 
     def wait_for_address(self, server: str, address: str) -> None:
-        """nova learns of a floating IP some seconds after neutron made it."""
+        """Wait until nova shows a floating IP, which takes some seconds after neutron has created it."""
         _until(
             lambda: address in json.dumps(self.cloud.compute.get_server(server).addresses),
             f"{address} is an address of server {server}",
@@ -156,7 +157,7 @@ class Site:
         _until(lambda: self.cloud.compute.find_server(server) is None, f"server {server} is deleted")
 
     def clone(self, server: str, count: int, prefix: str, first: str) -> None:
-        """`count` servers like this one, in nova's and neutron's databases."""
+        """Copy a server `count` times in the databases of nova and neutron."""
         self._rig("clone", server, str(count), prefix, first)
 
     def forget_clones(self, prefix: str) -> None:
@@ -165,18 +166,18 @@ class Site:
     # Load balancers
 
     def clone_balancer(self, balancer: str, copies: Sequence[Mapping[str, Any]]) -> None:
-        """Load balancers like this one, in octavia's and neutron's databases; `rig.clones.make_balancers`."""
+        """Copy a load balancer in the databases of octavia and neutron (`rig.clones.make_balancers`)."""
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
             json.dump(copies, file)
             file.flush()
-            # Addresses that neutron gives to nobody else.
+            # neutron gives these addresses to nobody else.
             self._rig("clone-balancer", balancer, file.name, "10.31.0.1", "198.51.100.1")
 
     def balancers(self) -> list[Any]:
         return list(self.cloud.load_balancer.load_balancers())
 
     def balancer_parts(self) -> frozenset[str]:
-        """Load balancers that nobody is deleting, floating addresses, and security groups, as kind and ID."""
+        """Return kind and ID of load balancers that are not being deleted, floating addresses, and security groups."""
         network, going = self.cloud.network, ("PENDING_DELETE", "DELETED")
         balancers = [each for each in self.balancers() if each.provisioning_status not in going]
         groups = [each for each in network.security_groups(project_id=self.project) if each.name != "default"]
@@ -184,7 +185,7 @@ class Site:
         return frozenset(f"{type(each).__name__} {each.id}" for each in parts)
 
     def listeners(self, name: str) -> tuple[Listener, ...]:
-        """What the load balancer of this name has, as the conformance kit compares it."""
+        """Return the listeners of the load balancer with this name, as the conformance kit compares them."""
         service, found = self.cloud.load_balancer, []
         for row in service.listeners(loadbalancer_id=self.balancer_id(name)):
             pool = service.get_pool(row.default_pool_id)
@@ -279,8 +280,9 @@ class Site:
         self.admin.identity.delete_project(self.project)
 
     def _remove_ports_of_nothing(self) -> None:
-        """Octavia makes the port of a VIP in neutron before its own transaction ends. Where that fails, such as by a
-        deadlock of the database on a busy machine, it takes the load balancer back and leaves the port."""
+        """Remove ports of VIPs that Octavia left. Octavia creates the port in neutron before its own transaction ends.
+        If that fails, for example by a deadlock in the database, the load balancer is rolled back and the port
+        stays."""
         for port in list(self.admin.network.ports(network_id=self.network, device_owner="Octavia")):
             print(f"octavia left port {port.id} of {port.device_id}, {port.name}")
             self.admin.network.delete_port(port)

@@ -11,13 +11,13 @@ from tests.integration.cluster import ApiServer
 from tests.ports import free_port
 
 NAME = "openstack-cloud-controller-manager"
-#: The lifecycle of Nodes stays with the tests, and routes have tests of their own.
+#: The controllers that run. Only the tests delete Nodes, and routes have tests of their own.
 CONTROLLERS = "*,-cloud-node-lifecycle-controller,-node-route-controller"
 
 
 class Peer(PeerProcess):
     def __init__(self, apiserver: ApiServer, conf: str, cluster: str, folder: Path, *, syncs: int = 1) -> None:
-        """`syncs`: how many Services it handles at once; the vendor's default is 1."""
+        """Start the process. `syncs`: how many Services it handles at once; the vendor's default is 1."""
         port = free_port()
         config = folder / f"peer-{port}.conf"
         config.write_text(conf)

@@ -13,7 +13,7 @@ from tests.comparison.differences import Difference
 
 from .customer import Site
 
-#: As the page about the replacement recommends, so that both allow the same.
+#: Settings that the page about the replacement recommends, so that both controllers allow the same.
 ALL_ALLOWED = {"allowed-annotations": "*", "sharing": "project", "allowed-load-balancer-ips": "any"}
 SOURCE_RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"
 UDP, SCTP = "UDP", "SCTP"
@@ -24,8 +24,8 @@ DNS: tuple[int, str] = (53, UDP)
 
 @dataclass(frozen=True)
 class Case:
-    """`ports`: number and protocol; `annotations`: without our prefix, unless they have one; a {name} in them stands
-    for the ID in `things`. `shares`: the Service whose load balancer it shares.
+    """A Service. `ports`: number and protocol. `annotations`: without our prefix, unless they have one; a {name} in
+    them stands for the ID in `things`. `shares`: the Service whose load balancer this Service shares.
     """
 
     ports: Sequence[tuple[int, str]] = (TCP_80,)
@@ -36,9 +36,11 @@ class Case:
 
 @dataclass(frozen=True)
 class Table:
-    """`conf`: sections of cloud.conf beside the site's own. `kept`: how many floating IPs stay when all is deleted.
+    """A table of Services. `conf`: sections of cloud.conf beside the site's own. `kept`: how many floating IPs stay
+    when all Services are deleted.
 
-    `syncs`: how many Services theirs handles at once, 1 by default. With more it loses groups of nodes' ports.
+    `syncs`: how many Services cloud-provider-openstack handles at once. With more than one, it sometimes loses security
+    groups of the nodes' ports.
     """
 
     cases: Mapping[str, Case]
@@ -141,7 +143,7 @@ TABLES = {
 }
 
 
-#: Services of which a listener has another protocol with theirs, so that taking over replaces it.
+#: Services that have a listener of another protocol with cloud-provider-openstack, so that a take-over replaces it.
 REPLACED = ("forwarded-udp",)
 DIFFERENCES = (
     Difference("Tags", ("load balancer: tags ccm:*", "security group: tags ccm:*"), by_ours=True),
@@ -169,7 +171,8 @@ DIFFERENCES = (
 
 @contextlib.contextmanager
 def things(site: Site) -> Iterator[dict[str, str]]:
-    """Create what Services name by ID; returns name -> ID. Flavour and zone stay in Octavia for the next run."""
+    """Create the objects that Services name by ID; yield name -> ID. Flavour and zone stay in Octavia for the next run.
+    """
     octavia, network = site.admin.load_balancer, site.cloud.network
     found = {key: str(site.world[key]) for key in ("public_network", "public_subnet")}
     flavor = octavia.find_flavor("tests") or octavia.create_flavor(
@@ -199,14 +202,14 @@ def things(site: Site) -> Iterator[dict[str, str]]:
 
 
 def conf(site: Site, table: Table, names: Mapping[str, str]) -> str:
-    """The cloud.conf of both controllers."""
+    """Return the cloud.conf of both controllers."""
     sections = {section: _filled(options, names) for section, options in table.conf.items()}
     sections["LoadBalancer"] = ALL_ALLOWED | sections.get("LoadBalancer", {})
     return site.conf(**sections)
 
 
 def bodies(table: Table, names: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """The Services by name, with the same node ports each time."""
+    """Return the Services by name, with the same node ports each time."""
     found: dict[str, dict[str, Any]] = {}
     node_port = 30000
     for name, case in table.cases.items():

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Serve a table of Services by cloud-provider-openstack and by ours, one after the other, and note what each leaves."""
+"""Runs cloud-provider-openstack and our runtime on a table of Services, one after the other, and notes what each
+leaves."""
 
 from __future__ import annotations
 
@@ -106,14 +107,15 @@ async def compare(stage: Stage, table: Table, names: Mapping[str, str]) -> Round
 
 
 def _delete_kept(site: Site, before: frozenset[str]) -> None:
-    """Remove floating IPs that a Service kept, so that the next round finds what the first one found."""
+    """Remove floating IPs that a Service kept, so that each round starts from the same state."""
     for address in site.cloud.network.ips(project_id=site.project):
         if f"{type(address).__name__} {address.id}" not in before:
             site.cloud.network.delete_ip(address)
 
 
 async def join(stage: Stage, count: int = 3) -> None:
-    """Nodes for the site's servers, initialised by ours. The label `side` is left for two, and right for the others."""
+    """Create Nodes for the site's servers, initialised by our runtime. The label `side` is "left" for two Nodes, and
+    "right" for the others."""
     names = [f"node-{number}" for number in range(count)]
     async with stage.ours(stage.site.conf()):
         for number, name in enumerate(names):

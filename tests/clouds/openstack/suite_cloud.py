@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rig as `ccm-suite` sees it: a project whose controller's calls the rig's proxy breaks and counts."""
+"""The rig for `ccm-suite`: a project; the rig's proxy breaks and counts the controller's calls."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rig import stack
 from .customer import DATA, Site
 
 ZONE = "zone-a"
-#: Servers that are copied at once, and the first one's address, in the site's subnet.
+#: How many servers are copied at once, and the address of the first copy, in the site's subnet.
 BATCH, FIRST = 100, ipaddress.IPv4Address("10.30.128.0")
 EVERYWHERE = ("0.0.0.0/0", "::/0")
 _LISTINGS = tuple({"service": "compute", "method": "GET", "path": path} for path in ("/servers", "/servers/detail"))
@@ -40,8 +40,8 @@ _RULES: Mapping[Fault, Sequence[Mapping[str, Any]]] = {
     Fault.HALF_LISTING: [{**calls, "kind": "half"} for calls in _LISTINGS],
 }
 _GOING = "('PENDING_DELETE', 'DELETED')"
-#: A load balancer, and each of its members on a line of its own. Read in the database, so that looking every half
-#: second does not keep Octavia from answering the controller.
+#: Selects load balancers, with a row for each member. It reads the database, so that a poll every half second does not
+#: keep Octavia from answering the controller.
 _BALANCERS = f"""
 select b.id, coalesce(f.floating_ip_address, v.ip_address), coalesce(l.protocol, ''), coalesce(l.protocol_port, 0),
  coalesce(m.ip_address, ''), coalesce(m.protocol_port, 0), coalesce(m.monitor_port, 0), coalesce(c.cidr, '')
@@ -56,10 +56,10 @@ select b.id, coalesce(f.floating_ip_address, v.ip_address), coalesce(l.protocol,
 
 
 class OpenStack(Cloud):
-    """Variables for the command: {cloud_config}, {cluster}. `make openstack` raises the services.
+    """A project in the rig. Variables for the command: {cloud_config}, {cluster}. `make openstack` starts the services.
 
-    Machines are copies of one server, as rows in the databases: nova takes seconds for a server, and the suite needs
-    hundreds. Nova renames, stops, starts and deletes them as all others.
+    Machines are copies of one server, as rows in the databases: nova takes seconds to create a server, and the suite
+    needs hundreds. Nova renames, stops, starts and deletes copies like other servers.
     """
 
     def __init__(self) -> None:
@@ -136,7 +136,7 @@ class OpenStack(Cloud):
 
     def load_balancers(self) -> Sequence[LoadBalancer]:
         asked = time.monotonic()
-        with self._lock:  # those that wait for one look share the next one
+        with self._lock:  # callers that wait for a read share the next one
             if self._listed_at < asked:
                 self._listed_at = time.monotonic()
                 self._listed = self._balancers()

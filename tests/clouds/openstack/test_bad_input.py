@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is wrong with the Service, the project or the credentials is told on the object, and served once it is right."""
+"""Events on the object report what is wrong with a Service, the project or the credentials. Once corrected, it
+works."""
 
 from __future__ import annotations
 
@@ -28,13 +29,13 @@ from .conftest import StartCcm
 from .customer import PASSWORD, Site
 from .test_services_and_routes import NO_ROUTES, SECONDS, joined, served, service_body
 
-#: A project that sees no external network, and one that sees two; the first by ID is the real one.
+#: The ID of a second external network that does not exist. It sorts after the real network's ID.
 NOBODYS = "ffffffff-ffff-4fff-8fff-ffffffffffff"
 REFUSED = json.dumps({"error": {"message": "The request you have made requires authentication.", "code": 401}})
 
 
 async def told(kube: KubeClient, service: str, *words: str, reason: str = "SyncLoadBalancerFailed") -> str:
-    """The Event of this Service whose message has all these words."""
+    """Wait for an Event of this Service whose message has all these words; return the message."""
 
     async def found() -> str:
         messages = await event_messages(kube, reason, service)
@@ -45,7 +46,7 @@ async def told(kube: KubeClient, service: str, *words: str, reason: str = "SyncL
 
 @pytest.fixture
 async def reader(site: Site) -> AsyncIterator[str]:
-    """A user who may look at the site's project, and no more."""
+    """Yield a user who may only read in the site's project."""
     identity, name = site.admin.identity, f"{site.name}-looks"
 
     def make() -> Any:
@@ -61,7 +62,8 @@ async def reader(site: Site) -> AsyncIterator[str]:
 async def test_what_a_project_lacks_is_told_on_the_service_and_served_later(
     kube: KubeClient, site: Site, start_ccm: StartCcm, reader: str
 ) -> None:
-    """A role, two quotas, a token that is refused half-way: an Event each, nothing made twice, served in the end."""
+    """A role is missing, two quotas are full, a token is refused half-way. Each gets an Event, nothing is created
+    twice, and all Services are served in the end."""
     octavia, network = site.admin.load_balancer, site.admin.network
     names = ("role", "balancers", "addresses", "token")
     try:
@@ -82,8 +84,9 @@ async def test_what_a_project_lacks_is_told_on_the_service_and_served_later(
         await told(kube, "addresses", "Quota exceeded", "floatingip")
         await asyncio.to_thread(network.delete_quota, site.project)
 
-        # The load balancer is made with a good token, its floating IP is not. The others have theirs by then: what is
-        # refused is asked for by one Service, one attempt after the other, the last of which may be under way.
+        # The load balancer is created with a good token, its floating IP is not. The other Services have theirs by
+        # then, so only one Service makes refused requests, one after the other. The last of them may still be under
+        # way.
         await eventually(lambda: served(kube, *names[:3]), SECONDS)
         site.rig.reset()
         site.rig.load_balancers(0.1)
@@ -104,7 +107,8 @@ async def test_what_a_project_lacks_is_told_on_the_service_and_served_later(
 
 
 async def test_an_external_network_that_nobody_chose(kube: KubeClient, site: Site, start_ccm: StartCcm) -> None:
-    """None to take a floating IP from: served at the VIP, and told. Two of them: the first one is taken, and told."""
+    """Without an external network, a Service is served at its VIP. With two, the first network is used. Events say
+    so."""
     start_ccm(conf=site.conf(LoadBalancer={"floating-network-id": None}), **NO_ROUTES)
     await joined(kube, "node-0")
     site.rig.fault(service="network", method="GET", path="/networks", status=200, body='{"networks": []}')
@@ -130,7 +134,8 @@ async def test_an_external_network_that_nobody_chose(kube: KubeClient, site: Sit
 
 
 async def test_a_wish_that_cannot_be_understood(kube: KubeClient, site: Site, start_ccm: StartCcm) -> None:
-    """All that is wrong at once; nothing is made; corrected, it is served at once and not after a back-off."""
+    """One Event names all that is wrong, and nothing is created. Once corrected, the Service is served at once, without
+    a back-off."""
     start_ccm(**NO_ROUTES)
     await joined(kube, "node-0")
     prefix = "loadbalancer.openstack.org"
@@ -151,7 +156,8 @@ async def test_a_wish_that_cannot_be_understood(kube: KubeClient, site: Site, st
 async def test_two_servers_of_one_name_and_names_that_differ_in_case(
     kube: KubeClient, site: Site, start_ccm: StartCcm
 ) -> None:
-    """Neither server is chosen, as with cloud-provider-openstack. One with capitals is found by its Node's name."""
+    """Of two servers with the same name, none is chosen, as with cloud-provider-openstack. A server whose name has
+    capitals is found by its Node's name."""
     rename = site.cloud.compute.update_server
     one, other = site.servers[1:3]
     try:
@@ -185,7 +191,8 @@ async def test_wrong_credentials_end_the_start_and_are_told_without_the_secret(s
 
 
 async def test_all_that_is_wrong_with_the_file_is_told_at_once_with_its_lines(site: Site, start_ccm: StartCcm) -> None:
-    """Unknown, contradictory and missing keys. While a key is unknown, a missing one may be that key, misspelt."""
+    """All unknown and contradictory keys are reported. Missing keys are reported only without unknown ones: an unknown
+    key may be the missing one, misspelt."""
     lines = [
         "[Global]",
         f"auth-url = {site.world['public']['identity']}",
@@ -213,7 +220,7 @@ async def test_all_that_is_wrong_with_the_file_is_told_at_once_with_its_lines(si
 
 
 async def test_quotas_of_the_project_are_read_with_the_customers_own_role(site: Site, reader: str) -> None:
-    """Neutron says what is in use, Octavia what the limit is; -1 is no quota. A reader may look, too."""
+    """Neutron reports usage, Octavia only the limit; -1 means no quota. A user with the role reader can read both."""
     octavia, network = site.admin.load_balancer, site.admin.network
     try:
         await asyncio.to_thread(octavia.update_quota, site.project, load_balancers=5)

@@ -25,8 +25,8 @@ from tests.comparison import confirm
 
 from .customer import Site
 
-#: "At once" of the kit, in seconds, where services share two cores with the tests; still well below the minute that the
-#: cloud is made to work.
+#: The seconds that the kit's "at once" means here, where services share two cores with the tests. They are well below
+#: the minute that the cloud is told to work.
 AT_ONCE = 20.0
 #: Seconds after which the provider asks to be called again while octavia works, which takes 0.1 s here.
 SOON = 0.3
@@ -58,7 +58,7 @@ FAULTS: dict[Trouble, dict[str, Any]] = {
         "status": 418,
         "body": json.dumps({"faultcode": "Client", "faultstring": "an odd request"}),
     },
-    # octavia has made it by then, with all its parts but the floating IP.
+    # By then octavia has made the load balancer with all its parts but the floating IP.
     Trouble.HALF_MADE: {
         "service": "network",
         "method": "POST",
@@ -67,8 +67,8 @@ FAULTS: dict[Trouble, dict[str, Any]] = {
         "body": json.dumps({"NeutronError": {"type": "ServiceUnavailable", "message": "try later", "detail": ""}}),
     },
 }
-#: How long the provider waits for an answer in cases where none comes, in seconds; load balancers and routes are made
-#: within it before.
+#: Seconds that the provider waits for an answer in cases where none comes. They are enough to make load balancers and
+#: routes before.
 UNANSWERED = {
     "failures.no_answer_is_transient": 10,
     "failures.a_cancelled_call_ends": 10,
@@ -79,7 +79,7 @@ UNANSWERED = {
 
 
 class RigWorld(World):
-    """`troubled`: whether anything was broken since it was created."""
+    """The rig as the kit's world. `troubled`: whether anything was broken since the world was created."""
 
     load_balancers_in_a_page = 2
 
@@ -133,11 +133,11 @@ class RigWorld(World):
         await asyncio.to_thread(self._site.break_balancer, name)
 
 
-#: Its capabilities, and "" for cases that need none.
+#: The provider's capabilities, and "" for cases that need none.
 HAS = ("", "instances", "load_balancers", KEEPS, DRAINS, "routes", "volumes", "quotas")
 
 
-#: Whether each case passed, None where nothing was broken in it.
+#: Case -> whether it passed; None if nothing was broken in it.
 SURVIVED: dict[str, bool | None] = {}
 
 
@@ -161,8 +161,8 @@ async def test_openstack_passes(case: Case, site: Site, monkeypatch: pytest.Monk
 
 
 def test_the_faults_that_it_survives_are_written() -> None:
-    """A test, not the teardown of a fixture: pytest would charge an error there to the last case, whose second try
-    passes."""
+    """Confirm the figure in the docs. This is a test and no teardown of a fixture: pytest would report an error there
+    for the last case, whose second try then passes."""
     assert SURVIVED.keys() == {case.name for case in CASES}, "run all cases of this file: only together they say it"
     troubled = [passed for passed in SURVIVED.values() if passed is not None]
     confirm("openstack", "faults survived", f"{sum(troubled)} of {len(troubled)}")

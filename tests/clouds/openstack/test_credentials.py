@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every way to log in that cloud.conf knows, at a real keystone, and what is told where one does not work."""
+"""Every way to log in that cloud.conf knows, at a real keystone, and the errors if one does not work."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .conftest import Provider
 from .customer import PASSWORD, Site
 
 SECRET = "secret-of-this-test"
-#: No user of the site's own.
+#: Removes the site's own user from cloud.conf.
 NOBODY: dict[str, Any] = dict.fromkeys(("username", "password", "tenant-name", "domain-name"))
 
 
@@ -32,7 +32,7 @@ def application_credential(site: Site) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def trust(site: Site) -> Iterator[tuple[str, str]]:
-    """A trust of the site's user, and the user whom it trusts."""
+    """Yield the IDs of a trust by the site's user, and of the user who is trusted."""
     trustee = site.admin.identity.create_user(name=f"{site.name}-trustee", password=SECRET, domain_id="default").id
     made = site.cloud.identity.create_trust(
         trustor_user_id=site.user,

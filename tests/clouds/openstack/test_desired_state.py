@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Service may request beside being served, on a real octavia and neutron: ports, monitors, sources, security
-groups, an address of its own, a load balancer that is shared."""
+"""What a Service may request of its load balancer, on a real octavia and neutron: ports, monitors, source ranges,
+security groups, an address, and a shared load balancer."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ def listeners(site: Site, balancer: str) -> dict[tuple[str, int], Any]:
 
 
 def groups(site: Site) -> list[Any]:
-    """Security groups of the project but neutron's own."""
+    """Return the project's security groups without neutron's own."""
     return [each for each in site.cloud.network.security_groups(project_id=site.project) if each.name != "default"]
 
 
 def rules(group: Any) -> set[tuple[str, int, str | None]]:
-    """Protocol, port and source of what is let in."""
+    """Return protocol, port and source of the rules for incoming traffic."""
     found = [each for each in group.security_group_rules if each["direction"] == "ingress"]
     assert all(each["port_range_min"] == each["port_range_max"] for each in found)
     return {(each["protocol"], each["port_range_min"], each["remote_ip_prefix"]) for each in found}
 
 
 async def test_ports_monitors_sources_and_security_groups(kube: KubeClient, site: Site, start_ccm: StartCcm) -> None:
-    """Made, changed and taken away again, on the load balancer and on the nodes' ports."""
+    """They are created, changed and removed again, on the load balancer and on the nodes' ports."""
     nodes = [next(iter(site.cloud.network.ports(device_id=server))).id for server in site.servers[:2]]
     before = {port: sorted(site.cloud.network.get_port(port).security_group_ids) for port in nodes}
     conf = site.conf(LoadBalancer={"manage-security-groups": True, "create-monitor": True, "monitor-delay": "7s"})
@@ -151,7 +151,7 @@ async def test_two_services_share_one_and_the_last_one_takes_it_along(
     (guest,) = await eventually(lambda: served(kube, "guest"), SECONDS)
     assert guest.status.load_balancer.ingress[0].ip == host.status.load_balancer.ingress[0].ip
     assert set(await asyncio.to_thread(listeners, site, balancer.id)) == {("TCP", 80), ("TCP", 8080)}
-    # A port that is taken is the first one's.
+    # A taken port belongs to the Service that had it first.
     await kube.create(SERVICES, desired("thief", HTTP, annotations=theirs))
     assert await eventually(lambda: event_messages(kube, "SyncLoadBalancerFailed", "thief"), SECONDS)
     await kube.delete(f"{SERVICES}/thief")

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of the services that the conformance kit does not know: tokens, roles, what octavia is at work on."""
+"""Faults of the services that the conformance kit does not know: tokens, roles, and load balancers with pending
+changes."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ async def test_a_token_that_is_no_longer_good_is_renewed_once(provider: Provider
 
 
 async def test_a_missing_role_is_named_with_the_call(provider: Provider, site: Site) -> None:
-    """With its present default policies, Octavia lets a `member` write, too."""
+    """The error names the missing role and the call. By default, current versions of Octavia let a `member` write."""
     await asyncio.to_thread(site.give, "reader")
     for role in ROLES:
         await asyncio.to_thread(site.take, role)
@@ -48,7 +49,7 @@ async def test_a_missing_role_is_named_with_the_call(provider: Provider, site: S
 
 
 async def test_what_octavia_is_at_work_on_is_asked_again(provider: Provider, site: Site) -> None:
-    """409: the load balancer is immutable while a change is pending. No worker waits for it."""
+    """Octavia answers 409 while a change is pending. The call is repeated later, and no worker waits for that."""
     spec = _spec(site)
     try:
         async with provider() as cloud:
@@ -94,6 +95,6 @@ async def _ready(cloud: OpenStackCloud, spec: LoadBalancerSpec) -> None:
         try:
             if (await cloud.load_balancers.ensure(spec, [])).ready:
                 return
-        except (RetryAfter, Transient):  # busy machines do not always answer in time
+        except (RetryAfter, Transient):  # on a busy machine, an answer may come too late
             pass
         await asyncio.sleep(0.5)

@@ -26,16 +26,16 @@ from tools.clouds.openstack.rig.control import without_versions
 from .conftest import Provider, StartCcm
 from .customer import PASSWORD, Site
 
-#: What nova gives at most in one answer.
+#: The most servers that nova lists in one answer.
 PAGE = 1000
-#: No test here asks for speed, and beside a cluster on two cores nova needs more than 15 s for a page.
+#: Long time-outs: no test here is about speed, and beside a cluster on two cores nova needs more than 15 s for a page.
 PATIENT = {"request_timeout": "300s", "listing_timeout": "800s"}
 
 Tail = Callable[..., AbstractAsyncContextManager[LibcloudCloud]]
 
 
 def conf(site: Site, password: str = PASSWORD) -> str:
-    """The configuration of the driver for the site's project."""
+    """Return the configuration of the driver for the site's project."""
     lines = {
         "driver": "openstack",
         "auth_url": site.world["public"]["identity"].removesuffix("/v3"),
@@ -80,7 +80,7 @@ def ips(instance: Instance) -> set[tuple[AddressType, str]]:
 
 
 async def test_instances_are_those_of_the_provider_openstack(site: Site, provider: Provider, tail: Tail) -> None:
-    """Type and region are missing: the driver asks nova in a version that names only the flavor's ID."""
+    """Both providers report the same, but libcloud no type and region: its API version has only the flavor's ID."""
     port = next(iter(site.cloud.network.ports(device_id=site.servers[0])))
     create = site.cloud.network.create_ip
     floating = await asyncio.to_thread(create, floating_network_id=site.world["public_network"], port_id=port.id)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes of a real nova: what they cost, counted in front of the services, and what they become."""
+"""Nodes of a real nova: how many calls they cost, counted in front of the services, and how the Nodes look."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tools.clouds.openstack.rig.control import without_versions
 from .conftest import StartCcm
 from .customer import Site
 
-PAGE = 1000  # what nova gives at most
+PAGE = 1000  # the most servers that nova lists at once
 SECONDS = 600.0
 NODES_ONLY = {"controllers": "cloud-node", "configure_cloud_routes": "false"}
 
 
 @pytest.fixture
 def names(site: Site, request: pytest.FixtureRequest) -> Iterator[list[str]]:
-    """So many servers: node-0 if one is enough, else copies of it."""
+    """Yield the names of as many servers as the parameter says: node-0 if it is one, otherwise copies of it."""
     count: int = request.param
     prefix = f"{site.name}-{count}-"
     if count == 1:
@@ -38,7 +38,7 @@ def names(site: Site, request: pytest.FixtureRequest) -> Iterator[list[str]]:
 async def test_nodes_cost_two_listings(
     names: list[str], kube: KubeClient, site: Site, start_ccm: StartCcm, record_property: pytest.RecordProperty
 ) -> None:
-    """Upstream makes three calls for each node."""
+    """Any number of Nodes costs two listings. Upstream makes three calls for each Node."""
     for name in names:
         await kube.create(NODES, node_body(name))
     site.rig.reset()

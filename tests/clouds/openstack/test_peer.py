@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes beside the released cloud-provider-openstack, and the calls that either of the two sends."""
+"""Nodes are the same with the released cloud-provider-openstack and with our runtime; the calls of both are counted."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from .customer import Site
 from .peer import Peer
 from .test_services_and_routes import NO_ROUTES, quiet, served
 
-# Of make test-clouds, not of CI: another program is compiled first, and each call is counted.
+# `make test-clouds` runs these tests, CI does not: another program must be compiled first, and each call is counted.
 pytestmark = pytest.mark.long
 
 SECONDS = 600.0
-#: Seconds after its start until ours compares for the first time.
+#: Seconds from the start of our runtime to its first comparison.
 COMPARES = 30.0
 CLOUD_CONFS: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     "as it is": ({}, {}),
@@ -41,14 +41,14 @@ CLOUD_CONFS: dict[str, tuple[dict[str, str], dict[str, str]]] = {
 
 
 class Two:
-    """Starts either of the two with one cloud.conf."""
+    """Starts either controller with the same cloud.conf."""
 
     def __init__(self, apiserver: ApiServer, site: Site, folder: Path, conf: str) -> None:
         self.apiserver, self.site, self.folder, self.conf = apiserver, site, folder, conf
 
     @contextlib.asynccontextmanager
     async def running(self, which: str) -> AsyncIterator[None]:
-        """`which`: "ours" or "theirs"."""
+        """Run one controller. `which`: "ours" or "theirs"."""
         if which == "ours":
             process = run_ccm(self.apiserver, self.site, self.folder, conf=self.conf, **NO_ROUTES)
         else:
@@ -62,7 +62,8 @@ class Two:
 
 @pytest.fixture(scope="module")
 def machines(site: Site) -> Iterator[list[str]]:
-    """Names of Nodes whose servers have a floating IP, a host name, two networks and IPv6, and a name with capitals."""
+    """Yield names of Nodes whose servers have a floating IP, a host name, two networks and IPv6, or a name with
+    capitals."""
     compute, network = site.cloud.compute, site.cloud.network
     wide = network.create_network(name="wide")
     network.create_subnet(network_id=wide.id, cidr="10.50.0.0/24", ip_version=4)
@@ -81,7 +82,8 @@ def machines(site: Site) -> Iterator[list[str]]:
 
 @pytest.fixture(scope="module")
 def equal() -> Iterator[list[bool]]:
-    """Whether each Node was equal, of all cloud.confs; confirmed if all of them ran."""
+    """Yield a list for whether each Node was equal, with every cloud.conf. If all ran, confirm the number in the
+    docs."""
     found: list[bool] = []
     yield found
     if len(found) == len(CLOUD_CONFS) * 4:
@@ -100,7 +102,7 @@ async def test_nodes_are_equal(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The whole object, from equal registrations. One has no server: neither of the two removes its taint."""
+    """From equal registrations, both controllers make equal Nodes. One has no server: neither removes its taint."""
     networking, variables = CLOUD_CONFS[case]
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
@@ -119,7 +121,7 @@ async def test_nodes_are_equal(
 
 
 async def _nodes(kube: KubeClient, names: list[str]) -> dict[str, Any]:
-    """All Nodes by name, without what the API server writes; {} while one of `names` is not initialised."""
+    """Return all Nodes by name, without fields of the API server; {} while one of `names` is not initialised."""
     nodes = {node["metadata"].pop("name"): node for node in (await kube.get(NODES, dict))["items"]}
     for node in nodes.values():
         for key in ("uid", "resourceVersion", "creationTimestamp", "managedFields"):
@@ -129,11 +131,12 @@ async def _nodes(kube: KubeClient, names: list[str]) -> dict[str, Any]:
     done = [
         TAINT not in nodes[name]["spec"].get("taints", ()) and nodes[name]["status"].get("addresses") for name in names
     ]
-    return nodes if all(done) else {}  # theirs writes the addresses last
+    return nodes if all(done) else {}  # cloud-provider-openstack writes the addresses last
 
 
 async def test_calls(apiserver: ApiServer, kube: KubeClient, site: Site, clean: None, tmp_path: Path) -> None:
-    """A Service of two ports, and two Nodes, then three. Octavia settles in 0.1 s, so nobody pays for waiting."""
+    """The calls are counted for a Service of two ports with two Nodes, then three. Octavia settles in 0.1 s, so that
+    waiting costs no calls."""
     two = Two(apiserver, site, tmp_path, site.conf())
     theirs = await _counted(two, kube, "theirs")
     ours = await _counted(two, kube, "ours")
@@ -143,9 +146,9 @@ async def test_calls(apiserver: ApiServer, kube: KubeClient, site: Site, clean: 
 
 
 async def _counted(two: Two, kube: KubeClient, which: str) -> dict[str, Counter[str]]:
-    """The calls of each operation, without the question for versions, which a process asks once.
+    """Return the calls of each operation, without the requests for versions, which a process makes once.
 
-    Ours is started again in time: 30 s after a start, it compares load balancers with their Services and reads them.
+    Our runtime is restarted in time, because 30 s after a start it reads load balancers to compare them with Services.
     """
     site = two.site
     ports = [{"name": f"p{number}", "port": number, "protocol": "TCP"} for number in (80, 443, 8443)]
@@ -164,7 +167,8 @@ async def _counted(two: Two, kube: KubeClient, which: str) -> dict[str, Counter[
         return "web" not in names and await members() == []
 
     async def joins(number: int) -> None:
-        """As a kubelet registers: with the address of its machine. Theirs never adds a Node that gets it later."""
+        """Create a Node as a kubelet does, with the machine's address: the peer never adds a Node that gets it
+        later."""
         node = node_body(f"node-{number}", number=number + 1)
         node["status"] = {"addresses": [{"type": "InternalIP", "address": site.address(site.servers[number])}]}
         await kube.create(NODES, node)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Load balancers beside the released cloud-provider-openstack: equal field by field, and taken over both ways.
+"""Load balancers of our runtime and of the released cloud-provider-openstack are equal field by field, and each
+controller takes over those of the other.
 
-`peer_services.DIFFERENCES` is all that may differ, and each of them has a row on the provider's page.
+`peer_services.DIFFERENCES` lists all that may differ, and each difference has a row on the provider's page.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from .customer import Site
 from .peer_services import DIFFERENCES, REPLACED, TABLES, things
 from .side_by_side import Stage, compare, join
 
-# Of make test-clouds, not of CI: another program is compiled first, and each call is counted.
+# `make test-clouds` runs these tests, CI does not: another program must be compiled first, and each call is counted.
 pytestmark = pytest.mark.long
 
 PAGE = Path(__file__).parents[3] / "docs" / "providers" / "openstack.md"
@@ -33,7 +34,8 @@ HEADING = "### What differs in the cloud"
 
 @pytest.fixture(scope="module")
 def seen(apiserver: ApiServer, site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Rounds]]:
-    """What was seen of each table. It takes minutes, so all tests of this file look at one run."""
+    """Run both controllers on each table and yield what they did. All tests of this file share this run, because it
+    takes minutes."""
 
     async def run(names: Mapping[str, str]) -> dict[str, Rounds]:
         kube = KubeClient.from_config(kubeconfig=str(apiserver.kubeconfig()))
@@ -50,7 +52,8 @@ def seen(apiserver: ApiServer, site: Site, tmp_path_factory: pytest.TempPathFact
 
 
 def test_load_balancers_are_equal(seen: dict[str, Rounds]) -> None:
-    """Listeners, pools, members, monitors, security groups, floating IPs and the Services' status."""
+    """Both controllers create the same listeners, pools, members, monitors, security groups, floating IPs and
+    status."""
     found: Found = {}
     for rounds in seen.values():
         found |= differing(rounds.theirs.created, rounds.ours.created)
@@ -62,7 +65,7 @@ def test_load_balancers_are_equal(seen: dict[str, Rounds]) -> None:
 
 @pytest.mark.parametrize("who", ["ours", "theirs"])
 def test_load_balancers_are_taken_over(who: str, seen: dict[str, Rounds]) -> None:
-    """The same IDs and addresses; nothing is deleted and created again."""
+    """After a take-over, IDs and addresses are the same: nothing was deleted and created again."""
     found: Found = {}
     kept: dict[str, bool] = {}
     for rounds in seen.values():
@@ -76,7 +79,8 @@ def test_load_balancers_are_taken_over(who: str, seen: dict[str, Rounds]) -> Non
 
 @pytest.mark.parametrize("title", TABLES)
 def test_taking_over_writes_little(title: str, seen: dict[str, Rounds]) -> None:
-    """Ours adds its tags. Theirs writes nothing to the cloud. Each corrects the listeners that are to differ."""
+    """Our runtime adds its tags, cloud-provider-openstack writes nothing. Each corrects listeners that differ on
+    purpose."""
     table, rounds = TABLES[title], seen[title]
     balancers = sum(not case.shares and "loadBalancerClass" not in case.spec for case in table.cases.values())
     guests = sum(bool(case.shares) for case in table.cases.values())
@@ -101,7 +105,7 @@ def test_taking_over_writes_little(title: str, seen: dict[str, Rounds]) -> None:
 
 @pytest.mark.parametrize("title", TABLES)
 def test_nothing_is_left(title: str, seen: dict[str, Rounds]) -> None:
-    """Whoever created it, and whoever deletes it; but for floating IPs that Services keep."""
+    """Nothing is left except kept floating IPs, whichever controller created and whichever deletes a load balancer."""
     kept = Counter({"FloatingIP": TABLES[title].kept} if TABLES[title].kept else {})
     assert seen[title].theirs.left == seen[title].ours.left == kept
 

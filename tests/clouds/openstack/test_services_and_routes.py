@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Services and Pod routes on a real octavia and neutron: what appears there, what it costs, what is left at the end."""
+"""Services and Pod routes on a real octavia and neutron: what is created there, the calls, and what is left at the end.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ SECONDS = 600.0
 NO_ROUTES = {"controllers": "*,-cloud-node-lifecycle", "configure_cloud_routes": "false"}
 SERVICES_THAT_A_NODE_JOINS = 10
 SERVICES_OF_A_RESTART = 100
-#: All calls of a start that finds everything as it was left, for any number of Nodes and Services.
+#: All calls of a start at which nothing has changed, for any number of Nodes and Services.
 LISTINGS = Counter(
     {
         "compute GET /servers/detail": 1,
@@ -64,7 +65,7 @@ async def served(kube: KubeClient, *names: str) -> list[Service]:
 
 
 async def quiet(site: Site, seconds: float = 3.0) -> Counter[str]:
-    """The calls, once none came for a while."""
+    """Wait until no call has come for a while; return the calls."""
     calls, since = site.rig.calls(), time.monotonic()
     while not calls or time.monotonic() - since < seconds:
         await asyncio.sleep(0.2)
@@ -81,7 +82,8 @@ async def joined(kube: KubeClient, *names: str) -> None:
 
 @pytest.mark.long
 async def test_what_services_cost(kube: KubeClient, site: Site, start_ccm: StartCcm) -> None:
-    """One that takes a minute to build; a restart of the runtime with a hundred; a node that joins ten."""
+    """The calls are counted for a Service that takes a minute to build, a restart with a hundred Services, and a Node
+    that joins ten."""
     ccm = start_ccm(**NO_ROUTES)
     await joined(kube, "node-0", "node-1")
     await _a_service_of_a_minute(kube, site)
@@ -123,10 +125,10 @@ async def only_listings(site: Site) -> bool:
 
 
 async def _a_restart_with_a_hundred(kube: KubeClient, site: Site, start_ccm: StartCcm) -> None:
-    """Nothing has changed: whatever the number of Services, there are only listings.
+    """A restart makes only listings if nothing has changed, whatever the number of Services.
 
-    Ten of the load balancers were made for their Services, ninety are copies of the first one (`rig.clones`), with the
-    tags that they would have had.
+    Ten of the load balancers were created for their Services. Ninety are copies of the first one (`rig.clones`), with
+    the tags that the runtime would give them.
     """
     names = [f"copy-{number:02}" for number in range(SERVICES_OF_A_RESTART - SERVICES_THAT_A_NODE_JOINS)]
     for name in names:
@@ -158,7 +160,8 @@ def _name(site: Site, service: str) -> str:
 
 
 async def _copies_for(kube: KubeClient, site: Site, names: list[str]) -> None:
-    """Load balancers as ours for these Services would be; what they would be tagged with is proven by the real one."""
+    """Copy load balancers for these Services as our runtime would create them. The real one proves that tags are
+    right."""
     cloud = OpenStackCloud(ProviderConfig(site.conf(), "cloud.conf"))
     assert cloud.load_balancers is not None
     nodes, _ = await kube.list(NODES, Node)
@@ -259,8 +262,8 @@ TROUBLES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 async def test_services_come_up_after_trouble(kube: KubeClient, site: Site, start_ccm: StartCcm) -> None:
-    """All faults one after the other: whichever Service one hits, each Service gets one load balancer and one floating
-    IP."""
+    """All faults happen one after the other. Whichever Service a fault hits, each Service gets one load balancer and
+    one floating IP."""
     start_ccm(**NO_ROUTES)
     await joined(kube, "node-0")
     for of_balancer, of_address in TROUBLES.values():
@@ -274,7 +277,7 @@ async def test_services_come_up_after_trouble(kube: KubeClient, site: Site, star
         path: {call["status"] for call in site.rig.journal() if (call["method"], call["path"]) == ("POST", path)}
         for path in ("/loadbalancers", "/floatingips")
     }
-    # 0: not answered at all. What was made although the answer was lost is found, and not asked for again.
+    # 0 means no answer at all. What was created although the answer was lost is found, and not created again.
     assert answers == {"/loadbalancers": {201, 503, 429, 0}, "/floatingips": {201, 503, 413, 0}}
     balancers = await asyncio.to_thread(site.balancers)
     assert sorted(each.name for each in balancers) == sorted(_name(site, name) for name in TROUBLES)
@@ -284,7 +287,7 @@ async def test_services_come_up_after_trouble(kube: KubeClient, site: Site, star
 async def test_one_of_cloud_provider_openstacks_is_taken_over_and_can_be_given_back(
     apiserver: ApiServer, kube: KubeClient, site: Site, start_ccm: StartCcm, tmp_path: Path
 ) -> None:
-    """Nothing that either of the two controllers goes by is changed; one tag of ours comes and stays."""
+    """Nothing on which either controller relies is changed; our runtime adds one tag, which stays."""
     name = _name(site, "web")
     await joined_without_services(kube, start_ccm, "node-0", "node-1")
     await kube.create(SERVICES, service_body("web"))
@@ -302,7 +305,7 @@ async def test_one_of_cloud_provider_openstacks_is_taken_over_and_can_be_given_b
     status = {"status": {"loadBalancer": {"ingress": [{"ip": address}]}}}
     await kube.patch(f"{SERVICES}/web/status", status)
 
-    # `ccm plan` says what changes, one tag, and writes nothing.
+    # `ccm plan` reports the change, one tag, and writes nothing.
     site.rig.reset()
     site.rig.load_balancers(0.1)
     conf = tmp_path / "on-call.conf"
@@ -336,7 +339,8 @@ async def test_one_of_cloud_provider_openstacks_is_taken_over_and_can_be_given_b
     assert [each.ip for each in service.status.load_balancer.ingress] == [address]
     assert service.metadata.annotations == marks["annotations"]
 
-    # Otherwise ours keeps it: it serves a node that joins, and is deleted with its Service and its floating IP.
+    # If it is not given back, our runtime keeps it: a Node that joins becomes a member, and the load balancer is
+    # deleted with its Service and its floating IP.
     start_ccm(**NO_ROUTES)
     await kube.create(NODES, node_body("node-2", number=3))
 
@@ -354,7 +358,7 @@ async def joined_without_services(kube: KubeClient, start_ccm: StartCcm, *names:
 
 
 def _as_upstream_makes_it(site: Site, name: str, node_port: int) -> tuple[str, str]:
-    """What cloud-provider-openstack (loadbalancer.go) asks of octavia and neutron for default/web; ID and address."""
+    """Create what cloud-provider-openstack (loadbalancer.go) creates for default/web; return ID and address."""
     members = [
         {"name": f"node-{number}", "address": address, "protocol_port": node_port, "subnet_id": site.subnet}
         for number, address in enumerate(site.address(server) for server in site.servers[:2])
@@ -393,7 +397,7 @@ def _as_upstream_makes_it(site: Site, name: str, node_port: int) -> tuple[str, s
 
 
 def _parts(site: Site, balancer: str) -> dict[str, Any]:
-    """Everything that a controller reads or that clients notice."""
+    """Return everything about a load balancer that a controller reads or that clients notice."""
     octavia = site.cloud.load_balancer
     row = octavia.get_load_balancer(balancer)
     (listener,) = octavia.listeners(load_balancer_id=balancer)

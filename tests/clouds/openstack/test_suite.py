@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The suite for any controller, on the rig: its adapter creates, breaks and counts what the suite asks for."""
+"""The adapter of the suite for the rig creates, breaks and counts what the suite needs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenStack]:
 
 
 def controller(cloud: OpenStack) -> Any:
-    """A client as the controller is one: through the proxy, each call once."""
+    """Return a client that calls as the controller does: through the proxy, without retries."""
     site = cloud._customer
     made = openstack.connect(
         auth_url=site.world["public"]["identity"],

@@ -34,7 +34,7 @@ async def ranges_of(kube: KubeClient, name: str, *ranges: str) -> None:
 
 @pytest.mark.threat("tenant-own-load-balancers-only")
 async def test_source_ranges_are_narrowed(kube: KubeClient, site: Site, start_ccm: StartCcm) -> None:
-    """Also if an earlier release wrote a range in addition to 0.0.0.0/0."""
+    """Source ranges are narrowed, even if an earlier release wrote a range in addition to 0.0.0.0/0."""
     ccm = start_ccm(**NO_ROUTES)
     await joined(kube, "node-0")
     await kube.create(SERVICES, desired("web", HTTP, loadBalancerSourceRanges=["10.0.0.0/8", "0.0.0.0/0"]))
@@ -60,7 +60,8 @@ async def test_source_ranges_are_narrowed(kube: KubeClient, site: Site, start_cc
 async def test_a_load_balancer_of_another_namespace_is_refused(
     kube: KubeClient, site: Site, start_ccm: StartCcm
 ) -> None:
-    """So are the annotations and addresses that cloud.conf does not allow; with `sharing = cluster` it is shared."""
+    """It is refused, as are annotations and addresses that cloud.conf does not allow. With `sharing = cluster`, the
+    load balancer is shared."""
     with contextlib.suppress(ApiError):
         await kube.create(
             "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}}
@@ -124,7 +125,7 @@ def _reserve(site: Site) -> Any:
 
 @pytest.mark.threat("tenant-own-load-balancers-only")
 async def test_a_port_may_be_named_only_while_it_is_nobodys(kube: KubeClient, site: Site, start_ccm: StartCcm) -> None:
-    """With `allowed-annotations = *`: a free port becomes the VIP, and a server's, a VIP and a shared one do not."""
+    """With `allowed-annotations = *`, a free port becomes the VIP. A server's port, a VIP and a shared port do not."""
     network = site.cloud.network
     free, shared = [
         await asyncio.to_thread(network.create_port, network_id=site.network, name=name) for name in ("free", "shared")

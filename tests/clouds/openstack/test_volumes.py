@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PersistentVolumes get the zone and region that a real cinder has noted of their volumes. It has no disks."""
+"""PersistentVolumes get the zone and region that a real cinder has for their volumes. This cinder has no disks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def volume_body(name: str, source: dict[str, Any]) -> dict[str, Any]:
 
 
 async def test_a_volume_has_the_zone_of_its_disk(kube: KubeClient, site: Site, start_ccm: StartCcm) -> None:
-    """One call for each, whichever plugin names it; one that cinder does not know is told."""
+    """Each volume takes one call, whichever plug-in names it. A volume that cinder does not know is reported."""
     ids = {f"of-{zone}": await asyncio.to_thread(site.make_volume, zone) for zone in ("zone-a", "zone-b")}
     gone = await asyncio.to_thread(site.make_volume, "zone-c")
     await asyncio.to_thread(site.delete_volume, gone)

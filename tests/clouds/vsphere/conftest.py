@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures: a vCenter, and a cloud that asks one or several."""
+"""Fixtures: a vCenter, and a provider with one or several vCenters."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RUNTIME = "[Runtime]\nrequest-timeout = 60s\npage-size = 3\n"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Two controllers take their time one after the other, and a busy machine makes it longer."""
+    """Set long time-outs: two controllers run one after the other, and a busy machine is slow."""
     for item in items:
         if item.path.parent == Path(__file__).parent:
             item.add_marker(pytest.mark.timeout(600))
@@ -53,7 +53,7 @@ async def connect() -> AsyncIterator[Callable[[str], Awaitable[VSphereCloud]]]:
 
 @pytest.fixture
 def proxy(vcenter: VCenter, tmp_path: Path) -> Iterator[Proxy]:
-    """Before the vCenter: it counts, and breaks."""
+    """Yield a proxy before the vCenter, which counts and breaks calls."""
     found = Proxy(vcenter.port, tmp_path)
     yield found
     found.close()

@@ -29,12 +29,12 @@ SHUTDOWN = "node.cloudprovider.kubernetes.io/shutdown"
 TRIES = 5
 #: Reasons of Events about Nodes that are not initialised.
 REFUSALS = ("InstanceIncomplete", "InitializationFailed")
-#: What a Node has of its controller.
+#: The fields of a Node that its controller writes.
 State = dict[str, Any]
 
 
 def conf(proxy: Proxy, text: str = "", **keys: str) -> str:
-    """The vsphere.conf that both read: `keys` of the vCenter, and more sections."""
+    """Return a vsphere.conf that both controllers read. `keys`: of the vCenter. `text`: more sections."""
     given = {"port": proxy.port, "user": USER, "password": PASSWORD, "ca-file": proxy.ca_file, **keys}
     lines = [f'{key} = "{value}"' for key, value in given.items()]
     return "\n".join(["[Global]", *lines, '[VirtualCenter "127.0.0.1"]', text, ""])
@@ -91,11 +91,12 @@ class Theirs:
         return self.log.read_text()
 
     def passes(self) -> int:
-        """How often it has looked at all Nodes."""
+        """Return how often the process has checked all Nodes."""
         return len(re.findall(r"Update \d+ nodes status took", self.text))
 
     def refuses(self, node: str) -> bool:
-        """Whether it has tried often: the first time its cache may not have the machine yet."""
+        """Return whether the process has failed with a Node several times: at first its cache may not have the
+        machine."""
         return self.text.count(f" error syncing '{node}'") >= TRIES
 
     async def stop(self) -> None:
@@ -114,8 +115,8 @@ async def register(kube: KubeClient, table: tuple[Row, ...], uuids: Mapping[str,
 
 
 async def answered(kube: KubeClient, program: Ccm | Theirs, table: Iterable[Row]) -> dict[str, State]:
-    """The Nodes, as soon as each one is initialised, or the controller has said why it is not. Those whose machines are
-    off have the taint that says so."""
+    """Wait until each Node is initialised, or the controller has reported why it is not, and until Nodes whose machines
+    are off have the taint for that. Return the Nodes' states."""
     names = [row.node for row in table if row.node]
     off = {row.node for row in table if not row.is_on}
 
@@ -141,7 +142,7 @@ async def answered(kube: KubeClient, program: Ccm | Theirs, table: Iterable[Row]
 
 
 async def state(kube: KubeClient, name: str) -> State:
-    """What a controller writes of a Node."""
+    """Return the fields of a Node that a controller writes."""
     node = await kube.get(f"{NODES}/{name}", dict)
     taints = [each["key"] for each in node["spec"].get("taints", ()) if "cloudprovider" in each["key"]]
     return {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stands before a vCenter, with TLS: calls are named by SOAP's method, or by the path of REST."""
+"""A proxy before a vCenter, with TLS: it names calls by SOAP's method, or by the method and path of REST."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Hidden(Fault):
 
 
 class Proxy(BreakingProxy):
-    """`behind`: the vCenter's port on loopback. `ca_file`: who vouches for the proxy's certificate.
+    """The proxy. `behind`: the vCenter's port on loopback. `ca_file`: the CA of the proxy's certificate.
 
     Further kinds of faults: half (of the machines in an answer), ended (the session), refused (user and password, too),
     denied (a right is missing).
@@ -56,7 +56,7 @@ class Proxy(BreakingProxy):
         super().__init__(f"https://127.0.0.1:{behind}", tls)
 
     def name_of(self, request: web.Request, body: bytes) -> str:
-        """Of SOAP the method, of REST the method of HTTP and the path without identifiers."""
+        """Return SOAP's method, or for REST the HTTP method and the path without identifiers."""
         if request.path == "/sdk" and (found := _METHOD.search(body)):
             return found[1].decode()
         return f"{request.method} {_ID.sub('id', request.path)}"
@@ -92,7 +92,7 @@ def _with_half_of_the_machines(answer: web.Response) -> web.Response:
 
 
 def _without(answer: web.Response, machines: Collection[bytes]) -> web.Response:
-    """Neither objects that are these machines, nor references to them."""
+    """Remove these machines from an answer: their objects, and references to them."""
     content = answer.body if isinstance(answer.body, bytes) else b""
 
     def kept(found: re.Match[bytes]) -> bytes:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The vCenter as `ccm-suite` sees it: vcsim behind the proxy, which breaks the controller's calls alone."""
+"""The vCenter for `ccm-suite`: vcsim behind the proxy, which breaks only the controller's calls."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REGION = "region-1"
 #: What vcsim calls hosts of its own cluster.
 HOSTS = {"zone-a": "DC0_C0_H0", "zone-b": "DC0_C0_H1", "zone-c": "DC0_C0_H2"}
 LABELS = "[Labels]\nzone = k8s-zone\nregion = k8s-region"
-#: A vCenter refuses in SOAP; what stands before it refuses in HTTP.
+#: A vCenter refuses with SOAP's errors; a proxy before it refuses with HTTP's.
 _RULES = {
     Fault.TIMEOUT: edge.Fault("hang"),
     Fault.HANG_UP: edge.Fault("drop"),
@@ -37,7 +37,7 @@ _RULES = {
 
 
 def alone(function: Any) -> Any:
-    """Our session has one thread at a time."""
+    """Let only one thread at a time use our session."""
 
     @functools.wraps(function)
     def locked(self: VSphere, *arguments: Any) -> Any:
@@ -48,7 +48,7 @@ def alone(function: Any) -> Any:
 
 
 class VSphere(Cloud):
-    """Variables for the command: {cloud_config}. vSphere has no load balancers and no routes."""
+    """A vCenter. Variables for the command: {cloud_config}. vSphere has no load balancers and no routes."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()

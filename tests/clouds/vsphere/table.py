@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A table of machines, as people have them, and the Nodes that their kubelets register."""
+"""A table of machines like those of users, and the Nodes that their kubelets register."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ METADATA = """network:
 
 @dataclass(frozen=True)
 class Row:
-    """A machine, and its Node, which has the name `node`, "" for none.
+    """A machine, and its Node with the name `node`, "" for no Node.
 
-    `guest`: its host name, as VMware Tools report it, None for no tools. `place`: HOST, or where else it runs.
-    `swapped`: its kubelet reports the UUID in the other byte order. `node_ip`: its kubelet has this `--node-ip`.
+    `guest`: the host name that VMware Tools report, None without the tools. `place`: HOST, or another place where the
+    machine runs. `swapped`: the kubelet reports the UUID in the other byte order. `node_ip`: the kubelet's `--node-ip`.
     """
 
     node: str
@@ -46,12 +46,12 @@ class Row:
 
     @property
     def name(self) -> str:
-        """Its name in the inventory when it is created."""
+        """Return the machine's name in the inventory when it is created."""
         return f"vm-{self.title or self.node}"
 
 
 def one(number: int) -> tuple[dict[str, Any], ...]:
-    """One interface with an address of each family."""
+    """Return one interface with an address of each family."""
     return (nic(f"10.0.0.{number}", f"fd00::{number}", network="inside"),)
 
 
@@ -97,7 +97,8 @@ WORKERS = tuple(Row(f"worker-{n}", one(40 + n), place=("host", "cluster")[n % 2]
 
 
 def build(vcenter: VCenter, table: tuple[Row, ...] = TABLE) -> dict[str, str]:
-    """Replace all machines by these, with tags for zones and regions. Returns the UUID of each, by `Row.name`."""
+    """Replace all machines by these, with tags for zones and regions. Return the UUID of each machine, by
+    `Row.name`."""
     from pyVmomi import vim
 
     with vcenter.admin() as live:
@@ -121,7 +122,7 @@ def build(vcenter: VCenter, table: tuple[Row, ...] = TABLE) -> dict[str, str]:
 
 
 def node_of(row: Row, uuid: str) -> dict[str, Any]:
-    """The Node, as the machine's kubelet registers it; its status goes to the subresource, too."""
+    """Return the Node as the machine's kubelet registers it; its status must also be written to the subresource."""
     names = ("architecture", "bootID", "containerRuntimeVersion", "kernelVersion", "kubeProxyVersion")
     names += ("kubeletVersion", "machineID", "operatingSystem", "osImage")
     info = dict.fromkeys(names, "") | {"systemUUID": other_byte_order(uuid) if row.swapped else uuid}

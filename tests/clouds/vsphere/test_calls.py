@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Beside cloud-provider-vsphere: what both ask of vCenter, and that each takes over from the other without a write."""
+"""Compares the calls of our runtime and of cloud-provider-vsphere; each takes over from the other without a write."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from .table import WORKERS, build
 from .test_peer import ZONES
 from .vcenter import VCenter, done, machines
 
-# Of make test-clouds, not of CI: another program is compiled first, and each call is counted.
+# `make test-clouds` runs these tests, CI does not: another program must be compiled first, and each call is counted.
 pytestmark = pytest.mark.long
 
 #: How many Nodes there are at first; one more joins, and one leaves.
 COUNT = 9
-#: Seconds without a call that end a pass, and how often there is one.
+#: Seconds without a call after which a pass counts as done, and the time between two passes.
 QUIET, PERIOD = 1.5, "6s"
 
 
@@ -48,7 +48,7 @@ async def test_calls_and_taking_over(vcenter, proxy, controllers):
 
 
 async def _life(vcenter: VCenter, proxy: Proxy, controllers: Controllers, start, uuids, first: int) -> dict[str, int]:
-    """The Nodes of nine machines are initialised, one joins, and one leaves because its machine is deleted."""
+    """Count the calls while nine Nodes are initialised, one joins, and one leaves because its machine is deleted."""
     kube, found = controllers.kube, {}
     table, joins, leaves = WORKERS[first : first + COUNT], WORKERS[first + COUNT], WORKERS[first]
     await register(kube, table, uuids)
@@ -78,12 +78,12 @@ async def _life(vcenter: VCenter, proxy: Proxy, controllers: Controllers, start,
 
 
 async def _pass_over(proxy: Proxy, controllers: Controllers, start) -> tuple[int, int]:
-    """How many calls one look at all Nodes takes, and how many of the Nodes are as they were."""
+    """Return how many calls one pass over all Nodes takes, and how many Nodes are unchanged afterwards."""
     before = await _versions(controllers.kube)
     program: Ccm | Theirs = start(conf(proxy, ZONES), **{"node-status-update-frequency": PERIOD})
     try:
         since = len(proxy.calls)
-        for _ in range(2):  # the first one has the login, too
+        for _ in range(2):  # the first pass includes the login
 
             async def has_begun(since: int = since) -> bool:
                 return len(proxy.calls) > since
@@ -99,7 +99,7 @@ async def _pass_over(proxy: Proxy, controllers: Controllers, start) -> tuple[int
 
 
 async def _counted(proxy: Proxy, since: int) -> tuple[int, int]:
-    """The calls of a period that ends when no more come, and the number of all calls so far."""
+    """Wait until no more calls come; return the number of calls since `since`, and of all calls so far."""
     seen, began = -1, time.monotonic()
     while seen != len(proxy.calls):
         assert time.monotonic() - began < PATIENCE, proxy.counted(since)

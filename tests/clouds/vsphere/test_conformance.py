@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kit, with machines that are created, stopped and deleted on the way, and a vCenter that fails on request."""
+"""The provider `vsphere` passes the kit, which creates, stops and deletes machines, on a vCenter that fails on
+request."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ PAGES = "later_pages.a_failure_among_instances_is_transient"
 
 
 class VCenterWorld(World):
-    """Machines of vcsim are clones of its first one."""
+    """The vCenter as the kit's world. New machines are clones of vcsim's first machine."""
 
     def __init__(self, vcenter: VCenter, proxy: Proxy) -> None:
         self._vcenter, self._proxy = vcenter, proxy
@@ -64,7 +65,7 @@ class VCenterWorld(World):
         await asyncio.to_thread(self._end, provider_id, False)
 
     async def untag_instance(self, provider_id: str) -> None:
-        """Clones have no tags."""
+        """Do nothing: clones have no tags."""
 
     def _end(self, provider_id: str, destroy: bool) -> None:
         with self._vcenter.admin() as live:
@@ -77,7 +78,7 @@ class VCenterWorld(World):
                         done(managed[id].Destroy_Task())
 
 
-#: How long the provider waits for an answer in cases where none comes, in seconds. In all others it may come late.
+#: Seconds that the provider waits for an answer in cases where none comes. In all other cases an answer may be late.
 UNANSWERED = dict.fromkeys(("failures.no_answer_is_transient", "failures.a_cancelled_call_ends"), 10)
 CHOSEN = [case for case in CASES if case.needs in ("", "instances")]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A vCenter in trouble: what it cannot say is unknown, and it is asked again as soon as it can answer."""
+"""A vCenter in trouble: what it cannot answer is unknown, and the provider asks again as soon as it can answer."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def test_a_certificate_that_is_not_trusted(vcenter, connect):
 
 async def test_one_of_two_that_hangs_or_is_down_makes_nothing_look_gone(vcenter, proxy, connect):
     other = f'[VirtualCenter "two"]\nserver = 127.0.0.1\nport = {proxy.port}\nuser = u\npassword = p\n'
-    # The one that answers may take its time on a busy machine, also while the other one does not answer at all.
+    # The vCenter that answers may be slow on a busy machine, even while the other one does not answer at all.
     for kind, seconds in (("hang", 20), ("drop", 60)):
         with proxy.broken(Fault(kind)):
             cloud = await connect(vcenter.section("one") + other + f"[Runtime]\nrequest-timeout = {seconds}s\n")
@@ -84,7 +84,7 @@ async def test_two_vcenters_are_one_cloud(vcenter, connect):
     assert len(page.instances) == 4 and "127.0.0.1" in page.unreachable
 
 
-#: What happens to one call, and what the provider may make of it: never that a machine is gone.
+#: What happens to one call, and the errors that the provider may raise: never that a machine is gone.
 KINDS: dict[str, tuple[Fault, tuple[type[CloudError], ...]]] = {
     "5xx": (Fault("status", status=503), (Transient,)),
     "a proxy's page": (Fault("status", status=404, body="<html></html>"), (Transient,)),
@@ -141,14 +141,14 @@ async def test_each_call_breaks_in_each_way_and_nothing_looks_gone(vcenter, prox
             own.close()
         return len(names)
 
-    # Each with a proxy of its own: side by side, so that nobody waits for those that get no answer.
+    # Calls without an answer run side by side, each with a proxy of its own, so that the waits do not add up.
     jobs = [survive(kind, [name]) for kind in KINDS if kind == "no answer" for name in calls]
     survived = sum(await asyncio.gather(*jobs, *[survive(kind, calls) for kind in KINDS if kind != "no answer"]))
     confirm("vsphere", "faults survived", f"{survived} of {len(calls) * len(KINDS)}")
 
 
 def check(error: CloudError, kind: str, name: str) -> None:
-    if kind == "the session has ended":  # a new one does not help
+    if kind == "the session has ended":  # a new session does not help
         assert name in LOGIN
     if kind == "a right is missing":
         assert name in str(error) and (" " in name or "System.View on Folder group-d1" in str(error))

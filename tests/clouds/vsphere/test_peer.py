@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Beside cloud-provider-vsphere: a table of machines gives the same Nodes, but for the differences that are listed."""
+"""A table of machines gives the same Nodes with cloud-provider-vsphere and our runtime, except for listed
+differences."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from tests.comparison import confirm
 from .controllers import answered, conf, register, remove, shown
 from .table import TABLE, build
 
-# Of make test-clouds, not of CI: another program is compiled first, and each call is counted.
+# `make test-clouds` runs these tests, CI does not: another program must be compiled first, and each call is counted.
 pytestmark = pytest.mark.long
 
 ZONES = "[Labels]\nzone = k8s-zone\nregion = k8s-region"

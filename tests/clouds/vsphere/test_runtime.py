@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The runtime between a real API server and vCenters in trouble: what they cannot say deletes no Node."""
+"""The runtime between a real API server and vCenters in trouble: no Node is deleted because a vCenter cannot answer."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from .table import WORKERS, Row, build, one
 from .test_peer import ZONES
 from .vcenter import VCenter, done, machines, rows
 
-#: How often the runtime asks before Nodes that are not Ready count as kept. Two answers would delete them.
+#: After so many calls, Nodes that are not Ready count as kept, because two answers would be enough to delete them.
 OFTEN = 3
 
 
 async def test_one_of_two_vcenters_is_down(vcenter, proxy, controllers, tmp_path: Path):
-    """The first one has most machines: where many are missing at once, the framework itself waits."""
+    """No Node is deleted. The first vCenter has most machines: if many are missing at once, the framework itself
+    waits."""
     second, kube, table = VCenter(), controllers.kube, WORKERS
     (tmp_path / "second").mkdir()
     other = Proxy(second.port, tmp_path / "second")
@@ -56,7 +57,7 @@ async def test_one_of_two_vcenters_is_down(vcenter, proxy, controllers, tmp_path
 
 
 async def test_a_restart_of_the_vcenter(vcenter, proxy, controllers):
-    """The machines are those that vcsim has after each start."""
+    """Nodes survive a restart. The machines are those that vcsim has after each start."""
     kube = controllers.kube
     with vcenter.admin() as live:
         uuids = {f"vm-node-{n}": row.uuid for n, row in enumerate(rows(live).values())}
@@ -91,7 +92,8 @@ async def test_a_restart_of_the_vcenter(vcenter, proxy, controllers):
 
 
 async def test_a_machine_whose_host_hangs(vcenter, proxy, controllers):
-    """vCenter then reports no UUID of it. Ours keeps its Node, also after a restart; theirs deletes it."""
+    """vCenter then reports no UUID of the machine. Our runtime keeps its Node, even after a restart; the vendor's
+    controller deletes it."""
     uuids, kube, table = build(vcenter, WORKERS), controllers.kube, WORKERS
     await register(kube, table, uuids)
     program = controllers.ours(conf(proxy))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The suite for any controller, on vcsim: its adapter creates and breaks what the suite asks for."""
+"""The adapter of the suite for vcsim creates and breaks what the suite needs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VSphere]:
 
 @pytest.fixture
 async def controller(cloud: VSphere) -> AsyncIterator[VSphereCloud]:
-    """A client as the controller is one: through the proxy."""
+    """Yield a client that calls as the controller does: through the proxy."""
     text = conf(cloud._proxy, f"{LABELS}\n[Runtime]\nrequest-timeout = 3s\n")
     made = VSphereCloud(ProviderConfig(text, "vsphere.conf", {}))
     await made.start()

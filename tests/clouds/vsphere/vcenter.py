@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A vCenter for tests: vcsim of govmomi, built by Go into the cache, and shaped by calls."""
+"""A vCenter for tests: vcsim of govmomi, built by Go into the cache. Calls change its machines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ USER, PASSWORD = "ccm@vsphere.local", "correct-horse-battery"
 
 
 class VCenter:
-    """One vCenter on a port of its own, which stays the same after a restart."""
+    """One vCenter on a port of its own, which it keeps after a restart."""
 
     def __init__(self) -> None:
         self.port = free_port()
@@ -43,7 +43,7 @@ class VCenter:
             self._process.wait()
 
     def section(self, name: str, **keys: str) -> str:
-        """Its section of vsphere.conf."""
+        """Return this vCenter's section of vsphere.conf."""
         given = {
             "server": "127.0.0.1",
             "port": str(self.port),
@@ -56,7 +56,7 @@ class VCenter:
 
     @contextlib.contextmanager
     def admin(self) -> Iterator[Live]:
-        """A session of its own, for calls of vSphere."""
+        """Yield a separate session of an administrator, for calls of vSphere."""
         settings = Settings("admin", "127.0.0.1", self.port, USER, PASSWORD, insecure=True)
         session = Session(settings, 60, with_places=True)
         yield session.run(lambda live: live)
@@ -70,19 +70,19 @@ class VCenter:
 
 
 def machines(live: Live) -> dict[str, Any]:
-    """All machines by their names in the inventory."""
+    """Return all machines by their names in the inventory."""
     return {each.name: each for each in live.machines[0].view}
 
 
 def rows(live: Live) -> dict[str, Machine]:
-    """All machines as the provider reads them, by reference. vcsim's whole objects have more than pyvmomi knows."""
+    """Return all machines as the provider reads them, by reference. pyvmomi cannot read vcsim's whole objects."""
     session = Session(Settings("admin", "127.0.0.1"), 60, with_places=False)
     session._live = live
     return {each.id: each for each in Inventory(session, None, 100).all().machines}
 
 
 def done(task: Any) -> Any:
-    """The result of a task; the simulator ends them at once."""
+    """Return the result of a task; the simulator finishes tasks at once."""
     while task.info.state in ("queued", "running"):
         pass
     assert task.info.state == "success", task.info.error
