@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real etcd and kube-apiserver as two processes on loopback: all that integration tests and benchmarks need.
 
-Ready in about two seconds. Nothing runs in it: no scheduler, no controllers, no kubelets; Nodes are plain objects.
+They are ready in about two seconds. No scheduler, controllers or kubelets run; Nodes are plain objects.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from tests.ports import free_port
 VERSION = "v1.37.2"
 ADMIN_TOKEN = "admin-token-of-the-tests"  # of a server on loopback that lives for minutes
 MEMORY = Path("/dev/shm")
-ROOM = 2 << 30  # bytes that are free in memory; the data of an etcd of the tests have at most a few hundred MiB
-#: No command of the tests takes this long, and one that does is worth an error.
+ROOM = 2 << 30  # bytes that must be free in memory; an etcd of the tests needs at most a few hundred MiB
+#: Time limit of a command: no command of the tests takes this long unless something is wrong.
 KUBECTL_SECONDS = 300
 
 
@@ -43,7 +43,7 @@ class MissingBinaries(Exception):
 
 
 def binaries() -> Path:
-    """The folder with etcd, kube-apiserver and kubectl. Raises MissingBinaries."""
+    """Return the folder with etcd, kube-apiserver and kubectl. Raises MissingBinaries."""
     cache = os.environ.get("OUTOFTREE_CACHE") or str(
         Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "outoftree.ccm"
     )
@@ -57,7 +57,7 @@ def binaries() -> Path:
 
 
 def data_folder(beside: Path, memory: Path = MEMORY, room: int = ROOM) -> Path:
-    """An empty folder for etcd's data, in memory if there is room. Removes those of processes that were killed."""
+    """Return an empty folder for etcd's data, in memory if there is room. Remove folders of killed processes."""
     if not memory.is_dir() or shutil.disk_usage(memory).free < room:
         return Path(tempfile.mkdtemp(prefix="data-", dir=beside))
     for folder in memory.glob("outoftree-etcd-*"):
@@ -85,13 +85,14 @@ class Authority:
         self.file.write_bytes(self._cert.public_bytes(serialization.Encoding.PEM))
 
     def issue(self, name: str, groups: Sequence[str] = (), hosts: Sequence[str] = ()) -> tuple[bytes, bytes]:
-        """Certificate and key, both PEM, for a user with these groups or a server with these names or addresses."""
+        """Return certificate and key, both PEM, for a user with these groups or a server with these names or addresses.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
         parts = [x509.NameAttribute(NameOID.COMMON_NAME, name)]
         parts += [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
         usages = [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH]
         builder = self._builder(x509.Name(parts), key).add_extension(x509.ExtendedKeyUsage(usages), critical=False)
-        # As Go writes it, and so kubeadm. From 3.13 on, Python refuses certificates without it.
+        # Go writes this extension, and so does kubeadm. From 3.13 on, Python refuses certificates without it.
         issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         builder = builder.add_extension(issuer, critical=False)
         if hosts:
@@ -126,8 +127,8 @@ def key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 class ApiServer:
-    """One kube-apiserver with its etcd; call `close` at the end. The methods block: from a test that has something
-    running in its event loop use `asyncio.to_thread`."""
+    """One kube-apiserver with its etcd; call `close` at the end. The methods block: a test with other tasks in its
+    event loop must use `asyncio.to_thread`."""
 
     def __init__(self, folder: Path, *, audit: bool = False, flags: Sequence[str] = ()) -> None:
         """`audit`: write an audit log of all requests (`audited`). `flags`: more of kube-apiserver's."""
@@ -187,12 +188,12 @@ class ApiServer:
         self._wait("kube-apiserver", lambda: self._get("/readyz") == b"ok")
 
     def audited(self, user: str) -> list[dict[str, Any]]:
-        """The requests of a user that the API server has answered so far, as its audit log has them."""
+        """Return the requests of a user that the API server has answered so far, from its audit log."""
         entries = [json.loads(line) for line in (self.folder / "audit.log").read_text().splitlines()]
         return [each for each in entries if each["user"]["username"] == user and each["stage"] == "ResponseComplete"]
 
     def stop(self, *, kill: bool = True) -> None:
-        """End kube-apiserver, hard by default; etcd keeps its data."""
+        """Stop kube-apiserver, by default with SIGKILL; etcd keeps its data."""
         self._end("kube-apiserver", kill=kill)
 
     def close(self) -> None:
@@ -201,7 +202,7 @@ class ApiServer:
         shutil.rmtree(self._data, ignore_errors=True)
 
     def kubeconfig(self, user: str = "admin", groups: Sequence[str] = ("system:masters",), server: str = "") -> Path:
-        """A kubeconfig with a client certificate of this user and these groups."""
+        """Write a kubeconfig with a client certificate of this user and these groups; return its path."""
         cert, key = self.authority.issue(user, groups)
         ca = self.ca_file.read_bytes()
         config = {
@@ -228,7 +229,8 @@ class ApiServer:
         return path
 
     def kubectl(self, *arguments: str, input: str = "") -> str:
-        """Run kubectl as admin; its output. Raises CalledProcessError, with what it said, and TimeoutExpired."""
+        """Run kubectl as admin; return its output. Raises CalledProcessError, with its error output, or
+        TimeoutExpired."""
         path = self.folder / "admin.kubeconfig"
         if not path.exists():
             self.kubeconfig()
@@ -244,7 +246,7 @@ class ApiServer:
         return done.stdout
 
     def save(self) -> Path:
-        """A copy of etcd's data as they are now. etcd is away for a moment."""
+        """Copy etcd's current data; return the copy's folder. etcd stops for a moment."""
         copy = self.folder / f"etcd-{time.monotonic_ns()}"
         self._end("etcd", kill=False)
         shutil.copytree(self._data, copy)
@@ -252,7 +254,7 @@ class ApiServer:
         return copy
 
     def restore(self, copy: Path | None, *, bump: bool = True) -> None:
-        """Replace etcd's data by a copy, or by nothing, and restart everything.
+        """Replace etcd's data by a copy, or by an empty folder, and restart everything.
 
         `bump` raises the revision of a copy and marks it as compacted, as `etcdutl snapshot restore --bump-revision
         --mark-compacted` does: otherwise watches wait for revisions that the copy has never had.
@@ -339,7 +341,7 @@ class ApiServer:
 
 
 def _open(request: urllib.request.Request | str, context: ssl.SSLContext | None = None) -> bytes:
-    """GET or POST on loopback, past any proxy of the environment."""
+    """Send GET or POST on loopback, without any proxy of the environment; return the answer."""
     handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
     if context is not None:
         handlers.append(urllib.request.HTTPSHandler(context=context))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of a kubelet that forward ports and run commands, for tests without machines: HTTPS on loopback.
+"""A stand-in for the parts of a kubelet that forward ports and run commands: HTTPS on loopback, without machines.
 
 It serves WebSockets with the subprotocol v4.channel.k8s.io as a kubelet and its container runtime do
-(k8s.io/cri-streaming, portforward/websocket.go and remotecommand/websocket.go). Its Pods have the network of this
-machine. It knows no other request.
+(k8s.io/cri-streaming, portforward/websocket.go and remotecommand/websocket.go). Its Pods use this machine's network. It
+answers no other requests.
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ PROTOCOL = "v4.channel.k8s.io"
 DATA, ERROR = b"\0", b"\1"
 #: Channels of a command: standard output, standard error, and its end.
 OUT, ERR, END = b"\1", b"\2", b"\3"
-#: With it in status.declaredFeatures of its Node, the API server passes WebSockets on to the kubelet (KEP-4006).
+#: If status.declaredFeatures of the Node has this feature, the API server passes WebSockets on to the kubelet
+#: (KEP-4006).
 FEATURE = "ExtendWebSocketsToKubelet"
 #: Runs a command of a Pod: exit status, standard output, standard error.
 Command = Callable[[str, list[str]], Awaitable[tuple[int, bytes, bytes]]]
 
 
 class Kubelet:
-    """`port`: for status.daemonEndpoints of its Node. `forwarded`: "NAMESPACE/POD:PORT" of each request. `command`:
-    what runs the commands of its Pods."""
+    """The kubelet. `port`: for status.daemonEndpoints of its Node. `forwarded`: "NAMESPACE/POD:PORT" of each request.
+    `command`: the function that runs commands of Pods."""
 
     def __init__(self) -> None:
         self.port = free_port()
@@ -94,7 +95,7 @@ class Kubelet:
 async def running_kubelet(
     authority: Authority, folder: Path, hosts: Sequence[str] = ("127.0.0.1",)
 ) -> AsyncIterator[Kubelet]:
-    """`folder`: for its key. `hosts`: the addresses of its Nodes."""
+    """Run a kubelet. `folder`: for its certificate and key. `hosts`: the addresses of its Nodes."""
     for name, data in zip(("kubelet.crt", "kubelet.key"), authority.issue("kubelet", hosts=hosts), strict=True):
         (folder / name).write_bytes(data)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)

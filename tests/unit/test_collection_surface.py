@@ -66,7 +66,8 @@ def described() -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("name", described())
 def test_the_last_sentence_of_an_option_argues_it(name: str) -> None:
-    """When somebody sets it, and what the default is for. docs/reference/variables.md has it as a column."""
+    """The sentence says when to set the option, and what the default is for: a column of
+    docs/reference/variables.md."""
     reason = described()[name][-1]
     assert re.match(r"Set it\b.*\b(default|It is (off|empty))\b", reason), reason
 

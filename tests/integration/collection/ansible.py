@@ -18,7 +18,7 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 # tools/packaging/cores.py runs these tests with the programs of other releases of ansible-core.
 PROGRAM = Path(os.environ.get("OUTOFTREE_ANSIBLE") or Path(sys.executable).parent) / "ansible-playbook"
 COLLECTION = "outoftree.ccm"
-#: ansible-playbook that runs the modules of the host `localhost`, which is in no inventory, by another Python.
+#: ansible-playbook with another Python for modules on the host `localhost`, which is in no inventory.
 FASTER = """
 import sys
 sys.argv[0], sys.executable = "ansible-playbook", sys.argv.pop(1)
@@ -29,7 +29,7 @@ main()
 
 @dataclass
 class Run:
-    """What a playbook did: exit status, all it wrote, and each task's result."""
+    """The run of a playbook: exit status, all its output, and each task's result."""
 
     status: int
     output: str
@@ -44,12 +44,12 @@ class Run:
 
     @property
     def failures(self) -> list[str]:
-        """Their messages without the breaks between lines."""
+        """Return the messages of failed tasks, each on one line."""
         return [" ".join(result["msg"].split()) for result in self.results if result.get("failed")]
 
 
 def task(module: str, /, *, check: bool = False, diff: bool = False, **arguments: Any) -> dict[str, Any]:
-    """A call of a module of the collection. A failure does not keep the calls after it from being made."""
+    """Return a task that calls a module of the collection. The tasks after it run even if it fails."""
     return {
         "name": module,
         f"{COLLECTION}.{module}": arguments,
@@ -60,7 +60,7 @@ def task(module: str, /, *, check: bool = False, diff: bool = False, **arguments
 
 
 async def call(kubeconfig: Any, *tasks: dict[str, Any]) -> Run:
-    """Call modules one after the other in one playbook, since each start of Ansible takes more than a second."""
+    """Call modules one after the other in one playbook, because each start of Ansible takes more than a second."""
     module_defaults = {f"group/{COLLECTION}.api": {"kubeconfig": kubeconfig}}
     play = {
         "hosts": "localhost",
@@ -73,7 +73,7 @@ async def call(kubeconfig: Any, *tasks: dict[str, Any]) -> Run:
 
 
 def program() -> list[str]:
-    """ansible-playbook, quick with modules where it is that of build/venv."""
+    """Return the command of ansible-playbook; that of build/venv starts modules faster."""
     return [str(PROGRAM)] if "OUTOFTREE_ANSIBLE" in os.environ else [sys.executable, "-c", FASTER, interpreter()]
 
 
@@ -90,7 +90,7 @@ async def playbook(
         "ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json",
         "ANSIBLE_DEPRECATION_WARNINGS": "false",
         "COLUMNS": "10000",  # tests search for sentences, which a terminal has in several lines
-        # Most of a module's time is the import of the library 'kubernetes': compiled, it takes half of it.
+        # A module spends most of its time on importing the library 'kubernetes'; compiled, that takes half as long.
         "PYTHONPYCACHEPREFIX": str(REPOSITORY / "build" / "pycache"),
     } | (settings or {})
     process = await asyncio.create_subprocess_exec(

@@ -23,21 +23,21 @@ def kubeconfig(apiserver: ApiServer) -> str:
 
 
 class Interloper:
-    """Someone who changes an object at the worst moment: between a module's read and its write, or before a read."""
+    """Changes an object at the worst moment: between a module's read and its write, or before a read."""
 
     def __init__(self) -> None:
-        #: By path: called once, just before the first PATCH of it goes on.
+        #: Path -> function that is called once, just before the first PATCH of the path is passed on.
         self.strikes: dict[str, Callable[[], Awaitable[Any]]] = {}
-        #: By path: called before each GET of it goes on.
+        #: Path -> function that is called before each GET of the path is passed on.
         self.reads: dict[str, Callable[[], Awaitable[Any]]] = {}
-        #: By path: what the API server said to each PATCH.
+        #: Path -> the API server's status for each PATCH.
         self.statuses: dict[str, list[int]] = {}
         self.kubeconfig: dict[str, Any] = {}
 
 
 @pytest.fixture
 async def interloper(apiserver: ApiServer) -> AsyncIterator[Interloper]:
-    """A proxy before the API server, with a kubeconfig (as data) that leads through it."""
+    """Run a proxy before the API server, with a kubeconfig (as data) for connections through the proxy."""
     between = Interloper()
     trust = ssl.create_default_context(cafile=str(apiserver.ca_file))
     as_admin = {"Authorization": f"Bearer {apiserver.token}"}
@@ -70,7 +70,7 @@ async def interloper(apiserver: ApiServer) -> AsyncIterator[Interloper]:
 
 
 def kubeconfig_for(server: str, token: str = "") -> dict[str, Any]:
-    """A kubeconfig as data, as the roles hand on a control plane's admin.conf."""
+    """Return a kubeconfig as data, the form in which the roles pass on a control plane's admin.conf."""
     return {
         "apiVersion": "v1",
         "kind": "Config",

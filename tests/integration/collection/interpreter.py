@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Python for modules that begins at once: it has the libraries that they import, and compiles nothing twice.
+"""A Python that starts modules at once: it has imported their libraries already, and compiles nothing twice.
 
-A module of Ansible that speaks to the API server computes for a second: it imports `kubernetes`, and compiles what it
-brings of Ansible in an archive. Here a process imports that library once. For each module it forks one that has the
-standard streams, the folder and the environment of the program that Ansible started, and runs what that was sent.
-Nothing of Ansible is imported before: that is a module's own. What is compiled is kept by its contents, and hosts of
-files (machine.py) have that part, too. Whatever is not sent by a pipe, Python itself runs.
+A module of Ansible that calls the API server computes for a second: it imports `kubernetes`, and compiles the parts of
+Ansible that its archive contains. Here a process imports that library once. For each module it forks a child with the
+standard streams, the folder and the environment of the program that Ansible started; the child runs the module. Nothing
+of Ansible is imported before the fork, because each module brings its own. Compiled code is cached by its source, also
+for hosts of files (machine.py). Python itself runs whatever is not sent by a pipe.
 
     interpreter.py serve SOCKET
     interpreter.py module < MODULE
@@ -33,7 +33,7 @@ from pathlib import Path
 
 COMPILED = Path(__file__).resolve().parents[3] / "build" / "pycache" / "modules"
 
-#: Started for each module, so it imports next to nothing.
+#: The client, which starts for each module and therefore imports almost nothing.
 CLIENT = """#!{python} -IS
 import sys
 if len(sys.argv) > 1:
@@ -55,7 +55,7 @@ posix._exit(status[0] if status else 1)
 
 @functools.cache
 def interpreter() -> str:
-    """The program that Ansible takes for Python. Its process ends with this one."""
+    """Start the server, and return the program that Ansible uses as Python. The server ends with this process."""
     folder = Path(tempfile.mkdtemp(prefix="outoftree-python-"))
     path, client = folder / "socket", folder / "python"
     client.write_text(CLIENT.format(python=sys.executable, socket=str(path)))
@@ -98,7 +98,7 @@ def serve(path: str) -> None:
 
 
 def reap() -> None:
-    """So that what they used is counted."""
+    """Wait for ended children, so that their CPU seconds are counted."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -107,7 +107,7 @@ def reap() -> None:
 
 
 def answer(connection: socket.socket) -> None:
-    """In a process of its own: be the client, run the module, and end with its status."""
+    """Take the client's place in a forked process: run the module, and end with its status."""
     head, streams, _, _ = socket.recv_fds(connection, 4, 3)
     folder, environment, umask = marshal.loads(_read(connection, int.from_bytes(head, "big")))
     for place, stream in enumerate(streams):
@@ -142,7 +142,7 @@ def run_module() -> None:
 
 
 def compiled(compile_source: Callable[[str, bytes], types.CodeType], name: str, source: bytes) -> types.CodeType:
-    """A part of an archive; zipimport itself compiles each one twice, each time."""
+    """Return the compiled code of a part of an archive, cached; zipimport itself would compile each part twice."""
     path = COMPILED / f"{sys.implementation.cache_tag}-{hashlib.sha256(source).hexdigest()}"
     try:
         code: types.CodeType = marshal.loads(path.read_bytes())

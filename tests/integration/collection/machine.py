@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A host for Ansible without a container: this machine with its own /etc, /var/lib, processes, network and systemctl.
+"""A host for Ansible without a container: this machine with separate /etc, /var/lib, processes, network and systemctl.
 
-`Machine` writes a folder and a program that Ansible takes for the host's Python. That program enters new namespaces,
-mounts the folder's `etc` and `var/lib` over the real ones, starts the host's components as systemd would (processes
-with the argument lists that unit and environment files make, which serve their health endpoints and nothing else) and
-runs the module. Everything ends with the module; what was running is in `running.json`, and is there again at the
-next one.
+`Machine` writes a folder and a program that Ansible uses as the host's Python. That program enters new namespaces,
+mounts the folder's `etc` and `var/lib` over the real ones, and starts the host's components as systemd would: processes
+with the arguments of unit and environment files, which serve only their health endpoints. Then it runs the module.
+Everything ends with the module; `running.json` lists what was running, and the next module starts that again.
 
-It is a script, too: `machine.py enter FOLDER python arguments` and `machine.py systemctl FOLDER arguments`.
+This file is also a script: `machine.py enter FOLDER python arguments` and `machine.py systemctl FOLDER arguments`.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[3]
 UNIT_FOLDERS = ("etc/systemd/system", "usr/lib/systemd/system")
 BINDS = ("etc", "var/lib", "var/log", "usr/lib/systemd/system")
-#: What the modules run, which look for it in the system's folders and not by PATH.
+#: Programs that the modules run. The modules search them in the system's folders, not in PATH.
 PROGRAMS = ("systemctl", "journalctl")
-#: Where each component serves its health, and whether by TLS. k3s and RKE2 are a kubelet and an API server.
+#: The health ports of each component, and whether they use TLS. k3s and RKE2 are a kubelet and an API server in one.
 PORTS = {
     "kubelet": [(10248, False)],
     "kube-apiserver": [(6443, True)],
@@ -51,8 +50,8 @@ CERTIFICATES = (
     ),
 )
 KEYS = tuple(f"var/lib/rancher/{name}/server/tls/client-admin.key" for name in ("k3s", "rke2"))
-# Written without http.server, whose import takes longer than all else that it does: every call of a module starts up to
-# four of these.
+# The component does not use http.server, whose import would take longer than everything else: every call of a module
+# starts up to four components.
 COMPONENT = """
 import _thread, os, socket, sys, time
 def ill():
@@ -90,7 +89,7 @@ time.sleep(3600)
 
 @functools.cache
 def certificate() -> tuple[bytes, bytes]:
-    """A certificate that is its own authority, for the name `kubernetes`, and its key, as PEM."""
+    """Return a self-signed certificate for the name `kubernetes`, and its key, as PEM."""
     from cryptography import x509  # not at the top: this file is also the program that enters a host, many times a test
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -117,7 +116,8 @@ def certificate() -> tuple[bytes, bytes]:
 
 
 class Machine:
-    """A host named by its folder, made of a tree of files; its units run from the start, and static Pods as `pods`."""
+    """A host made of a tree of files, named after its folder. Its units run from the start, and its static Pods
+    `pods`."""
 
     def __init__(self, folder: Path, files: dict[str, str], pods: dict[str, list[str]] | None = None) -> None:
         self.folder = folder
@@ -144,7 +144,7 @@ class Machine:
         )
         for name in PROGRAMS:
             self._script(f"bin/{name}", f'{name} {folder} "$@"')
-        # As the kubelet makes it for a static Pod's containers.
+        # The folder that the kubelet creates for a static Pod's containers.
         for name in pods or {}:
             (folder / "var/log/pods" / f"kube-system_{name}-{folder.name}_{uid(name)}" / name).mkdir(parents=True)
 
@@ -164,18 +164,18 @@ class Machine:
         (self.folder / "mounts.json").write_text(json.dumps([*mounts, [a.format(self.folder) for a in arguments]]))
 
     def refuse(self, *verbs: str) -> None:
-        """Let systemctl fail at some verbs, until it is called again."""
+        """Let systemctl fail for these verbs, until the next call of this method."""
         (self.folder / "refused.json").write_text(json.dumps(verbs))
 
     def needs(self, component: str, flag: str) -> None:
-        """Let a component be ill that is started without this flag."""
+        """Make a component unhealthy if it is started without this flag."""
         (self.folder / f"needed-by-{component}.txt").write_text(flag)
 
     def text(self, path: str) -> str:
         return (self.folder / path.lstrip("/")).read_bytes().decode()
 
     def files(self) -> dict[str, bytes]:
-        """Every file of the host that is its own, by path."""
+        """Return the host's own files, by path."""
         found = {}
         for place in (
             "etc/default",
@@ -195,7 +195,8 @@ class Machine:
 
 
 def unit_files(root: Path, unit: str) -> list[Path]:
-    """A unit's file and its drop-ins in systemd's order: by name, where a name of /etc hides that of /usr/lib."""
+    """Return a unit's file and its drop-ins in systemd's order: by name; a file in /etc hides one of the same name in
+    /usr/lib."""
     for folder in UNIT_FOLDERS:
         path = root / folder / f"{unit}.service"
         if path.exists():
@@ -208,7 +209,7 @@ def unit_files(root: Path, unit: str) -> list[Path]:
 
 
 def command_line(root: Path, unit: str) -> list[str]:
-    """The arguments with which systemd starts a unit."""
+    """Return the arguments with which systemd starts a unit."""
     if str(REPOSITORY) not in sys.path:  # as a script
         sys.path.append(str(REPOSITORY))
     from tests import systemd
@@ -223,7 +224,7 @@ def command_line(root: Path, unit: str) -> list[str]:
 
 
 def uid(pod: str) -> str:
-    """The UID of a static Pod: a digest, where other Pods have a UUID."""
+    """Return the UID of a static Pod, which is a digest; other Pods have a UUID."""
     return hashlib.md5(pod.encode(), usedforsecurity=False).hexdigest()
 
 
@@ -244,7 +245,7 @@ def start(folder: Path, unit: str, argv: list[str]) -> None:
         stderr=subprocess.DEVNULL,
     )
     (folder / f"{unit}.pid").write_text(str(process.pid))
-    # The component's own arguments, without those of the Python that stands for it.
+    # The component's own arguments, without those of the Python that plays it.
     arguments = folder / f"{unit}-{process.pid}.cmdline"
     arguments.write_bytes(b"".join(word.encode() + b"\0" for word in argv))
     subprocess.run(["mount", "--bind", str(arguments), f"/proc/{process.pid}/cmdline"], check=True)
@@ -257,7 +258,7 @@ def start(folder: Path, unit: str, argv: list[str]) -> None:
 
 def enter(folder: Path, command: list[str]) -> int:
     binds = [["--bind", str(folder / place), f"/{place}"] for place in BINDS]
-    # Modules run programs of the system's directories alone: what this machine has is covered, what it lacks is added.
+    # Modules run only programs in the system's folders: replace those that exist here, and add those that are missing.
     binds += [
         ["--bind", str(folder / "bin" / name), f"/usr/bin/{name}"]
         for name in PROGRAMS
@@ -277,7 +278,7 @@ def enter(folder: Path, command: list[str]) -> int:
 
 
 def kill(pid: int) -> None:
-    """Wait until it has no ports any more: it is gone, or nobody has asked for its status."""
+    """Kill a process, and wait until it has no ports any more: it is gone, or a zombie."""
     os.kill(pid, signal.SIGKILL)
     while True:
         try:

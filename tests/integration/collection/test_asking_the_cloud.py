@@ -16,7 +16,7 @@ ASK = plays("site", "Ask the cloud who will be adopted")
 
 
 async def test_no_other_batch_begins_while_the_first_one_is_not_adopted(cluster: Cluster):
-    """No controller runs here, so nobody initialises the Node of the first worker."""
+    """No controller runs here, so nobody initialises the first worker's Node, and the second batch does not start."""
     cluster.add("kubeadm-cp", HOSTS["kubeadm-cp"])
     for name in ("w-1", "w-2"):
         cluster.add(name, WORKER, initialized=False)

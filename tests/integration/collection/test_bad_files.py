@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that people wrote by hand: comments, anchors, Windows line ends and symbolic links stay what they are."""
+"""Files that people wrote by hand keep their comments, anchors, Windows line ends and symbolic links."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run reads of the cluster at its end: Services that still wait, and which controller answers for the Nodes."""
+"""What a run reads from the cluster at its end: Services that still wait, and which controller manages the Nodes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def service(name: str, **spec: Any) -> dict[str, Any]:
 
 @pytest.fixture
 async def services(kube: KubeClient) -> AsyncIterator[None]:
-    """One of ours, and one that another controller serves."""
+    """Create a Service of our controller, and one that another controller serves."""
     await kube.create(SERVICES, service("web"))
     await kube.create(SERVICES, service("other", loadBalancerClass="example.com/lb"))
     yield
@@ -39,7 +39,7 @@ async def services(kube: KubeClient) -> AsyncIterator[None]:
 async def test_services_without_an_address_are_waited_for(
     interloper: Interloper, kube: KubeClient, services: None
 ) -> None:
-    """The address comes when the module asks for the second time; it does not ask for a third."""
+    """The Service gets its address when the module reads it for the second time; the module does not read it again."""
     looks = 0
 
     async def look() -> None:
@@ -85,7 +85,7 @@ async def test_services_of_a_class_that_the_controllers_flags_name_are_its_own(
 
 @pytest.fixture
 async def foreign(kube: KubeClient) -> AsyncIterator[None]:
-    """The DaemonSet of a vendor's controller as the role rolls it out, with a Pod that runs: no command, as for AWS."""
+    """Create a vendor's DaemonSet as the role rolls it out, with a running Pod. It has no command, as for AWS."""
     meta = {"labels": LABELS, "annotations": {"ccm.outoftree.dev/cloud-config": "17"}}
     spec = {"containers": [{"name": NAME, "image": "registry.example.com/aws:1", "args": ["--cloud-provider=aws"]}]}
     selector = {"matchLabels": {"app.kubernetes.io/name": NAME}}
@@ -103,7 +103,7 @@ async def foreign(kube: KubeClient) -> AsyncIterator[None]:
 
 
 async def test_another_vendors_controller_is_not_asked_about_nodes(kubeconfig: str, foreign: None) -> None:
-    """It has no `ccm nodes`, whether or not its Pods have a command of their own."""
+    """The module does not run `ccm nodes` in its Pods, whether or not these have a command."""
     (found,) = await call(kubeconfig, task("ccm_cluster_info", name=NAME))
     assert found["compared"] == {"done": False, "reason": "the controller is not this collection's own runtime"}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verdict on a controller: from what is in the cluster, and from the runtime's own Lease."""
+"""The verdict on a controller, from the objects in the cluster and from the runtime's own Lease."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Rollout:
     async def pod(self, name: str, app: str, node: str, *, waiting: str = "") -> None:
         container = {"name": "ccm", "image": "localhost/outoftree-ccm:0.1.0"}
         body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"labels": {"app": app}}}
-        # No kubelet ends it: without a period of grace, a deletion is done when it returns.
+        # No kubelet stops the Pod: without a grace period, the deletion is complete when the call returns.
         body |= {"spec": {"nodeName": node, "terminationGracePeriodSeconds": 0, "containers": [container]}}
         path = await self.create(PODS.format(SYSTEM), name, body)
         status: dict[str, Any] = {"conditions": [{"type": "Ready", "status": "False" if waiting else "True"}]}
@@ -61,7 +61,7 @@ class Rollout:
         await self._kube.patch(f"{path}/status", {"status": status})
 
     async def lease(self, name: str, holder: str, *, renewed: float = 0.0, notes: dict[str, str] | None = None) -> None:
-        """A Lease that was renewed `renewed` seconds ago and lasts a minute."""
+        """Create a Lease that was renewed `renewed` seconds ago and lasts a minute."""
         when = time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime(time.time() - renewed))
         annotations = {f"ccm.outoftree.dev/{key}": value for key, value in (notes or {}).items()}
         body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"annotations": annotations}}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""kubeadm's configuration is changed only from what the plan was made from, and goes back byte for byte."""
+"""kubeadm's configuration is changed only if it is still the one of the plan, and is restored byte for byte."""
 
 from __future__ import annotations
 

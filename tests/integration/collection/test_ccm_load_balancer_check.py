@@ -25,16 +25,17 @@ from .traffic_world import NAMESPACE, World, pool, running_world
 __all__ = ["cluster"]
 
 
-#: For what comes in a moment, for what never comes, and for what never comes after something that comes.
+#: Seconds to wait: for what comes in a moment, for what never comes, and for what never comes after something else
+#: came.
 PATIENT, SHORT, LONG = 300, 15, 60
-#: Whose Python runs in the Pods: the kubelet of the tests takes its own.
+#: The image and its Python are only named: the kubelet of the tests runs commands with its own Python.
 COMMON = {"image": "localhost/check:1", "python": "python3"}
 CONFIG: dict[str, Any] = {"projects": [{"name": "demo", "token": "demo-token", "region": "north"}]}
 
 
 @pytest.fixture
 def settings() -> dict[str, Any]:
-    """More of the cloud's configuration."""
+    """Return more of the cloud's configuration."""
     return {}
 
 
@@ -142,7 +143,7 @@ async def test_a_namespace_that_is_there_and_a_missing_image_are_refused_before_
 
 
 async def test_a_class_of_somebody_else_is_named(world: World, start_ccm: StartCcm):
-    """A policy gives it to every Service, as a webhook could."""
+    """An admission policy sets another class on every Service, as a webhook could; the check names the class."""
     path = "/apis/admissionregistration.k8s.io/v1"
     patch = {"expression": 'Object{spec: Object.spec{loadBalancerClass: "example.com/other"}}'}
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["services"]}
@@ -171,7 +172,7 @@ async def test_a_class_of_somebody_else_is_named(world: World, start_ccm: StartC
 
 @contextlib.asynccontextmanager
 async def rolled_out(world: World, *flags: str, options: dict[str, Any] | None = None) -> AsyncIterator[None]:
-    """The DaemonSet of the runtime as the role creates it, with these flags. Nobody starts its Pods here.
+    """Create the runtime's DaemonSet as the role does, with these flags. Nobody starts its Pods here.
 
     `options` are in the file of its `--config`, which a ConfigMap has.
     """
@@ -198,7 +199,7 @@ async def rolled_out(world: World, *flags: str, options: dict[str, Any] | None =
 
 
 async def test_a_controller_that_serves_only_its_own_class_is_asked_with_that_class(world: World, start_ccm: StartCcm):
-    """One of the two options is in its file, the other one is a flag."""
+    """The check's Service gets that class. One of the controller's two options is in its file, the other is a flag."""
     flags = {"load-balancer-class": "example.com/own", "default-load-balancer-provider": "none"}
     await start_ccm(**flags).leading()
     options = {"load-balancer-class": ["example.com/own"]}
@@ -220,7 +221,7 @@ async def test_a_controller_without_load_balancers_is_reported_and_the_rest_is_a
 
 
 async def in_force(world: World) -> None:
-    """The API server takes a moment."""
+    """Wait until the admission policy is in force, which takes the API server a moment."""
     path = "/api/v1/namespaces/default/services"
     spec = {"type": "LoadBalancer", "ports": [{"port": 80}]}
     probe = {"apiVersion": "v1", "kind": "Service", "metadata": {"generateName": "probe-"}, "spec": spec}
@@ -236,7 +237,7 @@ async def in_force(world: World) -> None:
 async def test_the_playbook_fails_with_the_cause_and_hands_the_result_on(
     apiserver: ApiServer, cloud: Simulator, cluster: Cluster, tmp_path: Path
 ):
-    """Nobody leads here."""
+    """No controller leads here, so the check fails; the playbook reports the cause and passes the result on."""
     cluster.add("kubeadm-cp", HOSTS["kubeadm-cp"])
     (tmp_path / "kubelet").mkdir()
     details = {"image": "localhost/check:1"}

@@ -24,7 +24,7 @@ def adopt(name: str, *, check: bool = False, **more: Any) -> dict[str, Any]:
 
 
 async def taints(kube: KubeClient, name: str) -> set[str]:
-    """Keys of a Node's taints, without the one that the API server itself adds to a Node without a kubelet."""
+    """Return the keys of a Node's taints, without the one that the API server adds to a Node without a kubelet."""
     node = await kube.get(f"{NODES}/{name}", Node)
     return {taint.key for taint in node.spec.taints} - {"node.kubernetes.io/not-ready"}
 
@@ -106,7 +106,7 @@ async def test_the_runtime_initialises_what_is_adopted(
     assert any("InstanceNotFound" in event for event in orphan["events"])
     assert orphan["events"][-1] in orphan["msg"]
     assert await taints(kube, "orphan") == {OTHER["key"]}
-    # What is returned as the Node afterwards is the Node afterwards.
+    # The returned Node is its state after the adoption.
     assert not orphan["node"]["uninitialized"]
 
 
@@ -170,7 +170,7 @@ async def test_many_nodes_are_adopted_side_by_side_and_a_failure_begins_no_other
     # The same controller initialised all of them, but none waited for another one's turn.
     assert sum(each["waited"] for each in first["nodes"]) > 1.5 * first["waited"]
     assert not second["changed"] and not second.get("failed")
-    # Two at a time: the orphan fails, the one beside it is finished, and the last one is not begun.
+    # Two Nodes at a time: the orphan fails, the Node beside it is finished, and the last one is not started.
     assert failed["failed"] and "2 of 4 Nodes failed, and 1 were not begun" in failed["msg"], failed["msg"]
     assert "did not initialise Node many-orphan within 1 s" in failed["msg"]
     assert await taints(kube, "many-last") == set() == await taints(kube, "many-orphan")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Node is drained as its Pods' budgets allow, deleted, and given back where that does not work."""
+"""A Node is drained as its Pods' budgets allow, and deleted; if that fails, it is uncordoned again."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Agent:
         return {pod["metadata"]["name"]: pod["metadata"] for pod in found}
 
     async def kubelet(self) -> None:
-        """End Pods that are to end, and allow one disruption once the Node is cordoned."""
+        """Remove Pods that are being deleted, and allow one disruption once the Node is cordoned."""
         while True:
             for name, meta in (await asyncio.to_thread(self.pods)).items():
                 if "deletionTimestamp" in meta:

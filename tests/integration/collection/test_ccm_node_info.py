@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How Nodes stand to the cloud, and waiting until they are initialised."""
+"""ccm_node_info reports the Nodes' initialisation and providerIDs, and waits until Nodes are initialised."""
 
 from __future__ import annotations
 

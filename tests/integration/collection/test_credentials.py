@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Secret with the controller's credentials has what the variables say, and nothing of earlier ones."""
+"""The Secret with the controller's credentials has those of the variables, and nothing of earlier ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ class Secret:
         self.apiserver = apiserver
 
     async def roll_out(self, *rounds: dict[str, str]) -> list[tuple[bool, dict[str, Any]]]:
-        """Roll out these credentials one after the other. Return whether the Secret changed, and what it is then."""
+        """Roll out these credentials one after the other. Return, for each, whether the Secret changed, and its
+        data."""
         config = str(self.apiserver.kubeconfig())
         look = {"kubeconfig": config, "kind": "Secret", "namespace": "kube-system", "name": f"{NAME}-cloud-config"}
         tasks = []

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a migration costs a URL of the operator's: measured while the playbook runs, and said however it ends."""
+"""The disruption of a URL of the operator: it is measured while the playbook runs, and reported however the run
+ends."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ END[0]["tasks"] = END[0]["tasks"][0]["always"]
 
 
 class Shop:
-    """What users ask. It serves, but for the requests whose numbers are in `lost`."""
+    """The server behind the URL. It serves all requests except those whose numbers are in `lost`."""
 
     def __init__(self) -> None:
         self.asked, self.lost, self.url = 0, range(0), ""

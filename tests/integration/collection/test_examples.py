@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The EXAMPLES of every module and filter run as they are printed, and what they return is as RETURN says.
+"""The EXAMPLES of every module and filter run as they are printed, and return what RETURN says.
 
-They run in check mode in one playbook, against the API server of the tests and a host of files: what an example takes
-for granted (a plan, a Node called worker-1, a controller that leads) is there. Paths of files on the Ansible controller
-alone are replaced.
+They run in check mode in one playbook, against the API server of the tests and a host of files. What an example assumes
+(a plan, a Node called worker-1, a controller that leads) exists there. Only paths of files on the Ansible controller
+are replaced.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ TYPES: dict[str, tuple[type, ...]] = {
 
 
 def documentation(kind: str, name: str, block: str) -> Any:
-    """A block of a plugin's documentation."""
+    """Return a block of a plugin's documentation, parsed."""
     tree = ast.parse((PLUGINS / kind / f"{name}.py").read_text())
     for statement in tree.body:
         if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == block:
@@ -59,7 +59,7 @@ def examples(kind: str, name: str) -> list[dict[str, Any]]:
 
 
 def image_archive(path: Path) -> Path:
-    """What `podman save` makes, as far as it is read before anything is copied."""
+    """Write an archive with the part of `podman save`'s output that the module reads before it copies anything."""
     manifest = json.dumps([{"Config": "5f0c.json", "RepoTags": [IMAGE], "Layers": []}]).encode()
     with tarfile.open(path, "w") as tar:
         info = tarfile.TarInfo("manifest.json")
@@ -69,7 +69,7 @@ def image_archive(path: Path) -> Path:
 
 
 def replaced(task: Any, paths: dict[str, str]) -> Any:
-    """An example with paths of the tests in place of those that it prints."""
+    """Return an example with paths of the tests in place of its own."""
     text = json.dumps(task)
     for old, new in paths.items():
         text = text.replace(old, new)
@@ -77,7 +77,7 @@ def replaced(task: Any, paths: dict[str, str]) -> Any:
 
 
 async def prepare(cluster: Cluster, kube: KubeClient, rollout: Rollout) -> None:
-    """A control plane and a worker with files and Nodes, a controller that leads, and one of another vendor."""
+    """Create a control plane and a worker with files and Nodes, a controller that leads, and one of another vendor."""
     control_plane = cluster.add("kubeadm-cp", HOSTS["kubeadm-cp"])
     cluster.add("worker-1", HOSTS["kubeadm-worker"])
     (control_plane.folder / "bin" / "ctr").write_text("#!/bin/sh\nexit 0\n")
@@ -88,7 +88,7 @@ async def prepare(cluster: Cluster, kube: KubeClient, rollout: Rollout) -> None:
     await rollout.daemonset("cloud-controller-manager", **COMPLETE)
     await rollout.pod("cloud-controller-manager-x7k2p", "cloud-controller-manager", "kubeadm-cp")
     now = {"last-cloud-success": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
-    # Renewed in an hour, so that it does not run out on a busy machine.
+    # The renew time is an hour ahead, so that the Lease does not expire on a busy machine.
     await rollout.lease("cloud-controller-manager", "kubeadm-cp_6f1a", renewed=-3600, notes=NOTES | now)
     config = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"ClusterConfiguration": KUBEADM_CONFIG}}
     await rollout.create("/api/v1/namespaces/kube-system/configmaps", "kubeadm-config", config)
@@ -101,7 +101,7 @@ async def prepare(cluster: Cluster, kube: KubeClient, rollout: Rollout) -> None:
 
 @pytest.fixture
 async def run(apiserver: ApiServer, kube: KubeClient, cluster: Cluster, rollout: Rollout, tmp_path: Path) -> Run:
-    """Every example, once."""
+    """Run every example once."""
     await prepare(cluster, kube, rollout)
     manifest = "/etc/kubernetes/manifests/kube-controller-manager.yaml"
     paths = {
@@ -109,7 +109,8 @@ async def run(apiserver: ApiServer, kube: KubeClient, cluster: Cluster, rollout:
         "build/images/outoftree-ccm-0.1.0.tar": str(image_archive(tmp_path / "image.tar")),
         "/srv/git/cluster/ccm": str(tmp_path / "rendered"),
     }
-    # On hosts, and then where Ansible runs. What one registers, the next ones use, and what carries a plan out is last.
+    # First on hosts, then where Ansible runs. Later examples use what earlier ones register; those that carry out a
+    # plan are last.
     on_hosts = ["ccm_component_flags_info", "ccm_image", "ccm_journal_info"]
     first = ["ccm_cluster_info", "ccm_health_info", "rollback_plan", "rollback_verdict", "leader_migration_plan"]
     first.append("migration_plan")  # the last one that says what `plan` is
@@ -171,7 +172,7 @@ async def test_examples_run_and_return_what_is_documented(run: Run):
 
 
 def differences(key: str, entry: dict[str, Any], result: dict[str, Any]) -> list[str]:
-    """What a result has otherwise than its documentation says."""
+    """Return how a result differs from its documentation."""
     if key not in result:
         return [f"{key} is not returned"]
     value = result[key]
@@ -184,7 +185,7 @@ def differences(key: str, entry: dict[str, Any], result: dict[str, Any]) -> list
 
 
 def missing(sample: Any, value: Any) -> set[str]:
-    """Names that the sample has and the value has not: of a dictionary, or of the first of several alike."""
+    """Return names that the sample has and the value does not: of a dictionary, or of the first one of several."""
     if isinstance(sample, list) and isinstance(value, list) and sample and value:
         return missing(sample[0], value[0])
     if not isinstance(sample, dict) or not isinstance(value, dict):

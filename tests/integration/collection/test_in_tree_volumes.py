@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Volumes of in-tree plug-ins on a real API server: what is found, who may not look, and what preflight says."""
+"""Volumes of in-tree plug-ins on a real API server: what is found, which rights are needed, and what preflight says."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NODE = "kubeadm-cp"
 PAGE = "docs/how-to/volumes.md"
 EBS, DRIVER = "awsElasticBlockStore", "ebs.csi.aws.com"
 DEFAULT = {"storageclass.kubernetes.io/is-default-class": "true"}
-#: What a user reads for a plan, apart from volumes and what uses them.
+#: The resources that a user reads for a plan, beside volumes and the objects that use them.
 OTHERS = [
     *("nodes", "services", "configmaps", "secrets", "serviceaccounts", "deployments", "daemonsets", "leases"),
     *("roles", "rolebindings", "clusterroles", "clusterrolebindings", "certificatesigningrequests"),
@@ -103,7 +103,7 @@ BODIES: dict[str, dict[str, Any]] = {
 
 @contextlib.contextmanager
 def there(apiserver: ApiServer, objects: list[Any]) -> Iterator[None]:
-    """The objects exist. No controller of this cluster removes their finalizers."""
+    """Create the objects, and delete them afterwards with their finalizers, which no controller here removes."""
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
     apiserver.kubectl("create", "-f", "-", input=text)
     try:
@@ -194,7 +194,7 @@ async def test_preflight_is_a_no_go_until_the_operator_accepts_it(cluster: Clust
 async def test_the_commands_of_the_page_show_drivers_and_volumes(
     apiserver: ApiServer, volumes: None, tmp_path: Path
 ) -> None:
-    """One volume of each plug-in, and each driver."""
+    """The commands of the page show one volume of each plug-in, and each driver."""
     versions = kubernetes_versions.load()
     shown = [each for each in commands(PAGE) if each.startswith("kubectl get")]
     plug_ins = [volume for volume in versions.IN_TREE_VOLUMES if volume.driver and volume.source != EBS]

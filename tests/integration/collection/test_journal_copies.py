@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The copies of journals in the cluster: a host whose journal is lost is rolled back from its copy alone."""
+"""The copies of journals in the cluster: a host whose journal is lost is rolled back only with its copy."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STATE = "var/lib/outoftree-ccm"
 
 
 async def copies(kube: KubeClient) -> dict[str, dict[str, Any]]:
-    """The Secrets with copies, by the name of their Node."""
+    """Return the Secrets with copies, by the name of their Node."""
     found = await kube.get(SECRETS, dict, params={"labelSelector": "ccm.outoftree.dev/journal-copy=true"})
     return {item["metadata"]["annotations"]["ccm.outoftree.dev/journal-node"]: item for item in found["items"]}
 
@@ -46,7 +46,7 @@ async def test_a_host_whose_journal_is_lost_is_rolled_back_from_its_copy(
     assert set(kept) == {"w-1", "w-2"}
     after = files(cluster)
 
-    # Lost with its copy: named, and nothing is taken away.
+    # If the journal and its copy are lost, the run names the host and removes nothing.
     shutil.move(state(cluster, "w-2"), state(cluster, "w-2").with_name("elsewhere"))
     name = kept["w-2"]["metadata"]["name"]
     await kube.delete(f"{SECRETS}/{name}")
@@ -132,7 +132,7 @@ async def test_a_copy_that_cannot_be_written_is_a_warning_and_is_written_at_the_
     nowhere.write_text(json.dumps(kubeconfig_for("http://127.0.0.1:9")))
 
     def using(path: str) -> dict[str, Any]:
-        """Where the run finds the API server from now on."""
+        """Return a play that sets the kubeconfig which the run uses from then on."""
         settings = {"kubeconfig": path, "api_host": "localhost", "summary_file": "", "max_failed_workers": 0}
         fact = {"ansible.builtin.set_fact": {"__ccm_install_settings": settings}}
         return {"hosts": "systemd-cp", "gather_facts": False, "tasks": [fact]}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The playbooks on hosts of every layout: what is detected, refused, foretold, written, and put back."""
+"""The playbooks on hosts of every layout: what they detect, refuse, predict, write and restore."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def static_pods() -> dict[str, list[str]]:
     return {name: pod["spec"]["containers"][0]["command"] for name, pod in pods.items()}
 
 
-#: The hosts of every layout, by what the detection shall call it.
+#: The hosts of every layout, by the name of the layout that the role must detect.
 HOSTS: dict[str, dict[str, str]] = {
     "kubeadm-cp": kubeadm(True),
     "kubeadm-worker": kubeadm(False),
@@ -93,7 +93,7 @@ class Cluster:
         return machine
 
     def arguments(self, variables: dict[str, Any]) -> list[str]:
-        """The inventory of the hosts as they are now, and what the user says beside it."""
+        """Return the arguments for the inventory of the current hosts, and for the user's variables."""
         groups = {"kube_control_plane": [], "kube_node": []}
         for name, said in {**{name: each.variables for name, each in self.machines.items()}, **self.strangers}.items():
             group = "kube_control_plane" if name in CONTROL_PLANES else "kube_node"
@@ -133,7 +133,7 @@ def cluster(apiserver: ApiServer, tmp_path: Path) -> Iterator[Cluster]:
 
 
 def forget_copies(apiserver: ApiServer) -> None:
-    """Delete the copies of journals: hosts of several tests have one name."""
+    """Delete the copies of journals, because hosts of several tests have the same name."""
     apiserver.kubectl("-n", "kube-system", "delete", "secrets", "-l", "ccm.outoftree.dev/journal-copy")
 
 
@@ -142,7 +142,7 @@ def edited(report: dict[str, Any]) -> set[tuple[str, str]]:
 
 
 def layouts_of(hosts: str) -> dict[str, Any]:
-    """A play that shows what was detected: the results themselves are hidden, because they have files."""
+    """Return a play that shows what was detected. The results themselves are hidden, because they contain files."""
     text = "{{ __ccm_install_detected.node_name }} has the layout {{ __ccm_install_detected.layout }}"
     return {"hosts": hosts, "gather_facts": False, "tasks": [{"ansible.builtin.debug": {"msg": text}}]}
 
@@ -197,7 +197,7 @@ async def test_every_layout_is_detected_planned_and_foretold_file_by_file(cluste
 
 
 def encoded(data: Any) -> Iterator[bytes]:
-    """Whatever is in base64 anywhere in the results."""
+    """Yield the decoded content of all base64 in the results."""
     if isinstance(data, dict):
         for value in data.values():
             yield from encoded(value)
@@ -218,7 +218,7 @@ def all_diffs(result: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def play(hosts: str, *entries: str) -> list[dict[str, Any]]:
-    """A play of some steps of the role, as the playbooks have them."""
+    """Return a play of some steps of the role, as in the playbooks."""
     roles = [
         {"name": entry, "ansible.builtin.include_role": {"name": "outoftree.ccm.ccm_install", "tasks_from": entry}}
         for entry in entries
@@ -234,7 +234,7 @@ async def test_what_is_written_is_what_was_foretold_and_comes_back_byte_for_byte
     plays = [*play("all", "detect/host"), *play("kubeadm-cp", "plan/migration"), *play("kube_node", "apply/kubelet")]
     run = await cluster.play("/dev/stdin", given=json.dumps(plays))
     assert run.status == 0, run.output[-6000:]
-    # Nobody asked for --diff: what is kept of the run has no file of a host.
+    # Without --diff, the run's output has no file of a host.
     assert "KUBELET_EXTRA_ARGS" not in run.output and not any(all_diffs(result) for result in run)
     assert not any(b"KUBELET_" in content or b"apiVersion" in content for content in encoded(run.results))
     after = {name: cluster.machines[name].files() for name in workers}
@@ -248,7 +248,8 @@ async def test_what_is_written_is_what_was_foretold_and_comes_back_byte_for_byte
     way = [*play("all", "detect/host"), *play("kubeadm-cp", "rollback/plan"), *play("kube_node", "rollback/host")]
     back = await cluster.play("/dev/stdin", given=json.dumps(way))
     assert back.status == 0, back.output[-6000:]
-    # A kubelet of the cluster's release does not start with these two, so they are not put back, and that is said.
+    # A kubelet of the cluster's release does not start with these two flags, so the run does not restore them, and
+    # reports that.
     drop_in = before["systemd-worker"]["/etc/systemd/system/kubelet.service.d/20-cloud.conf"]
     dead = b"--cloud-provider=openstack --cloud-config=/etc/kubernetes/cloud.conf "
     before["systemd-worker"]["/etc/systemd/system/kubelet.service.d/20-cloud.conf"] = drop_in.replace(dead, b"")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""lint.yml on hosts of several layouts: what it finds, in which form, and what it says of what it cannot reach."""
+"""lint.yml on hosts of several layouts: its findings, their format, and how it reports hosts that it cannot reach."""
 
 from __future__ import annotations
 

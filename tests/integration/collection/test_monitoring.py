@@ -20,7 +20,7 @@ KINDS = {"podmonitors": "PodMonitor", "servicemonitors": "ServiceMonitor", "prom
 
 
 def definition(plural: str) -> dict[str, Any]:
-    """A kind of the operator that takes every field."""
+    """Return a CRD of the operator that accepts every field."""
     free = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": free}}
     names = {"plural": plural, "kind": KINDS[plural], "singular": KINDS[plural].lower()}
@@ -59,7 +59,7 @@ async def roll_out(apiserver: ApiServer, **variables: Any) -> Run:
 
 
 def existing(apiserver: ApiServer) -> set[str]:
-    """Kind and name of what there is for Prometheus."""
+    """Return kind and name of all existing objects for Prometheus."""
     kinds = "serviceaccount,secret,service,podmonitor,servicemonitor,prometheusrule"
     selector = "app.kubernetes.io/component=metrics"
     found = apiserver.kubectl("-n", "kube-system", "get", kinds, "-l", selector, "-o", "name").split()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cloud configuration of a migrated host, on which nothing reads it any more: named until it is deleted."""
+"""The cloud configuration on a migrated host, which nothing reads any more, is reported until it is deleted."""
 
 from __future__ import annotations
 

@@ -34,8 +34,8 @@ def program(path: Path, text: str) -> Path:
 
 @pytest.fixture
 def hosts(cluster: Cluster) -> Cluster:
-    """An inventory as the documentation has it: `ansible_become: true` for all. The hosts have sudo without a
-    password, and the operator's machine asks for one."""
+    """Return an inventory as in the documentation: `ansible_become: true` for all. On the hosts sudo needs no password;
+    on the operator's machine it asks for one."""
     allowed = program(cluster.folder / "sudo", SUDO)
     cluster.settings += ["ansible_become=true", f"ansible_become_exe={program(cluster.folder / 'asks', ASKS)}"]
     for name, files in (("kubeadm-cp", HOSTS["kubeadm-cp"]), ("w-1", WORKER)):
@@ -49,7 +49,7 @@ async def play(hosts: Cluster, path: str, given: str = "") -> Run:
         "ccm_install_summary_file": str(hosts.folder / "summary.json"),
         "ccm_install_batch_command": [str(program(hosts.folder / "check", f"#!/bin/sh\necho $0 >> {called}\n"))],
     }
-    # These tests are root, for whom Ansible would leave sudo out.
+    # These tests run as root, for whom Ansible would not call sudo.
     settings = {"ANSIBLE_BECOME_ALLOW_SAME_USER": "true"}
     return await playbook(path, *hosts.arguments(variables), given=given, settings=settings, seconds=480)
 
@@ -73,7 +73,7 @@ async def test_no_task_on_the_operators_machine_wants_to_be_root(hosts: Cluster)
 
 
 async def test_a_host_without_a_password_for_sudo_fails(hosts: Cluster):
-    """If sudo were never called, the test above would prove nothing."""
+    """A host whose sudo asks for a password fails. This proves that the test above really calls sudo."""
     hosts.strangers["w-1"] = hosts.machines["w-1"].variables
     run = await play(hosts, "/dev/stdin", json.dumps(LOOK))
     assert run.status != 0 and "a password is required" in run.output

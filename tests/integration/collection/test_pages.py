@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands of the pages for operators, run as they stand there, on hosts made of files and processes."""
+"""The commands of the pages for operators run as they are written, on hosts made of files and processes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WHEN_A_RUN_FAILS = "docs/how-to/when-a-run-fails.md"
 
 
 def inventory(cluster: Cluster, apiserver: ApiServer) -> str:
-    """The hosts of a cluster as people write them down."""
+    """Return the inventory of a cluster's hosts in the form that people write."""
     groups: dict[str, dict[str, dict[str, dict[str, str]]]] = {}
     for name, machine in cluster.machines.items():
         group = groups.setdefault("kube_control_plane" if name in CONTROL_PLANES else "kube_node", {"hosts": {}})

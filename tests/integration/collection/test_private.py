@@ -15,7 +15,7 @@ from .test_render import VARIABLES, render
 
 
 async def refuse(apiserver: ApiServer, **variables: Any) -> Run:
-    """The role's checks, which come before its first change."""
+    """Run the role's checks, which come before its first change."""
     check = {"ansible.builtin.include_role": {"name": "outoftree.ccm.ccm_runtime", "tasks_from": "validate/refuse"}}
     play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": [check]}
     known = VARIABLES | {"ccm_install_kubeconfig": str(apiserver.kubeconfig())} | variables

@@ -95,7 +95,7 @@ async def test_rights_and_trust_that_are_missing_are_named(apiserver: ApiServer)
     assert apiserver.token not in run.output
 
 
-NOWHERE = "ansible_host=127.0.0.1 ansible_port=1"  # should a test ever get that far
+NOWHERE = "ansible_host=127.0.0.1 ansible_port=1"  # a test that is not refused connects to nothing
 INVENTORIES = {
     "without": (f"[masters]\ncp-1\n[kube_node]\nworker-1 {NOWHERE}\n", "Groups found: kube_node, masters."),
     "empty": (
@@ -131,7 +131,7 @@ LIMITS = {
 
 
 async def test_a_limit_that_names_no_host_of_the_inventory_is_refused(tmp_path: Path):
-    """Ansible only warns, and runs on the other hosts: a caller that mistypes a worker would see a success."""
+    """Ansible itself only warns, and runs on the other hosts: a caller that mistypes a worker would see a success."""
     (tmp_path / "hosts").write_text(f"[kube_control_plane]\ncp-1 {NOWHERE}\n[kube_node]\nworker-1 {NOWHERE}\n")
     books = ("verify", "site", "rollback")
     runs = await asyncio.gather(
@@ -151,7 +151,7 @@ async def test_a_limit_that_names_no_host_of_the_inventory_is_refused(tmp_path: 
 
 
 async def test_a_kubeconfig_that_does_not_exist_stops_the_plan(tmp_path: Path):
-    """The role's step without the detection before it, which would look at this host's own processes."""
+    """The test runs the step without the detection before it, which would read this host's own processes."""
     missing = tmp_path / "admin.conf"
     step = {"name": "outoftree.ccm.ccm_install", "tasks_from": "plan/migration"}
     plan = {"name": "Plan", "ansible.builtin.import_role": step}

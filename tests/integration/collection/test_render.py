@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""render.yml writes what site.yml applies, kubeadm and kustomize read it, and foreign files stay as they are."""
+"""render.yml writes what site.yml applies, kubeadm and kustomize can read the files, and files of others stay."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def differences(run: Run) -> list[dict[str, Any]]:
-    """What differs of each object of a rollout; nothing where it is only the record that a tool keeps for itself.
+    """Return the differences of each object of a rollout, without records that tools keep for themselves.
 
     kubectl and Ansible write the annotation last-applied-configuration in forms of their own, so both report a change.
     """
@@ -55,7 +55,7 @@ def differences(run: Run) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def left(apiserver: ApiServer) -> Iterator[None]:
-    """Remove what was applied."""
+    """Remove the applied objects after the test."""
     yield
     apiserver.kubectl(
         "-n", "kube-system", "delete", "--ignore-not-found", "--wait=false",
@@ -83,7 +83,7 @@ async def test_a_rollout_after_the_files_were_applied_finds_nothing_to_change(
         "/dev/stdin", "--check", "--diff", "-e", json.dumps(variables), given=json.dumps([play]), seconds=120
     )
     assert again.status == 0, again.output[-3000:]
-    # RBAC, DaemonSet, and the webhook and its certificate, which are not there to be removed.
+    # RBAC, DaemonSet, and the webhook and its certificate, which the rollout would remove but which do not exist.
     assert len(differences(again)) == 9 and not any(differences(again))
     assert again.named["outoftree.ccm.ccm_runtime : Apply the controller's credentials"]["changed"] is False
     other = variables | {"ccm_runtime_extra_args": ["-v=4"]}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The whole of rollback.yml: what is not restored is named and keeps the controller, which goes last."""
+"""All of rollback.yml: it names hosts that it does not restore. These keep the controller, which is removed last."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ENV = "/var/lib/kubelet/kubeadm-flags.env"
 
 @pytest.fixture
 async def migrated(cluster: Cluster, kube: KubeClient) -> AsyncIterator[dict[str, dict[str, bytes]]]:
-    """A cluster whose two workers are migrated, and a controller; the workers' files from before."""
+    """Create a cluster with two migrated workers and a controller; yield the workers' files from before."""
     cluster.add("kubeadm-cp", HOSTS["kubeadm-cp"])
     before = {name: cluster.add(name, HOSTS["kubeadm-worker"]).files() for name in ("w-1", "w-2")}
     made = body("DaemonSet", NAME)
@@ -40,7 +40,7 @@ async def migrated(cluster: Cluster, kube: KubeClient) -> AsyncIterator[dict[str
     assert done.status == 0, done.output[-4000:]
 
     async def collect() -> None:
-        """The garbage collector's part of a deletion in the foreground."""
+        """Do the garbage collector's part of a foreground deletion."""
         while True:
             with contextlib.suppress(ApiError):
                 if (await kube.get(DAEMONSET, dict))["metadata"].get("deletionTimestamp"):
@@ -82,7 +82,7 @@ async def test_a_rollback_takes_nothing_away_before_every_host_is_restored(
     assert files(cluster) == after and await there(kube)
     shutil.move(state.with_name("elsewhere"), state)
 
-    # Left out, it keeps the controller; the other one is restored.
+    # While one worker is left out, the controller stays; the other worker is restored.
     part = await back(cluster, "--limit", "all:localhost:!w-2")
     assert part.status != 0
     assert any("w-2: --limit excludes the host" in message for message in part.failures), part.failures

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs that do not go well, and runs over many hosts: what people are told of each host, on the screen and as JSON."""
+"""Runs that fail, and runs over many hosts: what people read about each host, on the screen and as JSON."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ pytestmark = pytest.mark.timeout(900)  # several plays each, of seconds where no
 __all__ = ["cluster"]
 
 WORKER = HOSTS["kubeadm-worker"]
-#: A host that nobody answers for.
+#: A host that does not answer.
 GONE = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}
 
 
 def plays(book: str, *names: str) -> list[dict[str, Any]]:
-    """The plays of a playbook of the product that have these names."""
+    """Return the plays with these names from one of the product's playbooks."""
     found = {play["name"]: play for play in yaml.safe_load((REPOSITORY / "playbooks" / f"{book}.yml").read_text())}
     return [found[name] for name in names]
 
@@ -81,8 +81,8 @@ async def test_a_worker_that_fails_ends_the_run_with_a_summary_of_every_host(clu
 
 
 async def test_a_worker_that_fails_takes_its_batch_along_and_that_is_said_once(cluster: Cluster):
-    """The others of its batch restarted at the same time, and nobody waited for their Nodes any more. (How large a
-    batch is, the inventory says.)"""
+    """The other workers of its batch restarted at the same time, and the run no longer waits for their Nodes. The
+    inventory sets the size of a batch."""
     cluster.add("kubeadm-cp", HOSTS["kubeadm-cp"])
     for name in ("w-1", "w-2", "w-3"):
         cluster.add(name, WORKER)
@@ -120,7 +120,8 @@ async def test_a_second_run_is_refused_before_its_first_change(cluster: Cluster)
 
 
 async def test_a_worker_that_may_fail_does_not_keep_the_others_from_being_done(cluster: Cluster):
-    """Its Node is not adopted, every controller would be started, and the summary says how it is finished."""
+    """The failed worker's Node is not adopted. Every controller would be started, and the summary says how to
+    finish."""
     cluster.add("kubeadm-cp", HOSTS["kubeadm-cp"])
     for name in ("w-1", "w-2", "w-3"):
         cluster.add(name, WORKER)
@@ -164,7 +165,7 @@ async def test_without_the_host_that_plans_nothing_is_judged_and_that_is_no_succ
 
 
 async def test_what_cannot_be_looked_at_is_named_before_anything_is_undone(cluster: Cluster):
-    """Also where a host is away, which ends a play at once that stops for every error."""
+    """This includes hosts that do not answer, although such a host ends a play with any_errors_fatal at once."""
     cluster.add("kubeadm-cp", HOSTS["kubeadm-cp"])
     cluster.strangers["w-1"] = " ".join(f"{name}={value}" for name, value in GONE.items())
     told = await cluster.play("playbooks/rollback.yml")
@@ -173,7 +174,7 @@ async def test_what_cannot_be_looked_at_is_named_before_anything_is_undone(clust
     assert "exclude the host with --limit 'all:!w-1'" in told.failures[-1]
     first = await cluster.play("playbooks/leader_migration.yml", "--tags", "stage1")
     assert first.status != 0 and first.failures[-1].startswith("Nothing was changed. ")  # the plan's, about a release
-    # A control plane whose kube-controller-manager is not known may still wait for the Lease.
+    # The kube-controller-manager of an unreachable control plane may still wait for the Lease.
     cluster.strangers = {"systemd-cp": cluster.strangers["w-1"]}
     last = await cluster.play("playbooks/leader_migration.yml", "--tags", "stage3")
     assert last.status != 0
@@ -234,7 +235,7 @@ async def test_hosts_that_cannot_be_looked_at_do_not_keep_the_others_from_being_
     assert second.startswith(f"w-3: could not be inspected: {refused}. {advice}")
     table = next(str(result["msg"]) for result in told if "why 1: " in str(result.get("msg")))
     assert "PROBLEM: w-2" in table and "PROBLEM: w-3" in table and "NO-GO" in table
-    # Left out as the message says, they are named, and the rest is a go.
+    # If they are left out as the message says, the run names them, and the plan for the rest is GO.
     rest = await cluster.play("playbooks/preflight.yml", "--limit", "all:!w-2:!w-3")
     assert rest.status == 0, rest.output[-3000:]
     assert (
@@ -244,7 +245,7 @@ async def test_hosts_that_cannot_be_looked_at_do_not_keep_the_others_from_being_
 
 
 async def test_fifty_workers_are_followed_by_a_person(cluster: Cluster):
-    """What ansible-playbook writes on a screen: which batch this is, and few lines for each host."""
+    """ansible-playbook writes on the screen which batch this is, and few lines for each host."""
     cluster.add("kubeadm-cp", HOSTS["kubeadm-cp"])
     names = [f"w-{number:02}" for number in range(1, 51)]
     for name in names:
@@ -277,12 +278,12 @@ async def test_fifty_workers_are_followed_by_a_person(cluster: Cluster):
         "Workers 49 to 50 of 50 (batch 5 of 5",
     ]
     assert [" left" in line for line in batches] == [False, True, True, True, True]
-    # Hosts of which the same is to be said share a line: it was 18 lines for each host.
+    # Hosts with the same message share a line. Before, there were 18 lines for each host.
     assert len(lines) < 150, len(lines)
 
 
 async def test_check_and_diff_agree_with_the_table_line_by_line(cluster: Cluster):
-    """Each row of the table is seen in a diff of its file; that each line of a diff has a row, test_layouts shows."""
+    """Each row of the table appears in a diff of its file. test_layouts shows that each line of a diff has a row."""
     for name in ("kubeadm-cp", "kubeadm-worker", "kubespray-worker", "systemd-worker", "k3s-agent"):
         cluster.add(name, HOSTS[name])
     suffix = ", one at a time"
@@ -311,5 +312,5 @@ async def test_check_and_diff_agree_with_the_table_line_by_line(cluster: Cluster
 
 
 def values(text: str, flag: str) -> list[str]:
-    """Every value that a text gives a flag, in whatever form."""
+    """Return every value that a text gives a flag, in any form."""
     return [value.strip("\"'") for value in re.findall(rf"{re.escape(flag)}(?:=|: ?)([^\s\"']*)", text)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run that is killed would leave on the Ansible controller: files are looked at while a module waits."""
+"""Which secrets a killed run would leave on the Ansible controller: the files are read while a module waits."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def entry(role: str, name: str) -> dict[str, Any]:
 
 
 async def looked_at(tmp_path: Path, role: str, name: str) -> dict[Path, set[str]]:
-    """Run an entry point without pipelining, as Ansible is by itself, until the first module speaks to the API server.
-    Gives the secrets by the files they are in then."""
+    """Run an entry point without pipelining, as Ansible does by default, until the first module calls the API server.
+    Return the secrets by the files that have them at that moment."""
     folders = [tmp_path / kind for kind in ("local", "remote", "tmp")]
     for folder in folders:
         folder.mkdir()
@@ -36,7 +36,7 @@ async def looked_at(tmp_path: Path, role: str, name: str) -> dict[Path, set[str]
     looks: list[dict[Path, set[str]]] = []
 
     async def look(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read(1)  # the client has begun with TLS: what it needs for that has been read
+        await reader.read(1)  # the client begins with TLS, so it has read its credentials
         texts = {path: path.read_bytes() for folder in folders for path in folder.rglob("*") if path.is_file()}
         looks.append(
             {
@@ -74,8 +74,8 @@ async def looked_at(tmp_path: Path, role: str, name: str) -> dict[Path, set[str]
         run: Run = await playbook("/dev/stdin", *arguments, given=json.dumps([play]), settings=settings)
     assert run.status != 0 and looks, run.output[-3000:]
     assert CREDENTIALS not in run.output
-    # Everything a module was called with is in this output. kubernetes.core 6.2 does not mask a kubeconfig there (its
-    # issue 782); ours do.
+    # The output has all arguments of modules. kubernetes.core 6.2 does not mask a kubeconfig there (its issue 782); our
+    # modules do.
     assert role != "ccm_install" or TOKEN not in run.output
     return {path: found for each in looks for path, found in each.items() if found}
 
@@ -85,6 +85,6 @@ async def test_our_modules_leave_the_keys_of_the_cluster_nowhere(tmp_path: Path)
 
 
 async def test_modules_of_others_leave_neither_their_options_nor_the_clouds_credentials(tmp_path: Path):
-    """kubernetes.core has keys read by the library 'kubernetes', which writes them to temporary files."""
+    """Only keys are found: kubernetes.core passes them to the library 'kubernetes', which writes temporary files."""
     found = await looked_at(tmp_path, "ccm_runtime", "rollout/controller")
     assert all(path.parent == tmp_path / "tmp" and secret == {"key"} for path, secret in found.items())

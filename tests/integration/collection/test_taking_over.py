@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plays that put the new controller in the place of another one, against a real API server.
+"""The plays that replace another controller by the new one, against a real API server.
 
-Kubelets and kube-controller-manager are played by `Workloads`: it makes and removes the Pods, the counts and the Leases
-that they and the controllers would write, and notes who led.
+`Workloads` plays kubelets and kube-controller-manager: it creates and removes the Pods, the counts and the Leases that
+they and the controllers would write, and notes who led.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ BAD_IMAGE = "localhost/there-is-none:1"
 
 
 class Workloads:
-    """`leaders`: the holders of a Lease, in order. `both`: whether both controllers ever led at the same time, by two
-    Leases."""
+    """Kubelets and kube-controller-manager. `leaders`: the holders of a Lease, in order. `both`: whether both
+    controllers ever led at the same time, with two Leases."""
 
     def __init__(self, kube: KubeClient, old_lease: str) -> None:
         self._kube, self._old_lease, self.shared = kube, old_lease, old_lease == NEW
@@ -206,7 +206,7 @@ async def test_after_a_killed_run_the_paused_one_comes_back_if_the_new_one_never
 ) -> None:
     await comes_back(cluster, kube)
 
-    # This one is killed when the new one's DaemonSet exists.
+    # This run is killed when the new controller's DaemonSet exists.
     killed = copy.deepcopy(ROLL_OUT)
     del killed[0]["tasks"][0]["rescue"]
     assert (await go(cluster, LOOK + killed, **BROKEN)).status != 0

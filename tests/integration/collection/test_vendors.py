@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ccm_runtime_vendor in plays: what a real API server says of each vendor's objects, and what preflight reports."""
+"""ccm_runtime_vendor in plays: a real API server accepts each vendor's objects, and what preflight reports."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def messages(told: Run) -> str:
 
 
 def complete(name: str) -> dict[str, Any]:
-    """All that the vendor's controller may read."""
+    """Return variables with everything that the vendor's controller may read."""
     return {
         "ccm_runtime_vendor": name,
         "ccm_runtime_name": f"{name}-ccm",
@@ -40,7 +40,7 @@ def complete(name: str) -> dict[str, Any]:
 
 
 def test_the_api_server_accepts_the_objects_of_each_vendor(apiserver: ApiServer):
-    """It validates them in full, and stores nothing."""
+    """The API server validates them in full, and stores nothing."""
     objects = [
         document
         for name, file in FILES.items()
@@ -55,7 +55,7 @@ def test_the_api_server_accepts_the_objects_of_each_vendor(apiserver: ApiServer)
 
 
 async def test_a_rollout_takes_the_image_for_the_api_servers_version(cluster: Cluster):
-    """In check mode: the play reads the version itself, and sends all objects to the API server."""
+    """Even in check mode, the play reads the version, and sends all objects to the API server."""
     rollout = {
         "name": "Roll out",
         "ansible.builtin.include_role": {"name": "outoftree.ccm.ccm_runtime", "tasks_from": "rollout/controller"},

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the table of version facts calls fatal at the release of the tests' binaries, those refuse to start with.
+"""The tests' binaries do not start with any flag that the table of version facts calls fatal for their release.
 
-Rows of newer releases are no tests: the summary of a run says how many they are.
+Rows about newer releases are not tested: the summary of a run says how many these are.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ VERSIONS = table()
 
 
 def argument(component: str, flag: str, value: str | None) -> str:
-    """The flag as it would be left over; a value that is wrong in itself is part of the fact."""
+    """Return the flag as a user may have left it. An invalid value is part of the fact."""
     if flag == "feature-gates":
         return f"--{flag}={value}" if value and "=" in value else f"--{flag}={value}=true"
     return f"--{flag}={'aws' if value == 'in-tree' else value or 'x'}"
 
 
 def release() -> tuple[int, int] | None:
-    """Of the binaries, None without them: then every row is a test, and fails."""
+    """Return the release of the binaries, or None if they are missing: then every row is a test, and fails."""
     try:
         program = binaries() / "kube-apiserver"
     except MissingBinaries:
@@ -55,7 +55,7 @@ ROWS = [
     for fact in VERSIONS.FACTS
     if fact.fatal_in is not None
     and fact.component != "kubeadm"
-    # A host with cgroup v1 keeps this kubelet from starting before it looks at the value.
+    # On a host with cgroup v1, this kubelet fails before it reads the value.
     and (fact.component, fact.value) != ("kubelet", "in-tree")
 ]
 RELEASE = release()

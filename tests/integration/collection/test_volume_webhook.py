@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ccm_runtime_volume_webhook in plays: a real API server asks a real process, with the role's certificate."""
+"""ccm_runtime_volume_webhook in plays: a real API server calls a real process, with the role's certificate."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BODY: dict[str, Any] = {
 
 
 async def tasks(apiserver: ApiServer, port: int, *names: str, arguments: tuple[str, ...] = (), **changed: Any) -> Run:
-    """The role's tasks of these names, as a rollout runs them."""
+    """Run the role's tasks with these names, as a rollout does."""
     given = {
         "ccm_install_kubeconfig": str(apiserver.kubeconfig()),
         "ccm_runtime_cloud_provider": "sim",
@@ -65,7 +65,7 @@ def bundle(apiserver: ApiServer) -> str:
 
 
 def there(apiserver: ApiServer) -> list[str]:
-    """What the role created and did not remove."""
+    """Return the names of objects that the role has created and not removed."""
     found = []
     for kind, name in (("mutatingwebhookconfiguration", HOOK), ("secret", SECRET)):
         found += apiserver.kubectl("-n", "kube-system", "get", kind, name, "--ignore-not-found", "-o", "name").split()
@@ -80,7 +80,7 @@ async def cloud() -> AsyncIterator[Simulator]:
 
 @pytest.fixture
 def left(apiserver: ApiServer) -> Iterator[None]:
-    """Remove what was applied."""
+    """Remove the applied objects after the test."""
     yield
     apiserver.kubectl("delete", "mutatingwebhookconfiguration", HOOK, "--ignore-not-found")
     apiserver.kubectl("-n", "kube-system", "delete", "secret", SECRET, "--ignore-not-found")
@@ -88,7 +88,7 @@ def left(apiserver: ApiServer) -> Iterator[None]:
 
 
 def serve(apiserver: ApiServer, cloud: Simulator, folder: Path, port: int) -> Ccm:
-    """A process with the files of the Secret, as its Pod has them."""
+    """Start a process with the files of the Secret, as its Pod has them."""
     (folder / "cloud.conf").write_text(cloud.conf())
     flags = {"cloud-provider": "sim", "cloud-config": folder / "cloud.conf", "kubeconfig": apiserver.kubeconfig()}
     flags |= {"webhooks": "persistentvolume-label", "feature-gates": "CloudControllerManagerWebhook=true"}

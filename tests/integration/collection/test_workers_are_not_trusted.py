@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A worker that is somebody else's by now: it sees nothing of the administrator's, and sets no variable but its own.
+"""An attacker controls a worker: the worker gets no secrets of the administrator, and sets only its own variables.
 
-Ansible itself runs the roles. The worker's Python interpreter is a script that records all that it is sent, and answers
-every module as a hostile host would: with facts that override the operator's variables.
+Ansible itself runs the roles. The worker's Python interpreter is a script that records all its input, and answers every
+module as a hostile host would: with facts that override the operator's variables.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Worker:
         )
 
     def answers(self, **more: Any) -> None:
-        """Let it answer every module like this."""
+        """Let the worker answer every module with these values."""
         template = "{{ lookup('ansible.builtin.pipe', 'touch " + str(self.folder / "evaluated") + "') }}"
         facts = {
             "ccm_install_api_host": "w-1",

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A cluster in which traffic flows, without machines: Nodes, Pods and load balancers are addresses of 127.0.0.0/8.
 
-The API server, the runtime and the simulated cloud with its load balancers are real. What is written here is as much of
-the DaemonSet and namespace controllers, of a kubelet and of kube-proxy as a check of the traffic needs. What breaks is
-a set of words in `World.broken`.
+The API server, the runtime and the simulated cloud with its load balancers are real. This file has as much of the
+DaemonSet and namespace controllers, of a kubelet and of kube-proxy as a check of the traffic needs. `World.broken` is a
+set of words for what does not work.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ def addresses(count: int) -> list[str]:
 
 
 def pool() -> str:
-    """The addresses of load balancers."""
+    """Return the range of the load balancers' addresses."""
     return f"{BASE}.1.1-{BASE}.1.200"
 
 
 class World:
-    """`nodes`: names. `broken`: what does not work."""
+    """The cluster. `nodes`: names. `broken`: what does not work."""
 
     def __init__(self, apiserver: ApiServer, cloud: Simulator, nodes: list[str]) -> None:
         self.apiserver, self.cloud, self.nodes = apiserver, cloud, nodes
@@ -55,7 +55,7 @@ class World:
         self.environment: dict[str, dict[str, str]] = {}
         self.proxies: dict[tuple[str, int], asyncio.Server] = {}
         self.service: dict[str, Any] = {}
-        #: That kube-proxy works by.
+        #: The traffic policy that kube-proxy applies.
         self.policy = ""
 
     def number(self, node: str) -> int:
@@ -131,7 +131,7 @@ class World:
                 await asyncio.sleep(0.05)
 
     async def command(self, pod: str, words: list[str]) -> tuple[int, bytes, bytes]:
-        """Run a command of a Pod, with the addresses that stand for those that a Pod would reach."""
+        """Run a command of a Pod, with local addresses in place of those that a Pod would reach."""
         job, node = json.loads(words[-1]), pod.removeprefix("check-")
         for target in job["targets"]:
             target["host"] = self.seen(node, target)
@@ -162,7 +162,7 @@ class World:
                 spec = self.service["spec"]
                 if spec["externalTrafficPolicy"] != self.policy:
                     policy = spec["externalTrafficPolicy"]
-                    await asyncio.sleep(LATE)  # it writes its rules, and only then opens a health port
+                    await asyncio.sleep(LATE)  # kube-proxy first writes its rules, and then opens a health port
                     self.policy = policy
                     continue
                 if "address" in self.broken:  # in the cloud, another server has it
@@ -247,7 +247,7 @@ async def stranger(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 async def running_world(
     apiserver: ApiServer, cloud: Simulator, folder: Path, names: Sequence[str]
 ) -> AsyncIterator[World]:
-    """Nodes that are instances of the cloud, and all that moves in the cluster. Nodes that exist stay."""
+    """Create Nodes that are instances of the cloud, and run the cluster's stand-ins. Nodes that exist stay."""
     world, count = World(apiserver, cloud, list(names)), len(names)
     trust = ssl.create_default_context(cafile=str(apiserver.ca_file))
     async with (

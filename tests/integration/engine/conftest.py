@@ -22,10 +22,10 @@ Fault = Callable[[web.Request], Awaitable[web.StreamResponse | None]]
 
 
 class FaultProxy:
-    """Plain HTTP in front, admin at the API server behind.
+    """A proxy that accepts plain HTTP, and calls the API server as admin.
 
-    `fault` sees each request first: it answers it, or returns None to pass it on. `freeze` lets no more bytes of open
-    answers through, without closing anything; `cut` closes all connections; `inject` slips bytes into open answers.
+    `fault` gets each request first, and answers it, or returns None to pass it on. `freeze` stops all bytes of open
+    answers, without closing anything; `cut` closes all connections; `inject` inserts bytes into open answers.
     """
 
     def __init__(self, apiserver: ApiServer) -> None:
@@ -124,14 +124,14 @@ async def proxy(apiserver: ApiServer) -> AsyncIterator[FaultProxy]:
 
 @pytest.fixture
 async def through(proxy: FaultProxy) -> AsyncIterator[KubeClient]:
-    """A client whose way to the API server is the proxy."""
+    """Yield a client that calls the API server through the proxy."""
     client = KubeClient(Access(proxy.url))
     yield client
     await client.close()
 
 
 async def eventually(condition: Callable[[], object], seconds: float = 300.0) -> None:
-    """Wait until `condition()` is true; it raises TimeoutError after `seconds`."""
+    """Wait until `condition()` is true. Raises TimeoutError after `seconds`."""
     async with asyncio.timeout(seconds):
         while not condition():
             await asyncio.sleep(0.02)
@@ -139,7 +139,7 @@ async def eventually(condition: Callable[[], object], seconds: float = 300.0) ->
 
 @contextlib.asynccontextmanager
 async def running(*coroutines: Awaitable[None]) -> AsyncIterator[list[asyncio.Future[None]]]:
-    """Run them as tasks; at the end they are cancelled and have ended."""
+    """Run coroutines as tasks; at the end, cancel them and wait until they have ended."""
     tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
     try:
         yield tasks

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The client's view of a real API server: what it answers is what the unit tests assume that it answers."""
+"""The client on a real API server: the server answers as the unit tests assume."""
 
 from __future__ import annotations
 
@@ -138,11 +138,11 @@ async def test_a_list_in_pages(kube: KubeClient, name: str) -> None:
 async def test_an_expired_continue_token(
     apiserver: ApiServer, proxy: FaultProxy, through: KubeClient, name: str
 ) -> None:
-    """The server itself refuses a token that names a revision from before the compaction and its own start."""
+    """A real server refuses a continue token with a revision from before the compaction and the server's own start."""
     for number in range(4):
         await through.create(CONFIGMAPS, config_map(f"{name}-{number}", set=name))
     await asyncio.to_thread(apiserver.compact)
-    await asyncio.to_thread(apiserver.stop)  # else it would still answer from its cache
+    await asyncio.to_thread(apiserver.stop)  # otherwise it would still answer from its cache
     await asyncio.to_thread(apiserver.start)
     token = base64.urlsafe_b64encode(b'{"v":"meta.k8s.io/v1","rv":2,"start":"x\\u0000"}').decode().rstrip("=")
     with pytest.raises(GoneError):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Leader election on a real API server, with the faults in between.
 
-A leader's durations are so long that a busy machine does not end it, unless the test is about their end.
+The Leases' durations are so long that a leader survives on a busy machine, unless the test is about their end.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ async def test_the_lease_as_kubectl_shows_it(candidate: Make, kube: KubeClient, 
     assert leader.working
 
 
-#: Each is longer than a test waits for anything: what happens does not wait for them.
+#: Durations longer than any wait of a test: whatever happens, happens before they end.
 LONG = {"lease_duration": 3000.0, "renew_deadline": 2000.0, "retry_period": 600.0}
 
 
@@ -236,7 +236,7 @@ async def test_the_release_as_client_go_writes_it(candidate: Make, kube: KubeCli
 async def test_with_the_rights_of_a_role_on_this_one_lease(
     apiserver: ApiServer, kube: KubeClient, name: str, candidate: Make
 ) -> None:
-    """Get, patch, list and watch by resourceNames, create without: the least that works, watch included."""
+    """The minimal rights suffice: get, patch, list and watch by resourceNames, and create without."""
     user = f"user-{name}"
     named = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": [name]}
     rules = [

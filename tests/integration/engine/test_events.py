@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events as people see them: through kubectl."""
+"""Events look right through kubectl."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The informer between a real API server and the faults that other implementations fall to."""
+"""The informer on a real API server, with the faults that break other implementations."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
 
 
 class Things:
-    """ConfigMaps of this test alone, written past the proxy, and an informer that follows them through it."""
+    """ConfigMaps of one test, written directly, and an informer that follows them through the proxy."""
 
     def __init__(self, kube: KubeClient, through: KubeClient, read_timeout: float = 30.0, page: int = 500) -> None:
         self._kube = kube
@@ -83,14 +83,15 @@ async def followed(things: Things) -> AsyncIterator[None]:
 
 @pytest.fixture
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that the end of a fault is noticed soon; how the pauses grow is tested on a fake clock."""
+    """Shorten pauses, so that the end of a fault is noticed soon. Another test, with a fake clock, covers their
+    growth."""
     monkeypatch.setattr(reconnecting, "BACKOFF_MAX", 0.5)
 
 
 async def six_take(seconds: float, count: Callable[[], int]) -> None:
-    """Wait for six requests more. Each of three rounds has two at most, with pauses of 0.2 s, 0.4 s and so on between.
+    """Wait for six more requests: three rounds of at most two, with pauses of 0.2 s, 0.4 s and so on between them.
 
-    No upper bound: on a busy machine all takes longer, and a loop without pauses does not.
+    Only the minimum time is checked: a busy machine takes longer, but a loop without pauses is always too fast.
     """
     first, started = count(), time.monotonic()
     await eventually(lambda: count() >= first + 6)
@@ -153,7 +154,7 @@ async def test_410_relists_and_tells_of_what_was_deleted(things: Things, proxy: 
 async def test_a_real_410_after_the_server_forgot(
     things: Things, proxy: FaultProxy, apiserver: ApiServer, short_pauses: None
 ) -> None:
-    """etcd compacted and the watch cache new: the informer's version is too old for the server that comes back."""
+    """etcd is compacted and the watch cache is new, so the informer's version is too old for the restarted server."""
     await things.add("a", "b")
     async with followed(things):
         await eventually(lambda: proxy._open)
@@ -191,7 +192,7 @@ async def test_a_half_open_watch_is_noticed(kube: KubeClient, through: KubeClien
     await things.add("a")
     async with followed(things):
         await eventually(lambda: proxy._open)
-        proxy.freeze()  # no byte, no FIN: as a firewall that forgot the connection
+        proxy.freeze()  # no byte and no FIN, as from a firewall that forgot the connection
         await things.add("b")
         await eventually(lambda: "b" in things.present())
 
@@ -227,7 +228,7 @@ async def test_a_restore_to_lower_revisions_is_noticed(tmp_path: Path, monkeypat
         before = await asyncio.to_thread(apiserver.save)
         async with followed(things):
             await eventually(lambda: "a" in things.present())
-            for _ in range(300):  # so many that the new API server does not write as many by itself
+            for _ in range(300):  # more than the new API server writes by itself
                 await things.change("a")
             await things.add("lost")
             await eventually(lambda: "lost" in things.present())
@@ -320,7 +321,7 @@ async def test_garbage_in_the_stream_is_survived(things: Things, proxy: FaultPro
 async def test_an_unreadable_object_in_list_and_stream_stops_no_other(
     things: Things, kube: KubeClient, proxy: FaultProxy
 ) -> None:
-    """As a newer API server, or a bug between us and it, might send it; upstream's decoder would list for ever."""
+    """A newer API server, or a bug on the way, might send such an object; upstream's decoder would list forever."""
 
     def spoil(thing: dict[str, Any]) -> dict[str, Any]:
         return {**thing, "metadata": {**thing["metadata"], "labels": ["no", "mapping"]}}
@@ -355,7 +356,7 @@ async def test_an_unreadable_object_in_list_and_stream_stops_no_other(
 async def test_bookmarks_carry_the_version_past_what_others_write(
     things: Things, kube: KubeClient, proxy: FaultProxy, apiserver: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without them the version of a quiet kind would be forgotten by etcd, and each new watch would be a list."""
+    """Without bookmarks, etcd would compact the version of a quiet kind, and each new watch would need a list."""
     monkeypatch.setattr(module, "WATCH_SECONDS", (5, 5))  # a bookmark comes shortly before the end
     await things.add("a")
     async with followed(things):
@@ -388,7 +389,7 @@ async def test_a_very_slow_api_server_is_waited_for(things: Things, proxy: Fault
 
 
 async def test_429_with_retry_after_is_heeded_by_list_and_watch(things: Things, proxy: FaultProxy) -> None:
-    """As the API server's priority and fairness sends it: plain text."""
+    """The 429 is plain text, as API priority and fairness sends it."""
     refused: list[tuple[bool, float]] = []
     times: list[float] = []
 

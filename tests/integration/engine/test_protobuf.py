@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects in protobuf are those in JSON, as a real API server sends both."""
+"""Objects that a real API server sends in protobuf are equal to those that it sends in JSON."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ BODIES: list[tuple[str, str, type[Any], dict[str, Any]]] = [
 
 
 def comparable(obj: Any) -> Any:
-    """A Node in protobuf has only the conditions that caches keep, and its own bytes."""
+    """Return an object without what differs by encoding: a Node in protobuf has its own bytes and fewer conditions."""
     return replace(kept_node(obj), as_read=None) if isinstance(obj, Node) else obj
 
 
@@ -258,7 +258,7 @@ async def test_an_informer_follows(kube: KubeClient, in_json: KubeClient) -> Non
 
 
 async def test_a_kind_of_others_is_json(kube: KubeClient) -> None:
-    """A type without a message, and a resource that has no protobuf."""
+    """Types without a message, and resources without protobuf, are read as JSON."""
     found, _ = await kube.list("/api/v1/namespaces", dict)
     assert {"default", "kube-system"} <= {each["metadata"]["name"] for each in found}
     name = f"x{uuid.uuid4().hex[:6]}"
@@ -322,7 +322,7 @@ async def initialised(kube: KubeClient, node: Node) -> None:
 
 
 def full() -> dict[str, Any]:
-    """A Node with much that the runtime does not know."""
+    """Return a Node with many fields that the runtime does not know."""
     body = node(taints=TAINTS, podCIDR="10.1.0.0/24", podCIDRs=["10.1.0.0/24"])
     body["status"] |= {
         "capacity": {"cpu": "8", "memory": "32Gi", "example.com/gpu": "2"},

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real API server does what the explorer's does; `tests/explore/test_semantics.py` is the other half."""
+"""A real API server passes the same checks as the explorer's API server (`tests/explore/test_semantics.py`)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from ..cluster import ApiServer
 
 @pytest.fixture
 async def name(kube: KubeClient) -> AsyncIterator[str]:
-    """Of the objects of one test. They are removed in the end: other tests look at all Nodes and Services."""
+    """Yield a name for the objects of one test. They are removed at the end: other tests read all Nodes and
+    Services."""
     name = f"same-{uuid.uuid4().hex[:8]}"
     yield name
     for path in (SERVICES, NODES, LEASES):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the cloud and the cluster fit each other, and whether nothing wrong happened on the way there.
+"""Checks that cloud and cluster fit each other, and that nothing wrong happened before.
 
-Independent of the controllers' rules: it compares what the API server has with what the simulated cloud has.
+The audit is independent of the controllers' rules: it compares the API server's objects with the simulated cloud's.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from ccm_simcloud.testing import Simulator
 from ..runtime.support import CLUSTER_CIDR, DEADLINE, NODES, is_tainted
 
 CLUSTER = "kubernetes"
-#: What the runtime may write; an instance, for one, is never its to change.
+#: What the runtime may write; it must never change an instance, for example.
 WRITES = ("load_balancers.", "routes.", "tokens.")
 
 
 class Witness:
-    """Follows every state of the cluster. `problems`: what must not be true at any moment, and was.
+    """Follows every state of the cluster. `problems`: what was true at some moment and must never be.
 
     `excused`: Nodes that the test itself deleted.
     """
@@ -55,11 +55,11 @@ class Witness:
             await asyncio.gather(task, return_exceptions=True)
 
     def present(self) -> set[str]:
-        """The names of all Nodes."""
+        """Return the names of all Nodes."""
         return {node.metadata.name for node in self._nodes.items()}
 
     def provider_ids(self) -> dict[str, str]:
-        """Of all Nodes, by name."""
+        """Return the providerIDs of all Nodes, by name."""
         return {node.metadata.name: node.spec.provider_id for node in self._nodes.items()}
 
     def _on_node(self, old: Node | None, new: Node | None) -> None:
@@ -89,7 +89,8 @@ class Witness:
             self._foreign = self._foreign_things()
 
     def _foreign_things(self) -> list[object]:
-        """Load balancers of other clusters and routes outside of ours; the test makes them before it makes this."""
+        """Return load balancers of other clusters, and routes outside our cluster. The test creates them before this
+        object."""
         project, ours = self._cloud.project(), ipaddress.ip_network(CLUSTER_CIDR)
         balancers = [row for row in project.load_balancers.rows.values() if row.tags.get("cluster") != CLUSTER]
         routes = [
@@ -99,7 +100,7 @@ class Witness:
 
 
 def add_foreign_things(cloud: Simulator) -> None:
-    """Things in the same account that are none of ours: nobody may touch them."""
+    """Create objects of others in the same account, which the runtime must not touch."""
     project = cloud.project()
     instance = cloud.add_instance("of-somebody-else", addresses=[{"type": "InternalIP", "address": "10.200.0.1"}])
     project.create_route(RouteBody("192.168.77.0/24", instance.id))
@@ -108,7 +109,7 @@ def add_foreign_things(cloud: Simulator) -> None:
 
 
 async def audit(kube: KubeClient, cloud: Simulator, *, expect_gone: bool = True) -> list[str]:
-    """What does not fit at this moment; [] when all is as it should be in the end.
+    """Return what does not fit at this moment; [] if everything is right.
 
     `expect_gone`: Nodes that are not Ready and whose instances are gone should be gone, too.
     """
@@ -189,7 +190,7 @@ async def audit(kube: KubeClient, cloud: Simulator, *, expect_gone: bool = True)
 
 
 def wrong_writes(cloud: Simulator) -> list[str]:
-    """Writes that were not the runtime's to make. Things that the test does make no call."""
+    """Return writes that the runtime must not make. Changes by the test itself are no calls."""
     return [
         f"{entry.method} {entry.path}" for entry in cloud.journal(writes=True) if not entry.operation.startswith(WRITES)
     ]
@@ -198,7 +199,7 @@ def wrong_writes(cloud: Simulator) -> list[str]:
 async def passes(
     kube: KubeClient, cloud: Simulator, witness: Witness, seconds: float = DEADLINE, **options: bool
 ) -> None:
-    """Wait until the audit finds nothing; fails with what it finds after `seconds`, or with what the witness saw."""
+    """Wait until the audit finds nothing. Fail with its findings after `seconds`, or with the witness's problems."""
     deadline = time.monotonic() + seconds
     while problems := await audit(kube, cloud, **options):
         if time.monotonic() > deadline:

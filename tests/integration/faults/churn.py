@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cluster that never rests: what its people, its kubelets and its cloud do, at random but by a seed."""
+"""A cluster that never rests: random changes by people, kubelets and the cloud, which a seed repeats."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .audit import Witness
 
 
 class Churn:
-    """`nodes` Nodes with their instances and `services` Services; `step` does one thing to one of them."""
+    """The changes of a cluster with `nodes` Nodes and `services` Services; `step` makes one change."""
 
     def __init__(
         self, kube: KubeClient, cloud: Simulator, witness: Witness, *, seed: int, nodes: int, services: int
@@ -50,12 +50,12 @@ class Churn:
         await asyncio.gather(*(self._create_service(name) for name in sorted(self._services)))
 
     async def run(self, per_second: float) -> None:
-        """Until cancelled."""
+        """Make changes until cancelled."""
         while True:
             await self.changes(1, per_second)
 
     async def changes(self, count: int, per_second: float = 10.0) -> None:
-        """So many, and at most so many a second."""
+        """Make `count` changes, at most `per_second` a second."""
         for _ in range(count):
             await asyncio.gather(self.step(), asyncio.sleep(1 / per_second))
 
@@ -65,10 +65,10 @@ class Churn:
             await action()
             self.done[action.__name__] += 1
         except (NotFoundError, ConflictError):
-            pass  # the runtime or an earlier step was faster
+            pass  # the runtime or an earlier step has changed the object meanwhile
 
     async def rest(self) -> None:
-        """Start everything again that was stopped, so that the expected end is known."""
+        """Start all stopped machines again, so that the expected final state is known."""
         for number in self._numbers:
             row = self._instance(number)
             node = await get_node(self._kube, name_of(number))
@@ -77,7 +77,8 @@ class Churn:
             if node is not None and row is not None and node.spec.provider_id == provider_id(row.id):
                 await set_ready(self._kube, name_of(number), "True")
             elif node is not None:
-                # The last step may have ended between the instance's end and its kubelet's; or it is deleted right now.
+                # The last step may have ended after it deleted the instance and before its kubelet fell silent; or the
+                # Node is being deleted right now.
                 with contextlib.suppress(NotFoundError):
                     await self._silence(number)
 
@@ -116,7 +117,7 @@ class Churn:
     # Nodes
 
     async def add_node(self) -> None:
-        """A machine that is missing is bought, or what its kubelet does when it starts."""
+        """Register a Node that is missing, with a new machine if that is missing, too."""
         absent = [number for number in self._numbers if name_of(number) not in self._witness.present()]
         if absent:
             await self._register(self._random.choice(absent))
@@ -129,7 +130,7 @@ class Churn:
         await set_ready(self._kube, name, "True")
 
     async def remove_instance(self) -> None:
-        """The instance goes for good; its kubelet falls silent."""
+        """Delete an instance for good; its kubelet falls silent."""
         if self._many_are_gone():
             return
         number = self._random.choice(self._numbers)
@@ -138,7 +139,8 @@ class Churn:
         await self._silence(number)
 
     async def replace_instance(self) -> None:
-        """Deleted and made again under the same name: the old Node must go before the new kubelet registers."""
+        """Replace an instance by one of the same name: the old Node must be deleted before the new kubelet
+        registers."""
         number = self._random.choice(self._numbers)
         row = self._instance(number)
         if row is None or self._many_are_gone():
@@ -148,7 +150,7 @@ class Churn:
         await self._silence(number)
 
     async def remove_node(self) -> None:
-        """By an administrator, whatever the instance does."""
+        """Delete a Node as an administrator does, whatever the state of its instance."""
         name = name_of(self._random.choice(self._numbers))
         node = await self._kube.get(f"{NODES}/{name}", Node)
         self._witness.excused.add(node.metadata.uid)
@@ -169,7 +171,7 @@ class Churn:
             self._cloud.project().change_instance(row.id, _patch(addresses))
 
     async def others(self) -> None:
-        """Somebody else's instances in the same account come and go."""
+        """Add or remove somebody else's instance in the same account."""
         self._others += 1
         self._cloud.add_instance(f"other-{self._others}")
         rows = [row for row in self._cloud.project().instances.rows.values() if row.name.startswith("other-")]
@@ -177,8 +179,8 @@ class Churn:
             self._cloud.project().delete_instance(self._random.choice(rows).id)
 
     def _many_are_gone(self) -> bool:
-        """Whether a quarter of the Nodes wait for their deletion. When half of them do, the runtime rightly deletes
-        none. A slow machine, on which no leader lives long enough to delete one, would get there."""
+        """Return whether a quarter of the Nodes wait for their deletion. If half of them did, the runtime would rightly
+        delete none. This could happen on a slow machine, where no leader lives long enough to delete one."""
         there = {provider_id(row.id) for row in self._cloud.project().instances.rows.values()}
         nodes = self._witness.provider_ids()
         return sum(1 for each in nodes.values() if each not in there) * 4 >= len(nodes)

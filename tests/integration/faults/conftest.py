@@ -15,11 +15,12 @@ from .audit import Witness, add_foreign_things
 
 __all__ = ["StartCcm", "admin_token", "clean", "start_ccm"]
 
-#: Flags with which a test can wait for what takes minutes in real life.
+#: Flags that make fast what usually takes minutes.
 FAST = {
     "node_monitor_period": "300ms",
     "node_deletion_min_age": "0s",
-    # Churn deletes machines before a listing had them; such Nodes count for the cap, and not for what it is a share of.
+    # Churn deletes machines before any listing has them. Such Nodes count as deletions, but not in the total of which
+    # the cap is a share.
     "node_deletion_cap": "100%",
     "node_deletion_window": "3s",
     "node_status_update_frequency": "5s",
@@ -29,7 +30,7 @@ FAST = {
 
 @pytest.fixture
 async def cloud() -> AsyncIterator[Simulator]:
-    """A project that takes a moment for its load balancers, and in which others have things, too."""
+    """Run a cloud that takes a moment for load balancers, with a project that others use, too."""
     config = {
         "projects": [
             {

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ccm` as a process that lets objects which a list lacks go after seconds: `python impatient_ccm.py FLAGS...`.
+"""`ccm` as a process that forgets objects missing in a list after seconds: `python impatient_ccm.py FLAGS...`.
 
-It takes five minutes otherwise until the next few of them may go, which is longer than a test of restarts shall wait.
+Normally it forgets the next few of them only after five minutes, which is too long for a test of restarts.
 """
 
 from __future__ import annotations

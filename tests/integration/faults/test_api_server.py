@@ -23,9 +23,9 @@ from .audit import Witness, passes
 from .churn import Churn
 from .conftest import FAST, StartCcm
 
-#: Of a leader that is frozen for as long as its Lease lasts. Not so short that a busy machine ends it before that.
+#: The Lease of a leader that is frozen until it expires. It is long enough that a busy machine does not end it before.
 LEASE = {"leader_elect_lease_duration": "20s", "leader_elect_renew_deadline": "18s"}
-#: What a list lacks goes after seconds.
+#: The program that forgets objects missing in a list after seconds.
 IMPATIENT = (str(Path(__file__).with_name("impatient_ccm.py")),)
 
 
@@ -58,7 +58,7 @@ async def test_restarts_under_churn(
 async def test_it_is_waited_for_at_start(
     apiserver: ApiServer, kube: KubeClient, cloud: Simulator, witness: Witness, start_ccm: StartCcm
 ):
-    """Upstream gives up after 10 s (W29)."""
+    """The runtime waits for the API server. Upstream gives up after 10 s (W29)."""
     kubeconfig = apiserver.kubeconfig()
     await asyncio.to_thread(apiserver.stop)
     try:
@@ -75,7 +75,7 @@ async def slow(request: web.Request) -> web.StreamResponse | None:
 
 
 class Throttled:
-    """Every other write is refused for a while, as priority and fairness does."""
+    """Refuses every other write for a while, as API priority and fairness does."""
 
     def __init__(self) -> None:
         self.refused, self._odd = 0, False
@@ -89,7 +89,7 @@ class Throttled:
 
 
 class Flaky:
-    """Every third answer to a write is lost on its way, after the API server has done it."""
+    """Loses every third answer to a write, after the API server has carried it out."""
 
     def __init__(self, proxy: FaultProxy) -> None:
         self._proxy, self.lost, self._count = proxy, 0, 0
@@ -134,13 +134,13 @@ async def test_objects_that_cannot_be_read_stop_no_other(
     apiserver: ApiServer, kube: KubeClient, cloud: Simulator, witness: Witness, proxy: FaultProxy, start_ccm: StartCcm,
     admin_token: str,
 ):  # fmt: skip
-    """And a Service that cannot be read any more keeps its load balancer."""
+    """Other objects are still handled, and a Service that becomes unreadable keeps its load balancer."""
 
     created = asyncio.Event()
     expired: list[str] = []
 
     async def spoil(request: web.Request) -> web.StreamResponse | None:
-        """Whatever is named bad-… has a list for labels in the next listing."""
+        """Make objects named bad-… unreadable in the next listing: their labels become a list."""
         if request.method != "GET" or request.path not in ("/api/v1/nodes", "/api/v1/services"):
             return None
         if "watch" in request.query:
@@ -184,7 +184,7 @@ async def test_objects_that_cannot_be_read_stop_no_other(
 async def test_a_leader_that_is_frozen_stops_when_it_wakes_and_does_no_harm(
     kube: KubeClient, cloud: Simulator, witness: Witness, start_ccm: StartCcm
 ):
-    """As a machine that swaps, or whose hypervisor pauses it."""
+    """The leader is frozen like a process on a machine that swaps, or that its hypervisor pauses."""
     leader = start_ccm(**FAST, **LEASE)
     await leader.leading()
     churn = Churn(kube, cloud, witness, seed=4, nodes=8, services=5)

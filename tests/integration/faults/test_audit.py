@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""That the audit finds what it is there to find: each thing is broken once, by hand, when nobody mends it."""
+"""The audit finds every kind of mistake: each one is made once by hand, while no controller runs that would fix it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The leader is killed again and again while everything changes; in the end nothing is leaked, doubled or wrongly gone.
+"""The leader is killed repeatedly while everything changes; in the end nothing is leaked, doubled or wrongly deleted.
 
-CHAOS_KILLS: how often (`make test`: 3; `make test-ci`: 30; `make chaos`: 100). CHAOS_SEED: the seed of a run that is
-to be repeated; timing differs all the same, because real processes run.
+CHAOS_KILLS: how often (`make test`: 3; `make test-ci`: 30; `make chaos`: 100). CHAOS_SEED: the seed of a run to repeat;
+the timing still differs, because real processes run.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LEASE = {
 
 
 class Pair:
-    """Two processes, as a DaemonSet keeps them: what ends is started again."""
+    """Two processes, which are restarted when they end, as by a DaemonSet."""
 
     def __init__(self, start_ccm: StartCcm) -> None:
         self._start = lambda: start_ccm(**FAST, **LEASE)
@@ -45,14 +45,14 @@ class Pair:
         self.lost = 0
 
     def tend(self) -> None:
-        """Start those again that ended."""
+        """Restart processes that have ended."""
         for number, process in enumerate(self.processes):
             if process.process.poll() is not None:
-                self.lost += process.process.returncode == 1  # its Lease ran out: the machine is slow
+                self.lost += process.process.returncode == 1  # its Lease expired because the machine is slow
                 self.processes[number] = self._start()
 
     async def leader(self, seconds: float = DEADLINE) -> Ccm:
-        """The process that leads, once one does."""
+        """Wait until a process leads; return it."""
         deadline = time.monotonic() + seconds
         while True:
             self.tend()
@@ -65,7 +65,7 @@ class Pair:
 
     @contextlib.asynccontextmanager
     async def tended(self) -> AsyncIterator[None]:
-        """As a DaemonSet goes on doing it, while somebody waits for something else."""
+        """Keep restarting processes, as a DaemonSet does, while the block waits for something else."""
 
         async def always() -> None:
             while True:
@@ -92,7 +92,7 @@ async def test_a_leader_killed_at_random_points_leaks_and_doubles_nothing(
     await pair.leader()
     await churn.begin()
     async with pair.tended():
-        await passes(kube, cloud, witness)  # a Node that was never initialised cannot go with its instance
+        await passes(kube, cloud, witness)  # a Node that was never initialised is not deleted with its instance
     changes = asyncio.create_task(churn.run(per_second=12))
     for _ in range(KILLS):
         leader = await pair.leader()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cloud that fails in every way there is, while Nodes and Services come and go: in the end all is as it should be."""
+"""The cloud fails in every way while Nodes and Services come and go; in the end everything is right."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ async def test_in_the_end_all_is_right_after(
 async def test_a_listing_that_is_behind_leaks_nothing(
     kube: KubeClient, cloud: Simulator, witness: Witness, start_ccm: StartCcm
 ):
-    """An eventually consistent cloud may not list what was made a moment ago, so that nothing seems to be there to be
-    deleted; with `listing_lag` the provider says so."""
+    """An eventually consistent cloud may not yet list a new object, so there seems to be nothing to delete. With
+    `listing_lag`, the provider declares that."""
     await start_ccm(conf=cloud.conf(listing_lag=4), **FAST).leading()
     churn = Churn(kube, cloud, witness, seed=8, nodes=8, services=6)
     await churn.begin()
@@ -88,7 +88,8 @@ async def test_a_listing_that_is_behind_leaks_nothing(
 async def test_a_cloud_that_lists_nothing_while_services_go_leaks_nothing(
     kube: KubeClient, cloud: Simulator, witness: Witness, start_ccm: StartCcm
 ):
-    """It says that it has no load balancers, later that it has: what was to go in between goes."""
+    """The cloud lists no load balancers, and later lists them again: those of Services deleted meanwhile are
+    deleted."""
     await start_ccm(**FAST).leading()
     churn = Churn(kube, cloud, witness, seed=9, nodes=2, services=6)
     await churn.begin()
@@ -124,7 +125,7 @@ async def test_tokens_that_expire_are_renewed_once_each(
 async def test_an_instance_made_again_under_its_name_is_another_one(
     kube: KubeClient, cloud: Simulator, witness: Witness, start_ccm: StartCcm
 ):
-    """The Node of the old one goes, that of the new one gets the new providerID, address, route and targets."""
+    """The old instance's Node is deleted; the new one's Node gets the new providerID, address, route and targets."""
     await start_ccm(**FAST).leading()
     churn = Churn(kube, cloud, witness, seed=6, nodes=16, services=3)
     await churn.begin()
@@ -145,7 +146,7 @@ async def test_an_instance_made_again_under_its_name_is_another_one(
 
 
 async def only_ready_ones(kube: KubeClient) -> bool:
-    """Whether every Node that is not Ready has gone."""
+    """Return whether every Node that is not Ready has been deleted."""
     nodes, _ = await kube.list(NODES, Node)
     return not [
         node
@@ -157,7 +158,8 @@ async def only_ready_ones(kube: KubeClient) -> bool:
 async def test_ten_thousand_instances_of_others_cost_pages_not_memory(
     kube: KubeClient, cloud: Simulator, witness: Witness, start_ccm: StartCcm
 ):
-    """Ours are 12 of 10,000 in the account: a listing has 101 pages here, and is kept as little longer as need be."""
+    """Our cluster has 12 of 10,000 instances in the account. A listing has 101 pages here, and does not stay
+    in memory."""
     ccm = start_ccm(conf=cloud.conf(page_size=1000, calls_per_second=100, burst=200), **FAST)
     await ccm.leading()
     churn = Churn(kube, cloud, witness, seed=7, nodes=12, services=3)
@@ -176,6 +178,6 @@ async def test_ten_thousand_instances_of_others_cost_pages_not_memory(
 
 
 def resident(ccm: Ccm) -> float:
-    """MiB of the process."""
+    """Return the resident memory of the process, in MiB."""
     status = Path(f"/proc/{ccm.process.pid}/status").read_text()
     return float(status.partition("VmRSS:")[2].split()[0]) / 1024

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many Services and Nodes that the real API server admits and nobody should write, beside healthy ones."""
+"""Many hostile Services and Nodes, which a real API server admits, beside healthy ones."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ def deep_fields(levels: int) -> str:
 
 
 def nested(body: dict[str, Any], levels: int = 9000) -> msgspec.Raw:
-    """With `managedFields` that many levels deep: whoever may create an object may write them."""
+    """Return an object with `managedFields` so many levels deep: everybody who may create the object may write
+    these."""
     entry = {
         **{"manager": "m", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1"},
         **{"time": "2026-01-01T00:00:00Z", "fieldsV1": "FIELDS"},
@@ -129,7 +130,7 @@ def hostile_nodes(seed: int) -> list[Any]:
 
 
 async def admit(kube: KubeClient, path: str, bodies: list[Any]) -> int:
-    """Create them, two at a time, which the API server bears beside its other work; how many the API server took."""
+    """Create objects, two at a time, so that the API server can do its other work; return how many it accepted."""
     slots = asyncio.Semaphore(2)
 
     async def one(body: Any) -> bool:
@@ -178,7 +179,7 @@ async def test_healthy_ones_are_served_beside_hostile_ones(
     cloud.add_instances(3, prefix="healthy-")
     await kube.create(NODES, node_body("healthy-0", number=1))
     await eventually(lambda: initialised(kube, "healthy-0"))
-    ccm.signal(signal.SIGUSR1)  # what start-up cost is not looked at: imports, certificates
+    ccm.signal(signal.SIGUSR1)  # do not count the start: imports, certificates
     before = await get_lease(kube)
     admitted = await admit(kube, SERVICES, hostile_services(7)), await admit(kube, NODES, hostile_nodes(7))
     assert admitted[0] > 60 and admitted[1] > 20, "the API server takes most of them"
@@ -189,7 +190,7 @@ async def test_healthy_ones_are_served_beside_hostile_ones(
 
 
     async def renewed() -> Lease | None:
-        """The Lease, once its holder has written it after all that."""
+        """Return the Lease if its holder has renewed it since then, otherwise None."""
         lease = await get_lease(kube)
         return lease if lease.spec.renew_time != last.spec.renew_time else None
 

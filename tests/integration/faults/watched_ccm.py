@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ccm` as a process that says how much one callback does while it has the event loop.
+"""`ccm` as a process that records how much a single callback does while it occupies the event loop.
 
     python watched_ccm.py FILE FLAGS...
 
-FILE gets, as JSON, of the callbacks since the start or the last SIGUSR1: the most lines of Python that one ran, and the
-most seconds of CPU, each with the name of the callback. Seconds depend on what else the machine does, as its caches are
-shared, and lines do not. With asyncio's own loop: uvloop's callbacks cannot be watched.
+FILE gets, as JSON, the most lines of Python and the most CPU seconds that one callback has used since the start or the
+last SIGUSR1, each with the callback's name. Seconds depend on what else the machine does, because caches are shared;
+lines do not. The process uses asyncio's own loop, because uvloop's callbacks cannot be watched.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ StartCcm = Callable[..., Ccm]
 
 @pytest.fixture
 async def cloud() -> AsyncIterator[Simulator]:
-    """A simulated cloud with one empty project."""
+    """Run a simulated cloud with one empty project."""
     config = {
         "projects": [
             {
@@ -40,7 +40,7 @@ async def cloud() -> AsyncIterator[Simulator]:
 
 @pytest.fixture
 async def clean(kube: KubeClient) -> AsyncIterator[None]:
-    """The API server is shared: leave no Node, Service or Lease behind."""
+    """Delete Nodes, Services and the Lease after the test, because the API server is shared."""
     yield
     await clean_cluster(kube)
 
@@ -102,18 +102,18 @@ async def start_ccm(
     yield start
     for process in started:
         await process.stop()
-        print(process.text)  # shown by pytest when the test failed
+        print(process.text)  # pytest shows it if the test fails
 
 
 @pytest.fixture
 def admin_token(apiserver: ApiServer) -> str:
-    """A bearer token that may read everything."""
+    """Return a bearer token that may read everything."""
     return apiserver.token
 
 
 @pytest.fixture
 async def cluster_role_without(kube: KubeClient) -> AsyncIterator[None]:
-    """The user `ccm-without-delete` may do all that the runtime needs, except deleting Nodes."""
+    """Give the user `ccm-without-delete` all rights that the runtime needs, except deleting Nodes."""
     name = "ccm-without-delete"
     rules = [
         {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch", "patch"]},

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of the whole runtime share: a `ccm` process, and short ways to look at the cluster."""
+"""What the tests of the whole runtime share: a `ccm` process, and short functions that read and change the cluster."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ccm.engine.client import ApiError, KubeClient, NotFoundError
 from ccm.engine.objects import Lease, Node, Service
 
 T = TypeVar("T")
-#: For what takes a moment: after this many seconds a test fails. Nothing is proved by its being shorter.
+#: Seconds after which a test that waits fails. The waits take a moment, and no test depends on this number.
 DEADLINE = 300.0
 
 NODES = "/api/v1/nodes"
@@ -33,7 +33,7 @@ SERVICES = "/api/v1/namespaces/default/services"
 VOLUMES = "/api/v1/persistentvolumes"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 LEASE = f"{LEASES}/cloud-controller-manager"
-#: A leader that a busy machine starves for seconds still leads. A test that waits for the end of a Lease: `expire`.
+#: With these flags, a leader still leads if a busy machine starves it for seconds. `expire` ends a Lease earlier.
 PATIENT = {"leader-elect-lease-duration": "120s", "leader-elect-renew-deadline": "100s"}
 TAINT = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}
 CLUSTER_CIDR = "10.244.0.0/16"
@@ -41,7 +41,7 @@ SCHEMA = Path(__file__).parents[3] / "docs/reference/answers.schema.json"
 
 
 async def eventually(check: Callable[[], Awaitable[T]], seconds: float = DEADLINE, what: str = "") -> T:
-    """The first true answer of `check`; fails with its last answer after `seconds`."""
+    """Return the first true answer of `check`. Fail with its last answer after `seconds`."""
     deadline = time.monotonic() + seconds
     while True:
         answer = await check()
@@ -53,7 +53,7 @@ async def eventually(check: Callable[[], Awaitable[T]], seconds: float = DEADLIN
 
 
 async def ask(*arguments: str) -> tuple[int, str, str]:
-    """A command of `ccm`: exit status, standard output and standard error. It runs in a thread, which is quicker."""
+    """Run a command of `ccm` in a thread, which is quicker. Return exit status, standard output and standard error."""
     out, err = io.StringIO(), io.StringIO()
 
     def run() -> int:
@@ -69,9 +69,10 @@ def documented(answer: Any) -> None:
 
 
 class Ccm:
-    """A `ccm` process; `program`: what Python runs.
+    """A `ccm` process. `program`: what Python runs.
 
-    With `kube`, the next one need not wait for a Lease that this one leaves because a write to the cloud was under way.
+    With `kube`, the Lease is released even if the process leaves it because a write to the cloud was under way. Then
+    the next process need not wait.
     """
 
     kube: KubeClient | None = None
@@ -88,7 +89,7 @@ class Ccm:
         return self.log.read_text()
 
     async def wait(self, seconds: float = DEADLINE) -> int:
-        """Its exit status."""
+        """Wait until the process ends; return its exit status."""
         return await asyncio.wait_for(asyncio.to_thread(self.process.wait), seconds)
 
     async def until_logged(self, pattern: str, seconds: float = DEADLINE) -> None:
@@ -139,7 +140,7 @@ def node_body(name: str, *, tainted: bool = True, number: int | None = None, **s
 
 
 async def set_ready(kube: KubeClient, name: str, status: str) -> None:
-    """What a kubelet (True) or kube-controller-manager (Unknown) writes."""
+    """Set the condition Ready as a kubelet (True) or kube-controller-manager (Unknown) does."""
     condition = {"type": "Ready", "status": status, "reason": "Test", "message": "", "lastHeartbeatTime": None}
     condition["lastTransitionTime"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     await kube.patch(f"{NODES}/{name}/status", {"status": {"conditions": [condition]}}, strategic=True)
@@ -168,13 +169,13 @@ async def get_lease(kube: KubeClient) -> Lease:
 
 
 async def expire(kube: KubeClient, *names: str, seconds: int = 1) -> None:
-    """Let the Leases of a killed process end so many seconds from now. Standbys go by the duration in the record."""
+    """Let the Leases of a killed process expire in so many seconds. Standbys read the duration from the Lease."""
     for name in names or (LEASE.rpartition("/")[2],):
         await kube.patch(f"{LEASES}/{name}", {"spec": {"leaseDurationSeconds": seconds}})
 
 
 async def event_messages(kube: KubeClient, reason: str, name: str = "") -> list[str]:
-    """Messages of the Events with this reason (about this object)."""
+    """Return the messages of Events with this reason, about this object if `name` is set."""
     selector = f"reason={reason}" + (f",involvedObject.name={name}" if name else "")
     events = await kube.get("/api/v1/events", dict, params={"fieldSelector": selector})
     return [event["message"] for event in events["items"]]
@@ -186,7 +187,7 @@ async def get_service(kube: KubeClient, name: str) -> Service:
 
 @contextlib.asynccontextmanager
 async def rights(kube: KubeClient, name: str, rules: list[dict[str, Any]]) -> AsyncIterator[None]:
-    """The user `name` has these rights, as a ClusterRole."""
+    """Give the user `name` these rights by a ClusterRole, until the block is left."""
     rbac, group = "/apis/rbac.authorization.k8s.io/v1", "rbac.authorization.k8s.io"
     meta = {"apiVersion": f"{group}/v1", "metadata": {"name": name}}
     await kube.create(f"{rbac}/clusterroles", {**meta, "kind": "ClusterRole", "rules": rules})

@@ -38,7 +38,7 @@ RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 @pytest.fixture(scope="module")
 def apiserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
-    """One of this file's own, with an audit log."""
+    """Yield an API server for this file alone, with an audit log."""
     server = ApiServer(tmp_path_factory.mktemp("audited"), audit=True)
     yield server
     server.close()
@@ -46,7 +46,7 @@ def apiserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
 
 @pytest.fixture
 async def reader(apiserver: ApiServer, kube: KubeClient) -> AsyncIterator[Path]:
-    """The kubeconfig of a user with the rights of the page."""
+    """Yield the kubeconfig of a user with the rights that the page lists."""
     (text,) = re.findall(r"```yaml\n(kind: ClusterRole\n.*?)```", PAGE.read_text(), re.DOTALL)
     name = {"metadata": {"name": ON_CALL}}
     group = "rbac.authorization.k8s.io"
@@ -96,9 +96,9 @@ class Scene:
         await ccm.stop()
 
     async def page(self, quotes: list[str]) -> str:
-        """The status page of a controller that runs beside the fault, as soon as it has these words.
+        """Return the status page of a controller that runs during the fault, as soon as the page has these words.
 
-        A controller that ends by itself has no page, but a log.
+        If the controller ends by itself, return its log instead.
         """
         ccm = self.start_ccm(conf=self.conf.read_text(), **self.flags)
         await ccm.until_logged("outoftree-ccm")
@@ -118,7 +118,7 @@ class Scene:
         return (await self.run("plan"))[0] == 0
 
     async def run(self, *command: str) -> tuple[int, str, str]:
-        """A command as the user on call, with the flags of the controller. It writes nothing to the cloud."""
+        """Run a command as the user on call, with the controller's flags. It writes nothing to the cloud."""
         flags = {
             "cloud-provider": "sim",
             "cloud-config": self.conf,
@@ -128,7 +128,7 @@ class Scene:
         return await ask(*command, *(f"--{name}={value}" for name, value in flags.items()))
 
     async def answers(self) -> dict[str, str]:
-        """What each command says. The commands run alone, so every write would be theirs."""
+        """Return the output of each command. Nothing else runs, so every write would come from the commands."""
         before = len(self.cloud.journal(writes=True))
         said = {}
         for name, command in {"explain": ("explain", *self.about), "doctor": ("doctor",), "plan": ("plan",)}.items():
@@ -310,7 +310,7 @@ FAULTS: dict[str, Callable[[Scene], Awaitable[Fix]]] = {
 
 
 def rows() -> dict[str, dict[str, list[str]]]:
-    """The table of the page: fault -> command -> what the page quotes of its output."""
+    """Return the page's table: fault -> command -> what the page quotes of the command's output."""
     found: dict[str, dict[str, list[str]]] = {}
     for line in PAGE.read_text().splitlines():
         cells = [cell.strip() for cell in line.strip("|").split(" | ")]

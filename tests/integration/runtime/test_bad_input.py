@@ -39,7 +39,7 @@ async def test_unknown_provider(start_ccm: StartCcm):
 async def test_a_provider_package_that_does_not_import(
     start_ccm: StartCcm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, reason: str
 ):
-    """Installed as pip does it. `check-provider` says the same."""
+    """A process reports the reason, as does `check-provider`. The package is installed as pip does it."""
     packages = tmp_path / "site-packages"
     about = packages / "ccm_provider_nimbus-0.1.dist-info"
     about.mkdir(parents=True)
@@ -80,7 +80,7 @@ async def test_wrong_token(start_ccm: StartCcm, cloud: Simulator):
 async def test_a_missing_right_is_named(
     start_ccm: StartCcm, apiserver: ApiServer, kube: KubeClient, cluster_role_without: object
 ):
-    """With everything but one verb."""
+    """The user has all rights except one verb, and the error names that right."""
     kubeconfig = apiserver.kubeconfig("ccm-without-delete", ())
     process = start_ccm(kubeconfig=kubeconfig)
     await refused(process, 1, "does not allow this identity to: delete nodes.", "ClusterRole")

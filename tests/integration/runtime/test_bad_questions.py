@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Questions that get no answer: what `ccm explain`, `ccm plan` and `ccm doctor` say instead."""
+"""What `ccm explain`, `ccm plan` and `ccm doctor` print when they cannot answer."""
 
 from __future__ import annotations
 

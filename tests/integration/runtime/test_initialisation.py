@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""New Nodes become usable: completely, quickly, and for few cloud calls."""
+"""New Nodes are initialised completely, quickly, and with few calls to the cloud."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ async def test_300_nodes_at_once_cost_at_most_3_cloud_calls(kube: KubeClient, cl
     ccm = start_ccm(controllers="cloud-node")
     await ccm.leading()
     before = cloud.calls("instances.*")
-    # At once for the leader, however long it takes: it learns of all of them when it wakes.
+    # For the leader all Nodes appear at once: it is stopped while they are created.
     ccm.signal(signal.SIGSTOP)
     at_once = asyncio.Semaphore(50)  # on a busy machine, the last of 300 would wait for longer than the client does
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instances of Nodes get the tags of --instance-tags, once somebody asks for it; what others have set stays."""
+"""Instances of Nodes get the tags of --instance-tags, if the controller is switched on; tags of others stay."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A load balancer outlives its Service: the commands of docs/how-to/keep-load-balancers.md do what it says."""
+"""A load balancer outlives its Service: the commands of docs/how-to/keep-load-balancers.md do what the page says."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Leader migration (KEP-2436) with real processes: controllers move from an "old manager" to a new one.
 
-The old manager is this program, too, with a main Lease of its own, as kube-controller-manager has.
+The old manager is also a process of our runtime, with a main Lease of its own like kube-controller-manager.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ async def no_leases_left(kube: KubeClient) -> AsyncIterator[None]:
 
 
 def config(folder: Path, **components: str) -> Path:
-    """A LeaderMigrationConfiguration; its controllers under the names of upstream's documentation."""
+    """Write a LeaderMigrationConfiguration with the controllers' names of upstream's documentation; return its path."""
     path = folder / f"migration-{'-'.join(components.values())}.yaml"
     leaders = [{"name": name.replace("_", "-"), "component": component} for name, component in components.items()]
     head = {"apiVersion": "controllermanager.config.k8s.io/v1", "kind": "LeaderMigrationConfiguration"}
@@ -50,7 +50,7 @@ def config(folder: Path, **components: str) -> Path:
 
 
 def spans(process: Ccm) -> dict[str, list[tuple[float, float]]]:
-    """Controller -> when it ran, as the log of its process tells (without an end in the log, it still runs)."""
+    """Return controller -> when it ran, by the process's log. Without an end in the log, it still runs."""
     found: dict[str, list[tuple[float, float]]] = {}
     for line in process.text.splitlines():
         if match := re.match(r"(\S+Z) .*? (controllers|stopped): (.+)", line):
@@ -79,7 +79,7 @@ async def test_controllers_move_and_never_run_twice(kube: KubeClient, cloud: Sim
     await old.until_logged("holding the migration Lease")
     new = start_ccm(enable_leader_migration=True, **OFTEN)
     await new.leading()
-    # The new one leads, but what is migrated is still the old one's.
+    # The new manager leads, but the old one still runs the migrated controllers.
     assert list(spans(new)) == ["cloud-node-controller"]
     lease = await kube.get(f"{LEASES}/{MIGRATION}", Lease)
     assert lease.metadata.annotations["ccm.outoftree.dev/controllers"] == ",".join(MOVED)
@@ -153,7 +153,7 @@ async def test_both_leases_are_told(kube: KubeClient, cloud: Simulator, start_cc
 
 
 async def test_churn_of_many_managers(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
-    """Two old and two new ones, started, ended and killed: at no time do two run the same controller."""
+    """Two old and two new managers are started, stopped and killed: two never run the same controller at one time."""
     processes: list[Ccm] = []
     for number in range(4):
         more: dict[str, Any] = OLD if number % 2 == 0 else {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One leads, another takes over at once; what they tell about themselves is true."""
+"""One process leads, another takes over at once; Lease, metrics and health endpoints show which one leads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OFTEN = {"leader_elect_retry_period": "500ms"}
 
 
 async def two(start_ccm: StartCcm, **flags: str) -> tuple[Ccm, Ccm]:
-    """A leader, and a standby that is ready to take over."""
+    """Start a leader, and a standby that is ready to take over."""
     leader = start_ccm(**flags)
     await leader.leading()
     standby = start_ccm(**flags)
@@ -35,8 +35,8 @@ async def two(start_ccm: StartCcm, **flags: str) -> tuple[Ccm, Ccm]:
 
 
 async def test_sigterm_hands_over_before_the_lease_ends(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
-    """Upstream waits the whole lease (W26), which is longer here than this test waits. How long it takes, `make bench`
-    measures."""
+    """Upstream waits for the whole lease (W26), which is longer here than this test waits. `make bench` measures the
+    time of a hand-over."""
     leader, standby = await two(start_ccm, leader_elect_lease_duration="15m", leader_elect_renew_deadline="10m")
     cloud.add_instance("handover", addresses=[{"type": "InternalIP", "address": "10.0.0.1"}])
     held_by = (await get_lease(kube)).spec.holder_identity
@@ -58,7 +58,7 @@ async def test_sigkill_hands_over_when_the_lease_ends(kube: KubeClient, cloud: S
     await standby.leading()
     now = (await get_lease(kube)).spec
     assert now.holder_identity != last.holder_identity
-    # Not before the lease has ended. How soon after it, tests/unit/runtime/engine/test_election.py shows by its clock.
+    # Not before the lease has ended. tests/unit/runtime/engine/test_election.py shows with a fake clock how soon after.
     assert parse_time(now.acquire_time) - changed >= datetime.timedelta(seconds=3)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes go when their instances are really gone, and never otherwise."""
+"""Nodes are deleted when their instances are really gone, and never otherwise."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from ccm_simcloud.testing import Simulator, running_simulator
 from .conftest import StartCcm
 from .support import NODES, Ccm, event_messages, eventually, expire, get_node, initialised, node_body, set_ready
 
-#: Safety rules at a pace at which a test can wait for them.
+#: Flags that make the safety rules fast enough for a test.
 FAST = {"node_monitor_period": "200ms", "node_deletion_min_age": "0s"}
-#: As many passes of the controller as five minutes have at its default period of 5 s.
+#: The number of the controller's passes in five minutes, at its default period of 5 s.
 PASSES_OF_FIVE_MINUTES = 60
 
 
 async def cluster_of(kube: KubeClient, cloud: Simulator, prefix: str, count: int = 3) -> list[str]:
-    """Initialised Nodes, all NotReady, with their instances. (The runtime must be running.)"""
+    """Create initialised Nodes, all NotReady, with their instances; return their names. The runtime must be running."""
     cloud.add_instances(count, prefix=prefix)
     names = [f"{prefix}{number}" for number in range(count)]
     for name in names:
@@ -96,7 +96,7 @@ FAILING: dict[str, dict[str, Any]] = {
 async def test_no_node_goes_while_the_cloud(
     fault: dict[str, Any], kube: KubeClient, cloud: Simulator, start_ccm: StartCcm, admin_token: str
 ):
-    """For as many passes as five minutes have; and an Event and a metric say why."""
+    """No Node is deleted in as many passes as five minutes have. An Event and a metric say why."""
     ccm = start_ccm(conf=cloud.conf(request_timeout=0.3), **FAST)
     await ccm.leading()
     prefix = re.sub(r"\W", "-", str(fault["action"])) + f"{fault.get('status', '')}-"
@@ -124,7 +124,7 @@ async def test_when_too_many_are_missing_and_no_node_is_ready_none_goes(
     ccm = start_ccm(**FAST)
     await ccm.leading()
     names = await cluster_of(kube, cloud, "mass-", 6)
-    # In one moment, as an account that was mixed up would do it.
+    # All at the same moment, as if the credentials of another account had come into use.
     with cloud.server.world.batch():
         for name in names[:5]:
             delete_instance(cloud, name)
@@ -139,7 +139,7 @@ async def test_when_too_many_are_missing_and_no_node_is_ready_none_goes(
 async def test_two_invented_nodes_keep_no_other_from_going(
     ready: str, kube: KubeClient, cloud: Simulator, start_ccm: StartCcm
 ):
-    """Their providerIDs are of no instance. Those that are not Ready go later, in their turn; Ready ones are kept."""
+    """Their providerIDs belong to no instance. Invented Nodes that are not Ready are deleted later; Ready ones stay."""
     ccm = start_ccm(**FAST | {"node_deletion_min_age": "4s"})
     await ccm.leading()
     prefix = f"beside-{ready.lower()}-"
@@ -165,14 +165,15 @@ async def test_two_invented_nodes_keep_no_other_from_going(
 
 
 async def test_a_scale_down_goes_a_few_nodes_at_a_time(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
-    """Six of ten: two in each window. Those that wait are told so, and nothing is an alarm."""
+    """Of six Nodes to delete, two are deleted in each window. The others get an Event that says so; no alarm is
+    raised."""
     ccm = start_ccm(**FAST | {"node_deletion_window": "4s"})
     await ccm.leading()
     names = await cluster_of(kube, cloud, "down-", 10)
     for name in names:
         await set_ready(kube, name, "True")
-    # The first two may go while the others' silence is still being written. All at once: one after the other, on a busy
-    # machine, the third one may be silent only when the window of the first two is over.
+    # The first two may be deleted while the others still become NotReady. All change at once: otherwise, on a busy
+    # machine, the third Node might become NotReady only after the window of the first two.
     began = asyncio.get_running_loop().time()
     with cloud.server.world.batch():
         for name in names[:6]:
@@ -186,7 +187,7 @@ async def test_a_scale_down_goes_a_few_nodes_at_a_time(kube: KubeClient, cloud: 
     assert asyncio.get_running_loop().time() - began >= 8
     assert all([await get_node(kube, name) for name in names[6:]])
     waiting = [await event_messages(kube, "DeletionWaits", name) for name in names[:6]]
-    # How many Nodes there are depends on whose silence was heard before the first two went.
+    # The number of Nodes depends on how many became NotReady before the first two were deleted.
     told = [message for messages in waiting for message in messages]
     assert any(f"at most 2 of {count} Nodes" in message for message in told for count in (10, 9, 8)), waiting
     assert not any([await event_messages(kube, "DeletionHeld", name) for name in names])
@@ -222,7 +223,8 @@ async def test_what_a_killed_leader_deleted_counts_for_its_successor(
 async def test_with_the_credentials_of_another_project_no_node_goes(
     kube: KubeClient, cloud: Simulator, start_ccm: StartCcm, admin_token: str
 ):
-    """It answers "not found" to every question, and its listings are complete and full: of others' instances."""
+    """The cloud answers "not found" for every Node, and its complete listings have only instances of the other
+    project."""
     ccm = start_ccm(**FAST)
     await ccm.leading()
     names = await cluster_of(kube, cloud, "mixed-up-", 6)
@@ -247,7 +249,7 @@ async def test_with_the_credentials_of_another_project_no_node_goes(
 async def test_nodes_that_cannot_be_judged_do_not_keep_others_from_going(
     kube: KubeClient, cloud: Simulator, start_ccm: StartCcm
 ):
-    """Nodes that never had a providerID are held for ever; they are not part of a mass event."""
+    """Nodes that never had a providerID are kept forever, and do not count as part of a mass deletion."""
     ccm = start_ccm(**FAST)
     await ccm.leading()
     names = await cluster_of(kube, cloud, "judged-")
@@ -285,7 +287,7 @@ async def test_a_shut_down_instance_taints_its_node_until_it_is_ready(
 
 
 async def test_another_node_under_the_same_name_is_not_deleted(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
-    """W5: what was confirmed about one Node says nothing about its successor."""
+    """W5: a confirmation about a deleted Node does not count for a new Node with its name."""
     ccm = start_ccm(**FAST | {"node_deletion_min_age": "3s"})
     await ccm.leading()
     names = await cluster_of(kube, cloud, "again-", 2)
@@ -300,7 +302,7 @@ async def test_another_node_under_the_same_name_is_not_deleted(kube: KubeClient,
 
 
 async def test_a_node_is_fenced_while_its_machine_is_shut_down(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
-    """The API server keeps the taint's time, by which the next process knows whose taint it is."""
+    """The API server stores the taint's time, by which the next process recognises that the runtime set the taint."""
     ccm = start_ccm(**FAST, fence_dead_nodes="true")
     await ccm.leading()
     names = await cluster_of(kube, cloud, "off-", 4)

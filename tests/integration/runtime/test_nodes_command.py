@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ccm nodes` against a real API server and the simulated cloud: what a migration asks before it taints a Node."""
+"""`ccm nodes` against a real API server and the simulated cloud: what a migration checks before it taints a Node."""
 
 from __future__ import annotations
 

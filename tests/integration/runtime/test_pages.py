@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands of the pages for people on call, run as they stand there: against a real API server and the runtime."""
+"""The commands of the pages for people on call run as they are written, against a real API server and the runtime."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .support import NODES, SERVICES, event_messages, eventually, get_service, i
 TROUBLESHOOTING = "docs/how-to/troubleshooting.md"
 PODS = "/api/v1/namespaces/kube-system/pods"
 POD = "cloud-controller-manager-x7k2p"
-#: Where the pages' own paths are in a test.
+#: The path of cloud.conf on the pages, which a test replaces.
 CLOUD_CONF = "/etc/ccm/cloud/cloud.conf"
 
 
@@ -31,7 +31,8 @@ CLOUD_CONF = "/etc/ccm/cloud/cloud.conf"
 async def kubelet(
     apiserver: ApiServer, kube: KubeClient, clean: None, tmp_path: Path
 ) -> AsyncIterator[Callable[[str], None]]:
-    """A control plane's kubelet, as far as `kubectl logs` asks it, with one Pod of the controller; sets its log."""
+    """Run the part of a control plane's kubelet that `kubectl logs` needs, with one Pod of the controller. Yield a
+    function that sets the Pod's log."""
     certificate, key = apiserver.authority.issue("kubelet", hosts=["127.0.0.1"])
     (tmp_path / "kubelet.crt").write_bytes(certificate)
     (tmp_path / "kubelet.key").write_bytes(key)
@@ -60,7 +61,7 @@ async def kubelet(
     labels = {"app.kubernetes.io/name": "cloud-controller-manager"}
     container = {"name": "ccm", "image": "localhost/outoftree-ccm:0.1.0"}
     body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": POD, "labels": labels}}
-    # Nobody here ends it: without a period of grace, a deletion is done when it returns.
+    # Nobody here stops the Pod: without a grace period, the deletion is complete when the call returns.
     spec = {"nodeName": "cp-1", "terminationGracePeriodSeconds": 0, "containers": [container]}
     await kube.create(PODS, body | {"spec": spec})
     yield write
@@ -69,7 +70,7 @@ async def kubelet(
 
 
 async def web_is_served(kube: KubeClient) -> None:
-    """A Service named web with a load balancer, as the pages have it."""
+    """Create a Service named web as on the pages, and wait for its load balancer."""
     spec = {"type": "LoadBalancer", "ports": [{"port": 80}], "selector": {"app": "web"}}
     await kube.create(SERVICES, {"metadata": {"name": "web"}, "spec": spec})
 
@@ -134,7 +135,7 @@ async def test_the_two_commands_for_nodes(
 async def test_a_comparison_that_a_person_asks_for(
     apiserver: ApiServer, kube: KubeClient, cloud: Simulator, start_ccm: StartCcm, tmp_path: Path
 ):
-    """The provider `sim` cannot compare: the controller asks it for the load balancer again, as the page says."""
+    """The provider `sim` cannot compare, so the controller ensures the load balancer again, as the page says."""
     await start_ccm().leading()
     await web_is_served(kube)
     cloud.server.journal.clear()
@@ -148,7 +149,7 @@ async def test_a_comparison_that_a_person_asks_for(
 
 
 async def test_the_simulated_cloud_from_its_page(tmp_path: Path):
-    """In a network and with a /var/lib of its own, so that ports and paths are those of the page."""
+    """The commands run with a network and a /var/lib of their own, so that ports and paths are those of the page."""
     page = "docs/providers/sim.md"
     alone, kept, *calls = commands(page)
     assert alone == "ccm sim" and kept.startswith("ccm sim ") and calls[0].startswith("api=")
@@ -175,7 +176,7 @@ async def test_the_simulated_cloud_from_its_page(tmp_path: Path):
 async def test_the_answers_of_the_page(
     apiserver: ApiServer, kube: KubeClient, cloud: Simulator, start_ccm: StartCcm, tmp_path: Path
 ):
-    """As the page shows them, on a laptop: docs/how-to/answers.md."""
+    """The commands of docs/how-to/answers.md run as the page shows them, on a laptop."""
     page = "docs/how-to/answers.md"
     cloud.add_instance("worker-1", addresses=[{"type": "InternalIP", "address": "10.0.0.7"}])
     await kube.create(NODES, node_body("worker-1", number=1))

@@ -19,7 +19,7 @@ from .support import CLUSTER_CIDR, NODES, SERVICES, ask, eventually, node_body, 
 
 @pytest.fixture
 def flags(apiserver: ApiServer, cloud: Simulator, clean: None, tmp_path: Path) -> list[str]:
-    """The flags of the controller."""
+    """Return the flags of the controller."""
     conf = tmp_path / "cloud.conf"
     conf.write_text(cloud.conf())
     kubeconfig = apiserver.kubeconfig()
@@ -32,14 +32,14 @@ def flags(apiserver: ApiServer, cloud: Simulator, clean: None, tmp_path: Path) -
 
 
 async def plan(flags: list[str], *more: str) -> tuple[int, dict[tuple[str, str], dict[str, Any]]]:
-    """The exit status, and what is planned by kind and name."""
+    """Run `ccm plan`; return the exit status, and the planned changes by kind and name."""
     status, out, err = await ask("plan", "--output=json", *flags, *more)
     assert err == "", err
     return status, {(each["kind"], each["name"]): each for each in json.loads(out)["outlooks"]}
 
 
 async def populate(kube: KubeClient, cloud: Simulator) -> None:
-    """Two Nodes of instances, and a Service."""
+    """Create two Nodes with instances, and a Service."""
     for number, name in enumerate(("w1", "w2"), 1):
         address = {"type": "InternalIP", "address": f"10.0.0.{number}"}
         cloud.add_instance(name, addresses=[address], zone="north-a")
@@ -81,7 +81,7 @@ async def test_what_is_planned_is_done_and_then_nothing_is_left(
 async def test_another_name_of_the_cluster_is_no_small_change(
     kube: KubeClient, cloud: Simulator, flags: list[str], start_ccm: StartCcm
 ):
-    """What a person wants to know before a process with other flags leads."""
+    """`ccm plan` shows what a process with another cluster name would change."""
     await populate(kube, cloud)
     await start_ccm().leading()
 
@@ -115,4 +115,4 @@ async def test_machines_that_are_gone(kube: KubeClient, cloud: Simulator, flags:
         _, found = await plan(flags, "--node-deletion-min-age=0")
         return found.get(("Node", "w2"), {}).get("action") == "delete"
 
-    await eventually(is_deleted)  # when w1 is initialised, so that the listing is believed
+    await eventually(is_deleted)  # once w1 is initialised, the runtime trusts the listing

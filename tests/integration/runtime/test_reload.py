@@ -14,7 +14,7 @@ from .test_services_and_routes import routes, served, service_body
 
 
 def replace(file: Path, text: str) -> None:
-    """Atomically, as a Secret's volume is."""
+    """Replace a file atomically, as the kubelet updates a Secret's volume."""
     new = file.with_suffix(".new")
     new.write_text(text)
     new.rename(file)
@@ -29,7 +29,7 @@ async def test_W27_rotated_credentials_need_no_restart(
     file = Path(argument.partition("=")[2])
 
     async def works(name: str, number: int) -> None:
-        """All that asks the cloud does its work: instances, load balancers, routes."""
+        """Check that everything works that calls the cloud: instances, load balancers, routes."""
         cloud.add_instance(name, addresses=[{"type": "InternalIP", "address": f"10.0.0.{number}"}])
         await kube.create(NODES, node_body(name, number=number))
         await kube.create(SERVICES, service_body(f"web-{name}", 8000 + number))

@@ -27,8 +27,8 @@ from .conftest import StartCcm
 from .support import NODES, SERVICES, eventually, get_service, initialised, node_body
 
 ROUNDS, RATE = int(os.environ.get("REPLACE_ROUNDS", "1")), float(os.environ.get("REPLACE_RATE", "100"))
-#: Seconds: the longest answer of an application; and how long an operator waits for that, from when the load balancer
-#: sends nothing new to the Node. Where that never happens, from the cordon or the taint.
+#: Seconds: the longest answer of an application, and the wait of an operator. The wait starts when the load balancer
+#: sends nothing new to the Node, or, if that never happens, at the cordon or the taint.
 SLOWEST, WAIT = 0.4, 3.0
 TAINT = {"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}
 SIGNS: dict[str, dict[str, Any]] = {"cordon": {"unschedulable": True}, "taint": {"taints": [TAINT]}}
@@ -44,9 +44,10 @@ async def cloud() -> AsyncIterator[Simulator]:
 
 @dataclass
 class Machine:
-    """A machine with the node port of one Service. With the policy Cluster, it leads to Pods elsewhere while it runs.
+    """A machine with the node port of one Service. With the policy Cluster, it forwards to Pods elsewhere while it
+    runs.
 
-    `ready`: with the policy Local, whether its Pods of the Service were not told to end.
+    `ready`: with the policy Local, whether its Pods of the Service are not yet terminating.
     """
 
     address: str
@@ -79,7 +80,7 @@ class Machine:
         writer.close()
 
     def die(self) -> None:
-        """The machine is off: its connections break."""
+        """Switch the machine off, which breaks its connections."""
         for server in self._servers:
             server.close()
         for writer in list(self._writers):
@@ -88,13 +89,13 @@ class Machine:
 
 
 class Clients:
-    """`results`: "served", or what went wrong -> how often."""
+    """The clients. `results`: "served", or what went wrong -> how often."""
 
     def __init__(self, address: str, port: int) -> None:
         self._to, self.results = (address, port), Counter[str]()
 
     async def run(self) -> None:
-        """Open a connection for each request, at RATE, whatever became of the others. A busy machine gets fewer."""
+        """Open a connection for each request, at RATE, without waiting for the others; fewer on a busy machine."""
         open_ = asyncio.Semaphore(int(RATE))
 
         async def one() -> None:
@@ -102,7 +103,7 @@ class Clients:
                 await self._request()
 
         async with asyncio.TaskGroup() as requests:
-            with contextlib.suppress(asyncio.CancelledError):  # the open requests still end
+            with contextlib.suppress(asyncio.CancelledError):  # then wait for the open requests
                 while True:
                     await asyncio.sleep(1 / RATE)
                     if not open_.locked():
@@ -159,7 +160,7 @@ class World:
         return Clients(await eventually(forwarded), spec["ports"][0]["port"])
 
     async def join(self) -> None:
-        """A new machine joins, with a name and an address of its own."""
+        """Let a new machine join, with a name and an address of its own."""
         self._born += 1
         name, address = f"replaced-{self._born}", f"127.0.78.{self._born}"
         self.machines[name] = machine = Machine(address, self._ports)
@@ -175,7 +176,7 @@ class World:
         return address in {each.address for each in row.targets if each.draining}
 
     async def _is_healthy(self, machine: Machine, healthy: bool) -> bool:
-        """Whether the load balancer's health check has seen it so."""
+        """Return whether the load balancer's health check has this result for the machine."""
         (listener,) = self.cloud.fabric.listeners
         backend = listener.pool.backends.get((machine.address, machine.ports[0]))
         return backend is not None and backend.healthy is healthy

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Load balancers and routes: what the cloud has is what the cluster asks for, for few calls."""
+"""Load balancers and routes: the cloud has what the cluster requests, with few calls."""
 
 from __future__ import annotations
 
@@ -376,7 +376,7 @@ async def test_S156_tcp_and_udp_on_one_port(kube: KubeClient, cloud: Simulator, 
     ],
 )
 async def test_ip_mode_as_the_api_server_stores_it(kube: KubeClient, clean: None, mode: str | None, stored: str):
-    """And what it gives back is no difference: no second patch (W20)."""
+    """The stored value does not count as a difference: no second patch follows (W20)."""
     await kube.create(SERVICES, service_body("mode"))
     wire = ingress_wire([Ingress(ip="192.0.2.1", ip_mode=mode)])
     await kube.patch(f"{SERVICES}/mode/status", {"status": {"loadBalancer": {"ingress": wire}}})
@@ -386,7 +386,8 @@ async def test_ip_mode_as_the_api_server_stores_it(kube: KubeClient, clean: None
 
 
 async def test_S36_S150_what_others_write_meanwhile_is_kept(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
-    """Somebody edits the Services all the time: conflicts are tried again, nothing gets lost, none is an error."""
+    """Somebody edits the Services all the time: writes with conflicts are repeated, nothing is lost, and no conflict is
+    an error."""
     cloud.server.timing = msgspec.structs.replace(cloud.server.timing, load_balancer_create=2.0)
     await start_ccm(**LIFECYCLE_OFF).leading()
     names = [f"busy-{number}" for number in range(5)]
@@ -422,7 +423,7 @@ async def test_S37_a_service_deleted_while_it_is_made_leaves_nothing(
         return len(balancers(cloud)) == 1
 
     await eventually(being_made)
-    # Its finalizer is stripped, too: the status that is to be written has no object any more.
+    # Its finalizer is removed, too, so the object of the pending status write no longer exists.
     await kube.delete(f"{SERVICES}/brief")
     with contextlib.suppress(NotFoundError):
         await kube.patch(f"{SERVICES}/brief", {"metadata": {"finalizers": None}})
@@ -487,7 +488,7 @@ async def test_W30_two_clusters_in_one_network_leave_each_others_routes(
 async def test_W30_an_orphan_is_found_and_deleted_and_what_has_a_service_is_not(
     kube: KubeClient, cloud: Simulator, clean: None
 ):
-    """The audit with a real list of Services, and a clock of ours."""
+    """The audit runs with a real list of Services, and a fake clock."""
     service = await kube.create(SERVICES, service_body("alive"))
     project = cloud.project()
     for uid in (service.uid, "uid-of-nobody"):
@@ -511,7 +512,7 @@ async def test_W30_an_orphan_is_found_and_deleted_and_what_has_a_service_is_not(
     try:
 
         async def nothing_else(listed: object) -> None:
-            """Only the audit is looked at."""
+            """Do nothing: only the audit is tested."""
 
         audit = OrphanAudit(context, set, lambda uids: None, nothing_else, delete=True, period=600.0)
         for _ in range(3):

@@ -20,7 +20,7 @@ from .support import Ccm, eventually
 
 
 async def as_user(apiserver: ApiServer, ccm: Ccm, folder: Path, path: str, user: str, *groups: str) -> int:
-    """HTTP status for the holder of a client certificate of the cluster's CA."""
+    """Return the HTTP status for a user with a client certificate of the cluster's CA."""
     cert, key = apiserver.authority.issue(user, groups)
     for name, data in (("crt", cert), ("key", key)):
         (folder / f"{user}.{name}").write_bytes(data)
@@ -67,12 +67,12 @@ async def test_C19_paths_that_are_always_allowed(start_ccm: StartCcm):
     ccm = start_ccm(authorization_always_allow_paths="/metrics")
     await ccm.leading()
     assert (await ccm.get("/metrics"))[0] == 200
-    # Upstream answers 403 here; the API server's default roles allow everybody to read /healthz, and it is asked.
+    # Upstream answers 403 here. Our runtime asks the API server, whose default roles allow everybody to read /healthz.
     assert (await ccm.get("/healthz"))[0] == 200
 
 
 async def test_C19_broken_authorisation(start_ccm: StartCcm, apiserver: ApiServer, admin_token: str):
-    """/healthz stays, /metrics is a 500."""
+    """Without a way to authorise, /healthz still answers 200, and /metrics answers 500."""
     broken = apiserver.kubeconfig("elsewhere", ("system:masters",), server="https://127.0.0.1:9")
     ccm = start_ccm(authorization_kubeconfig=broken)
     await ccm.leading()
@@ -83,7 +83,7 @@ async def test_C19_broken_authorisation(start_ccm: StartCcm, apiserver: ApiServe
 
 
 async def test_C19_broken_authentication(start_ccm: StartCcm, apiserver: ApiServer, admin_token: str, tmp_path: Path):
-    """Refused at start, unless that is tolerated; then the cluster's CA is not known."""
+    """The process does not start, unless a flag tolerates the failure; then it does not know the cluster's CA."""
     broken = apiserver.kubeconfig("elsewhere", ("system:masters",), server="https://127.0.0.1:9")
     ccm = start_ccm(authentication_kubeconfig=broken)
     assert await ccm.wait() == 1
@@ -131,7 +131,7 @@ async def test_a_wrong_file_is_one_message(start_ccm: StartCcm, tmp_path: Path):
     assert "--concurrent-node-syncs must be 1 or more" in ccm.text and "Traceback" not in ccm.text
 
 
-#: Metrics that upstream has under these names, as far as a process of ours has them at all times.
+#: Upstream's metrics that a process of our runtime has under the same names at all times.
 METRICS = (
     "kubernetes_build_info",
     'kubernetes_feature_enabled{name="CloudControllerManagerWebhook",stage="ALPHA"} 0.0',

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kubelets get certificates for what the cloud says of their machines; kube-controller-manager signs them."""
+"""Kubelets get certificates for the names and addresses that the cloud has; kube-controller-manager signs them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ RULES = Path(__file__).parents[3] / "roles/ccm_runtime/vars/main/controllers.yml
 
 @pytest.fixture(scope="module")
 def signer(apiserver: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Authority]:
-    """kube-controller-manager, which signs what is approved; it runs nothing else."""
+    """Run kube-controller-manager with only its signer, which signs approved requests."""
     folder = tmp_path_factory.mktemp("signer")
     authority = Authority(folder)
     key = folder / "ca.key"
@@ -65,7 +65,7 @@ def signer(apiserver: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> It
 
 @pytest.fixture
 async def no_requests(kube: KubeClient) -> AsyncIterator[None]:
-    """The API server is shared: leave no request behind."""
+    """Delete all requests after the test, because the API server is shared."""
     yield
     found, _ = await kube.list(REQUESTS, PartialObject)
     for each in found:
@@ -201,7 +201,7 @@ async def test_forged_requests_wait_and_the_node_says_why(
             await rogue.ask(f"forged-{name}", content, usages)
         await new.ask("forged-replaced", pem("replaced", ["replaced", "10.0.0.3"]))
         await mallory.ask("forged-user", pem("victim", ["victim", "10.0.0.1"]))
-        # An honest one after them: it is approved, so each of them was judged.
+        # An honest request follows: it is approved, so all forged ones were judged before.
         await eventually(lambda: told(kube, "rogue", "forged-thousands"))
         await rogue.ask("honest", pem("rogue", ["rogue", "10.0.0.2"]))
         await eventually(lambda: approved(kube, "honest"))
@@ -217,7 +217,7 @@ async def test_forged_requests_wait_and_the_node_says_why(
 
 
 async def told(kube: KubeClient, node: str, request: str) -> str:
-    """The Event about a request, "" while there is none."""
+    """Return the Event about a request, "" while there is none."""
     return "".join(each for each in await event_messages(kube, EVENT, node) if f"Request {request} " in each)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Machines from a file, with a real API server: Nodes come and go with it, and Services keep their addresses."""
+"""Machines from a file, with a real API server: Nodes follow the file, and Services keep their addresses."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ccm.engine.client import KubeClient
 from .conftest import StartCcm
 from .support import NODES, SERVICES, Ccm, eventually, get_lease, get_node, get_service, initialised, node_body
 
-#: Safety rules at a pace at which a test can wait for them.
+#: Flags that make the safety rules fast enough for a test.
 FAST = {"node_monitor_period": "200ms", "node_deletion_min_age": "0s"}
 
 
 class Machines:
-    """The file; replaced as a whole, as editors and configuration management do it."""
+    """The file of machines. It is replaced as a whole, as editors and configuration management do."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -40,7 +40,7 @@ async def test_the_api_server_takes_a_status_from_nobody_who_writes_a_service(ku
 
 @pytest.mark.threat("tenant-own-load-balancers-only")
 async def test_the_roles_of_tenants_do_not_write_the_status_of_services(kube: KubeClient) -> None:
-    """`edit` and `admin` are put together of these."""
+    """The roles `edit` and `admin` aggregate the checked ClusterRoles."""
     path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:aggregate-to-"
     parts = [await kube.get(path + name, dict) for name in ("view", "edit", "admin")]
     rules = [rule for part in parts for rule in part["rules"]]
@@ -49,7 +49,7 @@ async def test_the_roles_of_tenants_do_not_write_the_status_of_services(kube: Ku
 
 
 async def test_a_service_that_wants_no_load_balancer_any_more_loses_its_status(kube: KubeClient, clean: None) -> None:
-    """What `test_static_tenants.py` takes for granted about the API server."""
+    """The API server behaves as `test_static_tenants.py` assumes."""
     await kube.create(SERVICES, service("switched"))
     await kube.patch(f"{SERVICES}/switched/status", {"status": STOLEN, "metadata": {"finalizers": [FINALIZER]}})
     assert await addresses(kube, "switched") == ["192.0.2.10"]
@@ -77,7 +77,7 @@ async def test_an_address_stays_its_services_over_a_restart(
     before = await eventually(served)
     await ccm.stop()
     for number, wanted in enumerate(before):
-        # They are the first to ask: first in every listing, and with a finalizer that nobody needs to add.
+        # The thieves are handled first: they are first in every listing, and already have the finalizer.
         thief = service(f"a-thief-{number}", loadBalancerIP=wanted)
         thief["metadata"]["finalizers"] = [FINALIZER]
         await kube.create(SERVICES, thief)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ccm status` without `--url`: it asks the controller's Pods through ports that the API server forwards.
+"""`ccm status` without `--url` calls the controller's Pods through ports that the API server forwards.
 
-The API server is real, and the kubelet behind it forwards ports alone. molecule/default does the same on a cluster.
+The API server is real; the kubelet behind it can only forward ports. molecule/default does the same on a cluster.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ AddPod = Callable[..., Awaitable[None]]
 
 
 def role_of_the_page() -> list[dict[str, Any]]:
-    """The rules of the ClusterRole that the page shows."""
+    """Return the rules of the ClusterRole that the page shows."""
     text = re.search(r"```yaml\n(.*?)```", (ROOT / PAGE).read_text(), re.DOTALL)
     assert text is not None
     rules: list[dict[str, Any]] = yaml.safe_load(text[1])["rules"]
@@ -43,7 +43,7 @@ def role_of_the_page() -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def apiserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
-    """One of this file's own, with an audit log."""
+    """Yield an API server for this file alone, with an audit log."""
     server = ApiServer(tmp_path_factory.mktemp("audited"), audit=True)
     yield server
     server.close()
@@ -51,7 +51,7 @@ def apiserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
 
 @pytest.fixture
 async def kubelet(apiserver: ApiServer, kube: KubeClient, clean: None, tmp_path: Path) -> AsyncIterator[Kubelet]:
-    """The kubelet of the Node `here`."""
+    """Run the kubelet of the Node `here`."""
     async with running_kubelet(apiserver.authority, tmp_path) as found:
         await kube.create(NODES, node_body("here", tainted=False))
         addresses = [{"type": "InternalIP", "address": "127.0.0.1"}]
@@ -85,7 +85,7 @@ async def add_pod(kube: KubeClient, kubelet: Kubelet) -> AsyncIterator[AddPod]:
 
 @pytest.fixture
 async def leader(start_ccm: StartCcm, admin_token: str) -> Ccm:
-    """A leader on 127.0.0.1, as the collection rolls it out."""
+    """Start a leader that listens on 127.0.0.1, as the collection rolls it out."""
     ccm = start_ccm(controllers="service")
     await ccm.leading()
 
@@ -98,7 +98,7 @@ async def leader(start_ccm: StartCcm, admin_token: str) -> Ccm:
 
 
 def with_token(apiserver: ApiServer, folder: Path, token: str) -> str:
-    """The flag of a kubeconfig with this token alone."""
+    """Return the flag of a kubeconfig with only this token."""
     config = json.loads(apiserver.kubeconfig().read_text())
     config["users"][0]["user"] = {"token": token}
     (folder / "token.kubeconfig").write_text(json.dumps(config))
@@ -108,7 +108,7 @@ def with_token(apiserver: ApiServer, folder: Path, token: str) -> str:
 async def test_it_asks_every_pod_with_a_client_certificate(
     leader: Ccm, add_pod: AddPod, kubelet: Kubelet, apiserver: ApiServer
 ):
-    """The leader answers; nothing serves the port of the other Pod, and the reason has the kubelet's words."""
+    """The leader answers. Nothing serves the other Pod's port, and the reason contains the kubelet's error."""
     mine, port = f"--kubeconfig={apiserver.kubeconfig()}", free_port()
     answered, out, _ = await ask("status", mine)
     assert answered == 2 and "no Pod in kube-system has the labels" in out
@@ -134,7 +134,7 @@ async def test_it_asks_every_pod_with_a_client_certificate(
 async def test_the_role_of_the_page_is_enough_for_a_token(
     leader: Ccm, add_pod: AddPod, apiserver: ApiServer, kube: KubeClient, tmp_path: Path
 ):
-    """And each right that it has is needed: a refusal names verb and resource."""
+    """Each right of the role is also needed: without it, the error names verb and resource."""
     await add_pod("ccm-a", leader.port)
     apiserver.kubectl("create", "serviceaccount", "reader")
     token = apiserver.kubectl("create", "token", "reader").strip()
@@ -153,7 +153,7 @@ async def test_the_role_of_the_page_is_enough_for_a_token(
             async with rights(kube, user, [*others, page, {**forward, "verbs": verbs or ["watch"]}]):
                 answered, out, _ = await ask("status", mine)
                 assert answered == 2 and f"ccm-a: a right is missing: {missing}" in out
-        # Another caller than before: the process remembers for ten seconds what it has allowed.
+        # Another user calls, because the process caches for ten seconds what it has allowed.
         stranger = f"--kubeconfig={apiserver.kubeconfig('stranger', ())}"
         async with rights(kube, "stranger", [*others, forward]):
             answered, out, _ = await ask("status", stranger)
@@ -193,7 +193,7 @@ async def test_no_credentials_go_to_an_object_that_a_kubelet_can_create(
 async def test_what_does_not_answer_is_named(
     add_pod: AddPod, apiserver: ApiServer, kube: KubeClient, monkeypatch: pytest.MonkeyPatch
 ):
-    """A port that is silent, one that speaks no TLS, and a kubelet that the API server does not reach."""
+    """The output names a silent port, a port without TLS, and a kubelet that the API server cannot reach."""
     monkeypatch.setattr(status, "PATIENCE", 2.0)
     mine = f"--kubeconfig={apiserver.kubeconfig()}"
 

@@ -129,7 +129,7 @@ async def test_a_held_deletion_names_its_rule(
 async def test_the_command_prints_the_page_of_a_url(
     start_ccm: StartCcm, kube: KubeClient, cloud: Simulator, apiserver: ApiServer, admin_token: str
 ):
-    """It sends the credentials of the kubeconfig, to this machine without verification."""
+    """The command sends the kubeconfig's credentials; for this machine, it does not verify the certificate."""
     cloud.add_instance("worker")
     await kube.create(NODES, node_body("worker"))
     ccm = start_ccm()

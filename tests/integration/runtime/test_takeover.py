@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The upstream framework and ours, one after the other on one cluster: by one Lease, with the same load balancers."""
+"""The upstream framework and our runtime take over from each other on one cluster, with one Lease and the same load
+balancers."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ from .support import (
 )
 
 
-@pytest.mark.timeout(1800)  # where nobody built the framework yet, that is done first
+@pytest.mark.timeout(1800)  # the first run on a machine builds the framework
 async def test_load_balancers_stay_when_the_other_one_takes_over_and_on_the_way_back(
     apiserver: ApiServer, kube: KubeClient, cloud: Simulator, start_ccm: StartCcm, tmp_path: Path
 ) -> None:
@@ -84,7 +85,7 @@ async def test_load_balancers_stay_when_the_other_one_takes_over_and_on_the_way_
         (before,) = cloud.project().load_balancers.rows
         first = (await get_lease(kube)).spec.holder_identity or ""
 
-        ours = start_ccm()  # a standby, as long as the other one renews
+        ours = start_ccm()  # a standby while the other process renews the Lease
         await eventually(lambda: ready(ours), what="ours is ready to take over")
         assert "leading; controllers" not in ours.text and (await get_lease(kube)).spec.holder_identity == first
         old.kill()  # as when its Pod ends: it does not release the Lease

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Traces by OTLP over HTTP: what a collector receives, and what one that is away or hangs costs."""
+"""Traces by OTLP over HTTP: what a collector receives, and what a collector that is away or hangs costs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ADDRESSES = [{"type": "InternalIP", "address": "10.0.0.7"}]
 
 @dataclass
 class Collector:
-    """What it received. `answer`: what it does with a request."""
+    """A collector, and what it has received. `answer`: what it does with a request."""
 
     url: str = ""
     bodies: list[bytes] = field(default_factory=list)
@@ -99,7 +99,7 @@ async def has_ingress(kube: KubeClient, name: str) -> bool:
 
 
 def one_that_has(collector: Collector, child: str, parents: list[Span]) -> Span:
-    """The one attempt of several that has such a child."""
+    """Return the only span of several that has a child with this name."""
     (found,) = [span for span in parents if child in {each.name for each in collector.below(span)}]
     return found
 

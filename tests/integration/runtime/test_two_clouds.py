@@ -33,12 +33,12 @@ from .support import (
 from .test_lifecycle import delete_instance
 from .test_static_addresses import service
 
-#: Safety rules at a pace at which a test can wait for them.
+#: Flags that make the safety rules fast enough for a test.
 FAST = {"node_monitor_period": "200ms", "node_deletion_min_age": "0s"}
 
 
 class TwoClouds:
-    """The clouds and what starts a process that serves both."""
+    """Both clouds, and a function that starts a process for both."""
 
     def __init__(self, cloud: Simulator, start_ccm: StartCcm, folder: Path) -> None:
         self.cloud, self._start, self._folder = cloud, start_ccm, folder
@@ -180,7 +180,7 @@ async def test_a_cloud_that_is_down_costs_the_other_one_nothing(
     assert not await initialised(kube, virtual)
 
     async def is_ready() -> bool:
-        """Once the first question to the silent cloud has timed out."""
+        """Return whether the process is ready, which it is after the first call to the silent cloud has timed out."""
         status, checks = await ccm.get("/readyz?verbose", admin_token)
         return status == 200 and "[+]cloud-sim tolerated: " in checks and "[+]cloud-static ok" in checks
 
@@ -200,7 +200,7 @@ async def test_a_cloud_that_is_down_costs_the_other_one_nothing(
 
 
 def flags_of(ccm: Ccm) -> list[str]:
-    """The flags with which a command asks what the controller asks."""
+    """Return those of the controller's flags that a command needs to read the same clouds."""
     names = ("cloud-provider", "cloud-config", "kubeconfig", "load-balancer-class", "default-load-balancer-provider")
     names += ("cluster-cidr", "configure-cloud-routes")
     return [text for text in ccm.arguments if text.startswith(tuple(f"--{name}=" for name in names))]

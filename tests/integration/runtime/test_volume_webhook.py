@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The webhook persistentvolume-label of real processes, asked by a real API server about PersistentVolumes."""
+"""A real API server calls the webhook persistentvolume-label of real processes about PersistentVolumes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PAGE = "docs/how-to/webhooks.md"
 
 
 def on_the_page(kind: str) -> dict[str, Any]:
-    """The object of that kind, as the page has it."""
+    """Return the object of this kind from the page."""
     text = (ROOT / PAGE).read_text()
     blocks = re.findall(r"^ *```yaml\n(.*?)^ *```$", text, re.MULTILINE | re.DOTALL)
     (found,) = [each for each in map(yaml.safe_load, blocks) if each["kind"] == kind]
@@ -98,7 +98,7 @@ async def answers(kube: KubeClient) -> bool:
 
 
 async def created(kube: KubeClient, name: str, handle: str, **more: Any) -> dict[str, Any]:
-    """The volume as the API server answered its creation."""
+    """Create a volume, and return it as the API server answers."""
     return await kube.ask(VOLUMES, volume_body(name, handle, **more), dict)
 
 
@@ -141,7 +141,7 @@ async def test_a_volume_is_right_when_it_is_created_by_a_leader_and_by_a_standby
 
 
 async def served(port: int) -> bytes:
-    """The certificate on the port, in DER."""
+    """Return the certificate that the port serves, in DER."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
@@ -219,7 +219,7 @@ async def test_with_ignore_a_volume_is_created_while_the_webhook_is_down_and_wit
 async def test_what_no_api_server_sends_is_refused_or_left_alone(
     start: Callable[..., Ccm], cloud: Simulator, port: int
 ):
-    """Everybody on the host reaches the port."""
+    """Everybody on the host can reach the port, so the webhook must bear any request."""
     process = start()
     await process.leading()
     kind = {"group": "", "version": "v1", "kind": "PersistentVolume"}
@@ -254,7 +254,8 @@ async def test_what_no_api_server_sends_is_refused_or_left_alone(
 
 
 async def test_ccm_doctor_says_whether_the_api_server_asks_it(kube: KubeClient, configure: Any, apiserver: ApiServer):
-    """And until when it trusts the certificate. Only if the controller's Pods serve webhooks, anybody is asked."""
+    """`ccm doctor` also reports until when the API server trusts the certificate. It checks this only if the
+    controller's Pods serve webhooks."""
     pods = "/api/v1/namespaces/kube-system/pods"
     container = {"name": "ccm", "image": "outoftree-ccm:1", "args": ["--webhooks=persistentvolume-label"]}
     spec = {"containers": [container], "automountServiceAccountToken": False}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PersistentVolumes that people wrote get the zone and region of their volume, once somebody asks for it."""
+"""PersistentVolumes that people wrote get the zone and region of their volume, if the controller is switched on."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a compromised kubelet can write into its Node at a real API server, and what of it reaches the cloud.
+"""What a compromised kubelet can write into its Node on a real API server, and which of that reaches the cloud.
 
-The API server takes each of these Nodes: NodeRestriction asks for the Node's name alone.
+The API server accepts each of these Nodes: NodeRestriction checks only the Node's name.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .conftest import StartCcm
 from .support import NODES, SERVICES, event_messages, eventually, get_node, initialised, is_tainted, node_body
 from .test_services_and_routes import LIFECYCLE_OFF, balancers, nodes_of, routes, served, service_body, targets
 
-#: The simulated cloud's database, which is no Node.
+#: An instance of the simulated cloud that is no Node: a database.
 DATABASE = [{"type": "InternalIP", "address": "10.77.0.1"}]
 OWN = [{"type": "InternalIP", "address": "10.66.0.1"}]
 
@@ -100,7 +100,7 @@ async def test_a_copied_provider_id_is_worth_nothing(kube: KubeClient, cloud: Si
 
 
 async def test_a_start_lists_the_instances_once(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
-    """The node controller's first listing is the one that vouches for the Nodes."""
+    """One listing at the start serves both the node controller and the check of the Nodes' addresses and CIDRs."""
     first = start_ccm(**LIFECYCLE_OFF)
     await first.leading()
     await nodes_of(kube, cloud, "many-", 60)

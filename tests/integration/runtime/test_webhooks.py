@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A provider's webhook, asked by a real API server about a real PersistentVolume."""
+"""A real API server calls a provider's webhook about a real PersistentVolume."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 
 
 async def label(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What the admission plugin PersistentVolumeLabel once did."""
+    """Answer as the admission plugin PersistentVolumeLabel did in older releases."""
     if request["object"]["metadata"]["name"] == "refused":
         return {"allowed": False, "status": {"message": "not in this zone"}}
     patch = [{"op": "add", "path": "/metadata/labels", "value": {"topology.kubernetes.io/zone": "north-a"}}]
@@ -69,7 +69,7 @@ async def test_a_webhook_is_asked_and_heard(apiserver: ApiServer, kube: KubeClie
         made: list[str] = []
 
         async def labelled() -> bool:
-            """The API server takes a moment to know its webhooks."""
+            """Create a volume; return whether it was labelled. The API server needs a moment to know its webhooks."""
             name = f"volume-{len(made)}"
             await kube.create(VOLUMES, volume(name))
             made.append(name)

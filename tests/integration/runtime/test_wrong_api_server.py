@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""etcd is replaced under the leader, by an empty one or an older state: the cloud keeps all that it has."""
+"""etcd is replaced while a process leads, by an empty etcd or an older state: nothing is deleted in the cloud."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NODES, NAMES = 3, ("web", "api", "db")
 
 @pytest.fixture
 def apiserver(tmp_path: Path) -> Iterator[ApiServer]:
-    """One of its own, whose data a test may replace."""
+    """Yield an API server for one test, which may replace its data."""
     folder = tmp_path / "apiserver"
     folder.mkdir()
     server = ApiServer(folder)
@@ -56,7 +56,7 @@ class Cluster:
         return len(self.cloud.project().routes.ids) == count
 
     def state(self) -> tuple[set[str], int, int]:
-        """The load balancers, the members that each has, the routes."""
+        """Return the load balancers' IDs, the number of members of each, and the number of routes."""
         found = balancers(self.cloud)
         members = {len(balancer.targets) for balancer in found}
         return {balancer.id for balancer in found}, members.pop(), len(self.cloud.project().routes.ids)
@@ -84,7 +84,7 @@ async def test_a_snapshot_older_than_all_services_costs_nothing(cluster: Cluster
     assert 'ccm_objects_doubted{name="services"} 3.0' in metrics
     assert 'ccm_lists_doubted_total{name="services"}' in metrics
 
-    # A Service that comes now is served, and an ordinary deletion does not wait for minutes, as one that is doubted.
+    # A new Service is served, and an ordinary deletion does not wait for minutes, unlike a doubtful one.
     await cluster.kube.create(SERVICES, service_body("new", 90))
     await eventually(lambda: served(cluster.kube, "new"))
     await cluster.kube.delete(f"{SERVICES}/new")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/providers/your-own.md: every command is run as it stands there, and what it shows is what there is.
+"""docs/providers/your-own.md: every command runs as it is written, and the files that the page shows are the real ones.
 
-Those that need a cluster are run by the scenario molecule/own_provider, which takes them from the page.
+The scenario molecule/own_provider takes the commands that need a cluster from the page, and runs them.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from ..cluster import ApiServer, binaries
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "runtime/examples/ccm-provider-acme"
 PAGE = (ROOT / "docs/providers/your-own.md").read_text()
-#: Seconds; an hour is for those who write it.
+#: Seconds for the commands. The page's hour is the time for writing a provider.
 PATIENCE = 300
 
 
 def blocks(language: str) -> list[str]:
-    """The fenced blocks of the page in one language."""
+    """Return the fenced blocks of the page in one language."""
     return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.M | re.S)
 
 
@@ -82,7 +82,8 @@ def test_what_the_role_is_told_is_what_the_scenario_tells_it() -> None:
 
 
 def test_the_commands_that_are_not_run_here_are_run_by_the_scenario() -> None:
-    """It takes all lines that begin so; the first ones make the image, the others are run against the cluster."""
+    """The scenario takes all lines that begin in a certain way: the first ones make the image, the others need a
+    cluster."""
     scenario = yaml.safe_load((ROOT / "molecule/own_provider/inventory/scenario.yml").read_text())
     pattern = re.search(r"regex_findall\('(.*)'\)", scenario["all"]["vars"]["own_commands"])
     assert pattern is not None

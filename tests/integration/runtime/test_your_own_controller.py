@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Controllers of other packages in a real process: the example, installed as people install it, and broken ones."""
+"""Controllers of other packages in a real process: the example, installed as users install it, and broken ones."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ StartCcm = Callable[..., Ccm]
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the example installed in it, a package that does not import, and one that takes a name of ours."""
+    """Return a folder with the installed example, a package that cannot be imported, and one with a built-in's name."""
     folder = tmp_path_factory.mktemp("packages")
     command = ["uv", "pip", "install", "--quiet", "--no-deps", "--target", str(folder), str(EXAMPLE)]
     subprocess.run(command, check=True, capture_output=True, text=True)
@@ -69,7 +69,7 @@ class Event(msgspec.Struct, rename="camel"):
 
 
 async def reported(kube: KubeClient) -> list[str]:
-    """The names of the Services that the example reported."""
+    """Return the names of the Services that the example reported."""
     found, _ = await kube.list("/api/v1/namespaces/default/events", Event)
     return [event.involved_object["name"] for event in found if event.reason == "IdleLoadBalancer"]
 
@@ -122,7 +122,7 @@ async def test_the_example_works_and_what_is_broken_is_named(
 async def test_a_standby_keeps_its_cache_warm(
     kube: KubeClient, cloud: Simulator, start_ccm: StartCcm, tmp_path: Path, admin_token: str
 ):
-    """A leader that was just made must not take an empty cache for idle load balancers."""
+    """A new leader must not report idle load balancers because its cache is empty."""
     await make_slice(kube, "warm")
     given: dict[str, Any] = {"controllers": f"*,{NAME}", "config": config(tmp_path, 0)}
     leader = start_ccm(**given)

@@ -2,7 +2,7 @@
 """An account for each provider: its configuration for a cloud at a URL, and the secrets in it.
 
 A new provider needs an entry here; the test fails without one. The secrets have characters that URLs, JSON and YAML
-spell in other ways.
+escape.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ GOOGLE_PEM = (
     .private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     .decode()
 )
-#: A line of it.
+#: A line of the key.
 GOOGLE_KEY = GOOGLE_PEM.splitlines()[5]
 KEY = "hush1key5d41402abc4b2a76b9719d911017c592"
 
 
 @dataclass(frozen=True)
 class Account:
-    """`conf`: the text of --cloud-config, from the cloud's URL and a folder for further files. `environment`: from the
-    cloud's URL. `tls`: the client speaks nothing else. `asks`: whether it asks a cloud at all. `sends`: whether
-    it sends a credential to this cloud; a client of vCenter does so only after an answer that fits."""
+    """An account. `conf`: returns the text of --cloud-config for the cloud's URL and a folder for further files.
+    `environment`: returns variables for the cloud's URL. `tls`: whether the client requires TLS. `asks`: whether the
+    provider calls a cloud at all. `sends`: whether it sends a credential to this cloud; a client of vCenter does so
+    only after a correct answer."""
 
     conf: Callable[[str, Path], str]
     secrets: tuple[str, ...]
@@ -41,7 +42,7 @@ class Account:
 
 
 def _static(url: str, folder: Path) -> str:
-    """Variables of an inventory are secrets of others."""
+    """Return the configuration with an inventory, whose other variables may be secrets of others."""
     (folder / "inventory.yml").write_text(
         "all:\n  hosts:\n    worker-1:\n      ansible_host: 10.0.0.1\n"
         f"      ansible_password: {PASSWORD}\n      ansible_become_password: {KEY}\n"
@@ -50,7 +51,7 @@ def _static(url: str, folder: Path) -> str:
 
 
 def _gce(url: str, folder: Path) -> str:
-    """The key of a service account."""
+    """Return the configuration with the key of a service account."""
     found = {
         "type": "service_account",
         "client_email": "ccm@kube.iam.gserviceaccount.com",

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A cloud that quotes everything back: each answer contains the request's URL, headers and body, also decoded.
 
-It hands out a token where an API has one, and OpenStack's services say their versions. Each other path fails in turns
-in the ways in which clouds fail, whoever else asks meanwhile. So whatever a provider shows of an answer would show its
+It issues a token if an API has tokens, and OpenStack's services list their versions. Each other path fails in turns in
+the ways in which clouds fail, independently of other paths. So whatever a provider shows of an answer would show its
 credentials.
 """
 
@@ -22,23 +22,23 @@ from aiohttp import web
 
 from ..cluster import Authority
 
-#: How a path answers in turns. A refusal of the credentials ends a process that starts, so it comes last.
+#: The answers of a path, in turns. A refusal of the credentials comes last, because it ends a starting process.
 STATUSES = (500, 503, 429, 404, 403, 200, 401)
-#: Services of OpenStack, the path of each, and the versions that it says it has.
+#: OpenStack's services by their paths, and the versions that each one reports.
 SERVICES = {
     "compute": {"id": "v2.1", "version": "2.96", "min_version": "2.1"},
     "network": {"id": "v2.0"},
     "load-balancer": {"id": "v2.27"},
     "volumev3": {"id": "v3.0", "version": "3.70", "min_version": "3.0"},
 }
-#: Headers that every client sends. Others come first in what is quoted: some clients show a part only.
+#: Headers that every client sends. The quotation begins with the others, because some clients show only a part.
 PLAIN = {"host", "accept", "accept-encoding", "connection", "content-length", "content-type", "user-agent"}
-#: A token that this cloud hands out: a secret, too.
+#: A token that this cloud issues: it is a secret, too.
 ISSUED = "issued-0a1b2c3d4e5f"
 
 
 class QuotingCloud:
-    """`asked`: the requests so far, with what they contained."""
+    """The cloud. `asked`: the requests so far, with their content."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -62,7 +62,8 @@ class QuotingCloud:
         return web.json_response(answer, status=status, headers=headers, reason="Broken")
 
     def _granted(self, request: web.Request) -> web.Response | None:
-        """The way in: Keystone's discovery and tokens, the simulated cloud's, and those of OAuth 2.0."""
+        """Return the answer to a login: Keystone's discovery and tokens, the simulated cloud's, and those of OAuth 2.0.
+        Return None for other requests."""
         if (service := request.path.strip("/")) in SERVICES and request.method == "GET":
             link = {"rel": "self", "href": f"{self.url}/{service}/{SERVICES[service]['id']}/"}
             return web.json_response({"versions": [{**SERVICES[service], "status": "CURRENT", "links": [link]}]})
@@ -104,7 +105,7 @@ class QuotingCloud:
 
 
 def _decoded(text: str) -> str:
-    """What Basic authentication has, in plain text."""
+    """Return the plain text of Basic authentication, "" for other headers."""
     with contextlib.suppress(ValueError):
         return base64.b64decode(text.removeprefix("Basic "), validate=True).decode(errors="replace")
     return ""
@@ -135,5 +136,5 @@ def _context(folder: Path) -> ssl.SSLContext:
 
 
 def as_json(value: Any) -> str:
-    """For a search in it."""
+    """Return a value as JSON, to search in it."""
     return json.dumps(value, default=str)

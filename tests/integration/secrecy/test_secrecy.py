@@ -29,17 +29,17 @@ from .quoting_cloud import ISSUED, QuotingCloud, as_json, running
 
 #: Requests after which the cloud has failed in each of its ways.
 ENOUGH = 8
-#: A provider that gives up after the first answer asks for less, with ever longer pauses: so often the log says of a
-#: call that it is tried again.
+#: A provider that gives up after the first answer makes fewer calls, with ever longer pauses. For it, the log must
+#: report so many times that a call is tried again.
 TRIES = 4
 AGAIN = "trying again in"
-#: Seconds for a command, and until a provider has shown what its account says: more than a busy machine takes.
+#: Seconds for a command, and until a provider has done what its account says: more than a busy machine needs.
 LONGEST = 600.0
 PROVIDERS = sorted(each.name for each in entry_points(group="ccm.providers") if each.value.startswith("ccm."))
 
 
 def spellings(secret: str) -> Iterator[str]:
-    """A secret as logs, JSON, URLs and headers may spell it."""
+    """Yield a secret in all forms in which logs, JSON, URLs and headers may have it."""
     yield secret
     yield urllib.parse.quote(secret, safe="")
     yield urllib.parse.quote(secret)
@@ -48,7 +48,7 @@ def spellings(secret: str) -> Iterator[str]:
 
 
 def found_in(text: str, secrets: tuple[str, ...]) -> list[str]:
-    """The lines of a text that have a secret."""
+    """Return the lines of a text that contain a secret."""
     spelt = {each for secret in secrets for each in spellings(secret)}
     return [line for line in text.splitlines() if any(each in line for each in spelt)]
 
@@ -95,12 +95,12 @@ async def test_nothing_shows_a_credential(
 
 
 def _sent(account: Account, cloud: QuotingCloud) -> bool:
-    """Whether a request had a credential."""
+    """Return whether a request had a credential."""
     return any(found_in(each, (*account.secrets, ISSUED)) for each in cloud.asked)
 
 
 def _watch_metadata(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file that exists after a connection to such a service."""
+    """Watch for connections to a metadata service; return the file that exists after one."""
     (folder / "watch").mkdir()
     (folder / "watch/sitecustomize.py").write_text(SOURCE)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(folder / "watch"), os.environ.get("PYTHONPATH", "")]))
@@ -111,7 +111,7 @@ def _watch_metadata(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 async def _everything_shown(
     name: str, account: Account, cloud: QuotingCloud, apiserver: ApiServer, kube: KubeClient, conf: Path
 ) -> dict[str, str]:
-    """Place -> all text that a person or another program may see there."""
+    """Return place -> all text that a person or another program may see there."""
     for namespace in ("default", "kube-system"):  # a request each: other tests left thousands of them
         events = f"/api/v1/namespaces/{namespace}/events"
         await asyncio.to_thread(apiserver.kubectl, "delete", "--raw", events)
@@ -156,14 +156,14 @@ async def _everything_shown(
 
 
 def _arguments(process: int) -> str:
-    """The arguments of a process, "" if it has ended."""
+    """Return the arguments of a process, "" if it has ended."""
     with contextlib.suppress(OSError):
         return Path(f"/proc/{process}/cmdline").read_text().replace("\0", "\n")
     return ""
 
 
 async def _served(ccm: Ccm, path: str, token: str) -> str:
-    """What the process serves there, "" if it has ended."""
+    """Return what the process serves at a path, "" if it has ended."""
     while ccm.process.poll() is None:
         with contextlib.suppress(aiohttp.ClientConnectionError):  # it does not listen yet, or ends now
             return (await ccm.get(path, token))[1]
@@ -172,7 +172,7 @@ async def _served(ccm: Ccm, path: str, token: str) -> str:
 
 
 async def _said(*command: str) -> str:
-    """All that a command prints."""
+    """Run a command, and return all that it prints."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "ccm.cli", *command),
         stdout=asyncio.subprocess.PIPE,

@@ -122,7 +122,7 @@ async def test_rate_limited_pauses_calls_of_every_group(retry_after, pause):
 
 
 async def test_rate_limited_needs_an_event_loop_only():
-    """The default clock is the machine's: a pause is short, and real."""
+    """A gateway without a fake clock pauses for real seconds, so this pause is short."""
     gate = Gateway(FakeCloud())
     loop = asyncio.get_running_loop()
     with pytest.raises(RateLimited):

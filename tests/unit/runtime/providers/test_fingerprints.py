@@ -46,7 +46,7 @@ def service(prefix: str = "", annotations: dict[str, str] | None = None, **more:
 
 
 def always(names: str) -> dict[str, Any]:
-    """Fields without a default, which always count."""
+    """Return the names as fields without a default, which are always part of the fingerprint."""
     return dict.fromkeys(names.split(), dataclasses.MISSING)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Secrets of k3s and RKE2 stay on the host: they leave it as placeholders, and come back into the text."""
+"""Secrets of k3s and RKE2 stay on the host: texts that leave it have placeholders, which the host replaces again."""
 
 from __future__ import annotations
 

@@ -248,7 +248,7 @@ async def test_an_owner_whose_tags_were_lost_keeps_its_load_balancer_and_its_add
 
 @pytest.mark.threat(OWN)
 async def test_a_services_name_and_address_on_a_namesakes_load_balancer_make_no_second_one() -> None:
-    """Its status has the address of a load balancer of its name, and the tag on it is of another UID."""
+    """The Service's status has the address of a load balancer that has its name, but a tag with another UID."""
     fake = cloud()
     owner, _ = await shared_by_two(fake)
     row = only(fake.balancers)
