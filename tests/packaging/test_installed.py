@@ -72,7 +72,9 @@ def title(edit: dict[str, str]) -> str:
 def test_preflight_shows_the_plan_and_changes_nothing(user: User, inventory: Path, form: str):
     folder = inventory.parent
     before = {path: path.read_bytes() for path in (folder / "hosts").rglob("etc/**/*") if path.is_file()}
-    variables = {} if form == "json" else {"ANSIBLE_CALLBACK_RESULT_FORMAT": form}  # JSON is Ansible's own choice
+    variables = {"COLUMNS": "10000"}  # each sentence in one line
+    if form != "json":  # which is Ansible's own choice
+        variables["ANSIBLE_CALLBACK_RESULT_FORMAT"] = form
     run = user.run("ansible-playbook", "outoftree.ccm.preflight", "-i", str(inventory), **variables)
     assert run.returncode == 0, run.stdout + run.stderr
     report = json.loads((folder / "report.json").read_text())
