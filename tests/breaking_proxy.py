@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stands before a cloud: it counts calls, and breaks them on demand. Each cloud names and refuses calls its own way.
+"""A proxy before a cloud that counts calls, and breaks them on demand. Each cloud names and refuses calls in its own
+way.
 
-It runs in a thread of its own, so that a test may block, or ask through it from the same event loop.
+It runs in a thread of its own, so that a test may block, or call through the proxy from its own event loop.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Fault:
     skip: int = 0
 
     def takes(self, call: str) -> bool:
-        """Whether this call is one to break; counts it."""
+        """Return whether to break this call, and count it."""
         if self.times == 0 or not fnmatch.fnmatchcase(call, self.call):
             return False
         if self.skip:
@@ -56,7 +57,7 @@ class Fault:
 
 
 class BreakingProxy(abc.ABC):
-    """`behind`: the cloud's URL. `tls`: what the proxy itself serves with, None for plain HTTP."""
+    """The proxy. `behind`: the cloud's URL. `tls`: the TLS context with which the proxy serves, None for plain HTTP."""
 
     def __init__(self, behind: str, tls: ssl.SSLContext | None = None) -> None:
         self.port, self._behind, self._tls = free_port(), behind, tls
@@ -77,7 +78,7 @@ class BreakingProxy(abc.ABC):
 
     @property
     def calls(self) -> list[str]:
-        """The names of all calls."""
+        """Return the names of all calls."""
         return list(self._calls)
 
     def counted(self, since: int = 0) -> Counter[str]:
@@ -95,22 +96,22 @@ class BreakingProxy(abc.ABC):
 
     @abc.abstractmethod
     def name_of(self, request: web.Request, body: bytes) -> str:
-        """The name under which a call is counted and broken."""
+        """Return the name under which a call is counted and broken."""
 
     def fault_of(self, name: str, body: bytes) -> Any:
-        """The first fault that takes this call, if any."""
+        """Return the first fault that breaks this call, or None."""
         return next((each for each in self._faults if each.takes(name)), None)
 
     def refusal(self, request: web.Request, body: bytes, fault: Any) -> web.Response:
-        """The answer of a fault of the kind `status`."""
+        """Return the answer of a fault of the kind `status`."""
         return web.Response(status=fault.status, headers=fault.headers, text=fault.body)
 
     async def break_otherwise(self, request: web.Request, body: bytes, fault: Any) -> web.Response | None:
-        """The answer of a kind that only this cloud has, None for others."""
+        """Return the answer of a kind of fault that only this cloud has, None for other kinds."""
         return None
 
     async def carry_out(self, request: web.Request, body: bytes) -> web.Response:
-        """The cloud's own answer."""
+        """Pass the call on, and return the cloud's own answer."""
         url = f"{self._behind}{request.raw_path}"
         headers = {name: value for name, value in request.headers.items() if name.lower() not in HOP_BY_HOP}
         async with self._session.request(request.method, url, headers=headers, data=body or None) as answer:
@@ -169,7 +170,7 @@ def _drop(request: web.Request) -> web.Response:
 
 
 async def _half(request: web.Request, answer: web.Response) -> web.StreamResponse:
-    """Say how long the answer is, and send half of it."""
+    """Send the length of the whole answer, but only half of its bytes."""
     content = answer.body if isinstance(answer.body, bytes) else b""
     response = web.StreamResponse(status=answer.status, headers=answer.headers)
     response.content_length = len(content)

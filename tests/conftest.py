@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all tests have in common: the results say what each cost, and a test in quarantine decides nothing.
+"""Hooks for all tests: the results contain each test's cost, and a test in quarantine cannot fail a run.
 
-Fixtures: a real API server, and a client to it.
+Fixtures: a real API server, and a client of it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _begun: pytest.StashKey[float] = pytest.StashKey()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Hypothesis gives the same examples each time, and has no deadline: its own is 200 ms of the wall clock."""
+    """Let Hypothesis give the same examples each time, without its deadline of 200 ms of the wall clock."""
     if config.pluginmanager.has_plugin("hypothesispytest"):
         from hypothesis import settings
 
@@ -42,14 +42,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Tests and modules stay, so a worker's garbage collector need not look at those of 17,000 tests each time."""
+    """Freeze tests and modules, so that the garbage collector need not traverse those of 17,000 tests each time."""
     if hasattr(session.config, "workerinput"):  # the worker of the mutation tests looks for functions first
         gc.collect()
         gc.freeze()
 
 
 def _may_be_late(item: pytest.Item) -> bool:
-    """Whether the test gets a second try: one with real servers, but none that asks what an attacker would see."""
+    """Return whether the test gets a second try: tests with real servers do, but not those about secrets and
+    threats."""
     with_servers = item.nodeid.startswith(("tests/integration/", "tests/clouds/"))
     return with_servers and "/secrecy/" not in item.nodeid and item.get_closest_marker("threat") is None
 
@@ -70,7 +71,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> 
 
 @pytest.fixture(scope="session")
 def apiserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
-    """etcd and kube-apiserver, shared by the session: tests use names of their own and leave it running."""
+    """Start etcd and kube-apiserver for the whole session: tests use their own names, and leave the servers running."""
     from tests.integration.cluster import ApiServer, MissingBinaries
 
     try:
@@ -83,7 +84,7 @@ def apiserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
 
 @pytest.fixture
 async def kube(apiserver: ApiServer) -> AsyncIterator[KubeClient]:
-    """A client with all rights. One for each test, as it belongs to the test's event loop."""
+    """Yield a client with all rights. Each test has its own, because the client belongs to the test's event loop."""
     from ccm.engine.client import KubeClient
 
     client = KubeClient.from_config(kubeconfig=str(apiserver.kubeconfig()))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many texts a generator draws: always the same ones, and fewer where they are drawn often.
+"""How many texts a generator draws: always the same texts, and fewer in frequent runs.
 
 `make unit` draws the first thousand of each kind, `make sequences` all of them, and the tests of mutants fewer.
 """
@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import os
 
-#: Without DRAWN_TEXTS.
+#: The number of texts if DRAWN_TEXTS is not set.
 USUAL = 1000
 
 
 def number(every: int) -> int:
-    """How many of so many texts are drawn now."""
+    """Return how many of `every` texts this run draws."""
     return min(every, int(os.environ.get("DRAWN_TEXTS", USUAL)))
 
 
 def enough(every: int) -> bool:
-    """Whether all texts are drawn: the shares of results mean nothing if there are fewer."""
+    """Return whether this run draws all texts: with fewer, the shares of results mean nothing."""
     return number(every) == every

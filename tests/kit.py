@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kit for providers, on stand-ins of clouds: how long a provider waits there for an answer.
+"""The kit for providers on stand-ins of clouds, with time limits for answers.
 
-Nothing is proved by an answer's taking less than PATIENT: beside a cluster on two cores one may take some seconds.
-Where none comes, the end of patience is all that is waited for.
+No case depends on PATIENT: beside a cluster on two cores an answer may take some seconds. In cases without an answer,
+the provider waits only for HASTY.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from ccm.cloud import ProviderConfig
 from ccm.conformance import Case, Result, Subject
 from ccm.conformance import check as check_any
 
-#: Seconds that a provider waits for an answer.
+#: Seconds that a provider waits for an answer: usually, and in cases without an answer.
 PATIENT, HASTY = 60, 3
-#: Cases in which none comes.
+#: Cases without an answer.
 UNANSWERED = ("no_answer_is_transient", "a_cancelled_call_ends")
 
 
 async def check(case: Case, subject: Subject) -> Result:
-    """As that of the kit, for a configuration with `request_timeout`, however it is spelt."""
+    """Run a case as the kit does, with a short `request_timeout` (in any spelling) if no answer comes."""
     if case.name.rpartition(".")[2] in UNANSWERED:
         subject = dataclasses.replace(subject, config=hasty(subject.config))
     return await check_any(case, subject)

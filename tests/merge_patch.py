@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an API server makes of a JSON merge patch, and of a strategic one."""
+"""Applies a JSON merge patch, and a strategic merge patch, as an API server does."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def merge(target: Any, patch: Any) -> Any:
-    """The target with the patch applied (RFC 7386); neither is changed."""
+    """Return the target with the patch applied (RFC 7386); neither argument is changed."""
     if not isinstance(patch, dict):
         return patch
     result = dict(target) if isinstance(target, dict) else {}
@@ -25,7 +25,7 @@ REPLACE = {"$patch": "replace"}
 
 
 def strategic_merge(target: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
-    """The target with the patch applied as a strategic merge patch, as far as the runtime sends such patches.
+    """Return the target with a strategic merge patch applied. Only patches of the form that the runtime sends work.
 
     Lists of the status are merged by `type`, unless the directive `$patch: replace` is among their elements.
     """

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ports for servers that tests start: free, and given to nobody else until the test process ends.
 
-To bind port 0, close the socket and use its number is a gamble: the kernel may give the number to the next who asks,
-such as another server of the same test, another worker of pytest, or a connection on its way out. So ports come from
-below the kernel's own range, and each is claimed by a name that exists once on the machine and goes with the process.
+To bind port 0, close the socket and use its number is not safe: the kernel may give the same number to another server
+of the test, another worker of pytest, or an outgoing connection. So ports come from below the kernel's own range. Each
+is claimed by a name that is unique on the machine, and that vanishes with the process.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ for _ in range(os.getpid() * 97 % (LAST - FIRST)):
 
 
 def free_port(kind: int = socket.SOCK_STREAM) -> int:
-    """A port that nobody listens on at any address of 127.0.0.0/8; no other call on this machine returns it."""
+    """Return a port on which nobody listens at any address of 127.0.0.0/8. No other call on this machine returns it."""
     for port in itertools.islice(_candidates, LAST - FIRST + 1):
         if port not in _claims and _is_free(port, kind) and _claim(port):
             return port

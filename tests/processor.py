@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Seconds of the processor that this process and all below it have used, servers that still run among them."""
+"""The processor seconds that this process and all its descendants have used, including servers that still run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def used() -> float:
-    """So far. It never counts less than before, unless a child outlives its parent and is nobody's here."""
+    """Return the seconds so far. They never decrease, unless a descendant outlives its parent and is no longer ours."""
     own = sum(os.times()[:4])
     if not _has_children():
         return own
@@ -18,10 +18,10 @@ def used() -> float:
 
 
 def below(parent: int, proc: str = "/proc") -> int:
-    """Ticks of the living descendants of a process, and of the children that each has waited for.
+    """Return the ticks of a process's living descendants, and of the children for which each has waited.
 
-    It asks the kernel for children, not each process of the machine for its parent: a program that a fixture keeps for
-    thousands of tests would otherwise cost more than these tests.
+    It reads the kernel's lists of children instead of the parent of every process on the machine. Otherwise this
+    function would cost more than the thousands of tests for which a fixture keeps a program.
     """
     counted, left = 0, list(_children(parent, proc))
     while left:
@@ -33,7 +33,7 @@ def below(parent: int, proc: str = "/proc") -> int:
 
 
 def _children(parent: int, proc: str) -> Iterator[int]:
-    """Each thread has its own."""
+    """Yield the children of a process; the kernel lists them by thread."""
     try:
         threads = os.listdir(f"{proc}/{parent}/task")
     except OSError:  # it has ended
@@ -43,7 +43,7 @@ def _children(parent: int, proc: str) -> Iterator[int]:
 
 
 def _text(path: str) -> str:
-    """Empty if the process has ended. Quicker than a file of Python's."""
+    """Read a file of /proc; "" if the process has ended. This is quicker than Python's file objects."""
     try:
         file = os.open(path, os.O_RDONLY)
     except OSError:
@@ -57,7 +57,7 @@ def _text(path: str) -> str:
 
 
 def _has_children() -> bool:
-    """Quick, as unit tests ask it thousands of times."""
+    """Return whether this process has children. It must be quick, because unit tests call it thousands of times."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:

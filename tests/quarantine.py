@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that depend on luck, until their cause is fixed: they run and are reported, and decide nothing.
+"""Flaky tests, until their cause is fixed: they run and are reported, but cannot fail a run.
 
 tests/quarantine.txt names them, one a line: the day it began, the test, and why. After 14 days `make lint` fails:
 
@@ -22,7 +22,7 @@ DAYS = 14
 
 @dataclass(frozen=True)
 class Entry:
-    """`test`: a node ID of pytest, without the parameters if it is about all of them."""
+    """A test in quarantine. `test`: a node ID of pytest, without parameters if the entry is for all of them."""
 
     since: datetime.date
     test: str
@@ -33,7 +33,7 @@ class Entry:
 
 
 def parse(lines: Iterable[str]) -> list[Entry]:
-    """Raises ValueError for a line that is no entry."""
+    """Return the entries in these lines. Raises ValueError for a line that is no entry."""
     entries = []
     for line in lines:
         if not line.strip() or line.startswith("#"):
@@ -50,7 +50,7 @@ def entry_of(node_id: str, entries: Iterable[Entry]) -> Entry | None:
 
 
 def problems(entries: Iterable[Entry], today: datetime.date, root: Path) -> list[str]:
-    """What a person has to do about the list."""
+    """Return what a person must do about the list."""
     result = []
     for entry in entries:
         path, _, function = entry.test.partition("::")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""systemd as its own library reads files: environment files, units, and the arguments that ExecStart gives.
+"""Reads environment files, units and the arguments of ExecStart with systemd's own library.
 
-Tests compare the product with it, and doubles of systemd use it, so that neither has the product's idea of the formats.
+Tests compare the product with the library, and doubles of systemd use it, so that neither shares the product's parser.
 The library is `libsystemd-shared`, which every Linux with systemd has (Debian and Ubuntu: `apt install systemd`). Its
 functions are no public interface: the signatures are those of systemd 252 (Debian 12) and, where they changed, of 254
 and later. Without it, tests fail: nothing is skipped.
@@ -107,14 +107,14 @@ def environment_file(text: str) -> dict[str, str]:
 
 
 def _valid(assignment: str) -> bool:
-    """Whether systemd keeps an assignment; it logs the others and goes on."""
+    """Return whether systemd keeps an assignment; it logs the others and goes on."""
     valid = library()[0].env_assignment_is_valid
     valid.restype = ctypes.c_bool
     return bool(valid(ctypes.c_char_p(assignment.encode("utf-8", "surrogateescape"))))
 
 
 def words(text: str) -> tuple[list[str], bool]:
-    """Split the value of a setting; also return whether that worked to its end."""
+    """Split the value of a setting into words; also return whether the whole value could be split."""
     rest, found = text.encode("utf-8", "surrogateescape"), []
     while True:
         result, word, rest = _first_word(rest, library()[0].extract_first_word)
@@ -124,9 +124,9 @@ def words(text: str) -> tuple[list[str], bool]:
 
 
 def commands(text: str) -> tuple[list[list[str]], bool]:
-    """Split the value of ExecStart= into commands; also return whether that worked to its end.
+    """Split the value of ExecStart= into commands; also return whether the whole value could be split.
 
-    What separates commands is no part of the library: a lone `;` does, and a lone `\\;` is the argument `;`
+    The library does not separate commands: a lone `;` separates them, and a lone `\\;` is the argument `;`
     (config_parse_exec in systemd's src/core/load-fragment.c).
     """
     rest, found = text.encode("utf-8", "surrogateescape"), list[list[str]]([[]])

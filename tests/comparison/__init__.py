@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests saw of a provider beside its vendor's own controller, and the table of docs/providers/index.md made of it.
+"""Figures of tests that compare a provider with its vendor's own controller, for the table of docs/providers/index.md.
 
-A test confirms a figure of `results/PROVIDER.yml`; it fails where the figure is another one. ``make
-record-comparison`` runs the tests with `RECORD_COMPARISON=1`, which writes the figures instead, and ``make docs``
-renders the table.
+A test confirms a figure of `results/PROVIDER.yml`, and fails if the figure differs. ``make record-comparison`` runs the
+tests with `RECORD_COMPARISON=1`, which writes the figures instead, and ``make docs`` renders the table.
 """
 
 from __future__ import annotations
@@ -17,16 +16,16 @@ import yaml
 
 RESULTS = Path(__file__).parent / "results"
 
-#: What calls are counted for, in the table's order.
+#: The operations whose calls are counted, in the table's order.
 OPERATIONS = ("nodes initialised", "create", "unchanged", "node joins", "node leaves", "port added", "delete")
 #: Facts in words, such as "9 of 9".
 FACTS = ("nodes equal", "load balancers equal", "taken over by ours", "taken over by theirs", "faults survived")
-#: How far the vendor's count may be from the written one: its retries and waits depend on the machine.
+#: How far the vendor's count may be from the recorded one, as a share: its retries and waits depend on the machine.
 THEIR_SPREAD = 0.35
 
 
 def confirm(provider: str, fact: str, value: str) -> None:
-    """Check a fact against what is written. Raises AssertionError where it is another one."""
+    """Check a fact against the recorded one. Raises AssertionError if they differ."""
     assert fact in FACTS, f"{fact}: choose from {FACTS}"
     written = read(provider)
     if _recording():
@@ -36,9 +35,9 @@ def confirm(provider: str, fact: str, value: str) -> None:
 
 
 def confirm_calls(provider: str, operation: str, *, ours: int, theirs: int | None) -> None:
-    """Check counts of calls to the cloud: ours may not be more than is written, theirs not far from it.
+    """Check counts of calls to the cloud: `ours` must not exceed the recorded one, `theirs` must be close to it.
 
-    `theirs` is None where the vendor's controller cannot run here.
+    `theirs` is None if the vendor's controller cannot run here.
     """
     assert operation in OPERATIONS, f"{operation}: choose from {OPERATIONS}"
     written = read(provider)
@@ -56,7 +55,8 @@ def confirm_calls(provider: str, operation: str, *, ours: int, theirs: int | Non
 
 
 def read(provider: str) -> dict[str, Any]:
-    """What is written of a provider: FACTS by their names, `calls` by operation, and `evidence`, `theirs` by hand."""
+    """Return what is recorded about a provider: FACTS by their names, `calls` by operation, and `evidence` and
+    `theirs`, which are written by hand."""
     path = RESULTS / f"{provider}.yml"
     return dict(yaml.safe_load(path.read_text()) or {}) if path.exists() else {}
 
@@ -66,7 +66,7 @@ def _recording() -> bool:
 
 
 def _record(provider: str, facts: dict[str, Any]) -> None:
-    """Add the facts to what is written; one test at a time, because files of tests run side by side."""
+    """Add facts to the recorded ones, under a lock, because files of tests run side by side."""
     folder = os.open(RESULTS, os.O_RDONLY)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)

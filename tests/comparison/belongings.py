@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a Service has in the cloud and in the API server, field by field, so that two controllers can be compared.
 
-Addresses, UIDs and IDs that nobody asked for are replaced by what they are of: ``floating IP of web``.
+Addresses, UIDs and IDs that nobody requested are replaced by a description of their object: ``floating IP of web``.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from typing import Any
 
 Row = Mapping[str, Any]
-#: A part's kind, and which one of the Service it is: ("listener", "TCP 80").
+#: A part's kind, and its name within the Service: ("listener", "TCP 80").
 Part = tuple[str, str]
 
 
 class Belongings:
-    """Of one Service. `fields`: by part, then by field; `ids`: by part.
+    """The belongings of one Service. `fields`: by part, then by field. `ids`: by part.
 
     `left_out`: matches names of fields that differ between any two objects, or that say which parts an object has: the
     parts themselves are compared.
@@ -34,7 +34,7 @@ class Belongings:
 
 
 def unequal(one: Belongings, other: Belongings) -> dict[str, tuple[Any, Any]]:
-    """The differences, such as ``listener TCP 80: tags``, with both values; ``exists`` where a part is missing."""
+    """Return the differences, such as ``listener TCP 80: tags``, with both values; ``exists`` if a part is missing."""
     found: dict[str, tuple[Any, Any]] = {}
     for part in one.fields.keys() | other.fields.keys():
         name = " ".join(filter(None, part))
@@ -48,7 +48,7 @@ def unequal(one: Belongings, other: Belongings) -> dict[str, tuple[Any, Any]]:
 
 
 class Replacements:
-    """Texts, and what they are of."""
+    """Texts, and the descriptions that replace them."""
 
     def __init__(self, texts: Mapping[str, str]) -> None:
         self._texts = dict(texts)
@@ -57,7 +57,7 @@ class Replacements:
         self._texts[text] = what
 
     def replaced(self, value: Any) -> Any:
-        """The value with all texts replaced, at any depth."""
+        """Return the value with all texts replaced, at any depth."""
         if isinstance(value, dict):
             return {key: self.replaced(each) for key, each in value.items()}
         if isinstance(value, list):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What may differ between a vendor's controller and ours: it is listed with the reason, and nothing else differs."""
+"""What may differ between a vendor's controller and ours is listed with the reason, and nothing else differs."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Found = dict[str, set[str]]
 
 @dataclass(frozen=True)
 class Difference:
-    """What may differ. `fields`: patterns of `unequal`'s names; `services`: which ones have it, all if empty.
+    """A permitted difference. `fields`: patterns for the names of `unequal`. `services`: those with it, all if empty.
 
-    `by_ours`, `by_theirs`: whether taking a load balancer over changes it, too. `page`: how the provider's page names
-    it.
+    `by_ours`, `by_theirs`: whether a takeover by this controller changes the fields, too. `page`: the difference's name
+    on the provider's page.
     """
 
     page: str
@@ -34,13 +34,14 @@ def differing(one: Mapping[str, Belongings], other: Mapping[str, Belongings]) ->
     found = {}
     for name in one:
         differences = unequal(one[name], other[name])
-        print(name, differences)  # shown by pytest when the test failed
+        print(name, differences)  # pytest shows it if the test fails
         found[name] = set(differences)
     return found
 
 
 def are_listed(found: Found, listed: Iterable[Difference]) -> None:
-    """Everything that was found is listed, and everything that is listed was found, of each Service that is named."""
+    """Check that all differences found are listed, and that each listed difference was found for each of its
+    Services."""
     listed = list(listed)
     others = {name: fields for name in found if (fields := unlisted(name, found[name], listed))}
     assert not others, f"differ, and are not listed: {others}"
@@ -57,6 +58,6 @@ def unlisted(name: str, fields: set[str], listed: Iterable[Difference]) -> set[s
 
 
 def rows_of(page: Path, heading: str) -> list[str]:
-    """The first cells of the table below a heading, without its own head."""
+    """Return the first cells of the table below a heading, without the table's header."""
     section = page.read_text(encoding="utf-8").partition(f"{heading}\n")[2].partition("\n#")[0]
     return [line.split("|")[1].strip() for line in section.splitlines() if line.startswith("| ")][1:]

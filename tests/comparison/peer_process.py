@@ -15,12 +15,12 @@ from bed.progress import Progress
 
 
 class PeerProcess:
-    """One process, without leader election. Waits while Go compiles it, minutes where the cache lacks it."""
+    """One process, without leader election. If the program is not in the cache, Go first compiles it, for minutes."""
 
     def __init__(
         self, program: str, flags: Mapping[str, Any], log: Path, environment: Mapping[str, str] | None = None
     ) -> None:
-        """`program`: as `bed.go_programs` calls it. `environment`: variables beside those of the tests."""
+        """Start it. `program`: its name in `bed.go_programs`. `environment`: variables beside those of the tests."""
         self.log = log
         command = [str(go_programs.ensure(program, Progress())), *(f"--{key}={value}" for key, value in flags.items())]
         with log.open("wb") as output:

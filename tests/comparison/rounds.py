@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A table of Services that two controllers serve, one after the other: what was seen of it, and waits for all of them.
+"""A table of Services that two controllers serve, one after the other: the results, and functions that wait for all.
 
-First theirs serves them and ours takes them over and deletes them; then the same Services the other way round.
+First the vendor's controller serves them, and ours takes them over and deletes them; then the other way round.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from .belongings import Belongings
 
 @dataclass(frozen=True)
 class Seen:
-    """What was seen of one table. `created`, `taken`: what Services had after their creation and after the takeover, by
-    name; `writes`: the writing calls of the takeover; `left`: what stayed in the cloud in the end."""
+    """The result of one table. `created`, `taken`: what Services had after their creation and after the takeover, by
+    name. `writes`: the writing calls of the takeover. `left`: what stayed in the cloud at the end."""
 
     created: Mapping[str, Belongings]
     taken: Mapping[str, Belongings]
@@ -30,18 +30,18 @@ class Seen:
 
 @dataclass(frozen=True)
 class Rounds:
-    """`theirs`: created by theirs, taken over and deleted by ours; `ours`: the other way round."""
+    """Both rounds. `theirs`: created by the vendor's controller, taken over and deleted by ours. `ours`: vice versa."""
 
     theirs: Seen
     ours: Seen
 
     def taken_by(self, who: str) -> Seen:
-        """`who`: "ours" or "theirs"."""
+        """Return the round in which `who` ("ours" or "theirs") takes over."""
         return self.theirs if who == "ours" else self.ours
 
 
 async def bodies(kube: KubeClient) -> list[dict[str, Any]]:
-    """All Services that the tests created."""
+    """Return all Services that the tests created."""
     found = (await kube.get(SERVICES, dict))["items"]
     return [each for each in found if each["metadata"]["name"] != "kubernetes"]
 
@@ -55,7 +55,7 @@ async def served(kube: KubeClient, names: Collection[str], seconds: float) -> No
 
 
 async def delete(kube: KubeClient, names: Collection[str], seconds: float) -> None:
-    """Returns when all of them are gone."""
+    """Delete Services, and wait until all of them are gone."""
     for name in names:
         await kube.delete(f"{SERVICES}/{name}")
 

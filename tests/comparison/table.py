@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of docs/providers/index.md: a row a fact, a column a provider."""
+"""Writes the table of docs/providers/index.md: a row for each fact, a column for each provider."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HEADINGS = {
 
 
 def table() -> str:
-    """Markdown, from the mark to the end of the table."""
+    """Return the Markdown from the mark to the end of the table."""
     providers = sorted(path.stem for path in RESULTS.glob("*.yml"))
     found = {name: read(name) for name in providers}
     rows = [["", *(f"[`{name}`]({name}.md)" for name in providers)]]
@@ -35,7 +35,7 @@ def table() -> str:
 
 
 def render(page: Path = PAGE) -> None:
-    """Replace the table of the page. Raises ValueError where the page has no mark."""
+    """Replace the table of the page. Raises ValueError if the page has no mark."""
     text = page.read_text(encoding="utf-8")
     begin = text.index(MARK)
     rest = text[begin + len(MARK) :].splitlines(keepends=True)

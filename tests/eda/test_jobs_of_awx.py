@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The jobs of docs/how-to/awx.md, run by ansible-runner as AWX does: a survey's answers go in, artifacts come out.
 
-AWX itself needs a database and images. It runs a job with ansible-runner, takes what `set_stats` handed on from the
-last event, and gives it to the next job of the workflow as variables.
+AWX itself needs a database and images. It runs a job with ansible-runner, takes the data of `set_stats` from the last
+event, and passes it to the next job of the workflow as variables.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ KEYS = {"verdict": str, "ok": bool, "counts": dict, "changes": list, "problems":
 
 
 def answers(book: str) -> dict[str, Any]:
-    """What AWX makes of a survey whose defaults nobody changed: a number is a number, everything else a text."""
+    """Return AWX's variables for a survey with unchanged defaults: numbers as numbers, everything else as text."""
     path = SURVEYS / f"survey-{book}.json"
     questions = json.loads(path.read_text())["spec"] if path.exists() else []
     return {
@@ -53,7 +53,7 @@ class Jobs:
         (folder / "env").mkdir()
 
     def run(self, book: str, artifacts: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-        """How a job ended, and its artifacts."""
+        """Run a job; return how it ended, and its artifacts."""
         (self._folder / "env/extravars").write_text(json.dumps(answers(book) | artifacts))
         done = subprocess.run(
             [self._environment / "bin/ansible-runner", "run", self._folder, "-p", f"{book}.yml", "--ident", book],

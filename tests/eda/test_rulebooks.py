@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each alert starts the right playbook once with the right limit, and nothing else starts one."""
+"""Each alert starts the right playbook once with the right limit, and nothing else starts a playbook."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STRANGE = "w-1;touch${IFS}/tmp/x"
 
 
 def message(*labels: Any, status: str = "firing") -> dict[str, Any]:
-    """What Alertmanager posts to a webhook: version 4, as its documentation has it."""
+    """Return what Alertmanager posts to a webhook: version 4, as documented."""
     alerts = [
         {
             "status": status,
@@ -51,7 +51,7 @@ def unmanaged(**labels: Any) -> dict[str, Any]:
     return {"alertname": "CcmNodeUnmanaged", "severity": "warning", **labels}
 
 
-#: What starts nothing -> the status of the answer, and what the log says.
+#: Messages that start nothing, with the status of the answer, and what the log says.
 NOTHING: list[tuple[Any, int, str]] = [
     (message({"alertname": "CcmNoLeader"}, unmanaged(node="w-2"), status="resolved"), 200, ""),
     (b"{", 400, "failed to decode JSON payload"),
@@ -93,7 +93,8 @@ def test_each_alert_starts_its_playbook_once(start: Callable[..., Rulebook], hea
 async def test_what_differs_in_a_cluster_is_seen_without_prometheus(
     start: Callable[..., Rulebook], apiserver: ApiServer, kube: KubeClient
 ):
-    """The controller runs and one Node waits for it. Another one joined without the flag."""
+    """The event source reports a Node that waits for the running controller, and a Node that joined without the
+    flag."""
     sets = "/apis/apps/v1/namespaces/kube-system/daemonsets"
     labels = {"app": "ccm"}
     pods = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "ccm", "image": "example.com/ccm:1"}]}}

@@ -26,7 +26,7 @@ LONGEST = (
     "test_examples",
 )
 
-#: Stories of many plays: each takes a minute of a processor, or more. `make test` leaves them to CI
+#: Tests of many plays: each takes a minute of CPU, or more. `make test` leaves them to CI
 #: (`make test-ci`), and CI leaves those of the collection and the mutants of the kit to `make test-all`.
 MARKED_LONG = (
     "test_bad_files",
@@ -58,7 +58,7 @@ MARKED_LONG = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is long, and sort the files."""
+    """Mark long tests, and sort the files."""
     for item in items:
         if any(name in item.nodeid for name in MARKED_LONG):
             item.add_marker(pytest.mark.long)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A shell as people have it who read the pages: the programs of this project, kubectl, and a kubeconfig."""
+"""A shell like that of a reader of the pages: with this project's programs, kubectl, and a kubeconfig."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from .cluster import ApiServer, binaries
 
 
 async def shell(script: str, folder: Path, apiserver: ApiServer | None = None, *, seconds: float = 240) -> str:
-    """What a script prints, run by bash in a folder that is also its home. It fails if one of its commands does."""
+    """Run a script by bash in a folder that is also its home; return what it prints. Fail if one of its commands
+    does."""
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "K8S_AUTH_", "PYTEST"))
     }

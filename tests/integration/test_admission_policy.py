@@ -42,7 +42,7 @@ def service(name: str, said: dict[str, str] | None = None, **spec: Any) -> dict[
 
 @pytest.fixture
 async def policy(kube: KubeClient) -> AsyncIterator[None]:
-    """The policy in force; namespaces `plain` and `trusted`."""
+    """Create the policy and the namespaces `plain` and `trusted`, and wait until the policy is in force."""
     documents = list(yaml.safe_load_all(EXAMPLE.read_text()))
     for name, labels in (("plain", {}), ("trusted", LABEL)):
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
@@ -82,7 +82,7 @@ async def test_the_policy_refuses_and_admits_by_namespace(kube: KubeClient, poli
     await kube.create(plain, service("own", {"hostname": "a.example.com", "connection-limit": "5", "class": "fast"}))
     await kube.create(trusted, service("named", {"network-id": "n"}, loadBalancerIP="192.0.2.1"))
 
-    # What was there stays and can be changed; what comes is judged.
+    # Existing objects stay and can be changed; the policy judges only new annotations.
     labels = {"metadata": {"labels": {"a": "b"}, "annotations": {f"{PREFIX}hostname": "b.example.com"}}}
     await kube.patch(f"{plain}/before", labels)
     for change in ({f"{PREFIX}network-id": "other"}, {f"{PREFIX}subnet-id": "s"}):

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-#: Bytes, not compressed.
+#: The limit for the uncompressed image, in bytes.
 LARGEST = 120_000_000
 ARCHIVE = Path(__file__).parents[2] / "build/images/outoftree-ccm-0.1.0.tar"
 
 
 @pytest.fixture(scope="module")
 def files() -> dict[str, bytes]:
-    """The files of all layers, by path."""
+    """Return the files of all layers, by path."""
     assert ARCHIVE.exists(), f"there is no {ARCHIVE}: make images"
     found: dict[str, bytes] = {}
     with tarfile.open(ARCHIVE) as archive:
@@ -67,7 +67,7 @@ def test_there_is_no_shell_and_no_installer(files: dict[str, bytes]) -> None:
 
 
 def test_it_trusts_the_certificates_of_the_distribution_alone(files: dict[str, bytes]) -> None:
-    """The build sees those of the machine, which may be an intercepting proxy's."""
+    """The build uses the machine's certificates, which may include an intercepting proxy's; the image does not."""
     text = files["etc/ssl/certs/ca-certificates.crt"].decode()
     context = ssl.create_default_context(cadata=text)
     assert len(context.get_ca_certs()) > 100

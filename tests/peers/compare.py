@@ -5,8 +5,8 @@
       TestDiscoverNodeIPs:
         NAME OF THE CASE: {kind: different, why: one sentence}
 
-Kinds: `different` on purpose; `stricter`: ours refuses what the peer takes; `not-comparable`: the row alone does not
-say enough, or asks for what is not here.
+Kinds: `different` on purpose; `stricter`: our function refuses what the peer accepts; `not-comparable`: the row alone
+does not say enough, or needs something that does not exist here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Notes = Mapping[str, Mapping[str, Any]]
 
 @dataclass
 class Result:
-    """One suite: cases in its tables, those that agree, those that a sentence explains, and what is wrong."""
+    """The result of a suite: its cases, those that agree, those that a sentence explains, and what is wrong."""
 
     suite: str
     cases: int = 0
@@ -71,7 +71,7 @@ def _judge(result: Result, where: str, table: Table, row: Any, note: Any, name: 
 
 
 def run(table: Table, row: Any) -> str:
-    """Why a case does not agree; "" if it does."""
+    """Run a case; return why it does not agree, "" if it does."""
     try:
         expected, ours = table.adapter(row)
     except Unresolved as error:
@@ -82,7 +82,7 @@ def run(table: Table, row: Any) -> str:
 
 
 def note_problem(note: Any) -> str:
-    """What is wrong with a note of known.yml; "" if nothing is."""
+    """Return what is wrong with a note of known.yml; "" if nothing is."""
     if not isinstance(note, dict) or set(note) != {"kind", "why"}:
         return "a note has the keys kind and why, and no others"
     if note["kind"] not in KINDS:

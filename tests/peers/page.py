@@ -35,7 +35,7 @@ def text(lines: Sequence[str]) -> str:
 
 
 def is_stale(lines: Sequence[str], path: Path = RESULTS) -> bool:
-    """Whether the file had another table; it has this one now."""
+    """Write the table to the file; return whether the file had another one."""
     before = path.read_text() if path.exists() else ""
     path.write_text(text(lines))
     return before != text(lines)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an adapter has: a row of a peer's table, and the decorator that says which table a function is for.
+"""What adapters use: a row of a peer's table, and the decorator that names the table for a function.
 
-An adapter takes one row and returns what the peer's test expects, and what our function gives, in a common form.
+An adapter takes one row, and returns what the peer's test expects and what our function returns, in a common form.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 _MARKS = ("$ident", "$call", "$func", "$expr")
-#: Stands for a refusal: of ours in `outcome`, or an error that the peer's test expects.
+#: Stands for a refusal: by our function in `outcome`, or the error that the peer's test expects.
 ERROR = "an error"
 
 
@@ -20,7 +20,8 @@ class Unresolved(Exception):
 
 
 class Row(Mapping[str, Any]):
-    """A struct of Go: fields that are not written are missing. Whoever reads a value that is not resolved fails."""
+    """A struct of Go. Fields that the source does not set are missing. Reading an unresolved value raises
+    Unresolved."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self._values = values
@@ -35,18 +36,18 @@ class Row(Mapping[str, Any]):
         return len(self._values)
 
     def call(self, name: str) -> tuple[str, list[Any]] | None:
-        """The function and the arguments of a value that is a call; None for any other value."""
+        """Return the function and the arguments of a value that is a call; None for any other value."""
         value = self._values.get(name)
         if not isinstance(value, dict) or "$call" not in value:
             return None
         return value["$call"], [_readable(argument, name) for argument in value["args"]]
 
     def calls(self, name: str) -> list[tuple[str, list[Any]]]:
-        """The calls among the arguments of a call, such as the options of a helper that makes an object."""
+        """Return the calls among the arguments of a call, such as the options of a helper that makes an object."""
         return [(inner["$call"], inner["args"]) for inner in self._values[name]["args"]]
 
     def at(self, *path: str, default: Any = None) -> Any:
-        """A value further down; `default` where a part of the path is missing or nil."""
+        """Return a nested value; `default` if a part of the path is missing or nil."""
         value: Any = self
         for name in path:
             value = value.get(name) if isinstance(value, Row) else None
@@ -55,7 +56,7 @@ class Row(Mapping[str, Any]):
         return value
 
     def plain(self) -> dict[str, Any]:
-        """All of it, with Go's names. Raises Unresolved."""
+        """Return all fields, with Go's names. Raises Unresolved."""
         return {name: _plain(self[name]) for name in self}
 
 
@@ -89,7 +90,7 @@ class Table:
     adapter: Adapter
 
     def cases(self, values: Any) -> list[tuple[str, Row]]:
-        """The rows by name. A map's key, or a row's number, is a name where the row has none."""
+        """Return the rows by name. A row without a name has its key in the map, or its number."""
         named = values.items() if isinstance(values, dict) else ((str(index), row) for index, row in enumerate(values))
         cases: dict[str, Row] = {}
         for key, value in named:
@@ -103,14 +104,14 @@ _NAMES = ("name", "testName", "desc", "description", "title", "Name")
 
 
 class Suite:
-    """The tables of one peer that adapters exist for."""
+    """The tables of one peer for which there are adapters."""
 
     def __init__(self, name: str, folder: str) -> None:
         self.name, self._folder = name, folder
         self.tables: list[Table] = []
 
     def table(self, place: str, rows: int, variable: str = "tests") -> Callable[[Adapter], Adapter]:
-        """`place`: file and test, `loadbalancer_test.go::Test_getSubnetID`."""
+        """Register an adapter for a table. `place`: file and test, `loadbalancer_test.go::Test_getSubnetID`."""
         file, _, test = place.partition("::")
 
         def register(adapter: Adapter) -> Adapter:
@@ -121,12 +122,12 @@ class Suite:
         return register
 
     def whole(self, place: str) -> Callable[[Adapter], Adapter]:
-        """For a test that has one case in several variables: the row has them by name."""
+        """Register an adapter for a test with one case in several variables: the row has the variables by name."""
         return self.table(place, rows=1, variable="")
 
 
 def outcome(call: Callable[[], Any], *refusals: type[Exception]) -> Any:
-    """What our function returns, or ERROR if it refuses by one of these exceptions, ValueError among them."""
+    """Return what our function returns, or ERROR if it raises ValueError or one of these exceptions."""
     try:
         return call()
     except (ValueError, *refusals):

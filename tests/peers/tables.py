@@ -44,7 +44,7 @@ def roots(path: Path = HERE / "roots.yml") -> dict[str, Root]:
 
 
 def read(asked: Mapping[str, Root], progress: Progress) -> dict[str, Tables]:
-    """The tables of these modules. Raises BedError if a module cannot be had, or has no such package."""
+    """Return the tables of these modules. Raises BedError if a module cannot be downloaded, or has no such package."""
     folders = download({(root.module, root.version) for root in asked.values()}, progress)
     imports = {name: _imports(folders[root.module, root.version], root) for name, root in asked.items()}
     folders |= download({pair for pairs in imports.values() for pair in pairs}, progress)
@@ -63,7 +63,8 @@ def read(asked: Mapping[str, Root], progress: Progress) -> dict[str, Tables]:
 
 
 def gotables(request: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
-    """What gotables prints for a request (its main.go says both forms). Raises BedError with what it refuses."""
+    """Return what gotables prints for a request (its main.go describes both). Raises BedError if gotables refuses
+    it."""
     program = go_programs.ensure("gotables", progress)
     done = subprocess.run(
         [program], input=json.dumps(request), capture_output=True, text=True, timeout=200, check=False
@@ -75,7 +76,7 @@ def gotables(request: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
 
 
 def _imports(folder: Path, root: Root) -> list[tuple[str, str]]:
-    """The modules that a module names in its go.mod, with the versions there. Raises BedError for one it does not."""
+    """Return the root's imported modules with their versions in its go.mod. Raises BedError if one is missing there."""
     required = dict(re.findall(r"^\s*(?:require )?(\S+) (v\S+)", (folder / "go.mod").read_text(), re.MULTILINE))
     if absent := [module for module in root.imports if module not in required]:
         raise BedError(

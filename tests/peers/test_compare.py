@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `make peers-tests` takes for a finding, and what it says when a peer cannot be read."""
+"""What counts as a finding of `make peers-tests`, and its error if a peer cannot be read."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a measured value stays where it is: pure arithmetic."""
+"""Decides whether a measured value grows. Pure."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-#: The share of a run at its beginning that is not judged, because caches fill.
+#: The first part of a run, which is not judged because caches fill.
 WARM_UP = 0.3
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """`growth`: by how much the value rose from the end of the warm-up to the end of the run, by least squares."""
+    """The verdict on a value. `growth`: its rise from the end of the warm-up to the end of the run, by least
+    squares."""
 
     name: str
     first: float
@@ -31,7 +32,8 @@ class Verdict:
 
 
 def judge(name: str, samples: Sequence[tuple[float, float]], tolerance: float) -> Verdict:
-    """`samples`: (round or seconds, value) in order. Needs ten after the warm-up (ValueError)."""
+    """Judge a value. `samples`: (round or seconds, value) in order. Raises ValueError for fewer than ten after the
+    warm-up."""
     end = samples[-1][0]
     kept = [(when, value) for when, value in samples if when >= end * WARM_UP]
     if len(kept) < 10:
@@ -50,7 +52,7 @@ def judge(name: str, samples: Sequence[tuple[float, float]], tolerance: float) -
 
 
 def table(verdicts: Sequence[Verdict]) -> str:
-    """For people."""
+    """Return the verdicts as a table for people."""
     lines = [f"{'':44}{'first':>9}{'last':>9}{'most':>9}{'growth':>9}{'allowed':>9}"]
     for one in verdicts:
         figures = "".join(f"{value:9.1f}" for value in (one.first, one.last, one.most, one.growth, one.tolerance))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""That growth is noticed, and noise is not taken for it."""
+"""Growth is noticed, and noise is not mistaken for growth."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NOISE = random.Random(1)
 
 
 def samples(slope: float, noise: float = 0.0, warm_up: float = 0.0) -> list[tuple[float, float]]:
-    """A hundred over 100 seconds, which rise by `slope` a second after `warm_up` in the first fifth."""
+    """Return samples over 100 seconds that rise by `slope` a second, and also by `warm_up` a second in the first 20."""
     return [(float(t), 50 + min(t, 20) * warm_up + slope * t + NOISE.uniform(-noise, noise)) for t in range(101)]
 
 

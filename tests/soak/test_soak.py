@@ -3,8 +3,8 @@
 
 SOAK_SECONDS: about how long (`make soak`: 30 minutes; otherwise 2). The figures are kept in build/soak/.
 
-It is measured when all is as it should be after a round of changes: what waits because the machine is busy is no leak.
-The rounds are what is counted, so that a slow machine has as many of them, and takes longer.
+Values are measured when everything is right after a round of changes: work that waits on a busy machine is no leak. The
+number of rounds is fixed, so a slow machine takes longer.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from .flat import judge, table
 SECONDS = float(os.environ.get("SOAK_SECONDS", "120"))
 SEED = int(os.environ.get("SOAK_SEED", "0")) or random.randrange(1, 1 << 32)
 NODES, SERVICES = 50, 30
-#: Changes of a round, at most so many a second; and the rounds, which take about eight seconds each.
+#: Changes in a round, changes in a second at most, and rounds; a round takes about eight seconds.
 CHANGES, PER_SECOND, ROUNDS = 40, 7.0, max(15, round(SECONDS / 8))
 RESULTS = Path(__file__).parents[2] / "build" / "soak"
 
-#: By how much a value may be higher at the end than after the warm-up. Numbers of Nodes and Services go up and down by
-#: chance, and memory with them.
+#: How much higher a value may be at the end than after the warm-up. The numbers of Nodes and Services vary by chance,
+#: and memory with them.
 TOLERANCES = {
     "RSS, MiB": 8.0,
     "file descriptors": 6.0,
@@ -47,7 +47,7 @@ TOLERANCES = {
 
 
 async def measure(process: Ccm, token: str) -> dict[str, float]:
-    """What the process itself and the kernel say of it at this moment."""
+    """Return figures of a process at this moment, from its metrics and from the kernel."""
     folder = Path(f"/proc/{process.process.pid}")
     status = dict(line.split(":", 1) for line in (folder / "status").read_text().splitlines())
     _, text = await process.get("/metrics", token)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Broken providers: the simulated cloud's with one defect each, and the cases that must fail because of it.
+"""Broken providers: the simulated cloud's provider with one defect each, and the cases that must fail because of it.
 
-The defects are those that cloud-controller-managers in the field have, or had.
+Real cloud-controller-managers have, or had, these defects.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ SETTINGS = (
 
 
 def mutant(*fails: str) -> Callable[[type], type]:
-    """Of a Cloud, or of one capability (or the Api) that replaces the good one in it."""
+    """Register a mutant and the cases that it fails. The class is a Cloud, or replaces one capability (or the Api)."""
 
     def register(cls: type) -> type:
         MUTANTS.append(Mutant(cls.__name__, cls if issubclass(cls, SimCloud) else with_part(cls), frozenset(fails)))
@@ -72,7 +72,7 @@ def mutant(*fails: str) -> Callable[[type], type]:
     return register
 
 
-#: The simulated cloud's classes, and the attributes of `Cloud` that they are.
+#: The simulated cloud's classes -> the attributes of `Cloud` that hold them.
 PARTS: dict[type, str] = {
     SimInstances: "instances",
     SimLoadBalancers: "load_balancers",
@@ -84,7 +84,7 @@ PARTS: dict[type, str] = {
 
 
 def with_part(part: type) -> Callable[[ProviderConfig], cloud.Cloud]:
-    """A simulated cloud with `part` in place of its own capability, or of its Api."""
+    """Return a factory of simulated clouds with `part` in place of their own capability, or of their Api."""
 
     def create(config: ProviderConfig) -> cloud.Cloud:
         made = SimCloud(config)
@@ -102,7 +102,7 @@ def with_part(part: type) -> Callable[[ProviderConfig], cloud.Cloud]:
 
 @contextlib.contextmanager
 def gone_by_any_404() -> Iterator[None]:
-    """A 404 is taken for the cloud's own word, whoever says it."""
+    """Take any 404 as the cloud's own answer, even if a proxy sends it."""
     try:
         yield
     except Transient as error:
@@ -151,7 +151,7 @@ class ClosesOnlyWhatItOpened(SimCloud):
 
 @mutant("configuration.two_clouds_live_side_by_side", "load_balancers.an_address_of_another_service_is_refused")
 class OneSessionForAll(SimCloud):
-    """Opened by the first, closed by whichever closes."""
+    """All instances share a session: the first one opens it, and any of them closes it."""
 
     shared: ClassVar[dict[str, Api]] = {}
 
@@ -257,7 +257,7 @@ class PodCidrsWithHostBits(SaysElse):
 
 @mutant("instances.a_listing_repeats_itself")
 class AddressesFlap(SimInstances):
-    """Every second listing has them in another order."""
+    """Every second listing has the addresses in another order."""
 
     listings = 0
 
@@ -544,7 +544,7 @@ class GetsFromAShortListing(SimInstances):
 
 @mutant("failures.what_a_short_listing_lacks_is_not_gone")
 class KnowsNothingOfThePartThatIsUnreachable(SimInstances):
-    """It says so in a listing, and not when it is asked for a name."""
+    """A listing reports that a part cannot be reached, but a question for a name does not."""
 
     async def list_page(self, token: str | None) -> Page:
         page = await super().list_page(token)
@@ -763,7 +763,7 @@ class ForgetsThatBackendsWereUpdated(SimLoadBalancers):
 
 @mutant("load_balancers.members_have_the_addresses_that_are_given")
 class LooksUpAddresses(SimLoadBalancers):
-    """What a backend is not given it asks the cloud for."""
+    """It asks the cloud for addresses that a backend does not have."""
 
     async def _filled(self, backends: Sequence[cloud.Backend]) -> list[cloud.Backend]:
         rows = [instance_rules.instance(row) for row in await self._api.list("/instances", sim_api.Instance)]
@@ -796,7 +796,7 @@ class DeletesTheWholeCluster(SimLoadBalancers):
 
 
 class GivesWhatIsAskedFor(SimLoadBalancers, abc.ABC):
-    """Chooses addresses itself, whatever others have: what it gave a Service is what it was asked for."""
+    """Gives every Service the address that it requests, even if others have it."""
 
     def __init__(self, api: Api) -> None:
         super().__init__(api)
@@ -804,7 +804,7 @@ class GivesWhatIsAskedFor(SimLoadBalancers, abc.ABC):
 
     @abc.abstractmethod
     def may_have(self, address: str) -> bool:
-        """Whether the Service gets the address that it asks for."""
+        """Return whether a Service gets the address that it requests."""
 
     async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[cloud.Backend]) -> cloud.LoadBalancer:
         wanted = spec.load_balancer_ip
@@ -845,7 +845,7 @@ class ForgetsAddressesAtARestart(GivesWhatIsAskedFor):
     "load_balancers.one_that_is_kept_is_taken_back_by_its_namespace",
 )
 class NamesThatAreNeverTheSame(SimLoadBalancers):
-    """Looks only for what it knows that it made."""
+    """Finds only load balancers that this process created."""
 
     def __init__(self, api: Api) -> None:
         super().__init__(api)
@@ -913,7 +913,7 @@ class LeavesWhatFailed(SimLoadBalancers):
     "load_balancers.one_that_is_kept_is_taken_back_by_its_namespace",
 )
 class TagsItAfterwards(SimLoadBalancers):
-    """What failed in between is nobody's."""
+    """Tags a load balancer only after its creation: if that fails in between, nobody owns it."""
 
     async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[cloud.Backend]) -> cloud.LoadBalancer:
         try:
@@ -1009,7 +1009,7 @@ class BlackholesLookAlive(SimRoutes):
     "routes.a_route_lives_from_create_to_delete",
 )
 class RoutesByAnAddressOfNobody(SimRoutes):
-    """A router's own, for example: the framework would find no Node by it."""
+    """Reports routes by an address that no Node has, such as a router's own: the framework finds no Node by it."""
 
     async def list(self, cluster: str) -> Sequence[cloud.Route]:
         return [replace(each, provider_id="", target_addresses=("192.0.2.1",)) for each in await super().list(cluster)]

@@ -64,7 +64,7 @@ class IgnoresTheRequestedAddress(Ignores):
 
 @mutant("load_balancers.a_fingerprint_reads_the_nodes_once_for_all_services")
 class ReadsTheNodesAgain(SimLoadBalancers):
-    """For each Service, as if no other had the same ones."""
+    """Computes the Nodes again for each Service, although all Services have the same ones."""
 
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[cloud.Backend]) -> str:
         return super().fingerprint(spec, list(backends))
@@ -254,7 +254,7 @@ class IgnoresThatNodesDrain(ClaimsToHaveWritten):
 
 @mutant(DRAINS)
 class NeverSendsToANodeAgain(ClaimsToHaveWritten):
-    """A node that drained once stays so."""
+    """A node that drained once drains forever."""
 
     def __init__(self, api: Api) -> None:
         super().__init__(api)
@@ -274,7 +274,7 @@ class ShowsNothingOfItInTheFingerprint(SimLoadBalancers):
 
 @mutant(DRAINS)
 class LetsTheLastNodeDrain(ClaimsToHaveWritten):
-    """It does not see that all of them drain."""
+    """Lets a node drain even if all nodes drain."""
 
     async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[cloud.Backend]) -> cloud.LoadBalancer:
         self._all = all(each.draining for each in backends)
@@ -363,7 +363,7 @@ class EndsTheListingOfLoadBalancersAtAFailure(SimLoadBalancers):
 
 
 class Checks(SimLoadBalancers, abc.ABC):
-    """Writes a Service after it has changed what the checks see."""
+    """Changes the health checks of a Service before it writes them."""
 
     @abc.abstractmethod
     def seen(self, spec: LoadBalancerSpec) -> LoadBalancerSpec: ...
@@ -399,7 +399,7 @@ class SaysNothingOfMissingTargets(SimLoadBalancers):
 
 @mutant("load_balancers.a_warning_is_in_the_answer_of_the_write")
 class WarnsOnlyWhenItWrites(SimLoadBalancers):
-    """Not if there is nothing left to write: a leader that starts later would never learn of it."""
+    """Does not warn if there is nothing to write, so a leader that starts later never learns of the problem."""
 
     async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[cloud.Backend]) -> cloud.LoadBalancer:
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulated cloud as the conformance kit's world: everything that can be caused, is."""
+"""The simulated cloud as the conformance kit's world, which can cause every trouble that the kit knows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CONFIG: dict[str, Any] = {
 }
 #: Rows in a page of a listing.
 PAGE = 3
-#: What the simulator is told for each kind of trouble.
+#: Kind of trouble -> the simulator's fault.
 FAULTS: dict[Trouble, dict[str, Any]] = {
     Trouble.SERVER_ERROR: {"action": "status", "status": 503},
     Trouble.PROXY_PAGE: {"action": "status", "status": 404, "body": "html"},
@@ -139,7 +139,7 @@ class SimWorld(World):
 
 @contextlib.asynccontextmanager
 async def simulated(create: Callable[[ProviderConfig], Cloud] = SimCloud) -> AsyncIterator[Subject]:
-    """A simulated cloud with some instances, and all that the kit needs to examine a provider of it.
+    """Run a simulated cloud with some instances; yield what the kit needs to check a provider of it.
 
     Pages are small, so that there are several.
     """

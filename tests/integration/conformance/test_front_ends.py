@@ -37,7 +37,7 @@ def conf(cloud: Simulator, tmp_path: Path) -> Path:
 
 
 async def run(module: str, *arguments: object) -> tuple[int, str]:
-    """Exit status and all output of `python -m MODULE`."""
+    """Run `python -m MODULE`; return exit status and all output."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",

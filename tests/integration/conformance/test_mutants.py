@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kit finds what is broken: a broken provider fails the cases that are about its defect, and passes the others."""
+"""The kit finds defects: a broken provider fails the cases about its defect, and passes all others."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .simworld import simulated
 
 
 def waits(case: str) -> bool:
-    """Cases that wait or work for a while; they are asked of those mutants alone that fail one of them."""
+    """Return whether a case takes long. Such cases run only for mutants that must fail one of them."""
     groups, names = ("failures.", "later_pages."), (".no_answer_is_transient", "_in_every_process")
     return case.startswith(groups) or case.endswith(names)
 
@@ -73,7 +73,7 @@ class WritesNoTags(Api):
 
 
 class BorrowsAScheme(SimInstances):
-    """Its providerIDs look as those of another cloud."""
+    """Its providerIDs look like those of another cloud."""
 
     def owns(self, provider_id: str) -> bool:
         return super().owns(provider_id.replace("gce://", "sim://"))

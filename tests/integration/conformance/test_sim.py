@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The provider of the simulated cloud passes the whole kit; nothing of it is left out."""
+"""The provider of the simulated cloud passes the whole kit, without excluded cases."""
 
 from __future__ import annotations
 

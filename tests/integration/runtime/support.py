@@ -71,8 +71,8 @@ def documented(answer: Any) -> None:
 class Ccm:
     """A `ccm` process. `program`: what Python runs.
 
-    With `kube`, the Lease is released even if the process leaves it because a write to the cloud was under way. Then
-    the next process need not wait.
+    A process does not release its Lease if a write to the cloud was under way. With `kube`, such a Lease is made to
+    expire within a second, so that the next process need not wait.
     """
 
     kube: KubeClient | None = None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The API server of the session is shared: each test leaves it empty."""
+"""Fixtures. All tests of a session share one API server, and each test leaves it empty."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ccm_runtime_ca_bundle reaches every client library: each provider talks to a cloud whose CA only the bundle has."""
+"""ccm_runtime_ca_bundle reaches every client library: each provider calls a cloud whose CA only the bundle has."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from ..runtime.support import CLUSTER_CIDR
 from .accounts import ACCOUNTS
 from .quoting_cloud import running
 
-#: Seconds. The command ends long before, whether it is trusted or not; nothing is proved by its taking less.
+#: Seconds for the command, which ends long before, with and without trust; no test depends on this number.
 PATIENCE = 600.0
 
 
 def variables() -> list[str]:
-    """The environment variables by which the role names the bundle."""
+    """Return the environment variables by which the role names the bundle."""
     (daemonset,) = rendered("daemonset.yaml.j2", ccm_runtime_ca_bundle="PEM")
     container: dict[str, Any] = daemonset["spec"]["template"]["spec"]["containers"][0]
     return [each["name"] for each in container["env"] if str(each.get("value")).endswith("/ca-bundle.crt")]
 
 
 async def asks(name: str, apiserver: ApiServer, folder: Path, with_bundle: bool) -> bool:
-    """Whether `ccm doctor` gets a request through to the cloud. The folder exists and is empty."""
+    """Return whether a request of `ccm doctor` reaches the cloud. The folder exists and is empty."""
     account = ACCOUNTS[name]
     async with running(folder, tls=True) as cloud:
         conf = folder / "cloud.conf"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our controller, as a process that misbehaves in the ways that $MUTANTS names: what it writes is altered on its way.
+"""Runs our controller as a process that misbehaves in the ways that $MUTANTS names: its writes are altered.
 
-Each way has the behaviours that notice it. The arguments are those of `ccm`.
+Each mutant lists the behaviours that notice it. The arguments are those of `ccm`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from ccm import cli
 from ccm.engine.client import KubeClient
 from ccm.providers.sim.api import Api
 
-#: A write: where it goes, and its body, a merge patch where it changes something. None drops it.
+#: Gets a write: its path, and its body, which is a merge patch if it changes an object. Returns the altered body, or
+#: None to drop the write.
 Alter = Callable[[str, dict[str, Any]], dict[str, Any] | None]
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """`to_cloud`: it alters writes to the simulated cloud, not those to Kubernetes."""
+    """A way to misbehave. `to_cloud`: it alters writes to the simulated cloud, instead of those to Kubernetes."""
 
     noticed_by: frozenset[str]
     alter: Alter
@@ -92,7 +93,7 @@ def checks_no_health(path: str, body: dict[str, Any]) -> dict[str, Any]:
 
 
 def altered(names: list[str], path: str, body: Mapping[str, Any], *, to_cloud: bool) -> dict[str, Any] | None:
-    """What the mutants make of a write."""
+    """Return the body of a write after all mutants altered it; None if one drops it."""
     result: dict[str, Any] | None = copy.deepcopy(dict(body))
     for each in (MUTANTS[name] for name in names):
         if each.to_cloud is to_cloud and result is not None:

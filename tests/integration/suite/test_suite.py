@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The suite holds real processes to behaviours, on a kube-apiserver of its own."""
+"""The suite checks the behaviours of real processes, on a kube-apiserver of its own."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ OURS = (
     f"{sys.executable} -m ccm.cli --cloud-provider=sim --cloud-config={{cloud_config}} --kubeconfig={{kubeconfig}} "
     "--bind-address=127.0.0.1 --secure-port={port} --configure-cloud-routes=false"
 )
-#: No run of these tests takes as long; it is bounded all the same.
+#: The time limit of a run in seconds; no run takes as long.
 SECONDS = 400
 
 
 class LyingCloud(SimulatedCloud):
-    """Names machines that its cloud does not have."""
+    """Reports machines that its cloud does not have."""
 
     def create_machine(self, name: str) -> Machine:
         machine = super().create_machine(name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is made of figures: the targets' verdicts, the page, and the parsing of what processes tell."""
+"""What benches make of figures: the targets' verdicts, the page, and the parsing of /proc and metrics."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ def initialised(
 
 
 def nodes(ours: list[float], peer: list[float], api_cpu: float = 8.0) -> list[dict[str, Any]]:
-    """Both at their defaults, then rounds of both tuned and of the generator, whose limit is 3.0 s in every form."""
+    """Return runs of both sides at their defaults, then rounds of both sides tuned, and of the generator, which takes
+    3.0 s in every form."""
     made = [initialised("peer", 150.0, "defaults"), initialised("ours", 4.0, "defaults")]
     for mine, theirs in zip(ours, peer, strict=True):
         made += [initialised("peer", theirs), initialised("ours", mine, api_cpu=api_cpu)]
@@ -69,7 +70,7 @@ def phase(**figures: Any) -> dict[str, Any]:
 
 
 def large(**changed: Any) -> list[dict[str, Any]]:
-    """Runs that meet every target, but for what `changed` says of the one of 15,000 Nodes."""
+    """Return runs that meet every target; `changed` replaces figures of the run with 15,000 Nodes."""
     many = {
         **initialised("ours", 60.0, size=15_000),
         **phase(),
@@ -119,7 +120,7 @@ def test_the_targets_of_many_services(changed: dict[str, Any], missed: str) -> N
 
 
 def test_a_model_of_what_was_not_measured() -> None:
-    """Lines through the measured points, and their error where there is a larger one."""
+    """The model draws lines through the measured points, and shows their error at a larger one."""
     figures = {"api_cpu": 1.0, "cpu": 1.0, "peak": 50.0, "cloud_calls": 3}
     growth = [{**initialised("ours", size / 1000 + 1, size=size), **figures} for size in (1000, 2000, 5000)]
     measured = {**initialised("ours", 20.0, size=15_000), **figures, "cpu": 2.0}
@@ -229,12 +230,12 @@ def test_the_page_names_the_framework_that_was_measured() -> None:
 
 
 def taken(result: dict[str, Any], processor: str, framework: str) -> dict[str, Any]:
-    """Figures with this machine and this upstream framework."""
+    """Return figures as if they were measured on this processor, with this version of the upstream framework."""
     return {**result, "machine": {**result["machine"], "processor": processor, "cloud-provider": framework}}
 
 
 def test_the_page_says_which_figures_are_of_another_framework_or_machine() -> None:
-    """Benches may be taken on different days. What is compared with what is then said beside the figures."""
+    """Benches may run on different machines and with different frameworks. The page then says so beside the figures."""
     results = {name: taken(result, "an old one", "v0.98.0") for name, result in page.read().items()}
     results["encodings"] = taken(results["encodings"], "a new one", "v0.99.1")
     text = " ".join(page.render(results).split())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of specs, and the command that runs them."""
+"""The table of specs' results, and the command that runs the specs."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The changes are those that were meant, and a worker tells a test that notices from one that does not."""
+"""The mutants are the intended ones, and a worker distinguishes a test that notices a mutant from one that does not."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def worker() -> Iterator[Workers]:
 
 
 def outcomes(worker: Workers, folder: Path, source: str, test: str, *changes: tuple[str, str]) -> list[str]:
-    """What the worker says of the module, and of each change in it."""
+    """Return the worker's outcomes for the module, and for each change in it."""
     (folder / "ccm_sample.py").write_text(source)
     (folder / "test_sample.py").write_text(test)
     sources = [source, *(source.replace(*change) for change in changes)]

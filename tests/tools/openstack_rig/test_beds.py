@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rig as the cloud of a bed: addresses, the authority that clients trust, and what the gateway is told."""
+"""The rig as the cloud of a bed: addresses, the authority that clients trust, and the files for the gateway."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_the_authority_vouches_for_the_address_and_stays_the_same(tmp_path: Path
 
 
 def handshake(context: ssl.SSLContext, trusted: str, address: str) -> tuple[ssl.SSLObject, ssl.SSLObject]:
-    """Both ends, in memory. Raises SSLError."""
+    """Do a TLS handshake in memory, and return both ends. Raises SSLError."""
     there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
     server = context.wrap_bio(there, back, server_side=True)
     client = ssl.create_default_context(cadata=trusted).wrap_bio(back, there, server_hostname=address)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The proxy before the services of the rig: what it counts, and how it breaks a call. Its word is our evidence."""
+"""The proxy before the rig's services: what it counts, and how it breaks a call. Other tests rely on its counts."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_fault_lets_some_pass_breaks_some_and_ends() -> None:
 
 
 class Blocks:
-    """`Ports` of single ports that are free, since a test has no block of its own."""
+    """`Ports` of single free ports, because a test has no block of its own."""
 
     def __init__(self) -> None:
         self._public = {service: free_port() for service in SERVICES}
@@ -77,7 +77,7 @@ class Blocks:
 
 
 class Service:
-    """What stands behind the proxy: it says what it was asked, and counts."""
+    """The service behind the proxy: it answers with what it was asked, and counts."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []

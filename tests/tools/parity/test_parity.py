@@ -14,7 +14,7 @@ from tools.parity.collector import HERE, PAGE, Parity, ParityError, contradictio
 
 @pytest.fixture(scope="module")
 def parity(request: pytest.FixtureRequest) -> Parity:
-    """Of a run that leaves out single tests, none of what it collected is used."""
+    """Load the parity. If this run leaves out single tests, what it collected is not used."""
     chosen = [name for name in ("keyword", "markexpr", "deselect", "lf") if request.config.getoption(name, None)]
     return load(collector.collect_node_ids([] if chosen else [item.nodeid for item in request.session.items]))
 
