@@ -62,10 +62,11 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases/{}"
 
 @dataclass
 class Gathered:
-    """One look at a cluster and one cloud. A field that is None was not read, or the question got no answer
-    (`cluster.unasked`).
-    `options`: those of this cloud's controllers. `nodes`: with several clouds, only the Nodes of this one. `name`: the
-    cloud's, "" if it is the only one."""
+    """One look at a cluster and one cloud. None: not read, or not answered (`cluster.unasked`).
+
+    `options`: those of this cloud's controllers. `nodes`: with several clouds, only this one's. `name`: the cloud's, ""
+    if it is the only one.
+    """
 
     options: Options
     cluster: Cluster
@@ -179,8 +180,7 @@ class Survey:
 
     @property
     def not_run(self) -> dict[str, str]:
-        """The controllers that do not run -> the reason. With several clouds, each name has the cloud for which the
-        controller does not run."""
+        """The controllers that do not run -> the reason. With several clouds, the cloud follows each name."""
         return {
             f"{name} ({each.name})" if each.name else name: why
             for each in self.parts
@@ -382,8 +382,7 @@ async def balancer_outlooks(survey: Gathered) -> list[Outlook]:
 
 
 async def all_routes(survey: Gathered) -> list[Outlook]:
-    """Return the outlook of every route that is missing or wrong, and of every Node whose condition NetworkUnavailable
-    is wrong."""
+    """Return the outlook of every missing or wrong route, and of every Node with a wrong NetworkUnavailable."""
     options = survey.flags_of(RouteController.name)
     cloud, nodes = survey.gateway.cloud.routes, survey.nodes
     if options is None or nodes is None or cloud is None:

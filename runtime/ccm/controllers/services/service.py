@@ -171,8 +171,7 @@ class ServiceController:
         self._nodes.begin()
         await self._handed_over.record()
         self._may_write = True
-        for key in self._known:
-            self._queue.add(key)
+        self._check_all()
         await self._release_unwanted(self._balancers.at_start)
         return audit
 
@@ -239,8 +238,14 @@ class ServiceController:
             await self._cloud_replaced.wait()
             self._cloud_replaced.clear()
             await self._balancers.begin()
-            for key in self._known:
-                self._queue.add(key)
+            self._check_all()
+
+    def _check_all(self) -> None:
+        """Queue every Service, as the cloud has just been listed. Users wait first for what does not work yet: if the
+        Nodes have changed since the last listing, all load balancers have to be written."""
+        for key, state in self._known.items():
+            works = rules.works(state.service, self._balancers.at_start.get(state.service.metadata.uid))
+            self._queue.add(key, Priority.LOW if works else Priority.NORMAL)
 
     def _compare(self, key: str) -> None:
         self._known[key].comparing.due = True

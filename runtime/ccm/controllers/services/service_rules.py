@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any
 
 from ccm.base.text import quoted
-from ccm.cloud import AddressType, Backend, Backends, Ingress, IngressPort, Kept, LoadBalancerSpec, Port
+from ccm.cloud import AddressType, Backend, Backends, Ingress, IngressPort, Kept, LoadBalancer, LoadBalancerSpec, Port
 from ccm.engine.objects import IngressEntry, IngressPortStatus, Service
 
 from ..shared.cache_rules import FINALIZER as FINALIZER
@@ -219,6 +219,15 @@ def next_step(
     if not state.polling.settled:
         return Step.LOOK
     return Step.COMPARE if state.comparing.due else Step.NOTHING
+
+
+def works(service: Service, listed: LoadBalancer | None) -> bool:
+    """Return whether the Service has an address, of a load balancer that the cloud listed and some process has written.
+
+    Only changes of the Service or of the Nodes since then may be missing.
+    """
+    written = listed is not None and bool(listed.fingerprint)
+    return written and bool(service.status.load_balancer.ingress) and service.metadata.deletion_timestamp is None
 
 
 def comparable(states: Mapping[str, ServiceState], classes: ServedClasses) -> list[Compared]:

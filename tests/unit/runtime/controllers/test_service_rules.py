@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccm.cloud import Address, AddressType, Backend, Backends, Ingress, IngressPort, LoadBalancerSpec, Port
+from ccm.cloud import Address, AddressType, Backend, Backends, Ingress, IngressPort, LoadBalancer, LoadBalancerSpec, Port
 from ccm.controllers.services import backend_rules, drain_rules
 from ccm.controllers.services import service_rules as rules
 from ccm.controllers.services.class_rules import UNDECLARED
@@ -81,6 +81,23 @@ def test_next_step(known, fingerprint, listed, step):
         part, name = path.split(".")
         setattr(getattr(state, part), name, value)
     assert rules.next_step(state, fingerprint, fingerprint_of, listed) is step
+
+
+@pytest.mark.parametrize(
+    ("address", "metadata", "fingerprint", "works"),
+    [
+        pytest.param("192.0.2.1", {}, "web on OLD", True, id="only the Nodes or the Service may have changed"),
+        pytest.param("", {}, "web on OLD", False, id="its user has no address yet"),
+        pytest.param("192.0.2.1", {}, "", False, id="failed, or only partly written"),
+        pytest.param("192.0.2.1", {}, None, False, id="the cloud has none"),
+        pytest.param("192.0.2.1", {"deletionTimestamp": "2026-01-01T00:00:00Z"}, "web on OLD", False, id="deleted"),
+    ],
+)
+def test_works(address, metadata, fingerprint, works):
+    balancer = {"ingress": [{"ip": address}] if address else []}
+    document = {"metadata": metadata, "spec": {"type": "LoadBalancer"}, "status": {"loadBalancer": balancer}}
+    listed = None if fingerprint is None else LoadBalancer("uid", "web", (), fingerprint)
+    assert rules.works(msgspec.convert(document, Service), listed) is works
 
 
 @pytest.mark.parametrize(

@@ -58,3 +58,20 @@ async def test_updates_go_on_while_new_services_keep_coming():
             c.add_service(f"new{number}")
             await asyncio.sleep(0.05)
         assert c.cloud.count("update") - before >= 60 * 20 / 4 * 0.9
+
+
+@in_virtual_time
+async def test_nor_does_one_without_an_address_after_a_restart_beside_changed_nodes():
+    """The leader ended after it had made the load balancer, and the next one has to write the Nodes to all of them."""
+    async with Cluster(**LIMITS) as c:
+        await busy(c)
+        await c.stop()
+        c.add_node("n2")
+        c.api.change("services", "shop/s999", {"status": {"loadBalancer": None}})
+        c.cloud.calls.clear()
+        began = now()
+        c.serve()
+        await c.served("s999")
+        assert now() - began < 5
+        await until(lambda: c.cloud.count("ensure", "update") >= len(MANY))
+        assert now() - began < 60
