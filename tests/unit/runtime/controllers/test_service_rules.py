@@ -11,7 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccm.cloud import Address, AddressType, Backend, Backends, Ingress, IngressPort, LoadBalancer, LoadBalancerSpec, Port
+from ccm.cloud import (
+    Address,
+    AddressType,
+    Backend,
+    Backends,
+    Ingress,
+    IngressPort,
+    LoadBalancer,
+    LoadBalancerSpec,
+    Port,
+)
 from ccm.controllers.services import backend_rules, drain_rules
 from ccm.controllers.services import service_rules as rules
 from ccm.controllers.services.class_rules import UNDECLARED
