@@ -63,7 +63,10 @@ def flags(text: str) -> dict[str, str]:
 
 
 def gates(text: str) -> dict[str, str]:
-    """Return each feature gate of a help text, with its stage and default. Help texts leave out gates that are GA."""
+    """Return each feature gate of a help text, with its stage and default.
+
+    Help texts list only Alpha and Beta gates, so a gate that becomes GA or deprecated looks as if it were gone.
+    """
     return {name: f"{stage.lower()}, {default}" for name, stage, default in _GATE.findall(text)}
 
 

@@ -47,7 +47,7 @@ def finish(plan: Plan) -> Plan:
 
 
 def edit(plan: Plan, host: str, component: str, file: str, flag: str, now: Optional[str], then: Optional[str], why: str, risk: str) -> None:
-    """Add a row to the plan's table."""
+    """Add an edit to the plan."""
     plan["edits"].append({"host": host, "component": component, "file": file, "flag": flag, "now": now, "then": then,
                           "why": why, "risk": risk})
 

@@ -113,7 +113,7 @@ class LeaderElector:
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
         """Wait for the Lease, then run `lead` while holding it.
 
-        Returns when `lead` returns, with its result or exception; a cancellation cancels `lead`. In both cases the
+        Returns when `lead` returns, and raises its exception; a cancellation cancels `lead`. In both cases the
         Lease is released once `lead` has ended. If the Lease is lost, cancels `lead` and raises LeadershipLost.
         """
         try:

@@ -111,7 +111,7 @@ class Health:
         return reason
 
     def _log_changes(self, path: str, failed: Mapping[str, str], tolerated: Mapping[str, str]) -> None:
-        """Log the failing checks whenever they change."""
+        """Log the failing and the tolerated checks when other ones fail than before."""
         every = {**failed, **tolerated}
         names = ", ".join(every)
         if names and names != self._told.get(path):

@@ -144,7 +144,8 @@ def classic_check(row: Row) -> tuple[Any, Any]:
     return expected, (check.target, check.interval, check.timeout, check.healthy, check.unhealthy)
 
 
-#: What the peer's `modifyConfig` functions set, by the name of the case: a function is not a value.
+#: What `modifyConfig` sets in each of the peer's cases, by name. Copied by hand: the reader of Go tables
+#: cannot evaluate functions.
 _SHARED = {
     "default cluster with shared health check": {},
     "default cluster with shared health check and custom port": {"port": 8080},

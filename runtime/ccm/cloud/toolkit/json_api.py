@@ -109,7 +109,7 @@ async def every_row(read: Callable[[str | None], Awaitable[JsonPage]], what: str
 
 
 async def _every_page(read: Callable[[str | None], Awaitable[JsonPage]], what: str) -> tuple[list[Any], list[int]]:
-    """Return the rows, and how many rows the cloud reported with each page."""
+    """Return the rows of all pages, and the total of the whole listing as each page stated it."""
     found: list[Any] = []
     totals: list[int] = []
     token, asked = None, set[str | None]()

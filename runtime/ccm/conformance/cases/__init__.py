@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All cases, in the order in which they run: read-only cases first."""
+"""All cases, in the order in which they run."""
 
 from ..kit import Case
 from . import (

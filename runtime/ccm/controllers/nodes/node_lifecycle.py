@@ -190,7 +190,7 @@ class NodeLifecycleController:
         return self._may_touch(node) and concerns_us(node, self._directory.owns)
 
     def _may_touch(self, node: Node) -> bool:
-        """Return whether the Node is not left to another cloud's controllers."""
+        """Return False for a Node that another cloud's controllers handle."""
         return self._share is None or self._share.concerns(node)
 
     def _is_due(self, node: Node, now: float) -> bool:
@@ -235,7 +235,7 @@ class NodeLifecycleController:
         missing.confirm(now, self._options.safety.interval)
 
     def _is_unknown(self, node: Node, error: CloudError) -> None:
-        """Reset the confirmations: they must follow each other without a doubtful answer in between."""
+        """Count confirmations from zero again: the cloud gave no clear answer. Report why the Node is kept, and wait."""
         self._missing.pop(node.metadata.name, None)
         HELD.labels("CloudUnknown").inc()
         self._context.holds.put("Node", node.metadata.name, "CloudUnknown", str(error))

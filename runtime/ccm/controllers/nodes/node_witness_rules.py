@@ -113,11 +113,12 @@ class Absence:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the witnesses say about one listing. Without a listing it is empty, which no rule believes.
+    """What the witnesses say about one listing. Without a listing all fields keep their defaults, and `doubt` then
+    objects to every deletion.
 
     `ready`: whether any Node is Ready; if so, only Ready Nodes are witnesses. `listed`: how many of their instances
-    are listed; `absent`: their instances that are missing, by providerID. `known`: instances of all Nodes of this
-    provider that are or were listed. Each instance counts once, however many Nodes claim it.
+    are listed; `absent`: their instances that are missing, by providerID. `known`: how many instances of
+    this provider's Nodes are or were listed. Each instance counts once, however many Nodes claim it.
     """
 
     ready: bool = True

@@ -107,7 +107,7 @@ class ServiceSteps:
         state.following.exists = state.following.exists or listed is not None
 
         def fingerprint_of(backends: Backends) -> Hashable:
-            """Return the fingerprint of `spec` with the old backends: what was written, if the spec has not changed."""
+            """Return the fingerprint of `spec` with `backends`, those that were written last."""
             same = state.written.spec == spec
             return state.written.fingerprint if same else self._balancers.fingerprint(spec, backends)
 

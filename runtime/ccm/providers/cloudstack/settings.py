@@ -38,7 +38,7 @@ KINDS = {**COMMON_KINDS, url: "URL", uuid: "ID"}
 
 @dataclass(frozen=True)
 class Global:
-    """Keys of cloudstack-kubernetes-provider, and files for secrets."""
+    """Keys of cloudstack-kubernetes-provider, and two of ours: files with the secret key and with the authorities."""
 
     api_url: str = key("", "the API, such as `https://cloud.example/client/api`", url)
     api_key: str = key("", "the API key of the user", secret=True)

@@ -16,8 +16,8 @@ from ccm.cloud.toolkit.service_checks import ipv4_ranges, nobody_serves, require
 from .api import PASS_THROUGH, LoadBalancer
 from .instance_rules import PROVIDER_ID
 
-#: Tags about what happens after the Service: what to keep, and for which namespace; that the load balancer must not be
-#: deleted. A kept load balancer has only the last one: the namespace that may take it back.
+#: Tags. KEEP: what outlives the Service. NAMESPACE: who may take it back. PROTECTED: the load balancer must not be
+#: deleted. A kept load balancer has only KEPT_FOR, the namespace that may take it back.
 KEEP, NAMESPACE, PROTECTED, KEPT_FOR = "keep", "namespace", "protected", "kept_for"
 #: The port of kube-proxy's /healthz by default. It answers 200 until its Node is being deleted.
 KUBE_PROXY_HEALTH = 10256

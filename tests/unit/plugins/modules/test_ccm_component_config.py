@@ -59,7 +59,7 @@ class Host:
         self.others = self.others_after = ["--bind-address=127.0.0.1", "--v=2"]
 
     def _lease(self) -> tuple[int, str]:
-        """One process leads and renews: this host's, or another's."""
+        """Answer for the Lease: always the same holder, with a later renewTime at each request."""
         self.looks += 1
         return 200, json.dumps({"spec": {"holderIdentity": "cp-1_6f1a", "renewTime": str(self.looks)}})
 

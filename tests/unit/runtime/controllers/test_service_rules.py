@@ -393,7 +393,8 @@ AUTOSCALER = {"key": drain_rules.AUTOSCALER_TAINT, "effect": "NoSchedule"}
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        # Differs (W18): upstream's test-only list takes Nodes without a providerID, ours would update twice for each.
+        # Differs (W18): upstream's list, which only its tests use, accepts Nodes without a providerID. With them, each
+        # new Node would cause two updates.
         pytest.param({"provider_id": ""}, False, id="S77-without-providerID-differs"),
         pytest.param({"provider_id": "other://1"}, False, id="S77-foreign-providerID-differs"),
         pytest.param({}, True, id="S77-ready"),
