@@ -235,7 +235,7 @@ class NodeLifecycleController:
         missing.confirm(now, self._options.safety.interval)
 
     def _is_unknown(self, node: Node, error: CloudError) -> None:
-        """Count confirmations from zero again: the cloud gave no clear answer. Report why the Node is kept, and wait."""
+        """Count confirmations from zero, as the cloud gave no clear answer. Report why the Node is kept, and wait."""
         self._missing.pop(node.metadata.name, None)
         HELD.labels("CloudUnknown").inc()
         self._context.holds.put("Node", node.metadata.name, "CloudUnknown", str(error))
