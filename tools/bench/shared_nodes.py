@@ -97,6 +97,7 @@ class Sim:
 
     def __init__(self) -> None:
         self.rows: dict[str, sim_api.LoadBalancer] = {}
+        self.passes_through = False
 
     async def list(self, path: str, item: Any, query: Any = ()) -> Any:
         with elsewhere():
@@ -147,6 +148,14 @@ class Hetzner:
                 return {"load_balancer": self.balancers[number], "action": action}
             self.balancers[int(path.split("/")[2])] |= body
             return {"load_balancer": self.balancers[int(path.split("/")[2])], "action": action}
+
+    async def action(self, method: str, path: str, body: Any = None, **_: Any) -> Any:
+        _ = json.dumps(body)
+        with elsewhere():
+            row = self.balancers[int(path.split("/")[2])]
+            others = [target for target in row["targets"] if target["server"] != body["server"]]
+            row["targets"] = [*others, body] if path.endswith("add_target") else others
+            return {"id": 1, "status": "success"}
 
 
 class Aws:
