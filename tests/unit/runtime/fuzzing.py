@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How hypothesis searches in the fuzz tests: the same examples in every run, unless FUZZ_EXAMPLES asks for a search."""
+"""How hypothesis runs the fuzz tests: the same examples in every run, unless FUZZ_EXAMPLES asks for new ones."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import os
 
 from hypothesis import HealthCheck, settings
 
-#: How many examples each test tries, and then other ones each time; 0: as many as the test says, always the same.
+#: Number of examples per test, different in each run; 0: the test's own number, the same examples in each run.
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "0"))
 
 
 def bounded(examples: int) -> settings:
-    """Try this many examples, however slow the machine is."""
+    """Return settings for this many examples, without a time limit. FUZZ_EXAMPLES overrides the number."""
     return settings(
         max_examples=EXAMPLES or examples,
         derandomize=not EXAMPLES,

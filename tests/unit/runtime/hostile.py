@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Services and Nodes in wire form as nobody should write them: small ones at random, and the largest of each kind.
+"""Hostile Services and Nodes in wire form: small random ones, and the largest of each kind.
 
-Objects here may be worse than the API server admits: what it checks differs between versions.
+Some are worse than the API server admits, because its validation differs between versions.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-#: 256 KiB: all annotations of one object together. 1.5 MiB: one object.
+#: The API server's limits in bytes: for all annotations of one object together, and for one object.
 ANNOTATIONS, OBJECT = 256 * 1024, 1536 * 1024
 
 SOURCE_RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"
@@ -76,7 +76,7 @@ TIME = st.none() | st.sampled_from(
 
 
 def maybe(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
-    """Any of these fields, none of them required."""
+    """Return a strategy for dictionaries with any of these fields, all optional."""
     return st.fixed_dictionaries({}, optional=fields)
 
 
@@ -91,7 +91,7 @@ PORT = maybe(
 INGRESS = maybe(
     ip=TEXT, hostname=TEXT, ipMode=st.none() | TEXT, ports=st.lists(maybe(port=NUMBER, error=TEXT), max_size=2)
 )
-#: metadata, spec and status of Services; names and UIDs are the test's.
+#: Metadata, spec and status of Services. The test adds names and UIDs.
 SERVICE = st.fixed_dictionaries(
     {
         "metadata": maybe(
@@ -136,7 +136,7 @@ TAINTS = st.lists(
     st.fixed_dictionaries({"key": st.just(TAINT) | TEXT}, optional={"value": TEXT, "effect": TEXT, "timeAdded": TIME}),
     max_size=3,
 )
-#: metadata, spec and status of Nodes; names and UIDs are the test's.
+#: Metadata, spec and status of Nodes. The test adds names and UIDs.
 NODE = st.fixed_dictionaries(
     {
         "metadata": maybe(
@@ -167,13 +167,13 @@ def distinct_ranges(count: int) -> list[str]:
 
 
 def load_balancer(**spec: Any) -> dict[str, Any]:
-    """A Service of type LoadBalancer; `annotations` and `finalizers` are its metadata's."""
+    """Return a Service of type LoadBalancer. Annotations, finalizers and labels go to metadata, the rest to spec."""
     meta = {name: spec.pop(name) for name in ("annotations", "finalizers", "labels") if name in spec}
     ports = [{"name": "http", "protocol": "TCP", "port": 80, "nodePort": 30080}]
     return {"metadata": meta, "spec": {"type": "LoadBalancer", "ports": ports, **spec}, "status": {}}
 
 
-#: The largest that the API server takes, each to hit another place.
+#: The largest Services that the API server accepts. Each is large in another field.
 LARGEST_SERVICES: dict[str, dict[str, Any]] = {
     "distinct-ranges": load_balancer(loadBalancerSourceRanges=distinct_ranges(90_000)),
     "same-range": load_balancer(loadBalancerSourceRanges=["10.0.0.0/8"] * 100_000),
@@ -197,7 +197,7 @@ LARGEST_SERVICES: dict[str, dict[str, Any]] = {
 
 
 def node(**fields: Any) -> dict[str, Any]:
-    """A Node; `labels` and `annotations` are its metadata's, `addresses` and `conditions` its status's."""
+    """Return a Node. Labels and annotations go to metadata, addresses and conditions to status, the rest to spec."""
     meta = {name: fields.pop(name) for name in ("labels", "annotations") if name in fields}
     status = {name: fields.pop(name) for name in ("addresses", "conditions") if name in fields}
     return {"metadata": meta, "spec": {"providerID": "fake://hostile", **fields}, "status": status}
@@ -207,7 +207,7 @@ def addresses(kind: str, count: int) -> list[dict[str, str]]:
     return [{"type": kind, "address": f"10.{n >> 16 & 255}.{n >> 8 & 255}.{n & 255}"} for n in range(count)]
 
 
-#: Not 90,000: the API server notes each label in `managedFields`, too, which count for the size of an object.
+#: Not 90,000: the API server also records each label in `managedFields`, which counts towards the object's size.
 _LABELS = {f"l{n}": "" for n in range(45_000)}
 _TAINTED = [{"key": TAINT, "effect": "NoSchedule"}]
 _IP = {"type": "InternalIP", "address": "10.9.9.9"}

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much one callback does while it has the event loop, in lines of Python that run: no clock decides.
+"""Measures how long one callback holds the event loop, in executed lines of Python: no clock decides.
 
-The CPU time of the thread only says what is worth counting, and ends what is too slow in any case, such as a regular
-expression without end. Works with asyncio's own loops. What a test's stand-ins do (a small API server, say) is not
-counted: see `excuse`.
+The thread's CPU time only selects the callbacks to count, and fails those that are too slow in any case, such as a
+regular expression that does not finish. Works with asyncio's own loops. `excuse` exempts a test's stand-ins, such as
+a small API server.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-#: The most lines that may run before the loop gets its turn again: 30 to 60 ms. The largest Node takes 226,000.
+#: The most lines that one callback may run, which takes 30 to 60 ms. The largest Node takes 226,000 lines.
 MOST = 300_000
-#: Seconds of CPU. What took less is not counted: it keeps nobody waiting.
+#: Seconds of CPU. The lines of a faster callback are not counted: it delays nobody.
 SUSPECT = 0.01
-#: The most seconds of CPU of one callback: one that always takes more does too much, even in few lines.
+#: The most seconds of CPU for one callback. A callback that needs more in every try fails, however few its lines.
 HOPELESS = 1.0
 TRIES = 3
 
 
 class Lines:
-    """Counts lines while it is entered."""
+    """A context manager that counts the lines of Python that run inside it."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -67,7 +67,7 @@ class LoopWatch:
     _patches: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
     def excuse(self, owner: Any, *names: str) -> None:
-        """Do not count these synchronous methods of `owner`, until the watch ends."""
+        """Exempt these synchronous methods of `owner` from measuring until the watch ends."""
         for name in names:
             original = getattr(owner, name)
             setattr(owner, name, self._excusing(original))
@@ -79,7 +79,7 @@ class LoopWatch:
             started, before, lines = time.thread_time(), self._excused, self._lines.count
             try:
                 return function(*args, **kwargs)
-            finally:  # once, also where one excused function calls another
+            finally:  # excused only once where one excused function calls another
                 self._excused, self._lines.count = before + time.thread_time() - started, lines
 
         return run
@@ -98,8 +98,10 @@ class LoopWatch:
 
 
 def watched(scenario: Callable[[LoopWatch], T]) -> T:
-    """What the scenario returns. Fails where one of its callbacks does too much; what looks like it runs again, and
-    is counted."""
+    """Return what the scenario returns. Fails if one of its callbacks does too much.
+
+    If a callback is slow, the scenario runs again and the lines of that callback are counted.
+    """
     least = HOPELESS
     for _ in range(TRIES):
         with _watching(LoopWatch()) as watch:
@@ -118,7 +120,7 @@ def watched(scenario: Callable[[LoopWatch], T]) -> T:
 
 @contextlib.contextmanager
 def _watching(watch: LoopWatch) -> Iterator[LoopWatch]:
-    """Watch all callbacks of all loops of this process. The garbage collector rests: its pauses depend on the test."""
+    """Watch all callbacks of all loops of this process. The garbage collector is off: its pauses would be measured."""
     original = asyncio.Handle._run
     gc.collect()
     gc.disable()
@@ -132,7 +134,7 @@ def _watching(watch: LoopWatch) -> Iterator[LoopWatch]:
 
 
 def quick(decide: Callable[[], Any], expected: type[Exception] | tuple[type[Exception], ...]) -> Any:
-    """What it decides, or the expected error that it raises. Fails where it does more than one callback may."""
+    """Return the result of `decide` or the expected error. Fails if it does more than one callback may."""
 
     def outcome() -> Any:
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything that is parsed, fed with junk: an answer or the error that callers expect, never anything else.
+"""Every parser, fed with junk: it returns an answer or raises the error that callers expect, never anything else.
 
 FUZZ_EXAMPLES makes it search longer (`fuzzing.py`).
 """
@@ -153,7 +153,7 @@ SIMULATOR = {
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The paths of everything in it."""
+    """Yield the path of a document and of every value in it."""
     yield path
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in items:
@@ -169,7 +169,7 @@ def changed(value: Any, path: tuple[Any, ...], new: Any) -> Any:
 
 
 def spoilt(good: Any) -> st.SearchStrategy[Any]:
-    """`good` with up to three of its parts replaced by junk, or junk altogether."""
+    """Return a strategy for `good` with up to three of its parts, or all of it, replaced by junk."""
 
     @st.composite
     def draw_one(draw: st.DrawFn) -> Any:
@@ -187,11 +187,11 @@ def as_json(value: Any) -> bytes:
 
 
 def as_read(text: str) -> str:
-    """As a file with this text gives it: UTF-8 has no lone surrogates."""
+    """Return the text as read from a file: UTF-8 has no lone surrogates, so they become `?`."""
     return text.encode("utf-8", "replace").decode()
 
 
-# What comes from the API server
+# Input from the API server
 
 
 @bounded(40)
@@ -210,7 +210,7 @@ def test_lines_do_not_depend_on_how_the_stream_was_cut(data: bytes, cuts: list[i
 
 
 class Nothing:
-    """A client that is never asked."""
+    """A client that is never called."""
 
 
 EVENT = {"type": "MODIFIED", "object": NODE}
@@ -243,7 +243,7 @@ def test_watch_lines(lines: list[bytes]) -> None:
 @bounded(40)
 @given(spoilt(NODE), spoilt(SERVICE), spoilt(LEASE))
 def test_objects(node: Any, service: Any, lease: Any) -> None:
-    """What can be decoded can be judged: a rule answers, or says what is wrong with the object."""
+    """Every object that can be decoded can be judged: each rule answers, or says what is wrong with the object."""
     for kind, value in ((Node, node), (Service, service), (Lease, lease)):
         with contextlib.suppress(*UNREADABLE):
             judge(decoder(kind).decode(as_json(value)))
@@ -309,7 +309,7 @@ def test_answers_and_retry_after(code: int, content_type: str, body: bytes, retr
     assert error.retry_after is None or 0 <= error.retry_after < float("inf")
 
 
-# What people write
+# Input from people
 
 
 @bounded(40)
@@ -441,7 +441,7 @@ def test_configuration_file(text: str) -> None:
             assert error.problems
 
 
-# What clients of the simulator send
+# Input from clients of the simulator
 
 BODIES: list[tuple[Any, Any]] = [
     (
@@ -480,7 +480,7 @@ def test_configuration_of_the_simulator(text: str) -> None:
 
 @pytest.mark.parametrize("letters", [string.printable, "é\x00\n"])
 def test_the_fuzz_itself_finds_what_it_looks_for(letters: str) -> None:
-    """A parser that breaks is noticed: the strategy reaches every place of an object."""
+    """The strategy reaches every field of an object, so a parser that breaks on one is noticed."""
     assert ("spec", "taints", 0, "key") in set(places(NODE))
     assert changed(NODE, ("spec", "taints", 0, "key"), letters)["spec"]["taints"][0]["key"] == letters
     assert NODE["spec"]["taints"][0]["key"] != letters

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes that a kubelet writes to harm others, from the wire to the cloud: its text is data.
+"""Nodes that a kubelet writes to harm others, from the wire to the cloud: their text is only ever data.
 
-No exception but a typed one, no callback that keeps the event loop, no controller that stops, and healthy Nodes beside
-them are initialised, routed and served. FUZZ_EXAMPLES makes it search longer (`fuzzing.py`).
+Only typed exceptions are raised, no callback holds the event loop, no controller stops, and healthy Nodes beside the
+hostile ones are initialised, routed and served. FUZZ_EXAMPLES makes the tests search longer (`fuzzing.py`).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def named(document: dict[str, Any], name: str = "hostile") -> dict[str, Any]:
 
 
 def decoded(document: dict[str, Any]) -> Node | None:
-    """As the informer keeps it, None when it cannot be decoded."""
+    """Return the Node as the informer keeps it; None if it cannot be decoded."""
     try:
         return cache_rules.kept_node(decoder(Node).decode(json.dumps(named(document)).encode()))
     except UNREADABLE:
@@ -59,7 +59,7 @@ def decoded(document: dict[str, Any]) -> Node | None:
 
 
 def judge(node: Node) -> None:
-    """All that is decided about a Node on its own."""
+    """Run every rule that decides about a Node on its own."""
     snapshot = Snapshot.of([INSTANCE, machine("healthy")], 0.0, 1)
     for what, arguments in (
         (node_rules.may_succeed_now, (node, node)),
@@ -99,8 +99,8 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def initialise_beside(documents: list[dict[str, Any]], watch: LoopWatch) -> None:
-    """Both node controllers: a healthy Node is initialised before, with and after hostile ones, and none is deleted
-    but those whose instance is gone."""
+    """Run both node controllers beside hostile Nodes: healthy ones, older and newer than those, are initialised and
+    not deleted."""
     machines = [machine(name, f"10.0.0.{number}") for number, name in enumerate(("before", "after", "hostile"), 1)]
     async with nodes_harness.Cluster(*machines) as c:
         watch.excuse(c.api, "_tell", "_patch", "_store", "_named")
@@ -127,8 +127,8 @@ def add(c: nodes_harness.Cluster, number: int, document: dict[str, Any]) -> None
 
 
 def usable(documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What cannot be decoded is left as it was last known; the harness lists through `msgspec.convert`, which refuses
-    it."""
+    """Return the documents that can be decoded: the harness's list refuses others, where a real informer keeps the
+    last known state."""
     return [document for document in documents if decoded(document) is not None]
 
 
@@ -145,7 +145,8 @@ def test_a_healthy_node_is_initialised_beside_the_largest(document: dict[str, An
 
 
 async def route_and_serve_beside(documents: list[dict[str, Any]], watch: LoopWatch) -> Cluster:
-    """Services and routes: a healthy Node is routed and served beside hostile ones; what the cloud was told."""
+    """Run the service and route controllers beside hostile Nodes: healthy ones are routed and served. Returns the
+    cluster with what its cloud received."""
     async with Cluster() as c:
         watch.excuse(c.api, "_tell", "_patch", "put")
         instances(c)
@@ -169,7 +170,7 @@ async def route_and_serve_beside(documents: list[dict[str, Any]], watch: LoopWat
 
 
 def instances(c: Cluster) -> None:
-    """The cloud's instances: three, whatever the Nodes say."""
+    """Give the cloud three instances, whatever the Nodes say."""
     known = [machine("healthy", "10.0.0.1"), machine("late", "10.0.0.8"), machine("hostile", "10.9.9.9")]
     c.machines.all = lambda: known
 

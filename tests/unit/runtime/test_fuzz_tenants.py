@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Services that users write to harm others, from the wire to the cloud: their text is data.
+"""Services that users write to harm others, from the wire to the cloud: their text is only ever data.
 
-No exception but a typed one, no callback that keeps the event loop, nothing written but what is the Service's own, and
-a healthy Service beside them is served. FUZZ_EXAMPLES makes it search longer (`fuzzing.py`).
+Only typed exceptions are raised, no callback holds the event loop, a Service changes only its own load balancer, and a
+healthy Service beside the hostile ones is served. FUZZ_EXAMPLES makes the tests search longer (`fuzzing.py`).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ BACKENDS = (Backend("healthy", "sim://north/i-000000000001"),)
 
 
 def decoded(document: dict[str, Any], name: str = "hostile") -> Service | None:
-    """As the informer keeps it, None when it cannot be decoded."""
+    """Return the Service as the informer keeps it; None if it cannot be decoded."""
     meta = {"name": name, "namespace": "shop", "uid": f"uid-of-{name}", "resourceVersion": "1"}
     wire = json.dumps({**document, "metadata": {**document["metadata"], **meta}}).encode()
     try:
@@ -60,12 +60,12 @@ def decoded(document: dict[str, Any], name: str = "hostile") -> Service | None:
 
 
 def quick(what: Any, *args: Any) -> Any:
-    """The answer, or the typed error."""
+    """Return the answer of `what`, or the typed error that it raises."""
     return loop_watch.quick(functools.partial(what, *args), (RuleError, CloudError))
 
 
 def judge(service: Service) -> None:
-    """All that is decided about a Service on its own."""
+    """Run every rule that decides about a Service on its own."""
     quick(service_rules.needs_update, service, service, UNDECLARED)
     quick(service_rules.needs_cleanup, service)
     quick(service_rules.same_ingress, service.status.load_balancer.ingress, [])
@@ -101,13 +101,16 @@ def test_the_rules_bear_the_largest_services(document: dict[str, Any]) -> None:
 
 
 def on_sim(passes_through: bool) -> sim.SimLoadBalancers:
-    """Enough of the provider for fingerprints."""
+    """Return the provider `sim` with just enough of its API for fingerprints."""
     api: Any = SimpleNamespace(passes_through=passes_through)
     return sim.SimLoadBalancers(api)
 
 
 class Own(Balancers):
-    """`strays`: what was written that is not the Service's own. (An AssertionError here would be a provider's bug.)"""
+    """Load balancers that record in `strays` each write that is not the Service's own.
+
+    They do not raise AssertionError, because the controller would take that for a provider's bug.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__()
@@ -128,7 +131,7 @@ class Own(Balancers):
 
 
 async def serve_beside(documents: list[dict[str, Any]], watch: LoopWatch) -> None:
-    """A healthy Service is served before, with and after hostile ones, and each task of the controller lives."""
+    """Serve healthy Services, older and newer than hostile ones, while every task of the controller keeps running."""
     async with Cluster() as c:
         watch.excuse(c.api, "_tell", "_patch", "put")
         c.cloud = Own(c)
@@ -140,7 +143,7 @@ async def serve_beside(documents: list[dict[str, Any]], watch: LoopWatch) -> Non
         c.serve()
         await c.served("before")
         tasks = set(c._tasks)
-        for number, document in enumerate(documents):  # a change, and another one of the same name
+        for number, document in enumerate(documents):  # a change, and another Service of the same name
             put(c, number, {**document, "spec": {**document["spec"], "externalIPs": ["192.0.2.77"]}})
         c.add_service("after", port=81)
         await c.served("after")
@@ -168,7 +171,7 @@ def run(work: Any) -> None:
 @bounded(25)
 @given(st.lists(SERVICE, min_size=1, max_size=8))
 def test_a_healthy_service_is_served_beside(documents: list[dict[str, Any]]) -> None:
-    # What cannot be decoded is left as it was last known; the harness refuses it when it lists.
+    # A real informer keeps the last known state of an object that cannot be decoded; the harness's list refuses it.
     documents = [document for document in documents if decoded(document) is not None]
     watched(lambda watch: run(serve_beside(documents, watch)))
 
@@ -177,12 +180,12 @@ def test_a_healthy_service_is_served_beside(documents: list[dict[str, Any]]) -> 
 def test_a_healthy_service_is_served_beside_the_largest(document: dict[str, Any], caplog: Any) -> None:
     caplog.set_level(logging.INFO)
     watched(lambda watch: run(serve_beside([document], watch)))
-    # What the controllers pass to the log may be longer than a line; how a line is cut is test_logs' matter.
+    # Controllers may log messages longer than a line; test_logs covers how a line is cut.
     assert all(len(record.getMessage()) < 3 * MESSAGE_LIMIT for record in caplog.records)
 
 
 def test_the_watch_sees_what_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fuzz finds what it looks for, on a fast machine, too."""
+    """The watch notices a callback that runs too many lines, also on a fast machine."""
     monkeypatch.setattr(loop_watch, "SUSPECT", 0.0)
 
     async def work(lines: int) -> None:

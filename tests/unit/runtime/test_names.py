@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parameters have the names of what they are."""
+"""The name of a parameter says what its value is."""
 
 import ast
 from collections import Counter
@@ -13,7 +13,7 @@ REFUSED = ("found", "given", "said", "want", "told", "each", "mark", "met")
 
 
 def parameters(text: str) -> Counter[str]:
-    """How many functions have a parameter of a name. Lambdas are short: they may have `found` and `each`."""
+    """Return how often each name is a parameter. Lambdas are short, so they may have `found` and `each`."""
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
     count = Counter[str]()
     for function in ast.walk(ast.parse(text)):
@@ -35,7 +35,7 @@ def test_parameters_are_counted():
 
 
 def test_all_options_together_reach_few_files():
-    """Every other room gets settings of its own, so one flag is followed through a few files."""
+    """Every other package gets its own settings, so a reader can follow one flag through a few files."""
     takes = {
         str(path.relative_to(ROOT / "runtime" / "ccm"))
         for path in (ROOT / "runtime" / "ccm").rglob("*.py")

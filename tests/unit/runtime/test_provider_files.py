@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files of every provider have the contract's words; docs/architecture.md argues each other name."""
+"""Every provider's files are named with the contract's words; docs/architecture.md justifies each other name."""
 
 import re
 from pathlib import Path, PurePosixPath
@@ -16,18 +16,18 @@ def _rows() -> list[list[str]]:
     return [line.strip("|").split("|") for line in _SECTION.splitlines() if line.startswith("| `")]
 
 
-#: The names that every provider may use, and those that one provider may use besides.
+#: The names that every provider may use, and the names that only one provider may use.
 WORDS = {_NAME.search(row[0])[1] for row in _rows() if len(row) == 2}
 ARGUED = [(_NAME.search(row[0])[1], name) for row in _rows() if len(row) == 3 for name in _NAME.findall(row[1])]
 
 
 def names_of(word: str) -> set[str]:
-    """A word, and the names of the rules for it: `instance_rules` for `instances`."""
+    """Return a word and the names of its rules, such as `instance_rules` for `instances`."""
     return {word, f"{word}_rules", f"{word.removesuffix('s')}_rules"}
 
 
 def unargued(path: str) -> list[str]:
-    """The parts of a path below `providers` that are neither a word of the contract nor argued for the provider."""
+    """Return the parts of a path below `providers` that are neither the contract's words nor justified."""
     provider, *parts = PurePosixPath(path).with_suffix("").parts
     known = WORDS | {name for owner, name in ARGUED if owner == provider}
     return [part for part in parts if not any(part in names_of(word) for word in known)]
@@ -76,7 +76,7 @@ def test_other_names_are_noticed(path: str, problem: list[str]) -> None:
 
 @pytest.mark.parametrize("path", sorted(PROVIDERS.rglob("annotations.py")), ids=lambda path: path.parent.name)
 def test_the_file_of_annotations_can_be_imported_from_its_folder(path: Path) -> None:
-    """`from __future__ import annotations` there would be what `from . import annotations` gets."""
+    """With `from __future__ import annotations` in `__init__.py`, `from . import annotations` would get that name."""
     assert "import annotations" not in path.with_name("__init__.py").read_text()
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the runtime is laid out: what a newcomer may rely on when looking for a file."""
+"""How the runtime is laid out: rules that a newcomer who looks for a file can rely on."""
 
 import re
 import tomllib
@@ -19,7 +19,7 @@ def graph():
 
 
 def test_no_two_files_have_one_name():
-    """Except those of providers: their names are the contract's words (test_provider_files.py)."""
+    """Providers are exempt: their files have the contract's words as names (test_provider_files.py)."""
     names = Counter(
         path.name
         for path in RUNTIME.rglob("*.py")
@@ -34,18 +34,18 @@ def test_a_file_is_about_one_subject(path):
 
 
 def test_imports_go_in_no_circle(graph):
-    """Those for types alone count, too: where they go round, two files are one subject."""
+    """Imports only for types count, too: files that import one another in a circle are one subject."""
     left = {module: set(graph.find_modules_directly_imported_by(module)) for module in graph.modules}
     folders = set(map(folder_of, left))
-    for module in left:  # a folder imports what it shows of itself
+    for module in left:  # a package's `__init__` imports what the package exports
         left[module] -= {each for each in folders if module.startswith(f"{each}.")}
     assert circles(left) == {}
 
 
 def test_folders_import_one_another_in_no_circle(graph):
-    """A folder in a folder is a room, too: either it stands on the files around it, or they stand on it."""
+    """This includes nested folders: either a folder imports the files around it, or they import the folder."""
     left = {folder: set() for folder in map(folder_of, graph.modules)}
-    for module in graph.modules - left.keys():  # what a folder shows of itself (`__init__`) is about all of it
+    for module in graph.modules - left.keys():  # not a package's `__init__`: it exports names of the whole package
         imported = graph.find_modules_directly_imported_by(module) - {"ccm"}
         left[folder_of(module)] |= set(map(folder_of, imported)) - {folder_of(module)}
     assert circles(left) == {}
@@ -57,7 +57,7 @@ def folder_of(module: str) -> str:
 
 
 def circles(imports: dict[str, set[str]]) -> dict[str, set[str]]:
-    """What remains after everything is removed that leads into no circle."""
+    """Return the modules that are in a circle or lead into one, with their imports."""
     left = dict(imports)
     while ends := {name for name, imported in left.items() if not imported & left.keys()}:
         for name in ends:
@@ -76,7 +76,7 @@ def test_the_toolkit_names_every_helper():
 
 
 def test_a_room_of_a_process_gets_its_own_settings_and_not_all_options(graph):
-    """Only three files know them: what starts, what takes them apart, and what selects the controllers."""
+    """Three files know all options: one starts the process, one splits the options, one selects the controllers."""
     rooms = ("ccm.manager.", "ccm.serving.", "ccm.gateway.", "ccm.engine.", "ccm.controllers.")
     knowing = {
         module

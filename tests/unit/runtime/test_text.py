@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text of tenants and kubelets, as people get to see it."""
+"""Text from tenants and kubelets, as it is shown to people."""
 
 import pytest
 from hypothesis import given

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One cloud's metrics are as they always were; those of several clouds do not overwrite one another."""
+"""A single cloud's metrics have no `cloud` label; metrics of several clouds do not overwrite one another."""
 
 import pytest
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -8,7 +8,7 @@ from ccm.base.cloud_metrics import CloudCounter, CloudGauge, CloudHistogram
 
 
 def count(kinds, cloud=None):
-    """The text of metrics of these types, which count something each."""
+    """Return the metrics page of a counter, gauge and histogram of these types. `cloud`: None for plain metrics."""
     counter, gauge, histogram = kinds
     registry = CollectorRegistry()
     of = (lambda metric: metric) if cloud is None else (lambda metric: metric.of(cloud))
@@ -35,7 +35,7 @@ def test_a_cloud_of_several_has_the_same_samples_with_its_name():
 
 
 def named(line):
-    """A line of one cloud's text as it is with a name; labels are sorted."""
+    """Return a line of the metrics page with the label `cloud="one"` added. Labels are sorted."""
     name, _, value = line.rpartition(" ")
     metric, _, labels = name.partition("{")
     every = sorted([*filter(None, labels.rstrip("}").split(",")), 'cloud="one"'])

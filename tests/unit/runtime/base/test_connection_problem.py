@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real connections that fail, and what a log line says of them."""
+"""What a log line says about real connections that fail."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ HOSTS = ["localhost"]
 
 @pytest.fixture
 def system(tmp_path, monkeypatch):
-    """The only authority that the system trusts."""
+    """Return a certificate authority, the only one that the system trusts."""
     folder = tmp_path / "system"
     folder.mkdir()
     authority = Authority(folder)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The token bucket of requests, calls, reviews and Events."""
+"""The token bucket that limits requests, calls, reviews and Events."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_it_fills_up_to_the_burst_and_pays_debts_first(bucket: TokenBucket, cloc
     for _ in range(5):
         bucket.reserve()  # two on credit
     clock.now += 0.5
-    assert bucket.reserve() == 0.25  # the credit is paid back, this one is new
+    assert bucket.reserve() == 0.25  # the two tokens repaid the debt; this one is borrowed again
     clock.now += 1000.0
     assert [bucket.reserve() for _ in range(4)] == [0.0, 0.0, 0.0, 0.25]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reader of YAML files. `test_config_file.py` and `test_kubeconfig.py` test it from the files that use it."""
+"""The reader of YAML files. `test_config_file.py` and `test_kubeconfig.py` test the reader through its users."""
 
 from __future__ import annotations
 

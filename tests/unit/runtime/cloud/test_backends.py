@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Thousands of nodes and hundreds of Services: what is computed over all nodes is computed once."""
+"""With thousands of nodes and hundreds of Services, each value over all nodes is computed only once."""
 
 import dataclasses
 import sys
@@ -67,7 +67,7 @@ def test_the_digest_tells_backends_apart(other, same):
 
 
 def test_the_digest_is_the_same_for_ever():
-    """Providers keep it in the cloud: another one would write every load balancer after an upgrade."""
+    """Providers store the digest in the cloud: a new digest would rewrite every load balancer after an upgrade."""
     assert Backends([A, B]).digest == "8576e285c0e21b96eb87da563a03810598414ecf777dc7e6de0ab697bd2a289a"
 
 
@@ -80,7 +80,7 @@ def test_only_the_last_large_results_stay():
     assert make("x") == ("x", 2) and make("x") is make("x") and calls == ["x"]
     for number in range(RECENT - 1):
         make(number)
-    make("x")  # used just now, so that 0 goes first
+    make("x")  # now the most recently used, so 0 is evicted first
     make("one more")
     del calls[:]
     make("x"), make(0)
@@ -88,7 +88,7 @@ def test_only_the_last_large_results_stay():
 
 
 class Watched(Backends):
-    """Counts how often somebody goes through all of them."""
+    """Backends that count how often they are iterated over."""
 
     reads = 0
 
@@ -120,7 +120,7 @@ def acme():
     ids=["sim", "static", "openstack", "example"],
 )
 def test_hundreds_of_services_read_their_thousands_of_nodes_once(make):
-    """1,000 Services and 2,000 Nodes cost 11 s of CPU when one Node joined."""
+    """Before, one joining Node cost 11 s of CPU with 1,000 Services and 2,000 Nodes."""
     balancers, before, after = make(), Watched([A, B]), Watched([A, B, backend("c", "10.0.0.3")])
     for each in (before, after):
         balancers.fingerprint(SPEC, each)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Blocking client libraries off the event loop. The functions below really block a thread; an Event lets them go."""
+"""Blocking client libraries run off the event loop. The calls below really block a thread until an Event is set."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ccm.cloud import BlockingCalls, CloudError, NotFound, Transient
 
 @pytest.fixture
 def gate() -> Iterator[threading.Event]:
-    """What hangs waits for this; opened at the end, so that no test leaves threads to the next."""
+    """The Event on which hanging calls wait. It is set after the test, so that no thread outlives the test."""
     event = threading.Event()
     yield event
     event.set()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the plain data of the contract promises by itself."""
+"""What the contract's data classes guarantee without a provider."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def test_the_environment_can_not_be_written_and_is_not_told(monkeypatch):
 
 
 def test_configurations_are_the_same_by_what_the_file_says():
-    """As before: whoever compares or hashes them meets no variables."""
+    """As in earlier releases, environment variables do not take part in comparing or hashing a configuration."""
     assert ProviderConfig("a", "f", {"X": "1"}) == ProviderConfig("a", "f", {})
     assert len({ProviderConfig("a", "f"), ProviderConfig("a", "f", {})}) == 1
 

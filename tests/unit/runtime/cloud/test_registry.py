@@ -88,7 +88,7 @@ def test_one_that_does_not_import_is_listed_and_says_why(installed):
     assert problems(registry.load, "vendor") == [
         "cannot import cloud provider 'vendor' (breaks): ImportError: No module named 'vendorsdk'"
     ]
-    assert registry.load("good") is Good  # a broken neighbour is no obstacle
+    assert registry.load("good") is Good  # a broken provider does not affect the others
 
 
 def test_registered_twice(installed):
@@ -96,7 +96,7 @@ def test_registered_twice(installed):
     assert problems(registry.load, "good") == [
         "cloud provider 'good' is registered more than once (Choosy, Good): uninstall all but one"
     ]
-    installed(good=["Good", "Good"])  # one package that is found twice on the path
+    installed(good=["Good", "Good"])  # the same package twice on the path
     assert registry.load("good") is Good
 
 
@@ -113,7 +113,7 @@ def test_create(installed):
     config = ProviderConfig("token: s3cret", "/etc/ccm/cloud.conf")
     assert registry.create("good", config).config is config
     assert problems(registry.create, "choosy", config) == ["endpoint is missing", "token is missing"]
-    # What a bug's message quotes may be a secret.
+    # The message of an unexpected exception may quote a secret, so only its type is reported.
     assert problems(registry.create, "buggy", config) == [
         "cloud provider 'buggy' failed on the configuration /etc/ccm/cloud.conf with KeyError"
     ]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The API of somebody who rents out machines, on loopback; and what the kit can cause in it."""
+"""A machine rental company's API on loopback, and the failures that the kit can cause in it."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class RackApi:
         return web.json_response(row) if row else refused(404, "no_such_machine")
 
     def _list(self, query: Any) -> web.Response:
-        """`hostname` finds all that begin so."""
+        """Return a page of machines. The parameter `hostname` selects all whose name begins with its value."""
         rows = [row for row in self.machines.values() if row["hostname"].startswith(query.get("hostname", ""))]
         size, page = int(query["per_page"]), int(query.get("page", 1))
         more = str(page + 1) if page * size < len(rows) else None
@@ -94,7 +94,7 @@ class RackApi:
 
 @contextlib.asynccontextmanager
 async def running(cloud: RackApi) -> AsyncIterator[str]:
-    """Where it listens."""
+    """Serve the API while entered. Yields its URL."""
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", cloud.handle)
     runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)

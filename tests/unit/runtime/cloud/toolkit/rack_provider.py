@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A whole provider over a JSON API: a configuration, mappings, and calls. The toolkit does the rest.
+"""A complete provider over a JSON API: configuration, mappings and calls. The toolkit does the rest.
 
-The cloud is `rack_cloud`, a stand-in for the API of somebody who rents out machines.
+The cloud is `rack_cloud`, a stand-in for the API of a machine rental company.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PROVIDER_ID = re.compile(r"rack://(?P<number>[1-9][0-9]{0,8})")
 
 @dataclass(frozen=True)
 class Rack:
-    """[Rack]. The token may also stand in $RACK_TOKEN."""
+    """The section [Rack]. Without `token`, $RACK_TOKEN has the token."""
 
     url: str = key("", "where the API is")
     token: str = key("", "who we are", secret=True)
@@ -32,7 +32,7 @@ class Rack:
 
 
 def settings(config: cloud.ProviderConfig) -> Rack:
-    """Raises ConfigError with all problems."""
+    """Return the settings in a configuration. Raises ConfigError with all problems."""
     reader = GcfgSections(config.text, {"Rack": Rack})
     found: Rack = reader.section("Rack")
     if not re.fullmatch(r"https?://[^\s/@]+", found.url):

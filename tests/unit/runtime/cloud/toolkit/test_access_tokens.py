@@ -16,7 +16,7 @@ from ccm.cloud.toolkit.access_tokens import AGAIN, AccessToken, AccessTokens, To
 
 
 class Service:
-    """Hands out `1`, `2`, ... for an hour, by a clock that the test moves."""
+    """Hands out the tokens `1`, `2`, ..., each valid for `lifetime` seconds of a clock that the test moves."""
 
     def __init__(self, lifetime: float = 3600.0) -> None:
         self.now, self.count, self.lifetime = 1000.0, 0, lifetime
@@ -100,7 +100,7 @@ def test_a_lifetime_may_be_text() -> None:
 async def serving(
     answer: Callable[[web.Request], web.Response] | None, patience: float = 60.0
 ) -> AsyncIterator[tuple[TokenRequests, str]]:
-    """Without `answer`, there is none."""
+    """Serve token requests on loopback. Without `answer`, requests hang. Yields the client and the URL."""
 
     async def handle(request: web.Request) -> web.Response:
         await request.read()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lines of gcfg: what goes on in the next line, and what follows a line that cannot be read."""
+"""Lines of gcfg: values that continue on the next line, and lines after one that cannot be read."""
 
 import pytest
 
@@ -15,8 +15,8 @@ def values(text):
     [
         ("[a]\nb = c\\\nd\n", ["cd"]),
         ('[a]\nb = "c\\\\"\n', ["c\\"]),
-        ('[a]\nb = "c\\\\"\\\nd\n', ["c\\d"]),  # an escaped backslash, and one that continues the line
-        ("[a]\nb = c # d\\\ne = f\n", ["c", "f"]),  # none that continues a comment
+        ('[a]\nb = "c\\\\"\\\nd\n', ["c\\d"]),  # an escaped backslash, then one that continues the line
+        ("[a]\nb = c # d\\\ne = f\n", ["c", "f"]),  # a backslash does not continue a comment
         ("[a]\nb =\n", [""]),
         ("[a]\nb = # nothing\n", [""]),
         ("[a]\nb = x  # y\n", ["x"]),
@@ -35,7 +35,7 @@ def test_a_last_line_that_would_go_on_is_a_problem():
 @pytest.mark.parametrize(
     ("bad", "read"),
     [
-        ("[odd!", []),  # the next lines stand in no section
+        ("[odd!", []),  # the next line belongs to no section
         ("= x", ["c"]),
         ("b = \\x", ["c"]),
     ],

@@ -44,7 +44,7 @@ SECRET = "s3cret-token"
 
 
 class Server:
-    """Answers what the test says; `asked` has method, path with query, token and body."""
+    """Answers with what `answer` returns. `asked`: method, path with query, token and body of each request."""
 
     def __init__(self) -> None:
         self.answer: Callable[[web.Request], Any] = lambda request: web.json_response({"ok": True})
@@ -267,7 +267,7 @@ async def test_certificates_that_cannot_be_read_are_a_config_error() -> None:
 
 
 def _certificate(folder: Path) -> ssl.SSLContext:
-    """A server's context for 127.0.0.1; its certificate, which no authority signed, is `ca.pem` in the folder."""
+    """Return a server's TLS context for 127.0.0.1 and write its self-signed certificate to `ca.pem` in the folder."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "cloud")])
     now, address = datetime.datetime.now(datetime.UTC), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
@@ -353,7 +353,7 @@ async def test_a_listing_that_is_cut_short_or_odd_is_transient(pages: dict[str, 
 
 
 class Shrinking:
-    """Rows 1 to 5, two on a numbered page. The first row goes before the second page of the first `times` readings."""
+    """Rows 1 to 5, two on a page. In the first `times` listings, a row is deleted before page 2 is read."""
 
     def __init__(self, times: int) -> None:
         self.rows, self.left = [1, 2, 3, 4, 5], times
@@ -400,7 +400,7 @@ async def test_an_error_that_quotes_the_request_has_no_credential() -> None:
 
 
 async def test_a_form_is_sent_as_one_and_its_secret_fields_are_quoted_nowhere() -> None:
-    """In no spelling: a cloud may quote the fields as they came, or as the form spelled them."""
+    """Secret fields are hidden in every spelling: a cloud may quote them decoded or URL-encoded."""
     dialect = Dialect(failure=DIALECT.failure, secret_fields=frozenset({"signature"}))
     signature = "q1+Zk/9w8=="
 

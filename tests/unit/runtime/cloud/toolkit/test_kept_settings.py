@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings that a cloud cannot apply to what exists."""
+"""Settings that a cloud cannot change on existing load balancers."""
 
 import pytest
 

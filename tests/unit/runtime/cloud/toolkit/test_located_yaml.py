@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""YAML whose values know their lines."""
+"""A YAML reader that keeps the line number of each value."""
 
 import pytest
 

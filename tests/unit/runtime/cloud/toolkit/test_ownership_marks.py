@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Marks say whose a load balancer is, in each form that a cloud has room for."""
+"""Marks that name the owner of a load balancer, in each form that clouds can store."""
 
 import re
 

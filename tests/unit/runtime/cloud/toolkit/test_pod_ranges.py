@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranges for Pods in a cloud's answer: what is no CIDR is left out, and hides nothing."""
+"""Pod ranges in a cloud's answer: a value that is no CIDR is left out, and the others are kept."""
 
 from ccm.cloud.toolkit.pod_ranges import pod_ranges
 

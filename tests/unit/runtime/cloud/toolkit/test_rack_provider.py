@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The provider of `rack_provider` passes the kit, and costs a call for each answer."""
+"""The provider of `rack_provider` passes the kit and makes one call for each answer."""
 
 from __future__ import annotations
 
@@ -78,6 +78,6 @@ def test_all_problems_of_a_configuration_are_told_with_their_lines() -> None:
 
 
 def test_it_is_small() -> None:
-    """What a provider over a JSON API needs to say: a configuration, mappings, and calls."""
+    """A provider over a JSON API needs only configuration, mappings and calls: fewer than 120 lines."""
     with open(RackCloud.__init__.__code__.co_filename) as file:
         assert sum(1 for line in file if line.strip() and not line.strip().startswith("#")) < 120

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was used longest ago goes, and no more than the bound stays."""
+"""The least recently used entries are evicted, and the cache never exceeds its bound."""
 
 from ccm.cloud.toolkit.recent import Recent
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What nobody would serve is refused or reported."""
+"""Services that the cloud could not serve as specified are refused or reported."""
 
 import pytest
 

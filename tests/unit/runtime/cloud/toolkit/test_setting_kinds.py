@@ -28,7 +28,7 @@ from ccm.cloud.toolkit.setting_kinds import (
         (count, "1", 1),
         (duration, "24h", 86400.0),
         (duration, "1ns", 1e-9),
-        (duration, "1.4ns", 1e-9),  # as in Go, no part of a nanosecond counts
+        (duration, "1.4ns", 1e-9),  # as in Go, fractions of a nanosecond are dropped
         (one_of("a", "b"), "b", "b"),
         (networks, "10.0.0.1/8, ,fd00::/8,", (ipaddress.ip_network("10.0.0.0/8"), ipaddress.ip_network("fd00::/8"))),
         (networks, "", ()),

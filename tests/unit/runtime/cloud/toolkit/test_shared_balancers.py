@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One listing for all Services that ask at once, and one writer of a load balancer at a time. In virtual time."""
+"""Services share one listing, and only one at a time writes a shared load balancer. In virtual time."""
 
 import asyncio
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One read for all who ask at the same time. In virtual time."""
+"""Concurrent callers share one read. In virtual time."""
 
 import asyncio
 import gc
@@ -13,7 +13,7 @@ from ...gateway.virtual import in_virtual_time
 
 
 class Cloud:
-    """Counts reads, each of which takes a second."""
+    """A cloud that counts its reads. Each read takes a second."""
 
     def __init__(self, error=None):
         self.reads, self.error = 0, error

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The small parts of the toolkit: members, rules, steps, and when to come back."""
+"""The small parts of the toolkit: members, rules, steps, and when to retry."""
 
 import dataclasses
 from collections import Counter
@@ -49,7 +49,7 @@ def test_of_two_nodes_with_one_address_the_first_by_name_serves():
 
 
 def members(*numbers, zones=3):
-    """Nodes of several zones, by address."""
+    """Return the members for these node numbers, spread over `zones` zones."""
     nodes = [backend(f"n{each}", (IN, f"10.0.0.{each}"), **{ZONE: f"z{each % zones}"}) for each in numbers]
     return serving(nodes, "IPv4")
 

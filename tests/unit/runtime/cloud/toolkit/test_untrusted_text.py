@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clouds and proxies quote requests in their answers: what messages say of them has no secret."""
+"""Messages that quote a cloud's or proxy's answer contain no secret, even if the answer quotes the request."""
 
 from __future__ import annotations
 
