@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects for tests of what the commands conclude."""
+"""Kubernetes objects for tests of the commands' conclusions."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def test_kubectl_ccm_passes_arguments_on(capsys):
 
 
 def test_the_controller_imports_no_command():
-    """They would cost every replica memory and start time."""
+    """Imported commands would cost every replica memory and start time."""
     code = """
 import json, sys
 import ccm.cli, ccm.manager.logs, ccm.manager.process, ccm.options.command_line
@@ -87,7 +87,7 @@ def test_help_says_whether_the_provider_is_required(name, required, capsys):
     ("arguments", "status"), [(["--help"], 0), (["completion", "bash"], cli.PIPE_CLOSED), (["plan", "--help"], 0)]
 )
 def test_a_reader_that_has_enough_gets_no_traceback(arguments, status):
-    """argparse itself ignores that nobody reads its help."""
+    """A closed pipe causes no traceback. argparse itself ignores the error when it prints help."""
     reading, writing = os.pipe()
     os.close(reading)
     try:

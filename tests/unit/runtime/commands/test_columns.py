@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers on a terminal of 80 columns: no word is broken, and a row stays a row. Programs get each line as it is."""
+"""Answers on a terminal of 80 columns: lines break between words, and rows stay readable. Pipes get lines unchanged."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LONG = "the cloud lists no instance named 'worker-1', and one whose name is simi
                 "    give the Node and it the same name",
             ],
         ),
-        # Half of the columns is what the last cell needs.
+        # The last cell starts beyond the middle, so its next lines start at the left.
         (
             f"blocked  ip-10-0-0-1.eu-central-1.compute.internal  {LONG[:50]}",
             [

@@ -216,7 +216,7 @@ def renewed(name, seconds):
         (-30, [], [State.WARNING]),
         (0, [renewed("w1", -20)], [State.OK, State.WARNING]),
         (0, [renewed("w1", 300)], [State.OK, State.WARNING]),
-        (0, [renewed("w2", 300)], [State.OK]),  # it is not Ready, so its kubelet may be gone
+        (0, [renewed("w2", 300)], [State.OK]),  # w2 is not a Ready Node, so its kubelet may be gone
     ],
 )
 def test_clocks(ahead, leases, expected):
@@ -285,7 +285,7 @@ def configuration(*days, name="volumes.ccm.outoftree.dev", **more):
         ([configuration(300)], [State.OK, State.OK]),
         ([configuration(20)], [State.OK, State.WARNING]),
         ([configuration(-1)], [State.OK, State.PROBLEM]),
-        ([configuration(-1, 300)], [State.OK, State.OK]),  # renewed, and the former one is still trusted
+        ([configuration(-1, 300)], [State.OK, State.OK]),  # renewed; the expired certificate is still in the bundle
         ([configuration()], [State.OK]),
         ([configuration(caBundle="???")], [State.OK, State.NOTE]),
         ([configuration(caBundle="QUJD")], [State.OK, State.NOTE]),

@@ -101,7 +101,7 @@ LIFECYCLE = "cloud-node-lifecycle-controller"
 
 
 def test_a_node_that_waits_for_its_turn():
-    """That is no alarm, but it is why the Node still exists; what was told last counts."""
+    """Waiting is no alarm, but it explains why the Node still exists. The newest Event counts."""
     message = "its instance sim://north/1 is gone; the Node goes in its turn: 3 other Nodes were deleted or go first"
     events = [
         event("DeletionWaits", message, component=LIFECYCLE),
@@ -142,7 +142,7 @@ def test_where_the_kubeconfig_is_looked_for(tmp_path, monkeypatch):
     assert default_kubeconfig() == str(config)
     other = tmp_path / "other"
     monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/nowhere:{other}")
-    assert default_kubeconfig() == f"{tmp_path}/nowhere"  # named, so its absence is told
+    assert default_kubeconfig() == f"{tmp_path}/nowhere"  # named by the user, so a missing file is reported
     other.touch()
     assert default_kubeconfig() == str(other)
 

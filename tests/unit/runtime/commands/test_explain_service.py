@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `ccm explain service` says of a Service whose Events are gone."""
+"""What `ccm explain service` says about a Service whose Events have expired."""
 
 import datetime
 

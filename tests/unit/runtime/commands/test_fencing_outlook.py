@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the commands say about fencing, given Nodes and one listing."""
+"""What the commands say about fencing, from Nodes and one listing of the cloud."""
 
 import pytest
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One look at Nodes and a listing: by the same rules as the controllers."""
+"""The commands judge Nodes and one listing by the same rules as the controllers."""
 
 from ccm.cloud import NotFound, Transient
 from ccm.commands.outlooks.judging import nearest

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who leads, as `ccm explain` and `ccm doctor` say it."""
+"""What `ccm explain` and `ccm doctor` say about the leader."""
 
 import msgspec
 import pytest

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `ccm nodes` says of each Node, given one listing of the cloud."""
+"""What `ccm nodes` says about each Node, from one listing of the cloud."""
 
 import msgspec
 import pytest
@@ -55,7 +55,7 @@ def judge(found, cloud=CLOUD, unusable=""):
         (node(), "ok", ""),
         (node(node_ip="10.0.0.1"), "ok", ""),
         (node(provider_id="sim://w1"), "ok", ""),
-        (node("renamed", "sim://w1"), "ok", ""),  # nobody else has its name
+        (node("renamed", "sim://w1"), "ok", ""),  # no instance has the Node's name
         (
             node(provider_id="k3s://w1"),
             "foreign",
@@ -115,7 +115,7 @@ def test_the_smbios_uuid_decides_where_the_name_does_not(others):
             node(provider_id="sim://w1"),
             "unknown",
             "its guest tools are silent",
-        ),  # it is initialised, and stays so
+        ),  # the Node is already initialised and remains so
     ],
 )
 def test_an_instance_that_the_cloud_cannot_describe_is_not_ok(found, verdict, reason):
@@ -141,7 +141,7 @@ def test_the_table_has_a_line_for_each_node():
 
 
 def test_what_kubelets_write_directs_no_terminal():
-    """A kubelet chooses the providerID of its own Node."""
+    """A kubelet chooses its Node's providerID, which may contain control characters."""
     hostile = node(provider_id="k3s://\x1b[2J\nw2  ok  sim://w1")
     lines = table(match([hostile], Snapshot.of(CLOUD, 0.0, 1), lambda id: False))
     assert len(lines) == 2 and all(line.isprintable() for line in lines)
@@ -178,7 +178,8 @@ def test_a_file_that_cannot_be_read_is_named(capsys, tmp_path, monkeypatch):
     ],
 )
 def test_the_primary_addresses_now_and_after(now, cloud, before, after):
-    """The first internal one of each family, else an external one: kube-proxy of 1.37 ends itself when they change."""
+    """The primary address is the first internal one of each family, else an external one: kube-proxy 1.37 exits when
+    it changes."""
     addresses = [{"type": kind, "address": address} for kind, address in now]
     status = msgspec.convert({"addresses": addresses}, NodeStatus)
     said = judge(msgspec.structs.replace(node(), status=status), [instance("w1", cloud)])

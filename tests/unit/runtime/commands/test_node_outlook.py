@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the commands say that the node controllers would do, given Nodes and one listing."""
+"""What the node controllers would do according to the commands, from Nodes and one listing of the cloud."""
 
 import pytest
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose a Node is, of several clouds, as the commands say it."""
+"""Which of several clouds owns a Node, according to the commands."""
 
 import pytest
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands cannot write, whatever their code does; and where they take their flags from."""
+"""Commands cannot write, whatever their code does. Also: where commands take their flags from."""
 
 import pytest
 
@@ -60,7 +60,7 @@ CLOUD_READS = (
 
 @pytest.mark.parametrize("operation", CLOUD_READS)
 async def test_the_gateway_lets_commands_read(operation):
-    """Such a call is no write either: one that is given up would keep the Lease from being released."""
+    """The gateway counts no read as a write: an abandoned write keeps the Lease from being released."""
 
     async def read():
         raise NotFound("this is the cloud's answer")
@@ -123,7 +123,7 @@ def test_completion_names_commands_and_flags(shell, capsys):
     assert cli.main(["completion", shell]) == 0
     script = capsys.readouterr().out
     assert all(text in script for text in ("explain", "doctor", "cluster-cidr", "openstack"))
-    assert "tls-cipher-suites" in script  # of the controller itself
+    assert "tls-cipher-suites" in script  # a flag of the controller itself
 
 
 def test_without_its_package_completion_says_what_to_install(monkeypatch, capsys):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `ccm plan` says of routes."""
+"""What `ccm plan` says about routes."""
 
 import ipaddress
 from types import SimpleNamespace

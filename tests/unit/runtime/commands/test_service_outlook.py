@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the commands say that the service, route and volume controllers would do."""
+"""What the service, route and volume controllers would do, according to the commands."""
 
 import datetime
 
@@ -77,7 +77,7 @@ def test_outlooks(found, seen, action, words):
     ],
 )  # fmt: skip
 def test_what_a_takeover_writes(deviations, changes, notes):
-    """Another controller made it, so it has no fingerprint of ours, or another one."""
+    """Another controller created the load balancer, so our fingerprint is missing from it or differs."""
     said = service_outlook(SERVED, Seen(Step.ENSURE, read=READY, deviations=deviations, backends=1), UNDECLARED)
     assert (said.action, said.changes, said.notes) == (Action.UPDATE, changes, notes)
 

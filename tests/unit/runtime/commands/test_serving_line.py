@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which Nodes serve a Service, as `ccm explain service` says it: which of them drain, and why others do not serve."""
+"""What `ccm explain service` says about the Nodes: which ones serve, which drain, and why others do not serve."""
 
 from __future__ import annotations
 

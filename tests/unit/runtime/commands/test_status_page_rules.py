@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which Pods `ccm status` asks, where, and which of them leads."""
+"""Which Pods `ccm status` queries, at which port, and which of them leads."""
 
 from __future__ import annotations
 

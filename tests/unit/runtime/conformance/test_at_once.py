@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A worker that is held is told from a cloud, or a machine, on which everything takes long. In virtual time."""
+"""The kit distinguishes a provider that waits in a call from a cloud whose every call is slow. In virtual time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Slow(World):
 
 
 class Balancers:
-    """`call`: what each call of the cloud takes, in seconds. `held`: for how long `ensure` waits in addition."""
+    """`call`: seconds that each call to the cloud takes. `held`: seconds that `ensure` waits in addition."""
 
     def __init__(self, call: float, held: float, ready: bool) -> None:
         self.call, self.held, self.is_ready = call, held, ready

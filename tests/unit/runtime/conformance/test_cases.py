@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cases of the kit about what a provider may do in addition: a good provider passes, and each defect is found."""
+"""The kit's cases for optional capabilities: a good provider passes, and each defect is found."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def machine(number: int, **fields: Any) -> Instance:
 
 
 class Shelf:
-    """The cloud: machines in two datacenters, the second of which may be unreachable; tags; and routes by addresses."""
+    """A cloud: machines in two datacenters, one of which may be unreachable, their tags, and routes to addresses."""
 
     def __init__(self) -> None:
         self.machines = {number: machine(number, aliases=(f"m{number}.internal",)) for number in range(1, 5)}
@@ -84,7 +84,7 @@ def _number(provider_id: str) -> int:
 
 
 class ShelfInstances:
-    """A good provider: it says what is unreachable, and finds names and aliases."""
+    """A correct implementation: it reports what is unreachable, and finds names and aliases."""
 
     def __init__(self, shelf: Shelf, scope: Any = "group") -> None:
         self.shelf, self.scope = shelf, scope
@@ -115,7 +115,7 @@ class ShelfInstances:
 
 
 class ShelfRoutes:
-    """Its routes lead to addresses and name no instance."""
+    """Routes that lead to addresses and name no instance."""
 
     concurrency = 1
 
@@ -137,7 +137,7 @@ class ShelfRoutes:
 
 
 class ShelfBalancers:
-    """Asked for fingerprints alone."""
+    """Load balancers of which the cases call only `fingerprint`."""
 
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
         return f"{spec} {Backends.of(backends).digest}"
@@ -176,7 +176,7 @@ async def outcome(case: str, create: type[ShelfCloud], environment: Mapping[str,
 
 
 def broken(part: type) -> type[ShelfCloud]:
-    """With one capability that has a defect."""
+    """Return a ShelfCloud whose capability `part` replaces the correct one."""
 
     class Broken(ShelfCloud):
         def __init__(self, config: ProviderConfig) -> None:
@@ -215,7 +215,7 @@ class FiltersByTag(ShelfInstances):
 
 
 class SaysNothing(ShelfInstances):
-    """As if what is unreachable did not exist."""
+    """Does not report what is unreachable, as if it did not exist."""
 
     async def list_page(self, token: str | None) -> Page:
         return Page(self._reachable())

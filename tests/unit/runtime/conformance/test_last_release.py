@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A provider that was written for release 0.1 keeps working: it passes the kit, and the framework asks it as before."""
+"""A provider that was written for release 0.1 keeps working: it passes the kit, and the framework can still call it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ try:
 finally:
     sys.path.remove(str(EXAMPLE))
 
-#: Rules that are newer than that release, and mistakes of its example.
+#: Cases that are newer than that release, and cases that its example failed.
 STRICTER = {
     "load_balancers.source_ranges_are_applied_or_refused",
     "load_balancers.session_affinity_is_applied_or_refused",
@@ -37,12 +37,12 @@ STRICTER = {
     "load_balancers.a_load_balancer_without_targets_is_reported",
     "load_balancers.a_setting_that_comes_too_late_is_refused_or_reported",
 }
-#: Groups of cases that need a cloud which fails on request; those of instances and load balancers are shown elsewhere.
+#: Groups of cases that need a cloud that fails on request. Other tests cover those of instances and load balancers.
 NEEDS_TROUBLE = ("failures.", "later_pages.")
 
 
 class AcmeWorld(World):
-    """The hooks of that release that need no trouble."""
+    """The hooks of release 0.1 that cause no failures."""
 
     def __init__(self, cloud: Acme) -> None:
         self._cloud = cloud
