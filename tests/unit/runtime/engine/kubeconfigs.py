@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Certificates, and kubeconfigs that name them."""
+"""Creates certificates, and kubeconfigs that refer to them."""
 
 import base64
 import datetime
@@ -41,7 +41,7 @@ def b64(text: str) -> str:
 
 
 def write_kubeconfig(folder, cluster=None, user=None, **top):
-    """Write a kubeconfig with this cluster and user; its path."""
+    """Write a kubeconfig with this cluster and user. Returns its path."""
     document = {
         "current-context": "c",
         "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],

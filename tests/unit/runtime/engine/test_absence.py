@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A list that lacks objects deletes none of them before a read of each says so, and only a few at a time."""
+"""Objects missing from a list are deleted only after a read of each confirms it, and only a few at a time."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ EXPIRED = GoneError(410, "Expired", "too old")
 
 
 class Server(Script):
-    """A scripted client; `live` are the names that a read of the object finds, each with its UID."""
+    """A scripted client. `live`: UID by name of the objects that a single read finds."""
 
     def __init__(self, *lists):
         super().__init__()
@@ -40,7 +40,7 @@ def objects(*numbers):
 
 
 class Followed:
-    """An informer at work, what its handler heard, and its clock."""
+    """A running informer with its clock. `gone`: names of the objects whose deletion the handler received."""
 
     def __init__(self, server, **options):
         self.server, self.clock, self.gone = server, FakeClock(), []
@@ -66,12 +66,12 @@ async def test_a_list_without_half_of_the_objects_deletes_none(left, caplog):
     async with Followed(server) as followed:
         assert followed.gone == [] and len(followed.informer) == 10 and server.asked == []
         assert f"{10 - len(left)} of 10 objects are missing from a list: the list is not trusted" in caplog.text
-        await followed.clock.advance(LIST_AGAIN_FIRST + 1)  # it is listed again soon, and this list is right
+        await followed.clock.advance(LIST_AGAIN_FIRST + 1)  # the informer soon lists again, and this list is complete
         assert server.listed == 3 and followed.gone == [] and not followed.informer._missing
 
 
 async def test_of_a_list_that_proves_nothing_goes_what_another_source_and_a_read_say_is_gone():
-    """o1 is read and there, o2 and o3 are gone, and two may go at a time; nobody else says anything of the others."""
+    """A read still finds o1; o2 to o4 are gone, but only two may go at a time. No other source confirms o5 to o8."""
     server = Server(objects(*range(1, 11)), objects(9, 10))
     server.live = {"o1": "u"}
     followed = Followed(server)
@@ -96,7 +96,7 @@ async def test_a_list_can_be_asked_for_while_a_watch_is_open():
         followed.informer.list_again()
         followed.informer.list_again()
         await followed.clock.settle()
-        followed.informer.list_again()  # the pause before the list: without effect
+        followed.informer.list_again()  # no effect during the pause before the list
         await followed.clock.advance(1)
         assert server.listed == 2 and followed.informer.confirmed and len(followed.informer) == 2
 
@@ -122,7 +122,7 @@ async def test_another_object_of_its_name_is_not_it():
 
 
 async def test_objects_go_at_a_bounded_rate():
-    """Twelve of 30 at once, as after a scale-down that no watch saw: a tenth now, then a tenth in each GRACE."""
+    """Twelve of 30 objects vanish, as after an unseen scale-down: a tenth is deleted at once, a tenth in each GRACE."""
     server = Server(objects(*range(30)), objects(*range(12, 30)))
     async with Followed(server) as followed:
         times = [followed.clock.monotonic()] * 3
@@ -153,8 +153,8 @@ async def test_an_event_about_a_missing_object_ends_the_doubt():
 
 
 async def test_what_is_listed_is_checked_before_it_counts():
-    """`check` speaks after the answer was read: before, it may have been another server's. It speaks before the first
-    one as well, so that no other cache begins with another cluster."""
+    """`check` runs after each list was read: by then the answer may come from another server. `check` also runs before
+    the first list, so that no cache starts with another cluster."""
 
     class Changed(Exception):
         pass

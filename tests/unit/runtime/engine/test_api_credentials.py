@@ -42,12 +42,12 @@ async def test_rotated_certificates_are_picked_up_and_broken_ones_are_not(write,
     crt, key = tmp_path / "tls.crt", tmp_path / "tls.key"
     crt.write_text(CERT)
     key.write_text(KEY)
-    # relative names start at the kubeconfig's folder
+    # relative paths are relative to the kubeconfig's folder
     path = write({"certificate-authority-data": b64(CERT)}, {"client-certificate": "tls.crt", "client-key": "tls.key"})
     access = from_kubeconfig(path)
     first = await access.tls()
     other_cert, other_key = pair("other")
-    crt.write_text(other_cert)  # the key does not fit yet: half of a rotation
+    crt.write_text(other_cert)  # halfway through a rotation: the key does not match yet
     os.utime(crt, ns=(1, 1))
     assert await access.tls() is first and "keeping the old" in caplog.text
     key.write_text(other_key)
@@ -100,7 +100,7 @@ async def test_a_token_file_that_never_was_is_unavailable(tmp_path):
 
 
 class Plugin:
-    """An exec plugin that counts its runs and prints what the test says."""
+    """An exec plugin that counts its runs and prints what the test sets."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -134,7 +134,7 @@ def plugin(tmp_path):
 
 
 def exec_user(version="client.authentication.k8s.io/v1", **fields):
-    # a relative command with a slash starts at the kubeconfig's folder
+    # a command with a slash is relative to the kubeconfig's folder
     return {"exec": {"command": "./plugin", "apiVersion": version, **fields}}
 
 

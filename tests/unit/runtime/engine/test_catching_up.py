@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A new leader's caches show what there was when it took the Lease, whatever became of its watches until then."""
+"""A new leader's caches are as new as its Lease, even if its watches had died before."""
 
 import asyncio
 
@@ -19,7 +19,7 @@ DOWN = UnavailableError(0, "ClientConnectorError", "connection refused")
 
 
 class Server(Script):
-    """Lists what `present` has. Its watches are dead, unless a test scripts the next ones."""
+    """Lists the objects in `present`. Watches stay silent unless a test scripts them."""
 
     def __init__(self, *present):
         super().__init__()
@@ -62,7 +62,7 @@ class Standby:
         await asyncio.wait(self.tasks)
 
     async def lead(self):
-        """Become the leader. What a controller waits for is in `ready`."""
+        """Become the leader. The task `ready` is what a controller waits for."""
         self.informer.catch_up()
         self.ready = asyncio.create_task(self.informer.wait_synced())
         self.tasks.append(self.ready)
@@ -126,7 +126,7 @@ async def test_a_back_off_does_not_delay_it():
 
 
 async def test_what_failed_before_does_not_delay_what_fails_now():
-    """An outage ends, this process leads, and its first request is refused once more."""
+    """After an outage this process becomes leader, and its first request fails again: the back-off starts small."""
     server = Server(obj("n1", 1))
     server.watches = [DOWN]
     async with Standby(server) as standby:
@@ -140,7 +140,7 @@ async def test_what_failed_before_does_not_delay_what_fails_now():
 
 
 async def test_who_begins_to_lead_twice_waits_for_the_second_time():
-    """A process with two Leases. What the first time asked for proves nothing about the second one."""
+    """A process has two Leases. The newest version that it asked for with the first proves nothing about the second."""
     server = large([None])
     async with Standby(server, page=4) as standby:
         server.version = 12
@@ -154,12 +154,12 @@ async def test_who_begins_to_lead_twice_waits_for_the_second_time():
         standby.informer._caught_up(1)
         assert standby.informer._synced.is_set()
         standby.informer.catch_up()
-        standby.informer._caught_up(2)  # a watch that has not heard yet that it is to end
+        standby.informer._caught_up(2)  # an older watch that has not been stopped yet
         assert not standby.informer._synced.is_set()
 
 
 def large(watch):
-    """More objects than a page has; `watch` is what the watch sends that is opened again."""
+    """Return a server with more objects than fit on a page. `watch`: what the second watch sends."""
     server = Server(*(obj(f"n{number}", number) for number in range(1, 6)))
     server.watches = [[None], watch]
     return server
@@ -180,7 +180,7 @@ async def test_many_objects_are_not_listed_again_but_followed_to_the_newest_vers
 async def test_a_large_kind_that_does_not_change_has_told_all_when_it_is_silent():
     server = large([None])
     async with Standby(server, page=4) as standby:
-        server.version = 12  # of another kind
+        server.version = 12  # an object of another kind changed
         await standby.lead()
         await standby.clock.advance(SILENCE * 0.9)
         assert not standby.ready.done()
@@ -189,7 +189,7 @@ async def test_a_large_kind_that_does_not_change_has_told_all_when_it_is_silent(
 
 
 async def test_a_large_kind_whose_versions_went_back_is_listed_again():
-    """After a restore, a watch from the version that was seen is silent although much is missing."""
+    """After a restore of etcd, a watch from the last seen version is silent although changes are missing."""
     server = large([None])
     async with Standby(server, page=4) as standby:
         server.present, server.version = [obj(f"n{number}", 3) for number in range(1, 7)], 7
@@ -201,7 +201,7 @@ async def test_a_large_kind_whose_versions_went_back_is_listed_again():
 async def test_a_watch_that_tells_older_changes_is_not_silent():
     server = large([event("ADDED", obj(f"late{number}", 11 + number)) for number in range(3)])
     async with Standby(server, page=4) as standby:
-        server.version = 14  # its watch ends before it gets there; the next one is silent
+        server.version = 14  # the watch ends before it reaches this version; the next one is silent
         server.watches.append([None])
         await standby.lead()
         assert not standby.ready.done()

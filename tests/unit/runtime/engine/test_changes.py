@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes of an object in its own bytes; a real API server takes them in tests/integration/engine/test_protobuf.py."""
+"""Changes to an object in its protobuf bytes. tests/integration/engine/test_protobuf.py uses a real API server."""
 
 import pytest
 from hypothesis import given
@@ -17,7 +17,7 @@ from .test_encodings import META, encoded, varint
 TAINTS = [{"key": "gone"}, {"key": "stays", "effect": "NoExecute", "timeAdded": "2026-11-01T00:00:00Z"}]
 LEASE = ("coordination.k8s.io/v1", "Lease")
 NODE = {"metadata": META, "spec": {"taints": TAINTS}, "status": {"addresses": [{"type": "Hostname", "address": "h"}]}}
-#: A field with a number that no version of Kubernetes has, as bytes.
+#: An encoded field with a number that no version of Kubernetes uses.
 UNKNOWN = b"\xc2\x3e\x03new"
 
 
@@ -105,7 +105,7 @@ def test_the_next_write_has_the_metadata_of_the_answer():
 
 @given(st.lists(st.tuples(st.integers(1000, 9000), st.binary(max_size=30)), max_size=5))
 def test_unknown_fields_survive_wherever_they_are(fields):
-    """Those of a newer API server: in the object, its metadata, its spec and its status."""
+    """Fields of a newer API server survive in the object, its metadata, its spec and its status."""
     unknown = b"".join(varint(number << 3 | 2) + varint(len(data)) + data for number, data in fields)
     parsed = messages.parsed(Node.MESSAGE, node())
     for part in (parsed.metadata, parsed.spec, parsed.status):

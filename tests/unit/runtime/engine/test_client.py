@@ -35,7 +35,7 @@ def meta(**fields):
 
 
 class Server:
-    """Answers one request after the other from `answers`, the last one for ever; keeps what was asked."""
+    """Answers requests with `answers` in turn, the last one for ever. `requests`: what it received."""
 
     def __init__(self):
         self.answers, self.requests = [], []
@@ -46,7 +46,7 @@ class Server:
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if asyncio.iscoroutinefunction(answer):
             return await answer(request)
-        return web.Response(status=answer.status, headers=answer.headers, body=answer.body)  # one can be sent once
+        return web.Response(status=answer.status, headers=answer.headers, body=answer.body)  # sendable only once
 
 
 @pytest.fixture
@@ -124,7 +124,7 @@ async def test_pages_that_do_not_end_are_unavailable(server, kube, monkeypatch, 
 
 @pytest.mark.parametrize("stretch", [1, 10**6])
 async def test_of_each_page_only_what_is_to_be_kept_is_in_memory(server, kube, monkeypatch, stretch):
-    """A list of thousands of objects that have not changed is as small as the cache that it is compared with."""
+    """A list of unchanged objects takes no more memory than the cache, because `keep` replaces each object at once."""
     monkeypatch.setattr(list_pages, "STRETCH", stretch)
     known, asked = PartialObject(), []
 
@@ -206,7 +206,7 @@ async def test_the_rest_is_for_the_caller_at_once(server, kube, code, kind):
 
 
 async def test_a_patch_without_a_precondition_is_sent_again_if_others_are_faster(server, kube):
-    """The API server gives up after five attempts of its own: with a strategic patch, with a UID, or with neither."""
+    """The API server gives up after five attempts of its own, for every kind of patch without a resourceVersion."""
     server.answers = [status(409), status(409), status(409), meta(resourceVersion="9")]
     assert (await kube.patch("/n", {"metadata": {"uid": "u"}})).resource_version == "9"
     server.answers = [status(409)]
@@ -310,7 +310,7 @@ async def test_a_401_reads_the_token_afresh_once(server, tmp_path):
 
 
 async def test_a_401_of_a_watch_discards_the_credentials_too(server, monkeypatch):
-    """A plugin's answer without an expiry is valid until then, and a quiet informer sends nothing but watches."""
+    """Credentials of a plugin that have no expiry are valid until a 401, and a quiet informer sends only watches."""
     discarded = []
     monkeypatch.setattr(Access, "invalidate", lambda access: discarded.append(access))
     client = KubeClient(Access(server.url, token="old"))

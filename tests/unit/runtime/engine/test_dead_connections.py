@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connections that are dead without saying so, as after the failover of a load balancer: no further request hangs."""
+"""Connections that die silently, as after the failover of a load balancer: at most one request hangs."""
 
 import asyncio
 import contextlib
@@ -17,8 +17,8 @@ STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encodin
 
 
 class Server:
-    """Answers on established connections until `fail_over`, then on new ones alone. `together`: so many requests are
-    answered at the same time, so that each has a connection of its own."""
+    """Answers on established connections until `fail_over`, then only on new ones. `together`: this many requests are
+    answered at the same time, so that each has its own connection."""
 
     def __init__(self):
         self.together, self.waiting, self.go = 1, 0, asyncio.Event()
@@ -90,9 +90,9 @@ async def test_idle_connections_are_closed(server, kube):
     server.fail_over()
     with pytest.raises(UnavailableError):
         await kube.get("/n", PartialObject, timeout=0.2)
-    server.generation = 0  # the dead ones hear that they were closed
+    server.generation = 0  # the dead connections see the client close them
     async with asyncio.timeout(30.0):
-        while server.open > 1:  # the one that was asked sleeps for ever
+        while server.open > 1:  # the connection whose request timed out stays open
             await asyncio.sleep(0.01)
 
 

@@ -23,7 +23,7 @@ PATH = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 
 
 class Api:
-    """One Lease as the API server keeps it. `fault` is awaited before each request of the methods that it names."""
+    """One Lease as the API server keeps it."""
 
     def __init__(self, clock):
         self.clock = clock
@@ -53,7 +53,7 @@ class Api:
 
 
 def limited(method):
-    """A request that ends after its `timeout`, as one of the real client does."""
+    """Return the method with the real client's argument `timeout`, after which it fails."""
 
     @functools.wraps(method)
     async def request(self, *arguments, timeout):
@@ -103,7 +103,7 @@ class Client:
         lease["metadata"].setdefault("annotations", {}).update(meta.get("annotations", {}))
         lease["spec"] |= patch["spec"]
         answer = self.api.store(lease)
-        await self._pass("patched")  # where the answer may get lost
+        await self._pass("patched")  # here a test can lose the answer
         return answer
 
     async def list(self, path, type, *, page, params, unreadable, keep):
@@ -125,7 +125,7 @@ class Client:
 
 
 class Work:
-    """What the leader does: nothing, until it is cancelled; then it may take a while."""
+    """The leader's work: waits until it is cancelled, then takes `ending` seconds to end."""
 
     def __init__(self, clock, ending=0.0):
         self.clock, self.ending, self.running, self.ended_at = clock, ending, False, None
@@ -234,7 +234,7 @@ async def test_a_dead_leader_is_followed_after_its_lease(candidate, api, clock):
     await clock.settle()
     standby = candidate("b")
     await clock.advance(5)
-    leader._client.cut = hang  # the process is frozen, or cut off
+    leader._client.cut = hang  # the process is frozen or disconnected
     died = clock.monotonic()
     while not standby.is_leader:
         await clock.advance(0.1)
@@ -248,27 +248,27 @@ async def test_expiry_goes_by_our_clock_not_by_what_others_write(candidate, api,
     await clock.settle()
     leader.task.cancel()
     await clock.settle()
-    # renewed an hour ago by a clock that is wrong; a standby that compared the times would take it at once
+    # a wrong clock wrote that the Lease was renewed an hour ago; a standby that compared times would take it at once
     old = micro_time(clock.now() - datetime.timedelta(hours=1))
     api.steal("far", renewTime=old, acquireTime=old, leaseDurationSeconds=15)
     standby = candidate("b")
     await clock.advance(14)
     assert not standby.is_leader
     api.steal("far", renewTime=micro_time(clock.now()))
-    clock.jump(7200)  # nor does a jump of our wall clock matter
+    clock.jump(7200)  # a jump of our own wall clock does not matter either
     await clock.advance(12)
     assert not standby.is_leader
-    # Seen at the next look, 4.4 s later at most; then it must stay unchanged for 15 s, and be looked at again.
+    # The standby sees the renewal at most 4.4 s later. Then the Lease must stay unchanged for 15 s and be read again.
     await clock.advance(14)
     assert standby.is_leader
 
 
 async def test_work_that_outlives_the_lease_is_told_before_any_task_of_it_runs(candidate, api, clock):
-    """Frozen in the middle of a write, and awake again when another one leads."""
+    """A process freezes in the middle of a write and resumes when another process leads: `expired` is called first."""
     happened = []
 
     async def write(answer):
-        with contextlib.suppress(asyncio.CancelledError):  # work that does not heed a cancellation
+        with contextlib.suppress(asyncio.CancelledError):  # work that ignores its cancellation
             await answer.wait()
         happened.append("write")
 
@@ -279,7 +279,7 @@ async def test_work_that_outlives_the_lease_is_told_before_any_task_of_it_runs(c
     assert happened == []
     leader._client.cut = hang
     clock._move(clock.monotonic() + 60)  # no task ran meanwhile
-    answer.set()  # what the kernel kept for us
+    answer.set()  # the answer waited in the kernel
     for callback in [timer.callback for _, _, timer in sorted(clock._timers) if timer.callback]:
         callback()  # all timers are due in the same turn
     await clock.settle()
@@ -322,7 +322,7 @@ async def test_a_jump_of_the_wall_clock_neither_costs_nor_gives_the_leadership(c
 
 
 class Skewed:
-    """A machine's clocks over the true time: the wall clock is `off` seconds off, and all run `rate` times as fast."""
+    """A machine's clocks: the wall clock is `off` seconds ahead, the monotonic clock runs `rate` times as fast."""
 
     def __init__(self, true, off=0.0, rate=1.0):
         self.true, self.off, self.rate = true, datetime.timedelta(seconds=off), rate
@@ -343,8 +343,8 @@ class Skewed:
 @pytest.mark.parametrize("off", [-86400, 0, 86400])
 @pytest.mark.parametrize("rates", [(1.0, 1.0), (0.8, 1.0), (1.0, 1.25), (1.3, 0.7)])
 async def test_two_machines_with_different_clocks_never_both_lead(candidate, api, clock, off, rates):
-    """The times in the Lease are never compared with a clock, and duration and deadline are far enough apart for clocks
-    of which one is a quarter faster."""
+    """Times in the Lease are never compared with a clock, and between renew deadline and Lease duration there is room
+    for a clock that runs a quarter faster."""
     a, b = (
         candidate(name, clock=Skewed(clock, shift, rate))
         for name, shift, rate in zip("ab", (0, off), rates, strict=True)
@@ -354,7 +354,7 @@ async def test_two_machines_with_different_clocks_never_both_lead(candidate, api
     for second in range(300):
         leader = next((one for one in (a, b) if one.work.running), None)
         if second == 20 and leader is not None:
-            leader._client.cut = hang  # its way to the API server is lost
+            leader._client.cut = hang  # the leader loses its connection to the API server
         await clock.advance(0.25)
         both += a.work.running and b.work.running
         led += a.work.running or b.work.running
@@ -431,7 +431,8 @@ async def test_a_foreign_annotation_is_kept_and_costs_nothing(candidate, api, cl
 
 @pytest.mark.parametrize(("read", "write"), [(0.3, 0.9), (0.5, 1.1), (0.8, 1.2), (2.0, 2.0)])
 async def test_an_api_server_that_is_slow_costs_nothing(candidate, api, clock, read, write):
-    """Each answer comes in time. After a foreign write, the three requests of a renewal take longer than one may."""
+    """Each answer comes in time, although after a foreign write a renewal takes three requests, together longer than
+    one request may take."""
 
     async def slow(method):
         await clock.sleep({"get": read, "patch": write / 2, "patched": write / 2, "create": write}.get(method, 0))
@@ -470,7 +471,7 @@ async def test_a_deleted_lease_is_made_again(candidate, api, clock):
 
 
 async def test_a_lease_that_vanished_is_its_holders_until_it_runs_out(candidate, api, clock):
-    """etcd was restored or replaced: the leader finds out at its next renewal, and a standby must not be faster."""
+    """etcd was restored or replaced: the leader notices at its next renewal, and until then a standby must not lead."""
     leader = candidate("a", lease_duration=60.0, renew_deadline=50.0, retry_period=30.0)
     await clock.advance(1)
     standby = candidate("b")
@@ -580,7 +581,7 @@ async def test_a_candidate_that_is_cancelled_while_it_takes_the_lease_gives_it_b
             arrived.set()
             lease = {"metadata": {}, "spec": {"holderIdentity": "one", "leaseDurationSeconds": 15}}
             store({**(api.lease or lease), "spec": lease["spec"]} if api.lease else lease)
-            await asyncio.Event().wait()  # it is written; the answer is under way
+            await asyncio.Event().wait()  # the Lease is written, but the answer does not arrive
 
     one._client.cut = cut
     async with asyncio.timeout(30):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects in protobuf: made here from their JSON, message by message, and read as the runtime reads them."""
+"""Objects in protobuf: the tests encode them from JSON, message by message, and the runtime reads them."""
 
 import itertools
 import json
@@ -35,7 +35,7 @@ NODE = "k8s.io.api.core.v1.Node"
 
 
 def encoded(document, message):
-    """The message of a JSON document, as Go writes it: each field of the descriptors that the document has."""
+    """Return the protobuf message of a JSON document, with each of its fields that the descriptors know."""
     built = messages.message_class(message)()
     for name, value in document.items():
         field = built.DESCRIPTOR.fields_by_name.get(name)
@@ -111,7 +111,7 @@ DOCUMENTS = [
 
 
 def as_json(kind, document):
-    """In JSON, the fields of the source are those of the spec, and what is empty is left out."""
+    """Decode a document as JSON, where a volume's source fields belong to its spec and empty fields are left out."""
     spec = dict(document.get("spec", {}))
     spec |= spec.pop("persistentVolumeSource", {})
     if kind is Service and spec:
@@ -163,7 +163,7 @@ async def test_an_object_that_is_broken_breaks_no_other():
 
 
 def spoiled(**fields):
-    """A Node with this in its metadata, as bytes that are not checked."""
+    """Return an encoded Node with these unchecked bytes in fields of its metadata."""
     meta = messages.message_class(f"{messages.META}.ObjectMeta")(name="a", namespace="", uid="u", resourceVersion="7")
     for name, value in fields.items():
         getattr(meta, name).append(value)
@@ -175,16 +175,16 @@ def spoiled(**fields):
 @pytest.mark.parametrize(
     "data",
     [
-        spoiled(labels=b"\x0a\x01a\x12\x02\xff\xfe"),  # a value that is no UTF-8
-        spoiled(annotations=b"\x0a\x7fa"),  # a length beyond its end
-        spoiled(labels=b"\x0b" * 5000),  # groups in groups
+        spoiled(labels=b"\x0a\x01a\x12\x02\xff\xfe"),  # a value that is not UTF-8
+        spoiled(annotations=b"\x0a\x7fa"),  # a length beyond the end
+        spoiled(labels=b"\x0b" * 5000),  # nested groups
         wrapped({"metadata": {**META, "creationTimestamp": "2026-11-01T00:00:00Z"}}, Node).replace(
             b"\x08\xf0", b"\x08\xff\xff\xff\xff\xff\xff\xff\x7f", 0
         )[:-3],  # cut off
         MAGIC,
         MAGIC + b"\xff" * 20,
-        messages.wrapped("v1", "Service", b""),  # of another kind
-        b"k8s\x00\x0a\x06\x12\x04Node\x12\x00\x1a\x04gzip",  # encoded in a way that nobody uses
+        messages.wrapped("v1", "Service", b""),  # an object of another kind
+        b"k8s\x00\x0a\x06\x12\x04Node\x12\x00\x1a\x04gzip",  # a content encoding that nobody uses
     ],
 )
 def test_what_is_no_node_is_unreadable(data):
@@ -240,7 +240,7 @@ SAMPLES = [wrapped(document, kind) for kind, document in DOCUMENTS]
 
 @given(st.sampled_from(SAMPLES), st.data())
 def test_any_bytes_are_read_or_refused(sample, data):
-    """A byte that was changed, bytes that are missing, or more of them: UNREADABLE is all that comes of it."""
+    """Bytes that were changed, removed or added are read, or raise only UNREADABLE."""
     at = data.draw(st.integers(0, len(sample)))
     rest = data.draw(st.one_of(st.just(sample[at + 1 :]), st.just(sample[at:]), st.just(b"")))
     broken = sample[:at] + data.draw(st.binary(max_size=6)) + rest
@@ -307,7 +307,7 @@ def test_json_stays_possible(kind, verb, header):
     assert encodings.accepted(kind, False, verb=verb) == JSON
 
 
-# Whose messages these are
+# The source of the descriptors
 
 
 def test_the_descriptors_are_of_the_version_that_is_measured_against():
@@ -317,7 +317,7 @@ def test_the_descriptors_are_of_the_version_that_is_measured_against():
 
 
 def _sources(modules):
-    """The `.proto` files of the modules, as {message: {field: (number, label, type)}}."""
+    """Return the messages in the `.proto` files of the modules, as {message: {field: (number, label, type)}}."""
     found = {}
     for folder in download(modules.items(), Progress()).values():
         for path in folder.rglob("generated.proto"):
@@ -331,14 +331,14 @@ def _sources(modules):
     return found
 
 
-#: Of the oldest Kubernetes that is looked at. Its descriptors would be the same ones, byte for byte: what came later is
-#: unknown to the runtime, and stays as it is.
+#: The modules of the oldest Kubernetes that is compared. Its descriptors would be the same byte for byte: the runtime
+#: does not know later fields and leaves them unchanged.
 OLD = dict.fromkeys(descriptors.MODULES, "v0.30.4")
 
 
 @pytest.mark.parametrize("modules", [descriptors.MODULES, OLD], ids=["current", "1.30"])
 def test_each_field_is_the_one_of_kubernetes(modules):
-    """Read by another parser than the compiler that made them."""
+    """The `.proto` files are read by another parser than the compiler that made the descriptors."""
     sources, compared = _sources(modules), 0
     for data in descriptors.FILES:
         file = FileDescriptorProto.FromString(data)
@@ -355,7 +355,7 @@ def test_each_field_is_the_one_of_kubernetes(modules):
 
 
 def _kind(field, message):
-    """The type of a field as a `.proto` file has it; lists of messages are bytes here (`ENTRIES`)."""
+    """Return the type of a field as in the `.proto` file. The descriptors' lists of messages are bytes (`ENTRIES`)."""
     entry = descriptors.ENTRIES.get(f"{message}.{field.name}")
     if entry and entry.endswith("Entry") and entry.startswith(message):
         return "map<string, string>"
@@ -380,7 +380,7 @@ print(api_implementation.Type(), node.metadata.name, [taint.key for taint in nod
 
 
 def test_an_installation_without_the_compiled_decoder_reads_and_writes():
-    """There are no wheels of it for some machines: then protobuf decodes in Python, slowly."""
+    """Some platforms have no wheel of the compiled decoder: there protobuf decodes in Python, slowly."""
     command = [sys.executable, "-c", IN_PYTHON, wrapped(DOCUMENTS[1][1], Node).hex()]
     environment = {**os.environ, "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "python"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)

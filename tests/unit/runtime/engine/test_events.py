@@ -16,7 +16,7 @@ SERVICE = Service(metadata=ObjectMeta(name="web", namespace="shop", uid="u2"))
 
 
 class Api:
-    """Keeps the Events that were written. `failures` are raised, one a request, before anything is done."""
+    """Keeps the Events that were written. `failures`: what each next request raises before it does anything."""
 
     def __init__(self):
         self.events, self.failures, self.requests = {}, [], []
@@ -161,7 +161,7 @@ async def test_a_loop_about_one_object_is_stopped_after_25_and_fed_one_in_300_s(
 
 
 async def test_messages_that_differ_become_one_event_from_the_tenth_on(recorder, api, clock):
-    """client-go: EventAggregator: floods of "attempt 1", "attempt 2" ... would each be an object in etcd."""
+    """As in client-go's EventAggregator: otherwise "attempt 1", "attempt 2" ... would each be an object in etcd."""
     for number in range(14):
         recorder.event(NODE, "Warning", "Failed", f"attempt {number}")
         recorder.event(NODE, "Warning", "Other", "is another matter") if number < 3 else None
@@ -191,7 +191,7 @@ async def test_a_full_queue_drops_and_counts(recorder, api, monkeypatch):
     before = dropped("queue-full")
     for number in range(5):
         recorder.event(Node(metadata=ObjectMeta(name=f"n{number}")), "Normal", "R", "m")
-    recorder.event(Node(metadata=ObjectMeta(name="n0")), "Normal", "R", "m")  # waits already: only counted
+    recorder.event(Node(metadata=ObjectMeta(name="n0")), "Normal", "R", "m")  # already queued, so only its count grows
     assert dropped("queue-full") - before == 2
     await recorder.flush(1)
     assert sorted(event["count"] for event in api.events.values()) == [1, 1, 2]
@@ -205,7 +205,7 @@ async def test_memory_is_bounded(recorder, monkeypatch):
 
 
 async def test_what_is_over_is_forgotten(recorder, clock):
-    """Else the memory of a busy cluster would grow to the bound, event by event."""
+    """Otherwise the memory of a busy cluster would grow to its bound, Event by Event."""
     for number in range(100):
         recorder.event(Node(metadata=ObjectMeta(name=f"n{number}")), "Normal", "R", "m")
     await clock.advance(601)
@@ -222,7 +222,7 @@ async def running(recorder):
 
 
 async def test_the_rate_of_an_object_that_is_quiet_again_is_forgotten(recorder, clock):
-    """A process that sees Nodes come and go for months remembers the last ones only."""
+    """A process that sees Nodes come and go for months remembers only the latest ones."""
     for number in range(100):
         recorder.event(Node(metadata=ObjectMeta(name=f"n{number}", uid=f"u{number}")), "Normal", "Synced", "done")
         await clock.advance(60.0)
@@ -331,7 +331,7 @@ async def test_text_of_tenants_is_one_printable_line(recorder, api, message):
 
 
 async def test_a_bug_costs_the_event_that_brings_it_out_and_no_other(api, clock, recorder, caplog):
-    """The task that sends them ended without a word, and until the process ended nobody heard of anything."""
+    """Before, the task that sends Events ended silently, and no Event was written until the process restarted."""
     before = dropped("bug")
     api.failures = [TypeError("unhashable type")]
     for name in ("n0", "n1", "n2"):

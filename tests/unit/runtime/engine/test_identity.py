@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process does not go on with another cluster than the one that it saw first."""
+"""A process does not continue with another cluster than the one that it saw first."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ from ccm.engine.identity import ClusterChanged, ClusterIdentity
 
 
 class Client:
-    """Answers with UIDs or errors, in turn; the last one stays."""
+    """Answers with UIDs or errors in turn, the last one for ever."""
 
     server = "https://192.0.2.1:6443"
 

@@ -31,8 +31,8 @@ def event(kind, body):
 class Script:
     """A client whose lists and watches are queued by the test; when a queue is empty the last entry stays.
 
-    A list is (objects, version) or an exception. A watch is a list of lines, at whose end the stream ends; the line
-    None keeps it open, an exception breaks it.
+    A list is (objects, version) or an exception. A watch is a list of lines, after which the stream ends. The line
+    None keeps the stream open, an exception breaks it.
     """
 
     def __init__(self):
@@ -131,7 +131,7 @@ async def test_list_then_watch(informer, script, seen, clock):
     assert informer.synced and informer.last_contact == clock.monotonic()
     (params,) = script.watched
     assert params["resourceVersion"] == "5" and params["allowWatchBookmarks"] == "true"
-    assert 0 < int(params["timeoutSeconds"]) < module.READ_TIMEOUT <= 60  # the silence of a quiet kind is no dead watch
+    assert 0 < int(params["timeoutSeconds"]) < module.READ_TIMEOUT <= 60  # a quiet kind does not look like a dead watch
 
 
 async def test_a_clean_end_resumes_from_the_last_version_also_of_a_bookmark(informer, script, clock, seen):
@@ -166,7 +166,7 @@ async def test_410_lists_again_and_tells_what_went_came_and_changed(informer, sc
 
 
 async def test_a_long_list_does_not_hold_the_event_loop(informer, script, seen):
-    """Other tasks run while handlers are notified of thousands of objects; who waits for the list waits for all."""
+    """Other tasks run while handlers are notified of thousands of objects; `start` returns after all notifications."""
     script.lists = [([obj(f"n{number}", number + 1) for number in range(1000)], 5)]
     reached = []
 
@@ -306,7 +306,7 @@ def broken(name, version, **fields):
 
 
 def kinds(seen):
-    """What happened, without the versions."""
+    """Return the kind and the name of each notification, without versions."""
     return [
         ("added" if old is None else "deleted" if new is None else "changed", (new or old).partition("@")[0])
         for old, new in seen
@@ -359,7 +359,7 @@ async def test_unreadable_events_do_not_list_again_and_their_end_is_noticed(info
 
 @pytest.mark.parametrize("item", [{"metadata": {"name": 5}}, {"metadata": None}, {"metadata": {"name": ["x"]}}])
 async def test_an_object_without_a_readable_name_deletes_nothing(informer, script, seen, clock, item):
-    """It may be any of those that are known."""
+    """The unreadable object may be any of the known ones."""
     script.lists = [([obj("a", 1)], 5), ([item], 9), ([], 10)]
     script.watches = [GoneError(410, "", ""), GoneError(410, "", ""), [None]]
     await informer.start()
@@ -389,7 +389,7 @@ async def test_lines_that_are_no_events_end_the_watch_only(informer, script, see
 
 
 async def test_a_watch_that_is_answered_is_contact_although_nothing_changes(script, clock, informer):
-    """Some servers send no bookmarks; each watch then ends in silence, and the next one is answered."""
+    """Some servers send no bookmarks: there each watch of a quiet kind times out, but the next one is answered."""
     silence = UnavailableError(0, "SocketTimeoutError", "silence for 90 s")
 
     @contextlib.asynccontextmanager
@@ -411,11 +411,11 @@ async def test_a_watch_that_is_answered_is_contact_although_nothing_changes(scri
 @pytest.mark.parametrize(
     ("lines", "seconds", "broken", "lists"),
     [
-        ([], module.READ_TIMEOUT, True, 2),  # accepted and silent: the resourceVersion may be in the server's future
+        ([], module.READ_TIMEOUT, True, 2),  # accepted but silent: the server may not have this resourceVersion yet
         ([], module.WATCH_SECONDS[0], False, 2),  # the same, and the server ends the watch in time
         ([], 1, True, 1),  # a connection that breaks
-        ([], 1, False, 1),  # the server ends it soon, e.g. because it stops
-        ([event("BOOKMARK", obj("", 9))], module.READ_TIMEOUT, True, 1),  # a connection that died after it had served
+        ([], 1, False, 1),  # the server ends the watch early, e.g. because it stops
+        ([event("BOOKMARK", obj("", 9))], module.READ_TIMEOUT, True, 1),  # a connection that worked and then died
         ([event("BOOKMARK", obj("", 9))], module.WATCH_SECONDS[1], False, 1),  # a kind that does not change
     ],
 )
@@ -443,7 +443,7 @@ async def test_only_a_watch_that_sent_nothing_lists_again(script, clock, informe
 
 
 async def test_short_watches_that_sent_nothing_list_again_after_as_long(script, clock, informer):
-    """An intermediary may end them after 10 s, as those of kinds that do not change."""
+    """A proxy may end every idle watch after 10 s, so one short silent watch proves nothing; their sum does."""
     script.lists = [([obj("a", 4)], 5), ([obj("a", 2)], 3)]
 
     @contextlib.asynccontextmanager
@@ -465,7 +465,7 @@ async def test_short_watches_that_sent_nothing_list_again_after_as_long(script, 
 
 
 async def test_a_list_without_a_version_is_none(script, clock, informer, seen):
-    """Nothing could be watched from there, and listing again at once would never end."""
+    """No watch could start without a version, and an immediate new list could loop for ever."""
     script.lists = [([obj("a", 1)], "")]
     await informer.start()
     await clock.advance(60)
@@ -484,7 +484,7 @@ async def test_a_watch_that_is_refused_is_no_contact(script, clock, informer):
 
 
 async def test_a_re_list_keeps_the_objects_that_did_not_change(script, clock, informer, seen):
-    """Whoever holds one of them need not hear of it, and two copies of thousands of objects are not kept."""
+    """Holders of an unchanged object are not notified, and memory holds no second copy of thousands of objects."""
     script.lists = [([obj("a", 1), obj("b", 2)], 5), ([obj("a", 1), obj("b", 7), obj("c", 6)], 9)]
     script.watches = [GoneError(410, "Expired", "too old"), [None]]
     await informer.start()
@@ -498,7 +498,7 @@ async def test_a_re_list_keeps_the_objects_that_did_not_change(script, clock, in
 
 @pytest.mark.parametrize("field", ["labels", "uid"])
 async def test_another_object_with_the_same_version_is_a_change(script, clock, informer, seen, field):
-    """An etcd that was restored gives out the same resourceVersions once more."""
+    """A restored etcd assigns the same resourceVersions again."""
     other = obj("a", 1)
     other["metadata"][field] = {"zone": "z2"} if field == "labels" else "another"
     script.lists = [([obj("a", 1)], 5), ([other], 5)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which API server, and as whom: kubeconfigs, `--master`, and the Pod's ServiceAccount."""
+"""The API server's address and the client's identity: kubeconfigs, `--master`, and the Pod's ServiceAccount."""
 
 import functools
 
@@ -132,7 +132,7 @@ users:
     ],
 )
 def test_complaints_name_the_line(tmp_path, before, after, line):
-    """That of the field; where a field is missing, that of what it is missing in."""
+    """An error names the line of the field, or of the enclosing mapping if the field is missing."""
     path = tmp_path / "config"
     path.write_text(GOOD)
     assert from_kubeconfig(path).insecure

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JSON that is nested more deeply than the decoder can follow, and how long it takes to cut it off."""
+"""JSON that is nested too deeply for the decoder: what is cut off, and how long that takes."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ LEVELS = 9990
 
 
 def deep(levels=LEVELS):
-    """fieldsV1 as anybody may write them."""
+    """Return a deeply nested fieldsV1, as anybody may write it."""
     return '{"f:a":' * levels + "{}" + "}" * levels
 
 
@@ -42,7 +42,7 @@ def levels_of(value):
 
 
 def cut(value, deepest):
-    """What `shallow` does, in the form that calls itself."""
+    """Cut off what is nested too deeply: a recursive reference for `shallow`."""
     if not isinstance(value, dict | list):
         return value
     if deepest == 0:
@@ -86,7 +86,7 @@ def test_what_is_no_json_raises_nothing(data):
     ids=["open-string", "strings", "escapes", "openers", "closers", "open-objects", "deep"],
 )
 def test_the_time_is_linear(data):
-    """As much as the API server takes in one request; quadratic behaviour would be minutes."""
+    """The inputs are as large as the API server accepts in one request; quadratic time would be minutes."""
     started = time.thread_time()
     shallow(data)
     assert time.thread_time() - started < 3.0
@@ -103,7 +103,7 @@ async def test_what_no_decoder_understands_stays_an_error():
 
 
 async def test_a_deeply_nested_service_keeps_no_other_away():
-    """LIST and WATCH, whole: before, the list failed for ever, and with it every controller of the cluster."""
+    """LIST and WATCH succeed. Before, the list failed for ever and blocked every controller of the cluster."""
 
     async def api(request):
         if "watch" not in request.query:

@@ -393,7 +393,7 @@ async def test_a_line_of_a_worker_says_which_key_it_is_about():
 
 
 class Recorded(tracing.Span):
-    """A span that keeps what it is told."""
+    """A span that records its name, attributes and error."""
 
     def __init__(self, name, attributes, outgoing):
         self.name, self.attributes, self.error = name, attributes, None

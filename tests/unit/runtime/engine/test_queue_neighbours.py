@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Namespaces take turns: much work of one delays none of another, however slow it is."""
+"""Namespaces take turns: many or slow keys of one namespace do not delay another namespace."""
 
 import asyncio
 
@@ -93,7 +93,7 @@ async def test_keys_without_a_namespace_have_all_workers(clock):
 
 
 async def test_an_idle_worker_takes_what_its_namespace_may_run_again(clock):
-    """The worker that ended takes a key of another namespace; the idle one must not sleep on."""
+    """The worker that finished takes a key of another namespace, so the idle worker must wake up for `a/2`."""
     queue, started = WorkQueue("q", clock=clock), {}
     durations = {"a/0": 1.0, "b/0": 9.0}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two priorities: what waits for a user goes first, and what is only to be brought up to date is not starved."""
+"""Two priorities: keys for which a user waits go first, and periodic refreshes are not starved."""
 
 import asyncio
 import itertools
@@ -55,7 +55,7 @@ async def test_low_keys_get_their_share_however_many_others_come(clock):
 
     async def process(key):
         seen.append(key)
-        queue.add(f"n{len(seen)}")  # there is always one more
+        queue.add(f"n{len(seen)}")  # another key always waits
         await clock.sleep(1)
 
     queue.add("n0")
@@ -82,7 +82,7 @@ async def test_a_key_that_is_added_while_it_runs_waits_with_the_priority_it_was_
         queue.add("a", Priority.LOW)
         await clock.advance(1.5)
         assert seen == ["a", "b"], "b waited before a came again"
-        queue.add("b")  # a waits as LOW
+        queue.add("b")  # `a` waits with LOW
         await clock.advance(5)
     assert seen == ["a", "b", "b", "a"]
 
@@ -135,7 +135,7 @@ async def test_workers_that_wait_are_woken_for_either_priority(clock):
         await clock.settle()
         queue.add("a", Priority.LOW)
         queue.add("b")
-        queue.add("a")  # moved before any worker took it
+        queue.add("a")  # moved to the higher priority before a worker took it
         await clock.settle()
         assert (sorted(seen), queue.depth) == (["a", "b"], 0)
         queue.add("c", Priority.LOW)

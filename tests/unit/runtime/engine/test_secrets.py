@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No secret is in a representation, an error, or a log line: each is given as a canary and looked for."""
+"""No repr, error or log line contains a secret: each secret is a canary that the tests search for."""
 
 import asyncio
 import base64
@@ -20,7 +20,7 @@ from ccm.engine.endpoints import Proxy, proxy_of, server_url, without_credential
 from ccm.engine.objects import PartialObject
 
 CANARY = "s3cr3t-canary"
-#: Fields that hold no secret, of every dataclass that says how to prove who we are.
+#: The fields without secrets of every dataclass that holds credentials.
 HARMLESS = {
     "Access": {"server", "ca", "insecure", "server_name", "proxy", "cert", "key", "token_file", "exec", "impersonate"},
     "Pem": {"file"},
@@ -50,7 +50,7 @@ def test_representations():
 
 
 def test_every_field_that_is_shown_was_looked_at():
-    """A new field is hidden, or listed above as one that holds no secret."""
+    """Every field is hidden from repr or listed above as free of secrets."""
     found = [
         each
         for module in (api_credentials, endpoints, kubeconfig)
@@ -146,13 +146,13 @@ def test_complaints_about_flags_and_the_environment(url, monkeypatch):
 
 
 def told(error):
-    """All that a log could show of an error, its causes included."""
+    """Return all that a log could show of an error, including its causes."""
     return "".join(traceback.format_exception(error)) + repr(error)
 
 
 @pytest.fixture
 async def refusing_proxy():
-    """The port of a proxy that asks for other credentials."""
+    """Yield the port of a proxy that rejects its credentials with 407."""
 
     async def answer(reader, writer):
         await reader.readline()
