@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A provider that answers what a test scripts, and keeps what it was asked."""
+"""A provider that answers as a test scripts it and records its calls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def machine(name: str, provider_id: str | None = None) -> Instance:
 
 
 class FakeInstances:
-    """`pages`: token -> Page or exception to raise; `single`: the same by name for `get`. Each call takes `latency`."""
+    """`pages`: Page or exception by token. `single`: Instance or exception by name. `latency`: seconds of each call."""
 
     def __init__(self, *instances: Instance, latency: float = 0.0) -> None:
         self.pages: dict[str | None, Any] = {None: Page(instances)}

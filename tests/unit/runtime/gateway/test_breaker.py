@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose failure it is: objects that fail hold back nobody else, and an outage holds back all."""
+"""Failing objects hold back no other object, whereas an outage of the cloud holds back all calls."""
 
 import asyncio
 import itertools
@@ -31,7 +31,7 @@ DOWN = Transient("503 from the cloud")
 
 
 class Cloud:
-    """Calls for objects, some of which fail after `seconds`."""
+    """A gateway to a cloud whose calls for some objects fail after `seconds`."""
 
     def __init__(self, *failing, seconds=0.0, error=DOWN, **limits):
         limits = {"calls_per_second": 1e6, "burst": 10**6, **limits}
@@ -51,13 +51,13 @@ class Cloud:
             return await self.gate.call(operation, call)
 
     async def fails(self, key):
-        """The error; its `retry_after` is None if the cloud was called."""
+        """Call for the object and return the error, whose `retry_after` is None if the cloud was called."""
         with pytest.raises((Transient, Unauthorized)) as caught:
             await self.ensure(key)
         return caught.value
 
     async def client(self, key, until, first=5.0):
-        """As the queue does: with a back-off of its own, or when a call that was not made may be made."""
+        """Retry as the work queue does: after its back-off, or after `retry_after` if the gateway refused the call."""
         tries = 0
         while now() < until:
             try:
@@ -121,7 +121,7 @@ async def test_failures_of_several_namespaces_are_an_outage_until_one_succeeds(n
         await cloud.fails(key)
     assert BREAKER_OPEN.labels("services")._value.get() == 1
     assert (await cloud.fails(failing[0])).retry_after is not None
-    assert await cloud.ensure("good/0") == "good/0"  # it has not failed: what it gets to know is new
+    assert await cloud.ensure("good/0") == "good/0"  # good/0 has not failed before, so its call is new evidence
     assert BREAKER_OPEN.labels("services")._value.get() == 0
 
 
@@ -190,7 +190,7 @@ async def test_the_end_of_an_outage_calls_those_that_wait_and_none_that_failed()
 
 @in_virtual_time
 async def test_the_end_of_an_outage_also_calls_those_that_waited_and_then_failed_as_a_probe():
-    """In a long outage that is each of them, sooner or later."""
+    """In a long outage, every object is sooner or later the probe."""
     cloud, called = Cloud(), []
     cloud.gate.on_recovery("services", called.append)
     cloud.down = True
@@ -209,7 +209,7 @@ async def test_the_end_of_an_outage_also_calls_those_that_waited_and_then_failed
 
 @in_virtual_time
 async def test_the_end_of_a_pause_that_the_cloud_asked_for_calls_those_that_wait():
-    """An answer 429 shows that the cloud is up."""
+    """A 429 answer shows that the cloud is up."""
     cloud, called = Cloud(*bad(7, "a"), *bad(7, "b")), []
     cloud.gate.on_recovery("services", called.append)
     for key in (*bad(7, "a"), *bad(7, "b")):
@@ -232,7 +232,7 @@ async def test_an_outage_gets_no_more_calls_than_with_one_probe_after_each_pause
     async with asyncio.TaskGroup() as group:
         for number in range(500):
             group.create_task(cloud.client(f"{number % namespaces}/{number}", now() + 300.0))
-    # those of all slots, before anything is known; then after 1, 2, 4, 8, 16, 30 seconds, and the time of the probe
+    # first one call per slot, before the outage is known; then one after 1, 2, 4, 8, 16, 30 s plus the probe's own time
     pauses = itertools.accumulate(min(30.0, 2.0**each) + seconds for each in range(100))
     assert len(cloud.calls) <= 20 + sum(each + seconds < 300.0 for each in pauses)
 
@@ -242,7 +242,7 @@ async def test_an_outage_gets_no_more_calls_than_with_one_probe_after_each_pause
 @pytest.mark.parametrize("namespaces", [1, 3])
 @pytest.mark.parametrize("count", [5, 50])
 async def test_a_new_object_of_another_namespace_is_served_at_once(count, namespaces):
-    """Whatever the phase of those that fail, and if a second and a third tenant have some, too."""
+    """This holds in every phase of the failing objects' retries, and if several tenants have failing objects."""
     waits = []
     for seed in range(10):
         random.seed(seed)
@@ -309,7 +309,7 @@ def test_while_a_probe_is_under_way_one_waits_as_long_as_the_outage_has_lasted(o
     for _ in range(5):
         breaker.failed(DOWN, None, 0.0, Pass.FREE)
     breaker.failed(DOWN, None, BREAKER_FIRST, Pass.PROBE)
-    assert breaker.open_until == BREAKER_FIRST + 2 * BREAKER_FIRST == 3.0  # the first of these begins at its end
+    assert breaker.open_until == BREAKER_FIRST + 2 * BREAKER_FIRST == 3.0  # the first case asks exactly then
     assert breaker.check(None, outage) is Pass.PROBE
     with pytest.raises(HeldBack) as held:
         breaker.check(None, outage)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one door to the cloud, in virtual time: every wait below is exact."""
+"""The gateway through which all cloud calls go, in virtual time: every wait below is exact."""
 
 import asyncio
 import datetime
@@ -49,7 +49,7 @@ def gateway(**limits):
 
 
 def answer(value, *, after=0.0, calls=None):
-    """A call that takes `after` seconds; `calls` gets the time at which it was made."""
+    """Return a call that takes `after` seconds, then returns or raises `value`. `calls` gets the time of each call."""
 
     async def function():
         if calls is not None:
@@ -97,7 +97,7 @@ async def test_concurrency_cap():
         running -= 1
 
     await asyncio.gather(*(gate.call("a.x", work) for _ in range(10)))
-    assert (most, now()) == (2, 1005.0)  # three quarters of three are for one group
+    assert (most, now()) == (2, 1005.0)  # one group gets three quarters of the three slots
 
 
 @in_virtual_time
@@ -122,7 +122,7 @@ async def test_rate_limited_pauses_calls_of_every_group(retry_after, pause):
 
 
 async def test_rate_limited_needs_an_event_loop_only():
-    """A gateway without a fake clock pauses for real seconds, so this pause is short."""
+    """Without a fake clock the gateway pauses for real seconds, so this pause is short."""
     gate = Gateway(FakeCloud())
     loop = asyncio.get_running_loop()
     with pytest.raises(RateLimited):
@@ -278,7 +278,7 @@ async def test_breaker_opens_after_five_failures_and_holds_back_without_calling(
 @pytest.mark.threat("tenant-cannot-stop-the-controller")
 @pytest.mark.parametrize("bug", [ValueError("x"), RecursionError(), asyncio.CancelledError(), KeyError("annotation")])
 async def test_a_bug_that_some_objects_bring_out_holds_back_no_other_call(bug):
-    """Else whoever finds one would stop the load balancers of all Services with five of their own."""
+    """Otherwise a tenant who finds a bug could stop the load balancers of all Services with five Services."""
     gate = gateway()
     for _ in range(20):
         assert issubclass(await outcome(gate.call("a.x", answer(bug))), Transient)
@@ -332,7 +332,7 @@ async def test_a_refusal_comes_at_once_and_costs_no_token():
     gate = gateway(calls_per_second=0.1, burst=6)
     await fail(gate, 5)
     for _ in range(20):
-        await fail(gate, 1)  # not asked
+        await fail(gate, 1)  # refused without a call to the cloud
     assert await gate.call("b.x", answer("with the sixth token")) == "with the sixth token"
     assert now() == 1000.0
 
@@ -349,7 +349,7 @@ async def test_breaker_lets_one_probe_through_and_closes():
     assert calls == [1001.0]
     assert await gate.call("a.x", answer("closed", calls=calls)) == "closed"
     assert BREAKER_OPEN.labels("a")._value.get() == 0
-    await fail(gate, 4)  # counted from the beginning again
+    await fail(gate, 4)  # the count of failures starts again
     assert await gate.call("a.x", answer("still closed")) == "still closed"
 
 
@@ -570,7 +570,7 @@ async def test_answers_as_agreed_pass():
 
 @in_virtual_time
 async def test_W24_one_probe_among_many_askers():
-    """Half open: a hundred that ask at once cost one call while it is under way, and all may go when it succeeded."""
+    """Half open: of a hundred concurrent callers only one calls the cloud; after its success all may call."""
     gate, calls = gateway(), []
     await fail(gate, 5)
     await asyncio.sleep(BREAKER_FIRST)
@@ -640,7 +640,7 @@ async def test_W27_those_who_wait_for_their_turn_go_to_the_new_one():
     new = Replacement(limits=Limits(calls_per_second=1e6, burst=10**6))
     await gate.replace(new)
     assert await asyncio.gather(*waiting) == [Transient, Transient]
-    assert gate.failing_since == 1005.0  # it is the new one that fails
+    assert gate.failing_since == 1005.0  # the new cloud fails
     await first
 
 
@@ -666,7 +666,7 @@ async def test_W27_a_cloud_that_lacks_what_is_in_use_is_refused():
 
 @in_virtual_time
 async def test_W27_what_was_learnt_about_the_old_one_is_forgotten():
-    """Breaker, pause and instances: new credentials may be good, and may be those of another project."""
+    """Breaker, pause and instances are reset: new credentials may be valid, or belong to another project."""
     gate = Gateway(Replacement(FakeInstances(machine("old"))), clock=now)
     ref = InstanceRef("old", "fake://old")
     await gate.instances.list(not_before=now())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many questions, few calls, and nothing said to be gone that was not seen to be gone. In virtual time."""
+"""Many lookups cost few calls, and an instance counts as gone only on proof. In virtual time."""
 
 import asyncio
 import gc
@@ -45,13 +45,13 @@ def by_name(name):
 
 
 async def ask(found, *refs, not_before=None):
-    """Ask all at once; answers and errors in order."""
+    """Look up all references at once. Returns answers and errors in order."""
     moment = now() if not_before is None else not_before
     return await asyncio.gather(*(found.lookup(ref, not_before=moment) for ref in refs), return_exceptions=True)
 
 
 def kinds(answers):
-    """The contract's types of the answers: a bug of the provider is a Transient of its own."""
+    """Return the contract's type of each answer. A provider's bug counts as Transient."""
     return [Transient if isinstance(answer, ProviderBug) else type(answer) for answer in answers]
 
 
@@ -68,7 +68,7 @@ async def test_many_questions_one_listing():
 
 @in_virtual_time
 async def test_a_listing_for_many_is_a_part_of_the_work_that_asked_first():
-    """As docs/how-to/monitoring.md says of the spans of traces. Log fields follow the work in the same way."""
+    """Its spans and log fields are those of the first asker, as docs/how-to/monitoring.md says about traces."""
     seen = []
 
     class Listing(FakeInstances):
@@ -198,7 +198,7 @@ async def test_a_listing_that_began_before_the_question_does_not_answer_it():
     fake = FakeInstances(*MACHINES, latency=1.0)
     found = directory(fake)
     early = asyncio.create_task(ask(found, by_id("n1"), by_id("n2")))
-    await asyncio.sleep(0.5)  # the listing is under way and will miss what is made now
+    await asyncio.sleep(0.5)  # the running listing will miss machines created from now on
     late_machine = machine("late")
     fake.pages[None] = Page([*MACHINES, late_machine])
     late = await ask(found, by_name("late"), by_id("n2"))
@@ -299,8 +299,8 @@ async def test_an_empty_listing_is_not_believed():
         ({None: Page(MACHINES[:2], total=2)}, True),
         ({None: Page(MACHINES[:2], next="p", total=4), "p": Page(MACHINES[2:3])}, False),
         ({None: Page(MACHINES[:2], next="p", total=3), "p": Page(MACHINES[2:3])}, True),
-        ({None: Page(MACHINES[:2], next="p", total=3), "p": Page(MACHINES[1:2])}, False),  # the same one twice
-        ({None: Page(MACHINES[:2], next="p", total=4), "p": Page(MACHINES[2:3], total=3)}, True),  # one went meanwhile
+        ({None: Page(MACHINES[:2], next="p", total=3), "p": Page(MACHINES[1:2])}, False),  # the same instance twice
+        ({None: Page(MACHINES[:2], next="p", total=4), "p": Page(MACHINES[2:3], total=3)}, True),  # one was deleted
     ],
 )
 async def test_a_listing_shorter_than_the_cloud_says_is_incomplete(pages, complete):
@@ -364,7 +364,7 @@ async def test_a_provider_whose_page_is_nonsense(wrong):
     ids=lambda value: value if isinstance(value, str) else "",
 )
 async def test_an_entry_that_is_no_instance_leaves_the_others_but_nothing_can_be_said_to_be_gone(entry, message):
-    """W10: dropped in silence, its Node would look as if its instance were gone."""
+    """W10: if the entry were dropped silently, its Node would look as if its instance were gone."""
     fake = FakeInstances(*MACHINES)
     fake.pages[None] = Page([*MACHINES[:2], entry])
     found, lost = await ask(directory(fake), by_id("n0"), by_id("n3"))
@@ -450,8 +450,8 @@ async def test_owns_needs_a_provider_id_whatever_the_provider_says():
 
 
 @in_virtual_time
-@pytest.mark.parametrize("moment", [0.05, 0.5])  # while it is gathered, while it is read
-@pytest.mark.parametrize("others", ["n1", "n0"])  # another question, the same one
+@pytest.mark.parametrize("moment", [0.05, 0.5])  # while lookups are gathered; during the read
+@pytest.mark.parametrize("others", ["n1", "n0"])  # another instance; the same one
 async def test_cancelling_one_asker_does_not_cancel_others(moment, others):
     fake = FakeInstances(*MACHINES, latency=1.0)
     found = directory(fake)
@@ -475,7 +475,7 @@ async def test_when_all_askers_are_cancelled_no_error_is_left_over():
     one.cancel()
     await asyncio.gather(one, return_exceptions=True)
     await asyncio.sleep(10.0)
-    fake.single.clear()  # the error and the asker hold the answer that nobody read
+    fake.single.clear()  # drop the remaining references to the unread answer
     del one
     gc.collect()
     assert fake.count("get") == 1
@@ -499,7 +499,7 @@ async def test_close_ends_reads_and_whoever_waits_for_them():
 
 
 class Respelt(FakeInstances):
-    """`old://x` is an older spelling of `fake://x`; of `old://?` nobody knows any more."""
+    """`old://x` is an older spelling of `fake://x`. For `old://?` no current spelling is known."""
 
     def owns(self, provider_id):
         return provider_id.startswith(("fake://", "old://"))
@@ -580,7 +580,7 @@ async def test_known_is_the_last_listing_overlaid_with_later_single_reads():
     assert found.known("fake://n0") == renamed
     assert (found.named("n0"), found.named("another")) == ([], [renamed])
     await asyncio.sleep(1)
-    await found.list(not_before=now())  # later still
+    await found.list(not_before=now())  # newer than the single read
     assert found.known("fake://n0") == machine("n0") and found.named("another") == []
     assert len(fake.calls) == 3
 
@@ -604,7 +604,7 @@ async def test_news_are_told_when_what_is_known_may_differ():
     found, news = directory(fake), []
     found.on_news(news.append)
     await found.list(not_before=now())
-    await found.get(by_id("n0"))  # as known
+    await found.get(by_id("n0"))  # the same as known
     assert news == [None]
     fake.single["n0"] = Instance("fake://n0", "another")
     await found.get(by_id("n0"))
@@ -635,9 +635,9 @@ async def test_a_listing_under_way_is_shared_by_all_that_it_is_fresh_enough_for(
     await asyncio.sleep(0.5)
     second = asyncio.create_task(found.list(not_before=began))
     later = asyncio.create_task(found.list(not_before=now()))
-    first.cancel()  # who asked first does not wait any more; the others do
+    first.cancel()  # the first asker stops waiting, the others continue
     assert (await second).began == began
-    assert (await later).began == began + 1.0  # one at a time
+    assert (await later).began == began + 1.0  # the listings do not overlap
     assert fake.count("list") == 2
 
 
@@ -673,7 +673,7 @@ async def test_one_listing_is_in_progress_and_one_follows_for_all_who_ask_meanwh
 
 
 def endless(fake, instances):
-    """The cloud always names another page; each takes a second."""
+    """Make each page take a second and name a next page, without an end."""
 
     async def list_page(token):
         fake.calls.append("list")
@@ -696,7 +696,7 @@ async def test_a_listing_that_repeats_its_pages_under_new_names_ends(size):
 
 @in_virtual_time
 async def test_a_listing_of_pages_without_an_end_ends(monkeypatch):
-    """Empty ones, or an instance that nobody has seen on each."""
+    """The pages are empty, or each has a new instance."""
     monkeypatch.setattr(instance_snapshot, "MOST_PAGES", 50)
     for instances in (lambda number: [], lambda number: [machine(f"m{number}")]):
         fake = FakeInstances()
@@ -720,7 +720,7 @@ async def test_pages_that_shift_while_they_are_read_and_empty_ones_are_no_endles
 
 @in_virtual_time
 async def test_the_pages_of_the_listing_in_progress_are_counted():
-    """Before a first listing has ended, Nodes that come meanwhile must not each wait for another listing."""
+    """While a long first listing runs, lookups of new Nodes use single reads instead of waiting for another listing."""
     fake = FakeInstances(*MACHINES, latency=1.5)
     tokens = [None, *map(str, range(1, 40))]
     for token, following in zip(tokens, [*tokens[1:], None], strict=True):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is new while the cloud seems to fail gets a turn to probe, soon or not at all."""
+"""An object that is new while the cloud seems to fail soon gets a turn to probe, or none."""
 
 import math
 
@@ -11,7 +11,7 @@ NONE = math.inf
 
 
 def waits(asked):
-    """Seconds from each (key, time) that an object asks until its turn. Its owner is the key's first letter."""
+    """Return the seconds from each request (key, time) until its turn. The owner is the key's first letter."""
     newcomers, found = Newcomers(), []
     for key, moment in asked:
         newcomers.asks(key, f"of-{key[:1]}", moment)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Slow calls of one group, or of one namespace, leave slots to the others."""
+"""Slow calls of one group or one namespace leave slots for the others."""
 
 import asyncio
 
@@ -90,7 +90,7 @@ async def test_with_one_slot_everybody_has_a_turn():
 
 @in_virtual_time
 async def test_those_who_wait_take_turns_by_namespace():
-    slots, served = Slots(4), []  # three for a group, two for a namespace
+    slots, served = Slots(4), []  # at most three for one group, two for one namespace
 
     async def work(namespace):
         await slots.acquire("services", namespace)
@@ -109,8 +109,8 @@ async def test_whoever_is_cancelled_takes_no_slot():
     waiting = [asyncio.create_task(slots.acquire("services", "")) for _ in range(3)]
     await asyncio.sleep(0.0)
     waiting[0].cancel()
-    slots.release("services", "")  # before the cancelled one knows
-    waiting[1].cancel()  # it has the slot already, but has not gone on
+    slots.release("services", "")  # before the cancelled task runs
+    waiting[1].cancel()  # this task already owns the slot but has not resumed
     await asyncio.gather(*waiting, return_exceptions=True)
     assert [each.cancelled() for each in waiting] == [True, True, False]
     slots.release("services", "")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An event loop whose time passes at once: waits are exact and cost nothing."""
+"""An event loop in virtual time: waits are exact and take no real time."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-#: Seconds of work after which a test that never ends is given up. Of work, not of the clock: the machine may be busy.
+#: Seconds of CPU time after which an endless test fails. Not wall-clock time, because the machine may be busy.
 PATIENCE = 30.0
 
 
 class _Selector(selectors.DefaultSelector):
-    """Instead of waiting for `timeout` it moves the loop's time by it."""
+    """Moves the loop's time forward by `timeout` instead of waiting."""
 
     loop: VirtualLoop
 
@@ -42,7 +42,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 def in_virtual_time(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Run a coroutine test in a loop of its own that starts at 1000.0 s."""
+    """Run a coroutine test in its own virtual loop, whose time starts at 1000.0 s."""
 
     @functools.wraps(test)
     def run(*args: Any, **kwargs: Any) -> None:
@@ -53,5 +53,5 @@ def in_virtual_time(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[
 
 
 def now() -> float:
-    """Virtual monotonic seconds."""
+    """Return the virtual monotonic time in seconds."""
     return asyncio.get_running_loop().time()
