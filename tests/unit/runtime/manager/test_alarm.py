@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The alarm interrupts a turn of the event loop. In processes of their own: SIGALRM is pytest's here."""
+"""The alarm interrupts a turn of the event loop. The tests use subprocesses, because pytest itself uses SIGALRM."""
 
 import subprocess
 import sys
 
 import pytest
 
-#: A turn that would never end, with a timer of the event loop that would end the process differently.
+#: An endless turn of the event loop. A timer of the loop would exit with another status than the alarm.
 BUSY = """
 import asyncio, os, sys
 from ccm.manager.alarm import set_alarm
@@ -26,7 +26,7 @@ if sys.argv[1] == "uvloop":
 else:
     asyncio.run(main())
 """
-#: Two alarms, and one that is cancelled.
+#: Two alarms ring, a third is cancelled.
 SEVERAL = """
 import time
 from ccm.manager.alarm import set_alarm

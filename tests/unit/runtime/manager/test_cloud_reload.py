@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""W27: a changed --cloud-config is taken into use without a restart, unless it cannot be used."""
+"""W27: a changed --cloud-config takes effect without a restart, unless it is unusable."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,10 @@ from ccm.options.command_line import parse
 
 
 class Scripted(Cloud):
-    """Its configuration is what it does: "good", "bad", "refused" or "down"; a word behind tells them apart."""
+    """A cloud that does what its configuration says: "good", "bad", "untagged", "refused" or "down".
+
+    A second word makes configurations differ.
+    """
 
     name = "scripted"
     started = 0
@@ -101,7 +104,7 @@ async def test_a_changed_file_is_taken_into_use(file):
 
 
 async def test_a_secrets_volume_swaps_links(tmp_path):
-    """The kubelet's way: the file is a link through ..data, which is replaced by a rename."""
+    """As the kubelet does it: the file is a link through ..data, and a rename replaces ..data."""
     for number in (1, 2):
         (tmp_path / f"..{number}").mkdir()
         (tmp_path / f"..{number}" / "cloud.conf").write_text(f"good {number}")
@@ -168,7 +171,7 @@ async def test_a_cloud_that_is_down_is_asked_again_with_the_new_file(file, monke
 
 
 async def test_a_key_that_the_cloud_learns_of_later(file, monkeypatch):
-    """Clouds spread new credentials slowly; the refusal is told once, and the file tried again."""
+    """Clouds may accept new credentials only later: the refusal is reported once, and the file is tried again."""
     told, before = Told(), count("refused")
     async with watching(file, told) as keeper:
         file.write_text("refused")
@@ -210,7 +213,7 @@ async def test_all_problems_at_start(file):
 
 
 async def test_W25_a_cloud_that_fails_for_long_makes_unready(file, monkeypatch):
-    """Upstream's checks always pass. A short failure is no reason: another process would have the same cloud."""
+    """Upstream's checks always pass. A short failure changes nothing, because other replicas have the same cloud."""
     monkeypatch.setattr(cloud_reload, "SILENT_AFTER", 0.05)
     async with watching(file) as keeper:
 
@@ -231,7 +234,7 @@ async def test_W25_a_cloud_that_fails_for_long_makes_unready(file, monkeypatch):
 
 @pytest.fixture
 def token(tmp_path, monkeypatch):
-    """A mounted token that the provider was configured with."""
+    """Return the path of a mounted token file that the provider asks to watch."""
     path = tmp_path / "token"
     path.write_text("first")
     monkeypatch.setattr(Scripted, "watched_files", (str(path),), raising=False)
@@ -258,7 +261,7 @@ async def test_a_file_that_goes_and_comes_back_is_noticed(file, token):
 
 
 async def test_files_are_followed_without_a_configuration(token, monkeypatch):
-    """All settings may come from the environment and from mounted files."""
+    """Watched files take effect also if all other settings come from the environment."""
     monkeypatch.setattr(Scripted, "__init__", lambda self, config: Cloud.__init__(self, config))
     monkeypatch.setattr(Scripted, "kind", "good", raising=False)
     keeper = CloudReloader(CloudSettings("scripted"), every=0.01)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two clouds in one process, each with all its controllers, from the flags to what is written, in virtual time."""
+"""Two clouds in one process, each with its own controllers, from flags to API writes. In virtual time."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ BOTH = ("--cloud-provider=fake,metal", "--default-load-balancer-provider=fake", 
 
 
 class Api(services_harness.Api):
-    """Nodes may be written as well as their status, and deleted."""
+    """An API server that also patches and deletes Nodes, not only their status."""
 
     def _patch(self, path: str, patch: dict[str, Any], strategic: bool) -> ObjectMeta:
         if path.endswith("/status"):
@@ -59,7 +59,7 @@ class MetalMachines(Machines):
 
 
 class Place:
-    """What one cloud has. `error` is raised when it starts, and by every call."""
+    """The machines and load balancers of one cloud. `error`: raised at its start and by every call."""
 
     def __init__(self, machines: Machines) -> None:
         self.machines, self.balancers = machines, Balancers()
@@ -91,7 +91,7 @@ class PlacedCloud(Cloud):
 
 
 class Process(services_harness.Cluster):
-    """The clouds of a process, as its flags say, and an API server."""
+    """A process with the clouds that its flags name, and an API server."""
 
     def __init__(self, *flags: str) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ class Process(services_harness.Cluster):
         self._cleanup = contextlib.AsyncExitStack()
 
     async def lead(self) -> None:
-        """Start as `process` does, and lead."""
+        """Start as `ccm.manager.process` does, and become the leader."""
         clouds = [CloudReloader(each, clock=now) for each in room_settings.clouds(self.options)]
         own = room_settings.for_each(self.options, [each.gateway.cloud for each in clouds])
         self.sets = [
@@ -130,7 +130,7 @@ class Process(services_harness.Cluster):
         assert not ended, ended
 
     def add_new(self, name: str, place: Place | None = None) -> None:
-        """A kubelet registers a Node without a providerID. `place`: the cloud that has its machine."""
+        """Register a Node without a providerID, as a kubelet does. `place`: the cloud that has its machine, if any."""
         self.add_node(name, provider_id="", taints=[TAINT])
         if place is not None:
             where = "metal" if place is self.metal else "fake"
@@ -140,13 +140,13 @@ class Process(services_harness.Cluster):
         return self.api.objects["nodes"][name]["spec"].get("providerID", "")
 
     def names(self, cloud: str) -> set[str]:
-        """Of the Services that a cloud was asked about."""
+        """Return the names of the Services that a cloud was called for."""
         return {name for _, _, name in self.places[cloud].balancers.calls if name}
 
 
 @pytest.fixture(autouse=True)
 def world(monkeypatch):
-    """`world(*flags)` returns a process whose providers are `fake` and `metal`."""
+    """Return a function that creates a Process from flags. The installed providers are `fake` and `metal`."""
     places: dict[str, Place] = {}
     monkeypatch.setattr(cloud_metrics, "_of_clouds", WeakKeyDictionary())
     monkeypatch.setattr(registry, "names", lambda: ["fake", "metal"])
@@ -267,7 +267,7 @@ def test_services_that_cannot_be_divided_are_refused(world):
 
 
 def samples(name: str, label: str) -> dict[str, float]:
-    """The values of a metric, by one of its labels."""
+    """Return the values of a metric by the value of one of its labels."""
     return {
         each.labels[label]: each.value
         for metric in REGISTRY.collect()

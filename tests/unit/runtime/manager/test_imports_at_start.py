@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a process does before its first request leaves: each of these takes 10 to 100 ms, and some never need it."""
+"""Work that must not delay the first request of a process: each item takes 10 to 100 ms and is often not needed."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 from tests.integration.cluster import Authority
 
 LATER = ("aiohttp.web", "cryptography", "google.protobuf", "yaml", "botocore", "openstack", "pyVmomi", "jinja2")
-#: `--version` ends the process when all is imported that a first request needs.
+#: `--version` exits after the imports that a first request needs.
 START = """
 import contextlib, sys
 from importlib import metadata
@@ -33,7 +33,7 @@ print(len(scans))
 
 
 def printed(program, *arguments, **environment):
-    """The words of its last line."""
+    """Run the program and return the words of the last line that it prints."""
     done = subprocess.run(
         [sys.executable, "-c", program, *arguments],
         capture_output=True,
@@ -54,6 +54,6 @@ def test_installed_packages_are_looked_through_once():
 
 @pytest.mark.parametrize(("first", "trusted"), [("", "0"), ("import aiohttp", "1")])
 def test_the_systems_authorities_are_read_by_who_needs_them(tmp_path, first, trusted):
-    """Nothing before the first request does. An import of aiohttp alone reads them, which this relies on."""
+    """Nothing reads them before the first request. The second case checks the measurement: importing aiohttp does."""
     system = {"SSL_CERT_FILE": str(Authority(tmp_path).file), "SSL_CERT_DIR": str(tmp_path / "none")}
     assert printed(first + START + TRUSTED, **system) == [trusted]

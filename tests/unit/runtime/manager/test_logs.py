@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Log lines that quote what tenants wrote: nobody writes a second line, nobody writes a mebibyte."""
+"""Log lines that quote tenants' text: a tenant can neither inject a second line nor log a mebibyte."""
 
 import io
 import json
@@ -17,7 +17,7 @@ FORGED = "x\n2026-01-01T00:00:00.000Z INFO ccm.manager.leadership: leading\x1b[2
 
 @pytest.fixture
 def written(monkeypatch):
-    """Logs in the given format; the lines so far."""
+    """Return a function that configures a format and returns a logger and a reader of the lines so far."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     out = io.StringIO()

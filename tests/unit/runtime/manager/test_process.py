@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a process starts, apart from what integration tests show."""
+"""How a process starts, where integration tests do not cover it."""
 
 import subprocess
 import sys

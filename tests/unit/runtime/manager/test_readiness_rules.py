@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether one cloud of a process makes it unready."""
+"""When one of a process's clouds makes the process unready."""
 
 import pytest
 

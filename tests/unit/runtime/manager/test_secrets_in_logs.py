@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`-v=9` with the configuration of each provider: no secret is in a log line, an error, or a name of a metric.
+"""`-v=9` with the configuration of each provider: no log line, error or metric name contains a secret.
 
-Everything that a provider and its libraries log is kept, while a cloud rejects, ignores and breaks off their requests.
+The tests read everything that a provider and its libraries log while a cloud rejects or breaks off their requests.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ccm.gateway.gateway import Gateway
 from ccm.manager import logs
 
 CANARY = "s3cr3t-canary-7f1d"
-#: Provider -> the text of its configuration; PORT is that of a cloud on this machine.
+#: Configuration by provider. PORT stands for the port of a cloud on this machine.
 CONFIGS = {
     "sim": f"endpoint: http://127.0.0.1:PORT\ntoken: {CANARY}\nproject: demo\n",
     "openstack": (
@@ -41,7 +41,7 @@ CONFIGS = {
         "vcenter:\n  one:\n    server: 127.0.0.1\n    datacenters: [dc]\n"
     ),
 }
-#: What the cloud does with every request.
+#: What the cloud answers to every request.
 ANSWERS: dict[str, Callable[[web.Request], web.Response]] = {
     "rejects": lambda request: web.json_response({"error": {"code": 401, "message": "no"}}, status=401),
     "fails": lambda request: web.Response(status=503, text="overloaded"),
@@ -51,7 +51,7 @@ ANSWERS: dict[str, Callable[[web.Request], web.Response]] = {
 
 @pytest.fixture
 async def cloud(request: pytest.FixtureRequest) -> AsyncIterator[tuple[int, list[str]]]:
-    """The port of a cloud that answers as it is told, and the paths of its requests."""
+    """Yield the port of a cloud that gives one of ANSWERS, and the method and path of each request."""
     asked: list[str] = []
 
     async def handle(got: web.Request) -> web.Response:
@@ -70,7 +70,7 @@ async def cloud(request: pytest.FixtureRequest) -> AsyncIterator[tuple[int, list
 
 @pytest.fixture
 def written(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
-    """Everything that is logged at `-v=9`."""
+    """Yield the stream with everything that is logged at `-v=9`."""
     root, out = logging.getLogger(), io.StringIO()
     handlers, level = root.handlers[:], root.level
     monkeypatch.setattr("sys.stderr", out)
@@ -98,7 +98,7 @@ async def test_no_secret_is_logged(provider: str, cloud: tuple[int, list[str]], 
         await gateway.close()
     logged = written.getvalue()
     assert '"call": "cloud.start"' in logged, "the log has the calls"
-    if provider != "vsphere":  # it speaks TLS, so its requests do not arrive here
+    if provider != "vsphere":  # vsphere uses TLS, so this server cannot read its requests
         assert asked, "the provider asked the cloud"
     assert CANARY not in logged
     assert CANARY not in "".join(said) and said
@@ -108,7 +108,7 @@ async def test_no_secret_is_logged(provider: str, cloud: tuple[int, list[str]], 
 
 @pytest.mark.parametrize("provider", CONFIGS)
 def test_a_wrong_configuration_is_reported_without_its_secret(provider: str, written: io.StringIO):
-    """The key of the secret is misspelled: the message names the key and not its value."""
+    """The key of the secret is misspelled: the message names the key but not its value."""
     wrong = re.sub(rf"(\w)(\s*[:=]\s*{CANARY})", r"\1x\2", CONFIGS[provider])
     assert wrong != CONFIGS[provider]
     with pytest.raises(ConfigError) as caught:

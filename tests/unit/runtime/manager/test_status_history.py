@@ -78,7 +78,7 @@ def test_an_hour_of_samples_takes_less_than_200_kib():
     try:
         empty, _ = tracemalloc.get_traced_memory()
         sampler = Sampler(Holds())
-        for _ in range(SAMPLES + SAMPLES // 4):  # all places, and some again
+        for _ in range(SAMPLES + SAMPLES // 4):  # fills the ring buffer and overwrites a quarter of it
             sampler.sample()
         used = tracemalloc.get_traced_memory()[0] - empty
     finally:

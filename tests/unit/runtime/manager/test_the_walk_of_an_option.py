@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One option from the command line to where it decides: how many files see it on its way.
+"""The number of files through which one option goes, from the command line to where it takes effect.
 
 A file sees it if a function there gets or returns the value, or plain data that has it.
 """
@@ -23,7 +23,7 @@ from ..gateway.virtual import in_virtual_time
 
 RUNTIME = Path(__file__).parents[4] / "runtime" / "ccm"
 MIN_AGE = 4242.0
-#: What the architecture asks for.
+#: The limit that the architecture sets.
 MOST = 12
 
 
@@ -40,7 +40,7 @@ def has(thing: Any, depth: int = 3) -> bool:
 
 
 class Walk:
-    """The files that saw the option, in their order, and the functions there."""
+    """A trace function that records the files that see the option, in order, with the functions there."""
 
     def __init__(self) -> None:
         self.files: dict[str, set[str]] = {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When traces are exported, what is said if they cannot be, and that OpenTelemetry logs little and no secret."""
+"""When traces are exported, what is logged if export fails, and that OpenTelemetry logs little and no secrets."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_another_protocol_is_refused():
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch):
     for name in [name for name in sys.modules if name.partition(".")[0] == "opentelemetry"]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "opentelemetry", None)  # as if it were not there
+    monkeypatch.setitem(sys.modules, "opentelemetry", None)  # as if OpenTelemetry were not installed
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", COLLECTOR)
     with pytest.raises(StartError, match=r"OTEL_EXPORTER_OTLP_ENDPOINT asks.*outoftree-ccm\[otel\]"):
         traces.start()
@@ -53,7 +53,7 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch):
 
 @pytest.fixture
 def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Callable[[], None]]]:
-    """Start traces with these variables; a collector is away unless one is named."""
+    """Return a function that starts traces with these variables. By default, nothing listens at the endpoint."""
     library, connections = logging.getLogger("opentelemetry"), logging.getLogger("urllib3.connectionpool")
     before = library.propagate, library.handlers, library.level, list(connections.filters)
     running = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several clouds in one process, as the flags name them, and what is refused at the start."""
+"""Flags for several clouds in one process, and combinations that are refused at start."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from ccm.options.clouds import CloudFlags, clouds, division
 from ccm.options.command_line import OptionsError, parse, parse_as
 
 BOTH = "openstack,static"
-#: Those without a class, and the others are another cloud's.
+#: This cloud serves only Services without a class; another cloud serves those with one.
 SHARED = ServedClasses(are_shared=True)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line. C1, C2, C5-C8 and W31 of docs/reference/parity.md: what makes no sense is refused at start."""
+"""The command line. C1, C2, C5-C8 and W31 of docs/reference/parity.md: invalid values are refused at start."""
 
 import dataclasses
 import json
@@ -113,7 +113,7 @@ def test_C1_defaults():
     assert parse([SIM]) == DEFAULTS
 
 
-#: Field -> (how it is spelt, what it becomes); those that need one another stand together.
+#: (spelling, parsed value) by field. Flags that need one another are next to one another.
 FLAGS = {
     "cloud_config": ("/etc/ccm/cloud.conf", "/etc/ccm/cloud.conf"),
     "cluster_name": ("prod", "prod"),
@@ -202,14 +202,14 @@ def test_C2_every_flag_sets_its_field_and_no_other(field, joined):
 
 
 def test_C2_nothing_is_left_out():
-    """Files and keys go together, and webhooks with their gate."""
+    """Every flag is tested. Certificates need their keys, and webhooks their feature gate."""
     files = {"tls_cert_file": "/a.crt", "tls_private_key_file": "/a.key"}
     files |= {f"webhook_{name}": value for name, value in files.items()}
     arguments = [*(f"{spelt(k)}={v}" for k, v in files.items()), "--webhooks=a,-b"]
     gates = {"CloudControllerManagerWebhook": True}
     expected = dataclasses.replace(DEFAULTS, **files, webhooks=("a", "-b"), feature_gates=gates)
     assert parse([SIM, *arguments, "--feature-gates=CloudControllerManagerWebhook=true"]) == expected
-    tested = {*FLAGS, *files, "webhooks", "cloud_provider", "cloud_nodes"}  # the last needs several: test_clouds.py
+    tested = {*FLAGS, *files, "webhooks", "cloud_provider", "cloud_nodes"}  # cloud_nodes: in test_clouds.py
     assert tested == {flag.field for flag in TABLE}
     no_flags = {"leader_migration", "sections", "division"}
     assert tested | no_flags == {field.name for field in dataclasses.fields(Options)}
@@ -256,7 +256,7 @@ def test_a_boolean_takes_no_word_that_is_none():
     assert problems(SIM, "--leader-elect=maybe") == ["--leader-elect: 'maybe' is neither true nor false"]
 
 
-#: Arguments of manifests that are in use: kubeadm-based and RKE2 clusters, vendors' DaemonSets.
+#: Arguments of real manifests: kubeadm and RKE2 clusters, vendors' DaemonSets.
 MANIFESTS = [
     ["--v=2", "--use-service-account-credentials=true", "--configure-cloud-routes=false"],
     [
@@ -402,7 +402,7 @@ def test_webhooks_need_a_port_of_their_own():
 def test_limits_that_are_just_allowed():
     assert parse([SIM, "--secure-port=65535"]).secure_port == 65535
     assert parse([SIM, "--leader-elect-renew-deadline=2.41s"]).leader_elect_renew_deadline == 2.41
-    # Without election its times do not matter, without routes the CIDR does not.
+    # Election times do not matter without election, nor the CIDR without routes.
     assert parse([SIM, "--leader-elect=false", "--leader-elect-retry-period=0"]).leader_elect is False
     assert parse([SIM, "--configure-cloud-routes=false", "--cluster-cidr=x"]).cluster_cidr == "x"
 

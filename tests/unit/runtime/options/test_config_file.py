@@ -71,7 +71,7 @@ def test_all_that_flags_say_survives_a_file(arguments, write):
 
 
 def test_C20_shape():
-    """Keys as the Go type has them: capitals, except in the structs that are shared with other components."""
+    """Keys are spelt as in the Go type: capitalised, except in structs that are shared with other components."""
     found = parse(
         ["--cloud-provider=sim", "--kubeconfig=/k", "--cloud-config=/c", "--use-service-account-credentials"]
     ).configz()

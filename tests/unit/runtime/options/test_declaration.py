@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An option is declared once: one more field is all that a new flag needs."""
+"""An option is declared once: a new flag needs only one more field."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ SIM = "--cloud-provider=sim"
 
 @dataclass(frozen=True)
 class More(Options):
-    """All flags there are, and one more line."""
+    """All existing flags, and one new flag in a single line."""
 
     tea_break: float = option("general", DURATION, 300.0, "rest so long", "Generic.TeaBreak", check=not_negative)
 
 
 @pytest.fixture
 def reference(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """What makes the pages of docs/reference."""
+    """Return the module that generates the pages of docs/reference."""
     monkeypatch.syspath_prepend(str(Path(__file__).parents[4] / "tools" / "docs"))
     return importlib.import_module("reference")
 
@@ -99,7 +99,7 @@ def test_docs_tell_of_it(reference: ModuleType):
 
 
 def test_every_field_is_declared_as_a_flag():
-    """So that nothing has to be repeated: what no flag sets comes from a file alone, or is a part of flags."""
+    """Fields without a flag come only from the configuration file or are derived from flags."""
     declared = {flag.field for flag in flags_of(Options)}
     assert {item.name for item in fields(Options)} - declared == {"leader_migration", "sections", "division"}
 
@@ -117,7 +117,7 @@ def test_help_begins_with_a_verb(flag: Flag):
 
 
 def test_groups_stand_together():
-    """`--help` and the page show a group once, where its first flag stands."""
+    """`--help` and the reference page show each group once, at its first flag."""
     groups = [flag.group for flag in FLAGS]
     assert [a for a, b in itertools.pairwise(groups) if a != b] == list(dict.fromkeys(groups))[:-1]
 

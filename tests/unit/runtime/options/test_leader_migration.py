@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""C15-C17 and W28: which controllers are shared with another manager."""
+"""C15-C17 and W28: which controllers migrate between this manager and another one."""
 
 import json
 
@@ -52,7 +52,7 @@ def test_without_migration_all_is_ours():
 
 
 def test_W28_by_default_route_service_and_lifecycle_are_migrated():
-    """Upstream's default names two controllers that exist under those names nowhere, so only lifecycle migrates."""
+    """Upstream's default has outdated names for two controllers, so only the lifecycle controller migrates there."""
     assert split(ON_BY_DEFAULT, Migration()) == Split((NODE,), (LIFECYCLE, SERVICE, ROUTE))
     assert Migration().leader_name == "cloud-provider-extraction-migration"
     found = options(["--cloud-provider=sim", "--enable-leader-migration"])
@@ -121,7 +121,7 @@ controllerLeaders:
             "controllerLeaders[1].component: is missing",
             id="C16-component",
         ),
-        # Upstream takes `endpoints` here and fails later: its client has no such lock any more.
+        # Upstream accepts `endpoints` here and fails later, because its client no longer has that lock.
         pytest.param(
             config("v1beta1", resourceLock="endpoints"), "resourceLock: expected leases, not 'endpoints'", id="C16-lock"
         ),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the flags about classes of Services mean, and which are refused at the start."""
+"""What the flags for load balancer classes mean, and which values are refused at start."""
 
 import pytest
 

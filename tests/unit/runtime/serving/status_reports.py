@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Status reports for tests: one of a healthy leader, and one in which a stranger wrote every text."""
+"""Status reports for tests: of a healthy leader, of a troubled one, and one whose every text is hostile."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ccm.serving.status_report import (
 
 
 def report(**changes: Any) -> Status:
-    """A leader for which all is well; `changes`: other fields."""
+    """Return the report of a healthy leader. `changes`: fields to replace."""
     process = Process(
         identity="cp1_6f1c",
         role="leader",
@@ -63,7 +63,7 @@ def report(**changes: Any) -> Status:
 
 
 def troubled() -> Status:
-    """A leader whose cloud fails, with an object that fails, and a deletion that is held."""
+    """Return the report of a leader with a failing cloud, a failing object, and a deletion on hold."""
     well = report()
     return report(
         unfinished=[
@@ -87,7 +87,7 @@ def troubled() -> Status:
 
 
 def written_by(text: str) -> Status:
-    """A report in which every text is `text`."""
+    """Return a report in which every text is `text`."""
     plain = msgspec.to_builtins(troubled())
     return msgspec.convert(_replaced(plain, text), Status)
 

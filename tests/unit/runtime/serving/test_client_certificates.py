@@ -33,8 +33,8 @@ def name(common=None, *organisations):
 
 
 class Authority:
-    """A CA; below `parent` an intermediate one. Its certificates have no Authority Key Identifier, as those of
-    hand-made CAs."""
+    """A CA, or with `parent` an intermediate CA. Like those of handmade CAs, its certificates have no Authority Key
+    Identifier."""
 
     def __init__(self, parent=None):
         self.parent, self.key = parent, ec.generate_private_key(ec.SECP256R1())
@@ -48,7 +48,7 @@ class Authority:
         self.pem = self.cert.public_bytes(serialization.Encoding.PEM)
 
     def issue(self, file, subject, *, usages=(Usage.CLIENT_AUTH,), until=NOW + HOUR):
-        """A file with certificate, the intermediate CA if there is one, and key."""
+        """Write the certificate, the intermediate CA if there is one, and the key to `file`. Returns the file."""
         key = ec.generate_private_key(ec.SECP256R1())
         builder = _builder(subject, self.name, key, until)
         if usages:
@@ -74,7 +74,7 @@ def _builder(subject, issuer, key, until=NOW + HOUR):
 
 
 class Api:
-    """Allows jane and the group ops; knows no token."""
+    """An API server that allows jane and the group ops, and knows no token."""
 
     def __init__(self):
         self.asked = []
@@ -94,7 +94,7 @@ def _review(type, allowed):
 
 @contextlib.asynccontextmanager
 async def served(*authorities, required=False, api=None):
-    """The port of a server that takes client certificates of these CAs."""
+    """Yield the port of a server that accepts client certificates of these CAs."""
     bundle = b"".join(each.pem for each in authorities)
     app = application(Health(healthz={"ping": lambda: None}), Authorizer(api or Api()), ("/healthz",), dict)
     tls = ServingTls(parse(["--cloud-provider=sim"]).tls(), lambda: bundle, required=required)
@@ -115,7 +115,7 @@ def client_tls(file=None):
 
 
 async def status(port, file=None, path="/metrics"):
-    """HTTP status of a request with that certificate, None when the handshake fails."""
+    """Return the HTTP status of a request with that certificate; None if the connection fails."""
     url = f"https://127.0.0.1:{port}{path}"
     try:
         async with aiohttp.ClientSession() as session, session.get(url, ssl=client_tls(file)) as response:
@@ -145,7 +145,7 @@ def root():
     ],
 )
 async def test_who_a_certificate_is(root, tmp_path, subject, expected):
-    """Without a common name it is nobody's: its bearer is anonymous, as in Go."""
+    """The bearer of a certificate without a common name is anonymous, as in Go."""
     api = Api()
     async with served(root, api=api) as port:
         assert await status(port, root.issue(tmp_path / "c.pem", subject)) == expected
@@ -173,7 +173,7 @@ async def test_what_a_certificate_may_be_used_for(root, tmp_path, usages, expect
 
 
 async def test_certificates_of_intermediate_authorities(root, tmp_path):
-    """With the root in the bundle the client brings the intermediate; or the bundle holds the intermediate alone."""
+    """The client sends the intermediate and the bundle has the root, or the bundle has only the intermediate."""
     intermediate = Authority(root)
     file = intermediate.issue(tmp_path / "c.pem", name("jane"))
     for trusted in (root, intermediate):
@@ -195,7 +195,7 @@ async def test_nobody_is_trusted_before_a_ca_is_known(root, tmp_path):
 
 
 def test_the_checks_do_not_depend_on_the_version_of_python(root):
-    """Python 3.13 sets VERIFY_X509_STRICT and VERIFY_X509_PARTIAL_CHAIN, earlier ones neither."""
+    """Python 3.13 sets VERIFY_X509_STRICT and VERIFY_X509_PARTIAL_CHAIN by default; earlier versions set neither."""
     context = ServingTls(parse(["--cloud-provider=sim"]).tls(), lambda: root.pem).context
     assert not context.verify_flags & ssl.VERIFY_X509_STRICT
     assert context.verify_flags & ssl.VERIFY_X509_PARTIAL_CHAIN
@@ -215,7 +215,7 @@ def _later():
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=["1.2", "1.3"])
 async def test_a_resumed_session_brings_no_certificate(root, tmp_path, version):
-    """Its certificate was verified long ago, maybe against CAs that are not trusted any more."""
+    """A session's certificate was verified at its start, perhaps against CAs that are no longer trusted."""
     context = client_tls(root.issue(tmp_path / "c.pem", name("jane")))
     context.maximum_version = context.minimum_version = version
 
@@ -232,7 +232,7 @@ async def test_a_resumed_session_brings_no_certificate(root, tmp_path, version):
         answered, session = await asyncio.to_thread(ask, port, None)
         assert answered == 200
         again, _ = await asyncio.to_thread(ask, port, session)
-        # A client that resumes nothing shows its certificate anew; one that resumes is nobody.
+        # A client that does not resume shows its certificate again; a client that resumes is anonymous.
         assert again == (200 if version is ssl.TLSVersion.TLSv1_3 else 403)
 
 

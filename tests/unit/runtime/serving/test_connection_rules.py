@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A port that strangers try to fill, over real sockets: silent connections, slow ones, and too many of them."""
+"""Strangers try to exhaust a port, over real sockets: with silent, slow or too many connections."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ from ccm.serving.secure_port import serve
 from tests.ports import free_port
 
 CLOSED = "ccm_serving_connections_closed_total"
-#: Nothing below waits for any of these to be over unless it says so.
+#: Limits so long that no test waits for them.
 LONG = Limits(total=40, per_peer=30, handshake=60, idle=60, request=60, unread=60)
 
 
@@ -31,7 +31,7 @@ def client_tls():
 
 @contextlib.asynccontextmanager
 async def served(limits, handler=None, address="127.0.0.1"):
-    """The port of a server whose `/healthz` says ok and whose `/other` is `handler`."""
+    """Yield the port of a server whose `/healthz` answers ok and whose `/other` is `handler`, by default the same."""
 
     async def ok(request):
         return web.Response(text="ok")
@@ -49,7 +49,7 @@ async def served(limits, handler=None, address="127.0.0.1"):
 
 @contextlib.asynccontextmanager
 async def connections(port, number, *, tls=False, sources=("127.0.0.1",), first=b""):
-    """Open `number` connections, each of which sends `first` and nothing else."""
+    """Open `number` connections that send only `first`. Yields their readers."""
     opened = []
     for count in range(number):
         source = (sources[count % len(sources)], 0)
@@ -64,7 +64,7 @@ async def connections(port, number, *, tls=False, sources=("127.0.0.1",), first=
 
 
 async def is_closed(reader, patience=30.0):
-    """Whether the server closes this connection within `patience` seconds."""
+    """Return whether the server closes this connection within `patience` seconds."""
     try:
         async with asyncio.timeout(patience):
             while await reader.read(65536):
@@ -77,7 +77,7 @@ async def is_closed(reader, patience=30.0):
 
 
 async def probe(port):
-    """What the kubelet does: a connection of its own."""
+    """Return the status of a probe that opens a new connection, as the kubelet's probes do."""
     limit = aiohttp.ClientTimeout(total=5)
     async with (
         aiohttp.ClientSession(timeout=limit) as session,
@@ -93,11 +93,11 @@ def closed(reason):
 @pytest.mark.threat("tenant-cannot-stop-the-controller")
 @pytest.mark.parametrize("sources", [("127.0.0.1",), ("127.0.0.2",), tuple(f"127.0.1.{n}" for n in range(1, 101))])
 async def test_200_silent_connections_do_not_keep_a_probe_out(sources):
-    """Whether they come from the prober's own address, from another one, or from many."""
+    """The silent connections come from the prober's own address, from another one, or from many."""
     async with served(LONG) as port, connections(port, 200, sources=sources) as held:
         for _ in range(5):
             assert await probe(port) == 200
-        # As many as the caps allow are still there.
+        # As many connections as the limits allow remain open.
         still = 30 if len(sources) == 1 else 40
         gone = await asyncio.gather(*(is_closed(reader, 0.2) for reader in held))
         assert still - 5 <= gone.count(False) <= still
@@ -171,7 +171,7 @@ async def test_heads_that_are_too_large_or_no_http(request_head, caplog):
 
 @pytest.mark.parametrize("address", ["::", "0.0.0.0", "localhost"])
 async def test_addresses(address):
-    """The kubelet probes 127.0.0.1, whatever else is served."""
+    """The kubelet probes 127.0.0.1, so that address is served with every bind address."""
     async with served(LONG, address=address) as port:
         assert await probe(port) == 200
 
@@ -259,7 +259,7 @@ async def test_the_end_does_not_wait_for_anybody():
 
 @pytest.mark.parametrize("library", ["asyncio", "uvloop"])
 def test_either_event_loop(library):
-    """Tests run in asyncio's; the image has uvloop."""
+    """The other tests run in asyncio's loop; the image uses uvloop."""
     loops = pytest.importorskip(library)
 
     async def check():
@@ -285,11 +285,11 @@ def test_who_loses_a_connection():
     a, b, c = Held("a", 1), Held("a", 2), Held("b", 0)
     assert make_room([], "a", limits) == (True, None)
     assert make_room([a, b, c], "b", limits) == (True, None)
-    # The peer's own longest waiting one, when it has as many as it may have.
+    # A peer at its own limit loses its longest waiting connection.
     assert make_room([b, a, Held("a", 3)], "a", limits) == (True, a)
-    # The longest waiting one of whoever has most, when the port is full; not the oldest of all.
+    # On a full port, the peer with the most connections loses its longest waiting one, not the oldest of all.
     assert make_room([c, b, a, Held("c", 3)], "d", limits) == (True, a)
-    # Not those in use.
+    # Connections in use are kept.
     a.busy = True
     assert make_room([c, b, a, Held("c", 3)], "d", limits) == (True, b)
     busy = [Held("a", 1, busy=True) for _ in range(3)]

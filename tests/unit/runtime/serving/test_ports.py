@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is served and what health looks at, put together: W25, W24 (a blocked event loop), webhooks on their port."""
+"""The ports and health checks of a whole process: W25, W24 (a blocked event loop), webhooks on their port."""
 
 import asyncio
 import contextlib
@@ -96,7 +96,7 @@ async def allow(request):
 
 @contextlib.asynccontextmanager
 async def webhooks(*flags, offered=None):
-    """The webhooks' port, served as the flags say."""
+    """Serve webhooks with these flags. Yields the port."""
     port = free_port()
     options = parse(
         [
@@ -144,7 +144,7 @@ async def test_webhooks_that_the_provider_does_not_offer():
 
 
 async def test_webhooks_for_clients_with_a_certificate(tmp_path, caplog):
-    """`--webhook-client-ca-file`; without it and reachable from elsewhere, the log says that everybody may ask."""
+    """With `--webhook-client-ca-file` clients need a certificate. Without it, the log warns about a public port."""
     authority = Authority(tmp_path)
     for ending, data in zip(("crt", "key"), authority.issue("kube-apiserver"), strict=True):
         (tmp_path / f"client.{ending}").write_bytes(data)

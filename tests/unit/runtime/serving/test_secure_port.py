@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""C19 of docs/reference/parity.md, as far as it needs no API server."""
+"""C19 of docs/reference/parity.md: the part that needs no API server."""
 
 import asyncio
 import contextlib
@@ -48,7 +48,7 @@ def state():
 
 @pytest.fixture
 def client_of(authorizer, state):
-    """A client of an application whose checks say what `state` says."""
+    """Return a context manager for a client of an application whose checks answer what `state` holds."""
 
     @contextlib.asynccontextmanager
     async def client_of(always_allow=OPEN):
@@ -97,7 +97,7 @@ async def test_reasons_are_for_those_who_may_read_the_path_by_their_own_right(cl
 
 
 async def test_single_checks(client_of, state):
-    """Upstream answers 404 for them; and they are not among the paths that are always allowed."""
+    """Single checks need authorization, unlike /healthz and /readyz. Upstream answers 404 for them."""
     state.cloud = "503"
     good = {"Authorization": "Bearer good"}
     async with client_of() as client:
@@ -168,7 +168,7 @@ async def test_always_allowed_paths_are_those_given_and_exact(client_of):
         assert (await got(client, "/metrics"))[0] == 200
         assert await got(client, "/healthz") == (403, "not you: /healthz\n")
         assert (await got(client, "/metrics/"))[0] == 403
-        assert (await got(client, "/%6detrics"))[0] == 200  # the same path, spelt otherwise
+        assert (await got(client, "/%6detrics"))[0] == 200  # the same path in another spelling
     async with client_of(always_allow=()) as client:
         assert [(await got(client, path))[0] for path in OPEN] == [403] * 3
 
@@ -207,7 +207,7 @@ def pair(tmp_path):
 
 @contextlib.asynccontextmanager
 async def served(authorizer, cas=None, tls=None, **changes):
-    """The address of a running server."""
+    """Yield the port of a running server."""
     port = free_port()
     health = Health(healthz={"ping": lambda: None})
     app = application(health, authorizer, OPEN, dict)
@@ -219,7 +219,7 @@ async def served(authorizer, cas=None, tls=None, **changes):
 
 
 async def serial_of(port, server_name=None):
-    """The serial number of the certificate that the port presents."""
+    """Return the serial number of the certificate that the port presents."""
 
     def ask():
         context = ssl.create_default_context()
@@ -255,7 +255,7 @@ def authority(tmp_path):
 
 
 def write(authority, directory, name, *hosts, groups=()):
-    """Certificate and key files; the serial number."""
+    """Write certificate and key files. Returns the serial number."""
     cert, key = authority.issue(name, groups, hosts)
     for ending, data in (("crt", cert), ("key", key)):
         (directory / f"{name}.{ending}").write_bytes(data)
@@ -308,7 +308,7 @@ async def test_rotated_certificates_count_from_the_next_connection_on(authorizer
 
 
 async def test_client_certificates(authorizer, authority, tmp_path):
-    """Nobody has to bring one; one of another authority is refused; a new authority needs no restart."""
+    """A client certificate is optional, one of another authority is refused, and a new authority needs no restart."""
     other_place = tmp_path / "other"
     other_place.mkdir()
     other = Authority(other_place)
@@ -387,7 +387,7 @@ async def test_a_port_that_is_taken(authorizer):
         app, tls = application(Health(), authorizer, OPEN, dict), ServingTls(options().tls())
         with pytest.raises(OSError, match="address already in use"):
             await serve(app, "127.0.0.1", port, tls)
-        with pytest.raises(OSError, match="address already in use"):  # both have to permit it
+        with pytest.raises(OSError, match="address already in use"):  # both servers must set share_port
             await serve(app, "127.0.0.1", port, tls, share_port=True)
 
 

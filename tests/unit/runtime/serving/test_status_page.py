@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page, the text and the plots of a status report: what they say, and what strangers' text cannot do to them."""
+"""The page, the text and the plots of a status report: their content, and that strangers' text cannot break them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ccm.serving.statusz import chosen
 from .status_reports import report, troubled, written_by
 
 MARKUP = """"'><script>alert(1)</script><img src=//evil.example onerror=alert(2)></style></title>&amp;"""
-#: All elements of the page.
+#: The only elements that the page uses.
 ELEMENTS = {
     *("html", "head", "meta", "title", "style", "body", "h1", "h2", "p", "div", "ul", "li", "main", "section"),
     *("table", "thead", "tbody", "tr", "th", "td", "figure", "figcaption", "svg", "polygon", "polyline"),
@@ -26,7 +26,7 @@ ELEMENTS = {
 
 
 class Elements(html.parser.HTMLParser):
-    """What a browser finds in a page."""
+    """The elements, attributes and text that a browser would find in a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -181,7 +181,7 @@ def test_a_plot_has_now_at_its_right_edge():
 
 
 def test_a_terminal_browser_shows_a_plot_by_its_caption_alone():
-    """The labels of the axes are in attributes, which only the style shows."""
+    """Axis labels are in attributes, which only the style sheet displays."""
     text = Elements(status_page.page(report())).text
     assert "cloud calls per minute: " in text and "at most" in text
     assert "1 h ago" not in text and "1 h ago" in status_page.page(report())

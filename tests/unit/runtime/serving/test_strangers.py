@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What somebody without rights can make us ask the API server: little, from a budget that nobody else uses."""
+"""A client without rights causes few requests to the API server, from a budget that serves nothing else."""
 
 import asyncio
 import contextlib
@@ -33,7 +33,7 @@ ADMIN = {"subject": ((("commonName", "admin"),),)}
 
 
 class ApiServer:
-    """Knows the tokens `good` and `pod-...`; the user `good` may read everything. Counts what it is asked."""
+    """Knows the tokens `good` and `pod-...`. The users `good` and `admin` may read everything. Records its requests."""
 
     def __init__(self):
         self.asked = []
@@ -105,7 +105,7 @@ async def test_many_peers_share_one_budget(authorizer, api, clock):
 
 @pytest.mark.threat("peer-cannot-spend-the-api-budget")
 async def test_prometheus_is_not_kept_out_by_strangers(authorizer, api, clock):
-    """It was known before; and its answers are not pushed out by those about made-up tokens."""
+    """Prometheus was known before, and answers about made-up tokens do not evict its cached answers."""
     assert (await authorizer.check("/metrics", "Bearer good", peer="prometheus"))[0] == 200
     for second in range(60):
         for number in range(100):
@@ -116,7 +116,7 @@ async def test_prometheus_is_not_kept_out_by_strangers(authorizer, api, clock):
 
 @pytest.mark.threat("peer-cannot-spend-the-api-budget")
 async def test_made_up_tokens_push_no_good_answer_out(api):
-    """Neither the user nor the permission, however many there are."""
+    """Made-up tokens evict neither the cached user nor the cached permission, however many there are."""
     clock = FakeClock()
     authorizer = Authorizer(api, lifetimes=Lifetimes(token=1e6, allowed=1e6, refused=1e6), clock=clock)
     assert (await authorizer.check("/metrics", "Bearer good"))[0] == 200
@@ -146,7 +146,7 @@ async def test_an_unknown_token_is_remembered_as_unknown(authorizer, api):
 
 @pytest.mark.threat("peer-cannot-spend-the-api-budget")
 async def test_the_same_question_is_asked_once_at_a_time(authorizer, api):
-    """And whoever asked first may hang up."""
+    """Concurrent callers share one review, even if the first caller disconnects."""
     api.wait.clear()
     asking = [asyncio.create_task(authorizer.check("/metrics", "Bearer good")) for _ in range(50)]
     await asyncio.sleep(0)
@@ -174,7 +174,7 @@ async def test_few_reviews_at_a_time_when_the_api_server_is_slow(authorizer, api
 
 
 async def test_a_permission_is_for_the_whole_question(api, clock):
-    """A token whose `extra` restricts it may do less than its user (scopes)."""
+    """A token may be allowed less than its user, because of scopes in its `extra`."""
     scopes = {"full": ["all"], "restricted": ["read"]}
 
     async def ask(path, body, type, **_):
@@ -225,7 +225,7 @@ async def test_health_is_told_without_reasons_when_the_budget_is_spent(authorize
 
 @pytest.mark.threat("peer-reads-no-metrics")
 async def test_a_stranger_reads_health_and_nothing_else(authorizer):
-    """Not by another spelling, method, token, or a path below one that is open."""
+    """Another spelling, method or token does not help, nor a path below an open one."""
     async with client_of(authorizer) as client:
         async with client.get("/healthz") as response:
             assert (response.status, await response.text()) == (200, "ok")
@@ -257,7 +257,7 @@ async def test_what_is_no_text_is_no_error_of_ours(authorizer, caplog):
 
 @pytest.mark.threat("peer-cannot-spend-the-api-budget")
 async def test_the_controllers_requests_do_not_wait_for_strangers(tmp_path):
-    """The process as it is put together: real sockets, real clients, a flood, and the limiter of the controllers."""
+    """A flood against a whole process, with real sockets and clients, leaves the controllers' request budget alone."""
     reviews = []
 
     async def answer(request):

@@ -180,7 +180,7 @@ async def test_a_handler_that_hangs_has_a_deadline(client, offered, monkeypatch,
     answers = await asyncio.gather(*(post(client, "/one", review()) for _ in range(30)))
     assert set(answers) == {(504, "webhook one did not answer within 0.1 s\n")}
     assert count(504) == before + 30 and len(ended) == 30
-    assert len(asyncio.all_tasks()) <= tasks + 35  # one for each connection that is kept
+    assert len(asyncio.all_tasks()) <= tasks + 35  # one for each open connection
 
 
 @pytest.mark.threat("tenant-cannot-stop-the-controller")

@@ -36,7 +36,7 @@ BALANCER = {
 
 
 class Client:
-    """`await client("GET", "/instances")` gives the status and the decoded answer."""
+    """`await client("GET", "/instances")` returns the status and the decoded answer."""
 
     def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
         self.session, self.url = session, url

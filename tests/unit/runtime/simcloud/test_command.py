@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line: wrong input gives one message each, and the process starts and stops as told."""
+"""The command line: each wrong input gives one message, and the process starts and stops as requested."""
 
 from __future__ import annotations
 

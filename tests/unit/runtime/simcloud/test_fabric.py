@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulator as a network: forwarding on loopback, and what reaches the kernel."""
+"""The simulator as a network: forwarding on loopback, and the routes and rules in the kernel."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]
 
 @contextlib.asynccontextmanager
 async def tcp_backend(address: str, port: int, handler: Handler | None = None) -> AsyncIterator[asyncio.Server]:
-    """By default it says its address and ends."""
+    """Run a TCP backend. By default it sends its address and closes the connection."""
 
     async def say_who(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(address.encode())
@@ -46,7 +46,7 @@ async def tcp_backend(address: str, port: int, handler: Handler | None = None) -
 
 
 async def ask(port: int, *, source: str | None = None) -> str:
-    """What the load balancer's backend says; "" when the connection is closed without a word."""
+    """Return what the load balancer's backend sends; "" if the connection is closed without data."""
     local = (source, 0) if source else None
     reader, writer = await asyncio.open_connection(VIP, port, local_addr=local)
     try:
@@ -67,7 +67,7 @@ async def eventually(condition: Callable[[], bool | Awaitable[bool]]) -> None:
 
 
 async def balance(cloud: Simulator, port: int, node_port: int, *addresses: str, **more: Any) -> str:
-    """A load balancer that forwards; its id. `protocol` TCP by default."""
+    """Create a load balancer, wait until it forwards, and return its ID. `protocol`: TCP by default."""
     protocol = more.pop("protocol", "TCP")
     ports = [{"port": port, "node_port": node_port, "protocol": protocol}]
     body = {"name": "web", "ports": ports, "targets": [{"address": each} for each in addresses]} | more
@@ -103,7 +103,7 @@ async def test_backends_that_fail_and_come_back() -> None:
     async with running_simulator(CONFIG, fabric=True) as cloud:
         await balance(cloud, port, node_port, *BACKENDS[:1])
         assert await ask(port) == ""
-        async with tcp_backend(BACKENDS[0], node_port):  # ejected and unhealthy, yet the last resort
+        async with tcp_backend(BACKENDS[0], node_port):  # unhealthy, but tried as the last resort
             assert await ask(port) == BACKENDS[0]
 
 
@@ -242,7 +242,7 @@ async def test_the_health_port_decides_where_new_connections_go(monkeypatch: pyt
 
 
 class UdpEcho(asyncio.DatagramProtocol):
-    """Answers with its address and what it got."""
+    """Answers each datagram with its own address and the data."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -276,7 +276,7 @@ async def test_udp_flows_stay_on_their_backend_and_move_when_it_refuses() -> Non
     port, node_port = free_port(socket.SOCK_DGRAM), free_port(socket.SOCK_DGRAM)
     async with running_simulator(CONFIG, fabric=True) as cloud:
         backends = {address: await udp_backend(address, node_port) for address in BACKENDS[:2]}
-        await balance(cloud, port, node_port, *BACKENDS, protocol="UDP")  # nobody listens on the third
+        await balance(cloud, port, node_port, *BACKENDS, protocol="UDP")  # nothing listens on the third
         clients = [UdpClient(port) for _ in range(6)]
         first = [(await client(b"one")).split() for client in clients]
         assert {address for address, _ in first} == set(BACKENDS[:2])
@@ -390,7 +390,7 @@ async def test_a_port_that_is_taken_is_opened_as_soon_as_it_is_free(monkeypatch:
                 "targets": [{"address": BACKENDS[0]}],
             }
             row = cloud.project().create_load_balancer(convert(body, LoadBalancerBody, ""))
-            await eventually(lambda: cloud.forwards("TCP", VIP, row.ports[1].port))  # held back by nothing
+            await eventually(lambda: cloud.forwards("TCP", VIP, row.ports[1].port))  # not blocked by the other port
             assert not cloud.forwards("TCP", VIP, port)
         await eventually(lambda: cloud.forwards("TCP", VIP, port))
         assert await ask(port) == BACKENDS[0]
@@ -544,7 +544,7 @@ needs_root = pytest.mark.skipif(
 
 
 def no_namespaces() -> NoReturn:
-    """Some people's machines forbid them even to root; where the suite decides what lands, that is a failure."""
+    """Fail in CI, skip elsewhere: some machines forbid network namespaces even to root."""
     why = "network namespaces may not be made here"
     if os.environ.get("CI"):
         pytest.fail(why)
@@ -552,7 +552,7 @@ def no_namespaces() -> NoReturn:
 
 
 def in_namespace(script: str, *arguments: str) -> None:
-    """Run a script in a network namespace of its own; it must end by saying "proven"."""
+    """Run a script in a new network namespace. The script must print only "proven"."""
     command = ["unshare", "--net", sys.executable, "-c", script, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100)
     if "unshare failed" in done.stderr:

@@ -45,7 +45,7 @@ async def test_a_call_without_an_answer() -> None:
         cloud.fault(action="timeout", count=1)
         with pytest.raises(asyncio.TimeoutError):
             await http.get(PATH, timeout=aiohttp.ClientTimeout(total=0.05))
-        cloud.fault(action="hang_up", count=2)  # aiohttp itself repeats a GET once
+        cloud.fault(action="hang_up", count=2)  # two, because aiohttp itself repeats a GET once
         with pytest.raises(aiohttp.ServerDisconnectedError):
             await http.get(PATH)
         async with http.get(PATH) as answer:

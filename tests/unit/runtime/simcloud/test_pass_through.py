@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Load balancers that give nodes the clients' packets as they are: which node, and through a real kernel."""
+"""Load balancers that pass clients' packets to nodes unchanged: the choice of the node, and a real kernel."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WEB = ("TCP", VIP, 80)
 def packet(
     client: str = "192.0.2.7:40000", to: str = f"{VIP}:80", protocol: int = 6, flags: int = SYN, *, options: int = 0
 ) -> bytes:
-    """An IPv4 packet; `options`: how many words of them its header has."""
+    """Return an IPv4 packet. `options`: 32-bit words of options in its header."""
     (source, source_port), (address, port) = client.split(":"), to.split(":")
     ports = struct.pack("!HH", int(source_port), int(port))
     rest = ports + (bytes(9) + bytes([flags]) + bytes(6) if protocol == 6 else bytes(4))
@@ -69,7 +69,7 @@ def test_no_packet_whatever_it_contains_is_an_error() -> None:
 
 
 class Board:
-    """A switch with one port, and its clock."""
+    """A switch with one port, on a clock that the test moves."""
 
     def __init__(self, protocol: str = "TCP", **rules: Any) -> None:
         self.now, self.key = 1000.0, (protocol, VIP, 80)
@@ -84,7 +84,7 @@ class Board:
 
 @pytest.fixture(autouse=True)
 def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing answers at the targets of these tests, and health is set by hand."""
+    """Turn health checks off: nothing answers at the targets, so the tests set health themselves."""
 
     async def never(*_: object, **__: object) -> None:
         await asyncio.Event().wait()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state file: what survives a restart, and what is no state file."""
+"""The state file: what survives a restart, and which files are refused."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def test_everything_survives_a_restart(tmp_path: Path) -> None:
         assert {kind: table.rows for kind, table in project.tables.items()} == before
         assert cloud.add_instance("w2").id > max(max(rows, key=lambda id_: id_[-12:])[-12:] for rows in before.values())
         assert next(iter(project.load_balancers.rows.values())).state == "creating"
-        cloud.advance(51)  # the work that was under way at the restart gets done
+        cloud.advance(51)  # the operation that the restart interrupted completes
         assert next(iter(project.load_balancers.rows.values())).state == "active"
 
 
