@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verdicts for tests of rules that ask for one."""
+"""Judges for tests of rules that need verdicts about Nodes."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from ccm.engine.objects import Node
 
 
 def believing(owns: Callable[[str], bool]) -> Judge:
-    """The cloud names no addresses and knows every instance of these: each Node is what it says."""
+    """Return a judge that vouches for every Node whose providerID the cloud owns; it returns None for others."""
 
     def verdict(node: Node) -> Verdict | None:
         provider_id = node.spec.provider_id
@@ -19,5 +19,5 @@ def believing(owns: Callable[[str], bool]) -> Judge:
 
 
 def refusing(*names: str, judge: Judge, reason: Reason = Reason.OTHER_MACHINE) -> Judge:
-    """As `judge`, but not for these Nodes."""
+    """Return a judge that refuses these Nodes for `reason` and judges the others as `judge`."""
     return lambda node: Refused(reason, "not its machine") if node.metadata.name in names else judge(node)

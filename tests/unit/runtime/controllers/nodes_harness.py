@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The node controllers with the real engine and gateway, in virtual time: only the API server and the cloud are small.
+"""The node controllers with the real engine and gateway, in virtual time.
 
-`Api` stands where a KubeClient stands and keeps Nodes as JSON, with what controllers rely upon: resourceVersions,
-preconditions, the status subresource, merge patches, an immutable providerID, live watches.
+Only the API server and the cloud are doubles. `Api` replaces a KubeClient. It keeps Nodes as JSON, with what
+controllers rely on: resourceVersions, preconditions, the status subresource, merge patches, an immutable providerID,
+live watches.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 
 class LoopClock(SystemClock):
-    """The loop's virtual time; `skew` is how far the wall clock is off."""
+    """The loop's virtual time. `skew`: seconds by which the wall clock is ahead."""
 
     skew = 0.0
 
@@ -54,9 +55,12 @@ class LoopClock(SystemClock):
 
 
 class Api:
-    """`requests`: (verb, path) of all writes and reads of controllers. `fault` is asked before each and may give an
-    error to raise, `after` is called when one was carried out. Each takes `latency`; `most` is how many there were at a
-    time."""
+    """An API server with Nodes and Events.
+
+    `requests`: (verb, path) of all reads and writes by controllers. `before` is called as each arrives. `fault`, before
+    the work, and `after`, after the work, may return an error to raise. `latency`: seconds of each request. `most`:
+    maximum of concurrent requests for Nodes.
+    """
 
     def __init__(self) -> None:
         self.nodes: dict[str, dict[str, Any]] = {}
@@ -70,7 +74,7 @@ class Api:
         self._version = 100
         self._watchers: list[asyncio.Queue[bytes]] = []
 
-    # What others do to the cluster.
+    # Changes that others make to the cluster.
 
     def add(
         self,
@@ -85,7 +89,7 @@ class Api:
         taints: tuple[dict[str, str], ...] = (),
         **spec: Any,
     ) -> dict[str, Any]:
-        """`age`: seconds, by the API server's clock; `ready`: the condition's status, None for no condition."""
+        """Create a Node. `age`: seconds by the API server's clock. `ready`: the condition's status, or None."""
         created = START + datetime.timedelta(seconds=now() - 1000.0 - age)
         self._version += 1
         node = {
@@ -127,7 +131,7 @@ class Api:
         for watcher in self._watchers:
             watcher.put_nowait(line)
 
-    # What tests look at.
+    # What tests read.
 
     def count(self, verb: str, part: str = "/nodes/") -> int:
         return sum(1 for found, path in self.requests if found == verb and part in path)
@@ -142,14 +146,14 @@ class Api:
         return self.nodes[name]["metadata"]["labels"]
 
     def told(self, reason: str, name: str = "") -> list[str]:
-        """Messages of Events."""
+        """Return the messages of Events with this reason, about the Node `name` or about any."""
         return [
             event["message"]
             for event in self.events
             if event["reason"] == reason and name in ("", event["involvedObject"]["name"])
         ]
 
-    # A KubeClient.
+    # The methods of a KubeClient.
 
     async def _request(self, verb: str, path: str, work: Callable[[], Any]) -> Any:
         self.requests.append((verb, path))
@@ -239,8 +243,11 @@ def machine(name: str, ip: str = "10.0.0.1", provider_id: str = "", **fields: An
 
 
 class Machines:
-    """The instances of a cloud. `error`: raised by every call; `answer`: instead of the answer, given that; `calls`:
-    "list" or "get NAME"."""
+    """The instances of a cloud.
+
+    `error` is raised by every call. `answer` gets each answer and returns the one to give instead. `calls`: "list",
+    "page" or "get ID".
+    """
 
     def __init__(self, *machines: Any) -> None:
         self.all: list[Any] = list(machines)
@@ -261,7 +268,7 @@ class Machines:
         self.calls.append(call)
         found: Any = None
         try:
-            found = find()  # as it is now, to be told later
+            found = find()  # the state at the start of the call, returned after `latency`
         except NotFound as error:
             found = error
         await asyncio.sleep(self.latency)
@@ -303,7 +310,7 @@ class FakeCloud(Cloud):
 
 
 class Notes:
-    """What a leader leaves to the next; `failure` is raised by both methods."""
+    """Notes that a leader leaves for the next one. `failure` is raised by both methods."""
 
     def __init__(self) -> None:
         self.texts: dict[str, str] = {}
@@ -321,7 +328,7 @@ class Notes:
 
 
 class Cluster:
-    """An API server, a cloud, and the process between them. Use as a context manager."""
+    """An API server, a cloud, and the process between them. An async context manager."""
 
     def __init__(self, *machines: Any) -> None:
         self.api, self.cloud, self.clock, self.notes = Api(), Machines(*machines), LoopClock(), Notes()
@@ -386,7 +393,7 @@ class Cluster:
 
 
 async def until(condition: Callable[[], Any], seconds: float = 60.0) -> None:
-    """Wait in virtual time, in steps that grow with the time waited."""
+    """Wait in virtual time for the condition, in growing steps. Fails after `seconds`."""
     began = now()
     while not condition():
         assert now() < began + seconds, f"not within {seconds:g} s"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A machine is replaced under its name, and the cloud shows the former one again: an answer may be older than the last.
+"""A machine is replaced under its name, and the cloud shows the former one again: answers may be out of order.
 
-Kubernetes keeps the first providerID of a Node, so the new Node must not get that of the former machine.
+A Node's providerID cannot change, so the new Node must not get the former machine's.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from .nodes_harness import Cluster, machine, until
 
 
 async def replaced(c):
-    """n0's machine goes and its Node is deleted; a kubelet of that name registers, and the cloud shows the former."""
+    """Delete n0's machine and Node, register a new Node n0, and let the cloud show the former machine again."""
     for number in range(3):
         c.api.add(f"n{number}", tainted=False, ready="True", providerID=f"fake://n{number}")
         c.cloud.put(machine(f"n{number}"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which state of a Node load balancers and routes use when the API server shows the past."""
+"""Which state of a Node load balancers and routes use when the API server shows an old one."""
 
 import msgspec
 import pytest
@@ -50,7 +50,7 @@ def test_what_is_shown_is_believed(known, shown):
 
 
 def having(*provider_ids):
-    """What the cloud has."""
+    """Return a predicate: whether the cloud has the Node's instance."""
     return lambda each: each.spec.provider_id in provider_ids
 
 
@@ -73,6 +73,6 @@ def test_a_node_whose_machine_is_gone_keeps_nothing():
 
 @pytest.mark.parametrize("has", [(), ("fake://old",), ("fake://new",), ("fake://old", "fake://new")])
 def test_a_former_node_of_the_name_is_ignored_if_the_cloud_has_the_other_ones_instance_alone(has):
-    """Clocks of API servers differ: one with an instance may be the successor."""
+    """Clocks of API servers differ: despite an earlier creation time, a Node with an instance may be the successor."""
     known, shown = node("two", LATE, "fake://new"), node("one", EARLY, "fake://old")
     assert believed(known, shown, having(*has)) is (known if has == ("fake://new",) else shown)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The API server shows Nodes as they were: what that costs load balancers and routes, which is nothing.
+"""The API server shows old states of Nodes, which costs load balancers and routes nothing.
 
-The controllers are whole, in virtual time. A state of the past comes with a list or with a watch.
+The tests run whole controllers in virtual time. The old state comes with a list or with a watch.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ def populate(cluster):
 
 
 def restore(cluster, how, documents):
-    """The API server shows these Nodes from now on."""
+    """Let the API server show these Nodes from now on. `how`: "watch" or "list"."""
     if how == "watch":
         for document in documents:
             cluster.api.put("nodes", document)
@@ -61,7 +61,7 @@ def test_a_state_before_the_initialisation_costs_no_member_and_no_route(how):
             restore(c, how, today.values())  # initialised again
             c.add_node("n3")
             await until(lambda: len(c.cloud.hosts()) == 4)
-            c.api.remove("nodes", "n0")  # and a Node that is deleted is not kept
+            c.api.remove("nodes", "n0")  # a deleted Node is not kept
             await until(lambda: c.cloud.hosts() == ["n1", "n2", "n3"])
 
     run()
@@ -69,7 +69,7 @@ def test_a_state_before_the_initialisation_costs_no_member_and_no_route(how):
 
 @in_virtual_time
 async def test_a_former_node_of_the_name_costs_the_present_one_nothing():
-    """After a restore, n2 is the Node of a machine that was replaced since, and that the cloud no longer has."""
+    """A restore brings back the former Node n2, whose machine was replaced and is gone from the cloud."""
     async with Cluster() as c:
         populate(c)
         former = c.api.objects["nodes"]["n2"]
@@ -87,13 +87,13 @@ async def test_a_former_node_of_the_name_costs_the_present_one_nothing():
         await asyncio.sleep(600)
         assert c.cloud.count("ensure", "update") == writes
         assert c.routes.count("delete") == 0 and (C4, "n2-new") in c.routes.table()
-        c.api.remove("nodes", "n2")  # somebody deletes it, as its Event advises
+        c.api.remove("nodes", "n2")  # somebody deletes the former Node, as its Event advises
         await until(lambda: c.cloud.hosts() == ["n0", "n1"])
 
 
 @in_virtual_time
 async def test_a_machine_that_goes_after_the_restore_is_no_member():
-    """Its Node is as it was before its initialisation, which is now impossible."""
+    """The Node is back in its state before initialisation, which cannot be repeated without its machine."""
     async with Cluster() as c:
         populate(c)
         controller = c.serve()
@@ -103,7 +103,7 @@ async def test_a_machine_that_goes_after_the_restore_is_no_member():
         await asyncio.sleep(60)
         assert c.cloud.hosts() == ["n0", "n1", "n2"]
         c.machines.hide("n2")
-        await controller._context.gateway.instances.list(not_before=now())  # as the node controller does
+        await controller._context.gateway.instances.list(not_before=now())  # the node controller would list, too
         await until(lambda: c.cloud.hosts() == ["n0", "n1"])
 
 
@@ -160,7 +160,7 @@ async def test_a_load_balancer_that_is_up_to_date_needs_no_second_list():
 
 @in_virtual_time
 async def test_nodes_that_the_cloud_lost_too_go_although_a_list_without_them_proves_nothing():
-    """Four of six at once, which no watch saw. The cloud still has the machines of three of them, so these stay."""
+    """Four of six Nodes vanish unseen. The cloud still has three of their machines, so only the fourth Node goes."""
     async with Cluster() as c:
         populate(c)
         for number in (3, 4, 5):
@@ -174,7 +174,7 @@ async def test_nodes_that_the_cloud_lost_too_go_although_a_list_without_them_pro
         c.machines.hide("n2")
         c.api.expire()
         await asyncio.sleep(600)
-        assert len(c.cloud.hosts()) == 6  # nobody has listed the instances since
+        assert len(c.cloud.hosts()) == 6  # the instances have not been listed since
         await controller._context.gateway.instances.list(not_before=now())
         await until(lambda: len(c.cloud.hosts()) < 6, seconds=120)
         await asyncio.sleep(1200)
@@ -194,5 +194,5 @@ async def test_a_handler_that_fails_keeps_nothing_from_the_others():
         known.add_handler(fail)
         known.add_handler(lambda old, new: heard.append((old or new).metadata.name))
         await until(lambda: heard == ["n0", "n1", "n2"])
-        known.add_handler(fail)  # hears what is there, at once
+        known.add_handler(fail)  # called at once for existing Nodes
         assert [node.metadata.name for node in known.items()] == heard and known.get("n1") is not None

@@ -20,7 +20,7 @@ CLUSTER_IP, LOAD_BALANCER = {"spec": {"type": "ClusterIP"}}, {"spec": {"type": "
 
 
 class Late(Balancers):
-    """Shows `shown` instead of what there is, until that is None. A write that finds what it wants writes nothing."""
+    """Shows `shown` instead of the real state, unless it is None. A write of what is shown already changes nothing."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -130,7 +130,7 @@ async def test_a_load_balancer_that_failed_behind_a_late_answer_is_written_again
 
 @in_virtual_time
 async def test_a_change_that_was_taken_back_behind_late_answers_is_written():
-    """The late answer shows the first state, so the provider believes that there is nothing to write."""
+    """The late answer shows the first state, so the provider sees nothing to write."""
     async with LateCluster(listing_lag=LAG) as c:
         await serve_one(c)
         c.cloud.freeze()
@@ -148,7 +148,7 @@ async def test_a_change_that_was_taken_back_behind_late_answers_is_written():
 
 @in_virtual_time
 async def test_a_load_balancer_that_was_created_at_the_end_of_a_long_call_leaks_not():
-    """The cloud may hide it for the lag from then on, not from when the call began."""
+    """The cloud may hide the load balancer for LAG seconds after its creation, not after the start of the call."""
     async with LateCluster(listing_lag=LAG) as c:
         c.cloud.freeze()
         c.cloud.latency["ensure"] = 5.0
@@ -165,7 +165,7 @@ async def test_a_load_balancer_that_was_created_at_the_end_of_a_long_call_leaks_
 
 @pytest.mark.parametrize("instances_listed", [True, False])
 def test_a_load_balancer_that_the_former_leader_created_last_leaks_not(instances_listed):
-    """The cloud hides it from the next leader, who did not write it, for the lag. Deletions wait for no listing."""
+    """For LAG seconds the cloud hides the load balancer from the next leader. Deletions wait for no listing."""
 
     @in_virtual_time
     async def run():
@@ -188,7 +188,7 @@ def test_a_load_balancer_that_the_former_leader_created_last_leaks_not(instances
 
 @in_virtual_time
 async def test_a_cloud_that_is_still_creating_it_has_confirmed_no_deletion():
-    """The deletion returns RetryAfter, and a late answer does not contain the load balancer."""
+    """The deletion fails with RetryAfter, and a late answer does not contain the load balancer."""
     async with LateCluster(listing_lag=LAG) as c:
         c.add_node("n0")
         c.add_service()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Others change an object whenever a controller writes to it: that is tried again soon, and is nobody's error.
+"""Others change an object whenever a controller writes to it: the controller retries soon and reports no error.
 
 The API server answers 409 to a patch that names an old resourceVersion, and to any patch if others change the object
 during each of its own five attempts.
@@ -33,7 +33,7 @@ def is_release(patch):
 
 
 class Race:
-    """Somebody else is faster at each write that `which` accepts, as long as `goes_on`. `times`: of those writes."""
+    """Another writer wins each race for a write that `which` accepts, while `goes_on`. `times`: of those writes."""
 
     def __init__(self, cluster, which):
         self.goes_on, self.times, self._which = True, [], which
@@ -51,7 +51,7 @@ class Race:
         self.goes_on = False
 
     def assert_steady(self):
-        """Tried again soon, as often as it takes, and not in step."""
+        """Check that the write was retried soon, as often as needed, and at irregular intervals."""
         waits = [after - before for before, after in itertools.pairwise(self.times)]
         assert 50 < len(waits) < 160
         assert sum(wait < 0.2 for wait in waits) < 5, "a watch event or the start may wake it sooner"
@@ -61,7 +61,7 @@ class Race:
 
 @pytest.mark.parametrize("which", [is_finalizer, lambda patch: "status" in patch], ids=["finalizer", "status"])
 def test_S36_a_new_service_is_tried_again_soon_however_often_others_are_faster(which):
-    """Differs: upstream fails the sync and says so at the first conflict, and comes back 5 s later."""
+    """Differs: upstream reports an error at the first conflict and retries 5 s later."""
 
     @in_virtual_time
     async def run():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The node controller as it runs: what it asks, what it writes, and what nobody's mistake makes it do. Virtual time."""
+"""The whole node controller: what it reads, what it writes, and what no mistake makes it do. In virtual time."""
 
 import asyncio
 import collections
@@ -53,13 +53,13 @@ async def test_N35_N36_a_node_with_provider_id_is_found_by_it():
         c.api.add("n1", providerID="fake://12345")
         c.initialise_nodes()
         await until(lambda: not c.api.tainted("n1"))
-        assert c.cloud.calls == ["get fake://12345", "get n1"]  # and no other machine has its name
+        assert c.cloud.calls == ["get fake://12345", "get n1"]  # the second call: no other machine has the Node's name
         assert c.api.nodes["n1"]["spec"]["providerID"] == "fake://12345"
 
 
 @in_virtual_time
 async def test_a_node_that_the_api_server_denies_for_a_moment_is_initialised_later():
-    """For half a minute a restored etcd does not have a Node that joined later; then the cluster is itself again."""
+    """For half a minute a restored etcd does not have a Node that joined later; then the Node is back."""
     async with Cluster(machine("n1")) as c:
         denied = True
         c.api.fault = lambda verb, path: (
@@ -91,7 +91,7 @@ async def test_N4_N14_a_node_without_the_taint_is_not_touched():
     [
         pytest.param(Transient("503 from the cloud"), id="N22-metadata-error"),
         pytest.param(Unauthorized("token expired"), id="N22-unauthorised"),
-        # N34 and N12 differ: upstream lets the Node in without a providerID, with which nothing can be done later.
+        # N34 and N12 differ: upstream admits the Node without a providerID, so later nothing can find its instance.
         pytest.param(NotImplementedByCloud("no such thing"), id="N34-N12-not-implemented"),
         pytest.param(Conflict("two instances of that name"), id="two-of-a-name"),
         pytest.param(RuntimeError("a bug"), id="a-bug-of-the-provider"),
@@ -125,8 +125,8 @@ async def test_a_failing_cloud_leaves_the_node_as_it_is_until_it_recovers(error)
     ],
 )
 async def test_a_provider_that_answers_junk(junk):
-    """N7 differs: upstream does nothing until the Node changes again, and crashes over it in its periodic loop (W10).
-    Here an Event says so, and it is tried again."""
+    """N7 differs: upstream does nothing until the Node changes again, and its periodic loop crashes (W10). Here an
+    Event reports the answer, and the controller tries again."""
     async with Cluster(machine("n1")) as c:
         c.api.add("n1")
         c.cloud.answer = lambda found: junk
@@ -198,7 +198,7 @@ async def test_a_corrected_node_ip_is_taken_up_at_once():
         c.api.add("n1", annotations={NODE_IP: "10.9.9.9"})
         c.initialise_nodes()
         await until(lambda: c.api.told("InitializationFailed", "n1"))
-        await asyncio.sleep(200)  # by now a minute passes between attempts
+        await asyncio.sleep(200)  # by now attempts are a minute apart
         c.api.change("n1", {"metadata": {"annotations": {NODE_IP: "10.0.0.1"}}})
         await until(lambda: not c.api.tainted("n1"), 1.0)
 
@@ -259,7 +259,7 @@ async def test_W11_addresses_are_written_before_the_taint_goes_and_a_failed_writ
         c.api.fault = lambda verb, path: None
         await until(lambda: not c.api.tainted("n1"))
         assert c.api.addresses("n1") == [("InternalIP", "10.0.0.1"), ("Hostname", "n1")]
-        assert c.cloud.calls == ["get n1"]  # what was learnt is kept over the retries
+        assert c.cloud.calls == ["get n1"]  # retries keep the cloud's answer
 
 
 @in_virtual_time
@@ -275,7 +275,7 @@ async def test_a_node_that_goes_while_it_is_initialised_is_no_failure():
 
 @in_virtual_time
 async def test_the_events_of_a_burst_are_measured_out():
-    """An Event costs the API server as much as a patch: those of 5,000 Nodes took a third of its work."""
+    """An Event costs the API server as much as a patch: the Events about 5,000 Nodes took a third of its work."""
     withheld = metric("ccm_node_events_withheld_total", reason="Synced")
     async with Cluster(*(machine(f"n{number}") for number in range(300))) as c:
         for number in range(300):
@@ -323,7 +323,7 @@ async def test_another_node_under_the_same_name_is_initialised_from_a_read_of_it
     "moment", [0.12, 0.155, 0.165], ids=["while-the-cloud-is-asked", "at-the-first", "at-the-second"]
 )
 async def test_a_node_that_is_replaced_in_the_midst_gets_nothing_of_its_predecessors_instance(moment):
-    """The cloud answers after 0.15 s; each of the two patches takes 0.01 s more."""
+    """The cloud answers after 0.15 s, and each of the two patches takes another 0.01 s."""
     async with Cluster(machine("n1", "10.0.0.1", "fake://old")) as c:
         c.api.add("n1")
         c.initialise_nodes()
@@ -344,7 +344,7 @@ async def test_a_node_that_is_replaced_in_the_midst_gets_nothing_of_its_predeces
 
 
 def fleet(c, count, *, ip="10.1.0.0", **fields):
-    """Initialised Nodes and their instances, whose addresses and labels differ."""
+    """Create initialised Nodes, and instances with other addresses and labels."""
     for number in range(count):
         name = f"n{number}"
         c.api.add(name, tainted=False, providerID=f"fake://{name}", addresses=(("InternalIP", ip),), **fields)
@@ -409,7 +409,7 @@ async def test_W12_labels_follow_the_cloud():
 
 @in_virtual_time
 async def test_labels_that_somebody_set_by_hand_stay_and_missing_ones_are_added():
-    """As upstream; in the spelling that leads there, the deprecated one, or in today's alone."""
+    """As upstream: labels set by hand stay, in the deprecated spelling, which today's label follows, or in today's."""
     async with Cluster() as c:
         fleet(c, 3, labels={"topology.kubernetes.io/zone": "rack-1"})
         for number in range(3):
@@ -491,7 +491,7 @@ async def test_W6_a_ready_node_on_a_machine_made_again_under_its_name_is_told_wh
         c.initialise_nodes()
         await until(lambda: c.api.told("InstanceNotListed", "n1"))
         assert "fake://again has the Node's name" in c.api.told("InstanceNotListed", "n1")[0]
-        assert c.api.addresses("n1") == [("InternalIP", "10.1.0.0")]  # nothing of the other instance is written
+        assert c.api.addresses("n1") == [("InternalIP", "10.1.0.0")]  # nothing from the other instance is written
 
 
 @in_virtual_time
@@ -561,7 +561,7 @@ async def test_what_a_refresh_found_is_not_written_to_another_node_of_that_name(
 
 @in_virtual_time
 async def test_an_outage_with_600_new_nodes_is_told_in_measure():
-    """Every Node would tell every attempt otherwise; what is withheld is counted."""
+    """Otherwise every Node would have an Event for every attempt. Withheld Events are counted."""
     withheld = metric("ccm_node_events_withheld_total", reason="CloudNotAvailable")
     async with Cluster() as c:
         for number in range(600):
@@ -576,7 +576,7 @@ async def test_an_outage_with_600_new_nodes_is_told_in_measure():
 
 @in_virtual_time
 async def test_a_stopped_instance_initialises_its_node_all_the_same():
-    """Nodes of stopped instances are the lifecycle controller's to taint."""
+    """The lifecycle controller, not this one, taints Nodes of stopped instances."""
     async with Cluster(machine("n1", state=InstanceState.SHUTDOWN)) as c:
         c.api.add("n1")
         c.initialise_nodes()
@@ -585,7 +585,7 @@ async def test_a_stopped_instance_initialises_its_node_all_the_same():
 
 @in_virtual_time
 async def test_a_node_with_the_provider_id_of_a_former_machine_is_told_which_one_has_its_name():
-    """A machine was created again under its name, and the kubelet was given the former one's providerID."""
+    """A machine was created again under its name, and its kubelet still has the former machine's providerID."""
     async with Cluster(machine("n1"), machine("n2")) as c:
         c.api.add("n1", providerID="fake://former")
         c.api.add("n3", providerID="fake://former-too")
@@ -614,7 +614,7 @@ async def test_another_writer_that_never_rests_does_not_occupy_a_worker():
 
 @in_virtual_time
 async def test_a_read_that_is_older_than_the_conflict_before_it_is_no_answer():
-    """An API server behind the others has not seen the Node yet: nothing else would initialise it."""
+    """A lagging API server does not have the Node yet. The controller must try again, or the Node stays tainted."""
     async with Cluster(machine("n1")) as c:
         c.api.add("n1")
         answers = {"PATCH": ConflictError(409, "Conflict", "modified"), "GET": NotFoundError(404, "NotFound", "n1")}
@@ -640,7 +640,7 @@ async def test_events_of_nodes_name_their_api_version_L29():
 @pytest.mark.threat("kubelet-own-addresses-only")
 @in_virtual_time
 async def test_a_copied_provider_id_is_not_initialised():
-    """The Node of the machine is there already."""
+    """The machine already has its own Node."""
     async with Cluster(machine("victim", "10.0.0.1"), machine("evil", "10.0.0.7")) as c:
         c.api.add("victim", tainted=False, ready="True", providerID="fake://victim")
         c.api.add("evil", providerID="fake://victim", age=1e6)
@@ -657,7 +657,7 @@ async def test_a_copied_provider_id_is_not_initialised():
 @pytest.mark.threat("kubelet-own-addresses-only")
 @pytest.mark.parametrize("others", [0, 20])
 def test_the_provider_id_of_a_machine_without_a_node_is_not_initialised(others):
-    """evil's own instance has evil's name; it is not in any listing yet that was made before."""
+    """evil's own instance has evil's name, but earlier listings do not show it."""
 
     @in_virtual_time
     async def run():
@@ -705,7 +705,7 @@ async def test_a_refresh_writes_nothing_to_a_node_with_a_copied_provider_id():
 @pytest.mark.threat("kubelet-cannot-delete-others")
 @pytest.mark.parametrize("gone", ["evil", "nothing"])
 def test_a_copied_provider_id_deletes_nobody_else(gone):
-    """Neither while both Nodes are not Ready, nor when evil's own machine, or the one it invented, is gone."""
+    """The victim's Node stays while both are not Ready, although evil's own or its invented machine is gone."""
 
     @in_virtual_time
     async def run():
@@ -726,7 +726,7 @@ def test_a_copied_provider_id_deletes_nobody_else(gone):
 @in_virtual_time
 @pytest.mark.parametrize("refresh", Refresh)
 async def test_what_each_setting_of_the_refresh_does_and_what_it_writes(refresh):
-    """A label of an initialised Node that is missing, one that changed in the cloud, and one that is gone there."""
+    """Three labels of an initialised Node: one removed from the Node, one changed and one removed in the cloud."""
     async with Cluster() as c:
         c.cloud.put(machine("n0", type="t1", labels={"a": "1", "b": "1", "c": "1"}))
         c.api.add("n0", ready="True")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes of dead machines are fenced, and no other ones. In virtual time, with the default safety."""
+"""Only Nodes of dead machines are fenced. In virtual time, with the default safety settings."""
 
 import asyncio
 import json
@@ -54,7 +54,7 @@ async def never(c, *names, seconds=900.0):
 
 
 async def is_fenced_after_the_window(c, name):
-    """Two Nodes were fenced within the window, so this one has to wait."""
+    """Check that this Node waits for its turn, because two Nodes were fenced within the window, and is then fenced."""
     await never(c, name, seconds=100)
     c.api.after = lambda verb, path: None
     await until(lambda: fenced(c, name), 180)
@@ -97,7 +97,7 @@ async def test_it_takes_two_answers_a_listing_and_a_last_look():
 
 @in_virtual_time
 async def test_the_taint_goes_as_soon_as_the_cloud_says_that_the_machine_runs():
-    """Although its kubelet is silent: what the taint says is not true any more."""
+    """The taint goes although the kubelet is still silent, because the machine is no longer down."""
     async with Cluster() as c:
         fleet(c)
         die(c, "n0")
@@ -184,7 +184,7 @@ async def test_a_ready_node_is_not_fenced_whatever_the_cloud_says():
 @in_virtual_time
 @pytest.mark.parametrize("answer", [Transient("500"), machine("n0"), RuntimeError("bug")], ids=["error", "runs", "bug"])
 async def test_a_doubtful_answer_between_two_others_starts_again(answer):
-    """Every other answer is another one: two in a row never say the same."""
+    """Answers alternate, so no two in a row agree."""
     async with Cluster() as c:
         fleet(c)
         die(c, "n0")
@@ -208,7 +208,7 @@ async def test_a_doubtful_answer_between_two_others_starts_again(answer):
 @in_virtual_time
 @pytest.mark.parametrize("last", [machine("n0"), Transient("500")], ids=["runs", "error"])
 async def test_the_last_look_must_say_the_same(last):
-    """A machine that was started after it was listed."""
+    """The machine was started after the listing, or the last read fails."""
     async with Cluster() as c:
         fleet(c)
         die(c, "n0")
@@ -228,7 +228,7 @@ async def test_the_last_look_must_say_the_same(last):
 
 @in_virtual_time
 async def test_a_node_that_is_ready_again_while_it_is_decided_is_not_fenced():
-    """The patch names the version that was judged."""
+    """The patch has the resourceVersion that was judged, so it conflicts."""
     async with Cluster() as c:
         fleet(c)
         die(c, "n0")
@@ -291,7 +291,7 @@ async def test_machines_that_die_one_after_the_other_wait_for_the_window():
 
 @in_virtual_time
 async def test_a_cloud_that_reports_all_machines_shut_down_fences_none():
-    """Such as one whose states changed their meaning: the Ready Nodes contradict it."""
+    """For example, the meaning of the cloud's states changed: the Ready Nodes contradict it."""
     async with Cluster() as c:
         fleet(c)
         for number in range(5):

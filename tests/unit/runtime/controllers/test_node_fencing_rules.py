@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every rule of fencing alone, at its edge, and whose taint it is."""
+"""Every single rule of fencing at its boundary, and who owns a taint."""
 
 import msgspec
 import pytest
@@ -43,7 +43,7 @@ MACHINES = running("n1", "n2", "n3", "n4")
 def judge(
     fenced=None, *machines, nodes=OTHERS, evidence=None, confirmed=2, age=300.0, others=0, safety=SAFETY, **snapshot
 ):
-    """A Node n0 of five whose machine is shut down; the others run and are Ready."""
+    """Return the objection to fencing n0, one of five Nodes. By default its machine is shut down, the others Ready."""
     fenced = fenced or node()
     listing = Snapshot.of([*MACHINES, *(machines or [machine()])], 0.0, 1, **snapshot)
     evidence = evidence or Evidence(listed=4, known=5)
@@ -157,7 +157,7 @@ def test_at_least_half_of_the_nodes_are_ready(ready, known, expected):
 
 
 def test_without_a_ready_node_none_is_fenced():
-    """Then all Nodes are witnesses, and `listed` counts them."""
+    """Without Ready Nodes all Nodes are witnesses, and `listed` counts all of them."""
     assert reason(evidence=Evidence(ready=False, listed=5, known=5)) == "MassEvent"
 
 

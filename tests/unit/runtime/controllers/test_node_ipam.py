@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""node-ipam-controller among failures: whatever the API server does, no two Nodes get one range."""
+"""node-ipam-controller under failures: whatever the API server does, no two Nodes get the same range."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def test_each_node_costs_one_write():
 @pytest.mark.parametrize("seed", range(20))
 @in_virtual_time
 async def test_lost_answers_and_deleted_nodes_give_no_range_to_two(seed: int):
-    """Half of the writes fail, before or after they are carried out; Nodes come, go, and come again."""
+    """Nearly half of the writes fail, before or after they take effect. Nodes are created and deleted repeatedly."""
     dice = random.Random(seed)
 
     def failure(verb: str, path: str) -> Exception | None:
@@ -88,7 +88,7 @@ async def test_nothing_is_assigned_before_the_first_look_for_another_allocator_i
 @in_virtual_time
 async def test_a_new_leader_reads_what_its_cache_does_not_show_yet():
     async with Cluster() as c:
-        tell, c.api._tell = c.api._tell, lambda how, node: None  # a watch that is behind
+        tell, c.api._tell = c.api._tell, lambda how, node: None  # the watch lags
         c.api.add("old", podCIDR="10.0.0.0/28", podCIDRs=["10.0.0.0/28"])
         c.api._tell = tell
         c.run(controller(c))

@@ -34,7 +34,7 @@ def node(uid: str, *cidrs: str) -> Node:
         (("10.0.1.0/24",), ("10.0.1.0/24",)),
         (("fd00:0:0:1::/80", "10.0.1.0/24"), ("fd00:0:0:1::/80", "10.0.1.0/24")),
         (("10.0.1.0/24", "10.0.2.0/24", "fd00::/80"), ("10.0.1.0/24", "fd00::/80")),
-        (("192.0.2.0/28", "10.0.5.0/24"), ("10.0.5.0/24",)),  # the first one is for something else
+        (("192.0.2.0/28", "10.0.5.0/24"), ("10.0.5.0/24",)),  # the first one has another purpose
     ],
 )
 def test_a_node_gets_the_first_cidr_of_each_family(offered, cidrs):
@@ -126,7 +126,7 @@ async def test_while_the_cloud_is_away_nothing_is_assigned():
 
 @in_virtual_time
 async def test_all_nodes_are_asked_about_soon_after_an_outage():
-    """In half an hour, the back-off of errors grew to five minutes, and the end of the outage was not heard of."""
+    """Before, the back-off grew to five minutes in half an hour, and the end of the outage did not cut it short."""
     names = [f"w{number}" for number in range(1, 9)]
     there = [machine(name, provider_id=f"fake://{name}", pod_cidrs=(f"10.0.{name[1:]}.0/24",)) for name in names]
     async with Cluster(*there) as c:

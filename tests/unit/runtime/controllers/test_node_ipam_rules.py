@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which pod CIDRs Nodes get: no two Nodes one range, whatever others claim."""
+"""Which pod CIDRs Nodes get: no two Nodes get the same range, whatever other Nodes claim."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ NAMES = st.sampled_from("abcdefgh")
 
 
 class Cluster(RuleBasedStateMachine):
-    """Nodes come, claim what they like, and go: what is assigned never overlaps with what another Node has."""
+    """Nodes come, claim any range, and go: an assigned range never overlaps with another Node's."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The provider's own labels follow the instance, and no label that somebody set by hand is changed."""
+"""The provider's own labels follow the instance. Labels that somebody set by hand never change."""
 
 import json
 
@@ -38,7 +38,7 @@ def follow(present, annotations, **cloud):
     ],
 )
 def test_labels(present, before, cloud, labels, after):
-    """`after`: the record that is written; None for none, {} for its removal."""
+    """`after`: the record that is written; None if none is, {} if it is removed."""
     written = {} if after is None else record(**after) or {RECORD: None}
     assert follow(present, record(**before), **cloud) == (labels, written)
 
@@ -48,7 +48,7 @@ RESERVED = ["node-restriction.kubernetes.io/team", "kubernetes.io/hostname", "x.
 
 @pytest.mark.parametrize("key", RESERVED)
 def test_a_kubelet_gets_no_label_changed_that_it_may_not_change_itself(key):
-    """It writes the annotation of its own Node, and NodeRestriction keeps these labels from it."""
+    """A kubelet can forge the annotation on its own Node, but NodeRestriction forbids it these labels."""
     forged = {RECORD: json.dumps({key: "a"})}
     assert follow({key: "a"}, forged) == ({}, {})
     assert follow({key: "a"}, forged, **{key: "b"}) == ({}, {})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the node controller remembers about a Node goes with the Node, whatever it was doing when the Node went."""
+"""The node controller forgets a deleted Node, whatever it was doing when the Node went."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ from .nodes_harness import Cluster, machine, until
 @pytest.mark.parametrize("error", [None, Transient("503 from the cloud")], ids=["answered", "refused"])
 @pytest.mark.parametrize("known", [True, False], ids=["known", "unknown"])
 def test_nothing_is_kept_of_nodes_that_go_while_they_are_read(known, error):
-    """1,000 Nodes a day of a cluster that scales would be 1,000 entries a day."""
+    """A cluster that scales by 1,000 Nodes a day would otherwise leave 1,000 entries a day."""
 
     @in_virtual_time
     async def run():

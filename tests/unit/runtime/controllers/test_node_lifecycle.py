@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When Nodes go, and everything that must keep them. In virtual time, with the default safety unless said otherwise.
+"""When Nodes are deleted, and what must prevent it. In virtual time, with default safety settings unless set here.
 
-L1-L21 are upstream's table. Its two interfaces (L1-L6 and L7-L12) are one here; "deleted" takes two reads, the last a
-complete listing, instead of one answer (W4), so the tests wait a little longer.
+L1-L21 are upstream's table. Upstream's two interfaces (L1-L6 and L7-L12) are one here. A deletion takes two reads and
+a complete listing instead of one answer (W4), so the tests wait a little longer.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ def metric(name, **labels):
 
 
 def fleet(c, count=3, *, ready="True", **fields):
-    """Initialised Nodes n0... and their instances."""
+    """Create initialised Nodes n0, n1, ... and their instances."""
     for number in range(count):
         name = f"n{number}"
         c.api.add(name, tainted=False, ready=ready, providerID=f"fake://{name}", **fields)
@@ -36,7 +36,7 @@ def is_gone(c, name="n0"):
 
 
 async def kept(c, names=("n0",), seconds=600.0):
-    """Check that nothing is deleted within `seconds`."""
+    """Wait `seconds` and check that no Node was deleted."""
     await asyncio.sleep(seconds)
     assert c.api.count("DELETE") == 0
     assert all(name in c.api.nodes for name in names)
@@ -61,7 +61,7 @@ async def test_the_node_of_an_instance_that_is_gone_is_deleted(status):
         c.api.remove("n0")
         c.api.add("n0", tainted=False, ready=status, age=3600, providerID="fake://n0")
         c.cloud.remove("n0")
-        # It came while we watched, so its age is what we saw of it, whatever its timestamp says.
+        # The Node came while the controller watched, so its observed age counts, whatever its timestamp says.
         await until(is_gone(c), 400)
         assert set(c.api.nodes) == {"n1", "n2"}
         await until(lambda: c.api.told("DeletingNode", "n0"))
@@ -120,7 +120,7 @@ async def test_the_node_is_kept_while_the_cloud_cannot_say(error):
     held = metric("ccm_node_deletions_held_total", reason="CloudUnknown")
     async with Cluster() as c:
         fleet(c, ready="False")
-        c.api.add("by-name", tainted=False, ready="False")  # L16: upstream asks for its ID, and that fails
+        c.api.add("by-name", tainted=False, ready="False")  # L16: upstream asks for the instance ID, which fails
         c.cloud.remove("n0")
         c.cloud.error = error
         controller = c.watch_over_nodes()
@@ -145,7 +145,7 @@ async def test_the_node_of_an_existing_instance_is_not_touched(status):
         c.watch_over_nodes()
         await kept(c)
         assert c.api.nodes == before
-        # Asked about less and less often, all of them together (W3): upstream asks 6 times every 5 s.
+        # The reads get rarer and cover all Nodes at once (W3): upstream makes 6 calls every 5 s.
         assert len(c.cloud.calls) <= 16
 
 
@@ -193,18 +193,18 @@ async def test_L14_a_node_without_provider_id_is_found_by_name_and_tainted():
 
 @in_virtual_time
 async def test_L15_L17_a_node_without_provider_id_is_never_deleted():
-    """Differs: upstream deletes it. That no instance has a Node's name does not say that its own is gone."""
+    """Differs: upstream deletes it. If no instance has the Node's name, the Node's own instance may still exist."""
     async with Cluster(machine("n1")) as c:
         c.api.add("n0", tainted=False, ready="False")
         c.watch_over_nodes()
         await kept(c, seconds=900)
         assert "never had a providerID" in c.api.told("DeletionHeld", "n0")[0]
-        assert len(c.cloud.calls) < 30  # less and less often
+        assert len(c.cloud.calls) < 30  # ever more rarely
 
 
 @in_virtual_time
 async def test_L18_L21_existence_counts_before_being_shut_down():
-    """What exists and whether it is shut down is one answer here, so one cannot fail without the other."""
+    """Existence and state come in one answer here, so neither can fail without the other."""
     async with Cluster() as c:
         fleet(c)
         c.cloud.put(machine("n0", state=InstanceState.SHUTDOWN))
@@ -223,14 +223,14 @@ async def test_L18_L21_existence_counts_before_being_shut_down():
     ],
 )
 def test_what_the_cloud_is_asked_for(provider_id, asked):
-    """One way for both interfaces of upstream. L26 differs: an empty ID is never the answer, see the node rules."""
+    """One reference serves both interfaces of upstream. L26 differs: see the node rules about an empty ID."""
     from ccm.engine.objects import Node, NodeSpec, ObjectMeta
 
     assert instance_ref(Node(metadata=ObjectMeta(name="n0"), spec=NodeSpec(provider_id=provider_id))) == asked
 
 
 class Vanished(NotFound):
-    """A provider's own kind of "not found"."""
+    """A provider's own subclass of NotFound."""
 
 
 def chained() -> OSError:
@@ -271,11 +271,11 @@ async def test_L29_events_name_the_api_version_of_the_node():
 
 @in_virtual_time
 async def test_L30_a_deleted_machine_costs_its_node_within_five_minutes():
-    """50 s until kube-controller-manager calls it Unknown are not counted."""
+    """The 50 s until kube-controller-manager marks the Node Unknown are not included."""
     async with Cluster() as c:
         fleet(c, ready="Unknown")
         c.watch_over_nodes()
-        await asyncio.sleep(1000)  # NotReady for long: it is asked about once a minute by now
+        await asyncio.sleep(1000)  # NotReady for long: by now it is read once a minute
         c.cloud.remove("n0")
         began = now()
         await until(is_gone(c), 250)
@@ -341,7 +341,7 @@ async def test_an_error_between_two_confirmations_starts_them_anew():
 @in_virtual_time
 @pytest.mark.parametrize("what", ["short", "empty", "junk", "other-project"])
 async def test_single_answers_that_say_gone_delete_nothing_without_a_listing_that_agrees(what):
-    """Credentials of the wrong project answer "not found" to each question about our instances."""
+    """With credentials of another project, each read of our instances answers "not found"."""
     async with Cluster() as c:
         fleet(c, 30)
         c.api.set_ready("n0", "False")
@@ -371,7 +371,7 @@ async def test_single_answers_that_say_gone_delete_nothing_without_a_listing_tha
 @in_virtual_time
 @pytest.mark.parametrize("doubt", ["it-is-there", "no-answer"])
 async def test_a_listing_that_hides_instances_deletes_nothing_without_a_last_look_that_agrees(doubt):
-    """A filter of the provider that leaves out what is being rebuilt, say: two Nodes, as the cap would allow."""
+    """For example, a provider's filter leaves out machines that are being rebuilt: two, as many as the cap allows."""
     async with Cluster() as c:
         fleet(c, 30)
         for name in ("n0", "n1"):
@@ -394,7 +394,7 @@ async def test_a_listing_that_hides_instances_deletes_nothing_without_a_last_loo
 
 @in_virtual_time
 async def test_ready_nodes_whose_machine_was_replaced_do_not_keep_others_from_going():
-    """Such a Node runs on a new instance under its name, with the old providerID: no sign of a wrong project."""
+    """A Ready Node with an old providerID, whose name a new instance has, is no sign of a wrong project."""
     async with Cluster() as c:
         fleet(c, 10)
         for number in range(1, 6):
@@ -408,7 +408,7 @@ async def test_ready_nodes_whose_machine_was_replaced_do_not_keep_others_from_go
 
 @in_virtual_time
 async def test_an_instance_made_again_under_the_same_name_does_not_save_the_old_node():
-    """providerID cannot change: the Node of the old instance must go, so that the new one can register."""
+    """A providerID cannot change: the Node of the old instance must go so that the new instance can register."""
     async with Cluster() as c:
         fleet(c)
         c.api.set_ready("n0", "Unknown")
@@ -476,7 +476,7 @@ async def test_what_was_found_out_by_name_does_not_count_for_a_provider_id():
 
 @in_virtual_time
 async def test_a_node_registered_anew_while_the_delete_is_under_way_is_kept():
-    """W5: the request names the UID that was looked at."""
+    """W5: the request names the UID that was judged."""
     async with Cluster() as c:
         fleet(c)
         c.api.set_ready("n0", "False")
@@ -498,7 +498,7 @@ async def test_a_node_registered_anew_while_the_delete_is_under_way_is_kept():
 
 @in_virtual_time
 async def test_a_node_that_gets_ready_while_the_delete_is_under_way_is_kept():
-    """The request also names the resourceVersion: whatever changed about the Node, it is looked at again first."""
+    """The request also names the resourceVersion: after any change, the controller first judges the Node again."""
     async with Cluster() as c:
         fleet(c)
         c.api.set_ready("n0", "False")
@@ -529,8 +529,8 @@ async def test_a_node_that_gets_ready_while_the_delete_is_under_way_is_kept():
     ],
 )
 async def test_a_young_node_stays_whatever_the_clocks_say(skew, stamp):
-    """`skew`: how far our wall clock is ahead; `stamp`: how old the Node is by its creationTimestamp when it comes.
-    Since it came while we watched, its real age is known."""
+    """`skew`: seconds by which our wall clock is ahead. `stamp`: the Node's age by its creationTimestamp when it comes.
+    Its real age is known because it came while the controller watched."""
     async with Cluster() as c:
         fleet(c)
         c.watch_over_nodes()
@@ -541,7 +541,7 @@ async def test_a_young_node_stays_whatever_the_clocks_say(skew, stamp):
         if skew + stamp >= 0:
             await until(is_gone(c, "young"), 100)
         else:
-            await kept(c, ("young",), 600)  # too young by one of the two reckonings: kept
+            await kept(c, ("young",), 600)  # still too young by its creationTimestamp
 
 
 @in_virtual_time
@@ -563,7 +563,7 @@ async def test_a_restart_forgets_confirmations():
 
 @in_virtual_time
 async def test_leadership_lost_in_the_midst_of_a_deletion_leaves_nothing_half_done():
-    """The request may still be carried out after we stopped: it can only hit the Node that was decided upon."""
+    """The API server may carry out the request after we stopped, but it affects only the Node that was judged."""
     async with Cluster() as c:
         fleet(c)
         c.api.set_ready("n0", "False")
@@ -576,7 +576,7 @@ async def test_leadership_lost_in_the_midst_of_a_deletion_leaves_nothing_half_do
         assert controller.cancelled() and "n0" in c.api.nodes
         c.api.latency = 0.01
         began = now()
-        c.watch_over_nodes()  # the next leader, who decides for itself
+        c.watch_over_nodes()  # the next leader decides for itself
         await until(is_gone(c), 30)
         assert now() - began >= 5.0
 
@@ -618,7 +618,7 @@ async def test_a_provider_id_in_another_spelling_keeps_the_node():
 
 @in_virtual_time
 async def test_a_tainted_node_whose_instance_is_gone_goes_too():
-    """As upstream: the taint protects nothing. One without a providerID is the node controller's."""
+    """As upstream, the taint does not protect a Node. A Node without a providerID is the node controller's."""
     async with Cluster() as c:
         fleet(c)
         c.api.add("left", ready="False", providerID="fake://left")
@@ -637,7 +637,7 @@ async def test_the_cap_counts_what_went_within_the_window():
         await asyncio.sleep(1)
         deleted_at = []
         c.api.after = lambda verb, path: deleted_at.append(now()) if verb == "DELETE" else None
-        for number in range(12):  # one at a time, so that at no moment many are missing
+        for number in range(12):  # one at a time, so that never many are missing at once
             c.cloud.remove(f"n{number}")
             await asyncio.sleep(70)
         await until(lambda: len(deleted_at) == 12, 600)
@@ -647,8 +647,8 @@ async def test_the_cap_counts_what_went_within_the_window():
 
 @in_virtual_time
 async def test_the_cap_counts_what_former_leaders_deleted():
-    """Upstream's next leader begins anew, and so would ours (W4): a process that crashes after each deletion would
-    delete all."""
+    """The cap survives a change of leader (W4): otherwise a process that crashes after each deletion would delete all
+    Nodes, as upstream can."""
     async with Cluster() as c:
         fleet(c, 20, ready="False")
         for number in range(8):
@@ -694,7 +694,7 @@ async def test_a_note_that_cannot_be_read_does_not_stop_the_work():
 
 @in_virtual_time
 async def test_a_mass_disappearance_deletes_none_and_ends_by_itself():
-    """While no Node is Ready. With Ready Nodes that are listed, see test_node_lifecycle_brake.py."""
+    """Here no Node is Ready. test_node_lifecycle_brake.py covers Ready Nodes that are listed."""
     async with Cluster() as c:
         fleet(c, 40, ready="False")
         c.watch_over_nodes()
@@ -718,7 +718,7 @@ async def test_a_delete_whose_answer_was_lost_counts_for_the_cap():
             c.api.set_ready(f"n{number}", "False")
             c.cloud.remove(f"n{number}")
             await asyncio.sleep(60)
-        assert len(c.api.nodes) == 8  # two at most within ten minutes, of ten
+        assert len(c.api.nodes) == 8  # at most two of ten within ten minutes
 
 
 @in_virtual_time
@@ -744,7 +744,7 @@ async def test_a_delete_that_is_refused_is_told_and_tried_again():
 
 @in_virtual_time
 async def test_W3_600_nodes_not_ready_cost_few_calls_few_events_and_bounded_writes():
-    """A partition: all Nodes NotReady, the cloud fine; a third of the instances shut down."""
+    """A network partition: all Nodes are NotReady, the cloud works, and a third of the instances are shut down."""
     async with Cluster() as c:
         for number in range(600):
             c.api.add(f"n{number}", tainted=False, ready="Unknown", providerID=f"fake://n{number}")
@@ -769,7 +769,7 @@ async def test_an_outage_with_600_nodes_not_ready_is_told_in_measure():
         c.watch_over_nodes()
         await asyncio.sleep(60)
         assert 50 <= len(c.api.told("DeletionHeld")) <= 50 + 5 * 60
-        # Each time about others.
+        # Each Event is about another Node.
         assert len({event["involvedObject"]["name"] for event in c.api.events}) == len(c.api.events)
         assert len(c.cloud.calls) < 10
 

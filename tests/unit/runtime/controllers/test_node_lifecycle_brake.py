@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cap is a brake: what attackers and autoscalers do to it, in virtual time, with the default flags.
+"""The cap on deletions under attackers and autoscalers, in virtual time, with the default flags.
 
-Missing Nodes go a few at a time. Only Ready Nodes whose instances the cloud does not list stop everything.
+Missing Nodes are deleted a few at a time. Only Ready Nodes whose instances the cloud does not list stop all deletions.
 """
 
 import asyncio
@@ -15,14 +15,14 @@ from ccm.engine.api_errors import ForbiddenError, NotFoundError
 from ..gateway.virtual import in_virtual_time, now
 from .nodes_harness import Cluster, machine, until
 
-#: Seconds from the end of a kubelet until kube-controller-manager calls its Node Unknown (1.32 and later).
+#: Seconds from the end of a kubelet until kube-controller-manager marks its Node Unknown (1.32 and later).
 GRACE = 50.0
-#: Within these many seconds of the end of the instances a cluster autoscaler's scale-down is done.
+#: Seconds from the end of the instances within which all Nodes of a scale-down are deleted.
 PROMISED = 15 * 60.0
 
 
 def fleet(c, count, *, ready="True", prefix="n"):
-    """Initialised Nodes and their instances."""
+    """Create initialised Nodes and their instances. Returns their names."""
     names = [f"{prefix}{number}" for number in range(count)]
     for name in names:
         c.api.add(name, tainted=False, ready=ready, providerID=f"fake://{name}")
@@ -31,13 +31,13 @@ def fleet(c, count, *, ready="True", prefix="n"):
 
 
 def invent(c, *names, ready="False", age=3600.0, claims=None):
-    """Nodes that a kubelet made up; `claims` is the instance that they say they are."""
+    """Create Nodes that a kubelet invented. `claims`: the instance that they claim; by default a nonexistent one."""
     for name in names:
         c.api.add(name, tainted=False, ready=ready, age=age, providerID=f"fake://{claims or name}")
 
 
 async def end_instances(c, names):
-    """As a cloud does it: the instances go, and their Nodes are Unknown some time later."""
+    """Delete the instances; GRACE seconds later their Nodes become Unknown."""
     for name in names:
         c.cloud.remove(name)
     await asyncio.sleep(GRACE)
@@ -47,7 +47,7 @@ async def end_instances(c, names):
 
 
 def deletions(c):
-    """(seconds, name) of all Nodes that are deleted from now on."""
+    """Return a list that collects (time, name) of all Nodes that are deleted from now on."""
     found = []
 
     def note(verb, path):
@@ -87,7 +87,7 @@ async def test_two_invented_not_ready_nodes_keep_no_other_from_going():
 @pytest.mark.threat("kubelet-cannot-delete-others")
 @in_virtual_time
 async def test_invented_ready_nodes_keep_no_other_from_going():
-    """Nine of them beside ten real Nodes. They are reported, and they stay."""
+    """Nine invented Nodes beside ten real ones stay and hold back no deletion."""
     async with Cluster() as c:
         fleet(c, 11)
         invented = [f"invented-{number}" for number in range(9)]
@@ -102,7 +102,7 @@ async def test_invented_ready_nodes_keep_no_other_from_going():
 @pytest.mark.threat("kubelet-cannot-delete-others")
 @in_virtual_time
 async def test_the_kubelet_of_a_deleted_machine_that_stays_ready_keeps_no_other_from_going():
-    """Its credentials live on elsewhere, and its Node stays Ready, while the machines that went with it are missing."""
+    """Credentials of a deleted machine are used elsewhere, so its Node stays Ready. Two other machines went with it."""
     async with Cluster() as c:
         names = fleet(c, 10)
         await observe(c)
@@ -119,13 +119,13 @@ async def test_the_kubelet_of_a_deleted_machine_that_stays_ready_keeps_no_other_
 @pytest.mark.threat("kubelet-cannot-delete-others")
 @in_virtual_time
 async def test_nodes_that_claim_others_instances_keep_no_other_from_going():
-    """When these are deleted, the liars are Ready and their instances were listed before: they were never theirs."""
+    """The liars are Ready when the claimed instances vanish, which were listed before but were never theirs."""
     async with Cluster() as c:
         names = fleet(c, 10)
         await observe(c)
         for name in names[:3]:
             invent(c, f"liar-{name}", ready="True", claims=name)
-        await asyncio.sleep(700)  # listings that show the instances which they claim
+        await asyncio.sleep(700)  # listings meanwhile show the claimed instances
         await end_instances(c, names[:3])
         await until(lambda: not set(names[:3]) & set(c.api.nodes), PROMISED)
 
@@ -145,7 +145,7 @@ async def test_a_stream_of_invented_nodes_delays_others_by_one_window_at_most():
                 await asyncio.sleep(60)
 
         attack = asyncio.create_task(stream())
-        await asyncio.sleep(2000)  # they are old enough by now, and take every slot
+        await asyncio.sleep(2000)  # by now they are old enough and take every turn
         gone = deletions(c)
         await end_instances(c, names[:2])
         await until(lambda: not set(names[:2]) & set(c.api.nodes), 180 + 90)
@@ -157,7 +157,7 @@ async def test_a_stream_of_invented_nodes_delays_others_by_one_window_at_most():
 @pytest.mark.threat("kubelet-cannot-delete-others")
 @in_virtual_time
 async def test_invented_nodes_do_not_release_the_brake():
-    """The share is of the Nodes whose instances the cloud knows, not of all that anybody registered."""
+    """The cap is a share of the Nodes whose instances the cloud has listed, not of all registered Nodes."""
     async with Cluster() as c:
         names = fleet(c, 12)
         await observe(c)
@@ -184,7 +184,7 @@ async def test_invented_nodes_do_not_release_the_brake():
     ],
 )
 async def test_a_scale_down_is_done_within_15_minutes(nodes, gone):
-    """From the end of the instances, with the time until their Nodes are called NotReady. Without any alarm."""
+    """The time starts when the instances end, before their Nodes are Unknown. No alarm is raised."""
     async with Cluster() as c:
         names = fleet(c, nodes)
         await observe(c)
@@ -198,7 +198,7 @@ async def test_a_scale_down_is_done_within_15_minutes(nodes, gone):
         cap = max(2, nodes // 10)
         for time, _ in went:
             assert sum(1 for other, _ in went if time <= other < time + 180) <= cap
-        # Those that wait for their turn are not asked about in every pass.
+        # Nodes that wait for their turn do not cause a listing in every pass.
         assert sum(call == "list" for call in c.cloud.calls[calls:]) < 40
 
 
@@ -244,7 +244,7 @@ async def test_deletions_that_are_refused_do_not_use_up_the_turns_of_others():
 
 @in_virtual_time
 async def test_a_deletion_that_found_the_node_gone_keeps_its_turn():
-    """A request whose answer was lost is sent again and finds nothing: the first one may have deleted the Node."""
+    """A request whose answer was lost is sent again and gets a 404: the first request may have deleted the Node."""
     async with Cluster() as c:
         names = fleet(c, 10)
         await observe(c)
@@ -266,7 +266,7 @@ async def test_a_deletion_that_found_the_node_gone_keeps_its_turn():
 
 
 def hide(c, hidden):
-    """From now on the cloud answers, in listings and single reads alike, as if `hidden` did not exist."""
+    """Let listings and single reads answer as if `hidden` did not exist. Returns all instances from before."""
     everything = list(c.cloud.all)
     c.cloud.all = [each for each in everything if each.name not in hidden]
     return everything
@@ -297,8 +297,8 @@ async def test_a_wrong_view_of_the_cloud_deletes_none(mistake, observed):
 
 @in_virtual_time
 async def test_ready_nodes_that_vanish_from_the_listing_stop_those_that_vanished_with_them_and_no_others():
-    """Machines that their hypervisor still runs although the cloud forgot them, say. A person must look; but what a
-    listing showed long after that was not hidden by it."""
+    """For example, the cloud forgot machines that their hypervisor still runs: a person must look. Instances that were
+    listed long after that vanished for another reason, so their Nodes go."""
     async with Cluster() as c:
         names = fleet(c, 30)
         await observe(c)
@@ -312,14 +312,14 @@ async def test_ready_nodes_that_vanish_from_the_listing_stop_those_that_vanished
         await end_instances(c, names[20:25])
         await until(lambda: not set(names[20:25]) & set(c.api.nodes), PROMISED)
         assert set(c.api.nodes) == set(names[:20] + names[25:])
-        for name in names[2:4]:  # their hypervisor is switched off
+        for name in names[2:4]:  # their hypervisor is off now
             c.api.set_ready(name, "Unknown")
         await until(lambda: len(c.api.nodes) == 21, PROMISED)
 
 
 @in_virtual_time
 async def test_nodes_that_are_still_ready_in_a_scale_down_are_no_alarm():
-    """Kubelets fall silent one after the other, and kube-controller-manager notices later still."""
+    """Kubelets stop one after the other, and kube-controller-manager notices still later."""
     async with Cluster() as c:
         names = fleet(c, 30)
         await observe(c)
@@ -336,7 +336,7 @@ async def test_nodes_that_are_still_ready_in_a_scale_down_are_no_alarm():
 
 @in_virtual_time
 async def test_without_any_ready_node_more_missing_than_the_cap_stops_everything():
-    """Nobody vouches for the listing then."""
+    """Without Ready Nodes, nothing confirms the listing."""
     async with Cluster() as c:
         names = fleet(c, 40, ready="Unknown")
         hide(c, names[:5])
@@ -352,9 +352,9 @@ async def test_without_any_ready_node_more_missing_than_the_cap_stops_everything
 @pytest.mark.parametrize("seed", range(12))
 @in_virtual_time
 async def test_random_mistakes_delete_no_node_whose_instance_exists(mistake, seed):
-    """Random clusters, some Nodes NotReady and some really gone, and a mistake that begins while the process runs or
-    is there when it starts. Single reads make it, too, but for `listing-only`. `some`: at least two Ready Nodes are
-    hidden, in a process that saw them before."""
+    """Random clusters have some NotReady Nodes, some gone instances, and a mistake from the start or from later on.
+    Single reads share the mistake, except for `listing-only`. `some`: at least two Ready Nodes are hidden, in a process
+    that saw them before."""
     random_ = random.Random(f"{mistake} {seed}")
     nodes = random_.randint(4, 40)
     async with Cluster() as c:
@@ -388,7 +388,7 @@ async def test_random_mistakes_delete_no_node_whose_instance_exists(mistake, see
             c.watch_over_nodes()
         for _ in range(4):
             await asyncio.sleep(600)
-            for name in random_.sample(silent, min(2, len(silent))):  # reboots
+            for name in random_.sample(silent, min(2, len(silent))):  # these reboot
                 if name in c.api.nodes:
                     c.api.set_ready(name, random_.choice(["True", "Unknown"]))
         assert alive <= set(c.api.nodes)
@@ -397,7 +397,7 @@ async def test_random_mistakes_delete_no_node_whose_instance_exists(mistake, see
 @pytest.mark.parametrize("seed", range(40))
 @in_virtual_time
 async def test_random_scale_downs_are_done_within_15_minutes(seed):
-    """Up to ten Nodes at once, and a third of all in a process that saw them before, with a few inventions beside."""
+    """Up to ten Nodes go at once, or a third of all if the process saw them before, beside a few invented Nodes."""
     random_ = random.Random(seed)
     nodes = random_.randint(2, 60)
     async with Cluster() as c:
@@ -415,7 +415,7 @@ async def test_random_scale_downs_are_done_within_15_minutes(seed):
         for name in gone:
             c.cloud.remove(name)
             if random_.random() < 0.3:
-                c.api.set_ready(name, "False")  # its kubelet was told before it was stopped
+                c.api.set_ready(name, "False")  # its kubelet shut down gracefully
         await asyncio.sleep(GRACE)
         for name in gone:
             if name in c.api.nodes:

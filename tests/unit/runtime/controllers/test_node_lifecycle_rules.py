@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every rule of Node deletion alone, at its edge, and all of them together. Upstream has none of them (W4)."""
+"""Every single rule of Node deletion at its boundary, and all together. Upstream has none of these rules (W4)."""
 
 import datetime
 import itertools
@@ -70,7 +70,7 @@ def test_min_age(age, expected):
         (0.10, 2, 30, 3),
         (0.10, 2, 39, 3),
         (0.10, 2, 1000, 100),
-        (0.29, 2, 100, 29),  # as binary fractions 100 * 0.29 is 28.999...
+        (0.29, 2, 100, 29),  # in binary floating point, 100 * 0.29 is 28.999...
         (1.0, 2, 7, 7),
         (0.0, 5, 1000, 5),
         (0.0, 0, 1000, 0),
@@ -120,7 +120,7 @@ def test_a_cap_of_zero_turns_deletion_off(used):
 
 
 def test_whose_turn_it_is():
-    """Refused ones last, invented ones (never seen) before these, otherwise the oldest first."""
+    """Refused Nodes go last, never seen ones before these, and otherwise the oldest first."""
     nodes = [
         ("seen, young", dict(seen=True, created="2026-03-02T00:00:00Z"), 0),
         ("unseen, old", dict(seen=False, created="2025-01-01T00:00:00Z"), 0),
@@ -142,7 +142,7 @@ def test_whose_turn_it_is():
 
 @pytest.mark.parametrize("nodes", [11, 12, 20, 29, 30, 39, 40, 100, 300, 1000])
 def test_the_figures_of_the_defaults(nodes):
-    """Ten at once, or a third, in at most five batches; the last one begins 12 minutes after the first."""
+    """Ten missing Nodes, or a third, go in at most five batches, the last one at most 12 minutes after the first."""
     safety, left, batches = Safety(), max(10, nodes // 3), 0
     while left > 0:
         gone = min(left, safety.cap(nodes))
@@ -199,7 +199,7 @@ WALL = datetime.datetime(2026, 3, 1, 12, 0, 0, tzinfo=datetime.UTC)
 
 
 def test_the_next_leader_is_told_what_went_when():
-    """Its monotonic clock is another one."""
+    """The next leader has another monotonic clock, so the note has wall-clock times."""
     window = Window(600.0, {"old": 0.0, "just-out": 400.0, "a": 500.0, "b": 500.2, "c": 990.0})
     told = window.told(1000.0, WALL)
     assert told == '{"2026-03-01T11:51:40Z":2,"2026-03-01T11:59:50Z":1}'
@@ -212,7 +212,7 @@ def test_a_deletion_told_of_the_future_counts_as_now_and_one_of_long_ago_not():
     window = Window(600.0)
     told = '{"2026-03-01T13:00:00Z":1,"2026-03-01T11:00:00Z":5,"2026-03-01T11:50:00Z":7}'
     window.recall(told, 0.0, WALL)
-    assert len(window.times) == 1  # the note may be long: what no longer counts is not kept
+    assert len(window.times) == 1  # deletions outside of the window are dropped, so that memory is bounded
     assert [len(window.within(now)) for now in (0.0, 599.0, 601.0)] == [1, 1, 0]
 
 

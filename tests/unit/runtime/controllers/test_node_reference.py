@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/reference/nodes.md names what the node controllers tell: every Event and metric, and none that is not there."""
+"""docs/reference/nodes.md names exactly the Events and metrics of the node controllers."""
 
 import re
 from pathlib import Path
@@ -35,7 +35,7 @@ MODULES = (
     vouching_rules,
 )
 SOURCE = "".join(Path(module.__file__).read_text() for module in MODULES)
-#: Written as such in the code, but no reason of an Event or label of a metric.
+#: Strings that look like reasons in the code but are neither an Event's reason nor a metric's label.
 OTHER = {"NoSchedule"}
 
 

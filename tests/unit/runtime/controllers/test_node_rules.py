@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parity with upstream's node controller as far as the rules decide it; the IDs are in docs/reference/parity.md.
+"""Parity of the rules with upstream's node controller. The IDs are those of docs/reference/parity.md.
 
-V1 and V2 of upstream's instance interface are one thing here, so N1-N12 and N13-N22 differ only in what they show.
-N7, N33-N35 (V1 sequences), N39-N42 (call counts) need a cloud or a queue and are shown elsewhere.
+Upstream's instance interfaces V1 and V2 are one here, so N1-N12 and N13-N22 become the same cases. N7, N33-N35 (V1
+sequences) and N39-N42 (call counts) need a cloud or a queue, so other tests cover them.
 """
 
 import msgspec
@@ -216,7 +216,7 @@ def test_every_taint_of_the_key_goes_whatever_its_value_and_effect():
             id="N10",
         ),
         pytest.param({"node_ip": "10.0.0.1"}, instance(addresses=()), r"\(none\)", id="2.2.5-no-addresses-at-all"),
-        # N12 differs: upstream's V1 lets a Node in without a providerID; nothing could be done with it later.
+        # N12 differs: upstream's V1 admits a Node without a providerID, so later nothing can find its instance.
         pytest.param({}, instance(provider_id=""), "the cloud returned no providerID", id="N12-N21-N37"),
     ],
 )
@@ -430,10 +430,10 @@ def test_addresses_are_the_clouds_and_settle(present, listed, node_ip):
         return
     claimed = {kind for kind, text in source if canonical(text) in asked}
     leading = [a for ip in asked for a in source if canonical(a[1]) == ip]
-    assert len(set(found)) == len(found)  # the API server refuses repetitions
-    # Claimed types keep the asked IPs alone, in the asked order; everything else stays, in the cloud's order.
+    assert len(set(found)) == len(found)  # the API server refuses duplicates
+    # Types that --node-ip claims keep only its IPs, in its order. Everything else stays in the cloud's order.
     assert found == leading + [a for a in source if a[0] not in claimed]
-    # A Node that has them needs no patch, and the same question again gives the same answer.
+    # A Node that has these addresses needs no patch, and the same input gives the same result.
     after = node(addresses=found, node_ip=node_ip)
     assert pairs(rules.node_addresses(after, cloud(*listed))) == found
     assert rules.status_patch(after, instance(addresses=listed)) is None
@@ -583,7 +583,7 @@ def test_addresses_that_contradict_the_node_do_not_keep_its_labels_from_repair()
 
 
 def test_N31_N32_a_tainted_node_is_never_repaired():
-    """Upstream's two tests, of its two interfaces, are one here."""
+    """Upstream has this test for each of its two interfaces."""
     tainted = node(addresses=[KUBELET], provider_id="fake://12345", labels={BETA: "foo"})
     assert rules.plan_repair(tainted, zoned()).is_empty
 
@@ -664,12 +664,12 @@ def test_repaired_labels_settle(present, named, zone, legacy, refresh):
         refresh is Refresh.ALWAYS or not {ZONE, BETA} & present.keys()
     ):
         assert after[ZONE] == zone
-    if refresh is not Refresh.ALWAYS:  # what there was stays, but for today's spelling, which follows the other one
+    if refresh is not Refresh.ALWAYS:  # existing labels stay, except that today's spelling follows the deprecated one
         assert not set(changes) & present.keys() - set(CURRENT)
         assert legacy or not changes.keys() & present.keys()
     if not legacy:
         assert not set(changes) & set(LEGACY)
-    # What the provider adds never replaces, never comes from Kubernetes' own domains, never is refused.
+    # The provider's own labels never replace others, are not in Kubernetes' own domains, and are valid.
     assert not set(changes) & {"kubernetes.io/x", "x.k8s.io/y", "not a key"}
     assert "rack/row" not in changes or "rack/row" not in present
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is learnt from listings that others asked for."""
+"""What the lifecycle controller learns from listings that others asked for."""
 
 import pytest
 
@@ -54,7 +54,7 @@ def test_an_older_listing_changes_nothing(witnesses):
 
 
 def test_what_a_listing_cannot_say_is_no_evidence(witnesses):
-    """A providerID in another spelling, an empty listing, one with unusable entries, a Node of another provider."""
+    """No evidence: another spelling of a providerID, another provider's Node, an empty or a partly unusable listing."""
     told = witnesses.hear([node("n0", "fake://N0"), node("n1", "other://n1")], listing(10.0, "n0"))
     assert (told.listed, told.absent) == (0, {})
     told = witnesses.hear([node("n0", "fake://n0")], listing(20.0))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which listings are believed: every rule at its edge, with liars and with mistakes."""
+"""Which listings are believed: every rule at its boundary, with lying Nodes and with mistakes."""
 
 import pytest
 from hypothesis import given
@@ -54,7 +54,7 @@ def test_a_ready_node_whose_machine_was_replaced_says_nothing():
     assert (told.ready, told.listed, told.absent) == (True, 2, {})
     told = evidence([*replaced, claim("gone", ready=False, listed=False, replaced=True)], Sightings())
     assert (told.ready, told.listed, told.absent) == (True, 0, {})
-    assert doubted(told)  # another cluster's project, where the machines have the same names
+    assert doubted(told)  # this may be another cluster's project, whose machines have the same names
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_a_ready_node_whose_machine_was_replaced_says_nothing():
     [(6, 0, 0, True), (7, 0, 3, False), (4, 2, 2, False), (3, 2, 3, True)],
 )
 def test_without_ready_nodes_replaced_ones_count_for_the_cap_alone(replaced, missing, listed, believed):
-    """All machines made again at once, under the same names."""
+    """All machines were recreated at once under the same names."""
     told = evidence(
         [
             *nodes(replaced, "again", ready=False, listed=False, replaced=True),
@@ -82,7 +82,7 @@ def test_instances_are_counted_however_many_nodes_claim_them():
 
 
 def test_known_are_the_instances_that_are_listed_or_were():
-    """Inventions do not raise the cap."""
+    """Invented Nodes do not raise the cap."""
     sightings = Sightings()
     sightings.learn([*nodes(3), *nodes(2, "lost", ready=False)], 10.0)
     now = [*nodes(3), *nodes(2, "lost", ready=False, listed=False), *nodes(90, "invented", ready=False, listed=False)]
@@ -115,7 +115,7 @@ def test_what_was_seen_is_of_one_node_and_one_provider_id():
 
 
 def test_an_older_listing_does_not_undo_a_later_answer():
-    """A listing is compared again when Nodes get their providerIDs after it was made."""
+    """An old listing is compared again when Nodes get their providerIDs after it."""
     sightings, lost = Sightings(), claim("n0", listed=False)
     sightings.learn([claim("n0")], 10.0)
     sightings.learn([lost], 20.0)
@@ -251,14 +251,14 @@ def test_the_message_names_nodes_and_what_to_do():
     message = doubt(Evidence(True, 2, absent(unseen=2)), last_seen=None, cap=2, now=1e6).message
     assert "(unseen-0, unseen-1)" in message and "--cloud-config" in message
     message = doubt(Evidence(True, 3, absent(unseen=3)), last_seen=None, cap=2, now=1e6).message
-    assert "(unseen-0, unseen-1, unseen-2)" in message  # no dots: these are all
+    assert "(unseen-0, unseen-1, unseen-2)" in message  # no ellipsis, because the list is complete
     message = doubt(Evidence(True, 0), last_seen=None, cap=2, now=1e6).message
     assert "lists no instance of any Ready Node" in message and "--cloud-config" in message
 
 
 @given(st.integers(2, 50), st.data())
 def test_fewer_inventions_than_real_nodes_never_stop_anything(real, data):
-    """Whatever they claim, Ready or not, in whatever order they come."""
+    """This holds whatever the invented Nodes claim, Ready or not."""
     sightings = Sightings()
     invented = [
         claim(f"liar-{number}", id_=f"fake://{target}", listed=target.startswith("n"), instance=target, ready=ready)
@@ -267,7 +267,7 @@ def test_fewer_inventions_than_real_nodes_never_stop_anything(real, data):
         for ready in [data.draw(st.booleans())]
     ]
     sightings.learn([*nodes(real), *invented], 10.0)
-    # One Node's instance goes; those who claim it stay as they are.
+    # One Node's instance vanishes. Nodes that claim it stay as they are.
     gone = f"n{data.draw(st.integers(0, real - 1))}"
     after = [
         claim(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which Nodes are replaced in their own bytes, and which are patched."""
+"""Which Nodes are written by replacing the whole object in its own bytes, and which by a patch."""
 
 import pytest
 
@@ -54,7 +54,7 @@ async def test_a_node_without_its_bytes_is_patched():
 
 @pytest.mark.parametrize(("error", "then"), [(NO_RIGHT, PATCHED), (WEBHOOK, REPLACED)], ids=["role", "webhook"])
 async def test_what_may_not_be_replaced_is_patched(error, then):
-    """Without the right, nothing is tried in vain again; a webhook speaks of one Node."""
+    """Without the permission to replace, later Nodes are patched at once. A webhook's refusal is about one write."""
     client = Client(error)
     writes = NodeWrites(client)
     await writes.write(node(), PLAN, "initialisation")

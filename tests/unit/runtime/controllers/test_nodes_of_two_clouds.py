@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The node controllers of two clouds in one process: each with a gateway, vouching and controllers of its own."""
+"""The node controllers of two clouds in one process: each cloud has its own gateway, vouching and controllers."""
 
 import asyncio
 import dataclasses
@@ -22,7 +22,7 @@ SHUTDOWN = {"key": "node.cloudprovider.kubernetes.io/shutdown", "effect": "NoSch
 
 
 class Metal(Machines):
-    """Another cloud, with providerIDs of another form."""
+    """The instances of another cloud, whose providerIDs begin with metal://."""
 
     def owns(self, provider_id):
         return provider_id.startswith("metal://")
@@ -33,7 +33,7 @@ def metal(name, ip="192.0.2.1"):
 
 
 class TwoClouds(Cluster):
-    """`cloud` is the first cloud, `fake`; `second` is the other one, `metal`."""
+    """A cluster with two clouds: `cloud` is the first one, `fake`, and `second` is the other one, `metal`."""
 
     def __init__(self, first=(), second=(), **patterns):
         super().__init__(*first)
@@ -137,7 +137,7 @@ def test_machines_that_are_deleted_in_one_cloud_take_their_own_nodes_alone():
 
 
 def test_credentials_of_the_other_cloud_delete_nothing():
-    """Swapped: each lists the machines of the other one, whose providerIDs it does not own."""
+    """The credentials are swapped: each cloud lists the other one's machines, whose providerIDs it does not own."""
 
     @in_virtual_time
     async def run():
@@ -173,7 +173,7 @@ def test_an_initialised_node_without_a_provider_id_is_reported_once():
 
 
 def test_no_cloud_writes_to_nodes_of_another_one():
-    """Not even what needs no question: the taint of a machine that runs again, and the old spelling of labels."""
+    """This includes writes that need no call to a cloud: the taint of a Ready Node, and labels in today's spelling."""
 
     @in_virtual_time
     async def run():
@@ -187,7 +187,7 @@ def test_no_cloud_writes_to_nodes_of_another_one():
             await asyncio.sleep(900)
             assert c.labels("vendors") == labels and c.api.nodes["vendors"]["spec"]["taints"] == [SHUTDOWN]
             written = [path[14:] for verb, path in c.api.requests if verb in ("PATCH", "PUT") and "/nodes/" in path]
-            # The taint, the labels and the addresses of each, once.
+            # For each Node once: the taint, the labels and the addresses.
             assert sorted(written) == ["a", "a", "a/status", "b", "b", "b/status"]
 
     run()

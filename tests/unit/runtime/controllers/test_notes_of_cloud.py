@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the controllers of one cloud of several leave to the next leader."""
+"""Notes for the next leader by controllers of one of several clouds."""
 
 import asyncio
 

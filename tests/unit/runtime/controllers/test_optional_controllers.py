@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Controllers that are off cost a process nothing: their files are not even imported."""
+"""Disabled controllers cost a process nothing: their files are not even imported."""
 
 from __future__ import annotations
 

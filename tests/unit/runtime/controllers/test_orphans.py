@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Load balancers whose Service is gone: found for sure, reported, and deleted only when asked for.
+"""Load balancers whose Service is gone are found reliably, reported, and deleted only if a flag says so.
 
-Upstream does not look for them: W30 of docs/reference/parity.md.
+Upstream does not look for orphans: W30 of docs/reference/parity.md.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ def orphaned():
 
 
 def leave_behind(cluster, *names):
-    """What the cloud has when somebody removed finalizer and Service while nobody watched."""
+    """Create load balancers without a Service, as if somebody had removed both finalizer and Service unseen."""
     for name in names:
         cluster.cloud.made[f"uid-of-{name}"] = {"name": name, "ip": "192.0.2.250", "fingerprint": "", "ready_at": 0.0}
 
@@ -38,7 +38,7 @@ async def test_an_orphan_is_reported_and_kept(caplog):
         c.serve()
         await c.served()
         await asyncio.sleep(500)
-        assert orphaned() == 0  # one look proves nothing
+        assert orphaned() == 0  # one listing proves nothing
         await asyncio.sleep(200)
         assert orphaned() == 1
         await asyncio.sleep(3600)
@@ -46,7 +46,7 @@ async def test_an_orphan_is_reported_and_kept(caplog):
         (line,) = [record.getMessage() for record in caplog.records if "does not exist" in record.getMessage()]
         assert "load balancer left belongs to the Service with UID uid-of-left" in line
         assert "--delete-orphaned-load-balancers" in line
-        assert c.cloud.count("list") == 1 + 7  # at start, and every ten minutes
+        assert c.cloud.count("list") == 1 + 7  # once at start, then every ten minutes
 
 
 @in_virtual_time
@@ -73,7 +73,7 @@ async def test_a_load_balancer_on_which_the_cloud_works_is_only_read():
         c.add_service()
         c.serve()
         await c.served()
-        c.cloud.made["uid-of-web"]["ready_at"] = now() + 630  # the audit is after 600
+        c.cloud.made["uid-of-web"]["ready_at"] = now() + 630  # longer than the 600 s until the audit
         await asyncio.sleep(3000)
         assert c.cloud.count("ensure") == 1 and 1 < c.cloud.count("get") < 20
 
@@ -93,7 +93,7 @@ async def test_an_orphan_is_deleted_when_asked_for():
 
 @in_virtual_time
 async def test_so_many_orphans_are_not_believed(caplog):
-    """A kubeconfig of another cluster, or another cluster of the same name, looks just like this."""
+    """The wrong kubeconfig, or another cluster of the same name, looks the same."""
     async with Cluster() as c:
         leave_behind(c, "l1", "l2", "l3")
         c.add_service()
@@ -106,7 +106,7 @@ async def test_so_many_orphans_are_not_believed(caplog):
 
 @in_virtual_time
 async def test_what_is_only_late_is_no_orphan():
-    """A cache that lags, a cloud or an API server that does not answer, an API server that lists nothing."""
+    """A lagging cache, a silent cloud or API server, and an API server that lists nothing do not make orphans."""
     async with Cluster() as c:
         c.add_service()
         controller = c.serve(delete_orphans=True, audit_period=60.0)
@@ -115,7 +115,7 @@ async def test_what_is_only_late_is_no_orphan():
         hidden = services._store.pop("shop/web")  # the cache has lost it, the API server has not
         await asyncio.sleep(1200)
         assert orphaned() == 0 and "uid-of-web" in c.cloud.made
-        kept, c.api.objects["services"] = c.api.objects["services"], {}  # a proxy's idea of an empty list
+        kept, c.api.objects["services"] = c.api.objects["services"], {}  # an empty list, as from a faulty proxy
         await asyncio.sleep(1200)
         assert orphaned() == 0 and "uid-of-web" in c.cloud.made
         c.api.objects["services"] = kept
@@ -156,7 +156,7 @@ async def test_no_audit_when_it_is_turned_off():
 
 @in_virtual_time
 async def test_what_is_being_released_is_no_orphan():
-    """Its deletion fails for an hour: that is the queue's business, and two deletions at a time would be too many."""
+    """A deletion fails for an hour. The queue retries it, so the audit must not delete the same load balancer, too."""
     async with Cluster() as c:
         c.add_service()
         c.serve(delete_orphans=True, audit_period=60.0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An outage of the cloud costs the process next to nothing, and its end is noticed by everybody at once."""
+"""An outage of the cloud costs the process next to nothing, and all objects notice its end at once."""
 
 import random
 
@@ -35,7 +35,7 @@ def test_services_that_wait_for_the_end_of_an_outage_look_seldom_and_are_served_
     @in_virtual_time
     async def run():
         async with Cluster(deadline=60.0) as c:
-            await c.begin()  # before that, nothing is written, and so nobody looks
+            await c.begin()  # until the first Service is served, nothing is written
             c.cloud.fault = lambda verb, spec: DOWN
             c.cloud.latency = dict.fromkeys(("ensure", "list", "get"), hang)
             bodies(c, count)
@@ -45,7 +45,7 @@ def test_services_that_wait_for_the_end_of_an_outage_look_seldom_and_are_served_
             assert 3 < c.cloud.count("ensure") < 60
             c.cloud.fault, c.cloud.latency = lambda verb, spec: None, {}
             names = [f"s{number}" for number in range(count)]
-            # Fewer than five that fail are no outage: nobody probes for them, and each waits for its own back-off.
+            # Fewer than five failures are no outage: there are no probes, and each Service waits for its own back-off.
             bound = 90.0 if count >= BREAKER_THRESHOLD else 300.0
             await until(lambda: all(c.api.ingress(name) for name in names), bound)
 
@@ -54,7 +54,7 @@ def test_services_that_wait_for_the_end_of_an_outage_look_seldom_and_are_served_
 
 @in_virtual_time
 async def test_load_balancers_that_are_behind_the_nodes_look_no_more_often(monkeypatch):
-    """Each waits for at most half a minute if its change was refused, but not while no call is made anyway."""
+    """A load balancer behind the Nodes is retried every half minute, but not while an outage holds calls back."""
     looks, sync = [], ServiceController._sync
 
     async def counted(self, key):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two clouds in one process: each with a gateway of its own, asked together whose a Node is."""
+"""Two clouds in one process, each with its own gateway, decide together which cloud owns a Node."""
 
 import asyncio
 
@@ -18,7 +18,7 @@ UUID = "4c4c4544-0042-4b10-8034-b7c04f4a3231"
 
 
 class Machines:
-    """`names`: of its machines. `latency`: of each call, in seconds. `error` is raised by every call."""
+    """The instances of a cloud. `names`: of its machines. `latency`: seconds per call. `error`: raised by each call."""
 
     def __init__(self, form, *names):
         self.form, self.names, self.latency, self.error, self.calls = form, list(names), 0.01, None, 0
@@ -108,7 +108,7 @@ def test_a_provider_id_is_enough():
 
 @pytest.mark.parametrize("latency", [0.01, 29.0], ids=["fails-at-once", "hangs"])
 def test_a_cloud_that_is_down_delays_no_node_of_another_one_for_longer_than_patience(latency):
-    """It was up once: what it listed then is known."""
+    """The cloud was up before, so its last listing is known."""
 
     @in_virtual_time
     async def run():
@@ -145,7 +145,7 @@ def test_a_cloud_that_never_answered_delays_what_nothing_else_tells_apart():
 
 
 def test_a_slower_cloud_is_heard_before_a_new_machine_of_its_is_denied():
-    """Its listing is older than the machine."""
+    """The slower cloud's last listing is older than its new machine."""
 
     @in_virtual_time
     async def run():
@@ -175,7 +175,7 @@ def test_all_who_ask_about_a_node_get_one_decision_and_a_found_owner_stays():
 
 
 def test_a_node_that_is_forgotten_meanwhile_cancels_nobody_who_waits_for_its_owner():
-    """A worker of a queue that is cancelled from within would be gone for ever."""
+    """A queue's worker that is cancelled from within would be gone for ever."""
 
     @in_virtual_time
     async def run():

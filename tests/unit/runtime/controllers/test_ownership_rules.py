@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose a Node is, of several clouds."""
+"""Which of several clouds owns a Node."""
 
 import itertools
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A part of the cloud is unreachable: no Node in it is deleted or taken for vanished, and the others go on as usual."""
+"""A part of the cloud is unreachable: its Nodes are neither deleted nor reported as gone, others work as usual."""
 
 import asyncio
 import dataclasses
@@ -15,7 +15,7 @@ PART = "vCenter b does not answer"
 
 
 def with_a_part(c, *, unreachable):
-    """n0 to n5 are in a part that answers; gone is in the other one, and n0's instance was deleted."""
+    """Create Nodes n0 to n5 in the reachable part of the cloud. n0's instance was deleted."""
     for number in range(6):
         c.api.add(f"n{number}", tainted=False, ready="True" if number else "Unknown", providerID=f"fake://n{number}")
         if number:
