@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Service and route controller with the real engine and gateway, in virtual time: only the API server and the cloud are
-small.
+"""The service and route controllers with the real engine and gateway, in virtual time.
 
-`Api` stands where a KubeClient stands: it keeps Nodes and Services as JSON, with resourceVersions, the status
-subresource, finalizers, both kinds of merge patch, and live watches. `Balancers` and `RouteTable` are the contract's
-capabilities over plain dictionaries; they keep what they were asked.
+Only the API server and the cloud are doubles. `Api` replaces a KubeClient: it keeps Nodes and Services as JSON, with
+resourceVersions, the status subresource, finalizers, both kinds of merge patch, and live watches. `Balancers` and
+`RouteTable` implement the contract's capabilities over plain dictionaries and record their calls.
 """
 
 from __future__ import annotations
@@ -55,10 +54,11 @@ CLUSTER_CIDR = "10.120.0.0/16,a00:100::/32"
 
 
 class Api:
-    """`patches`: (path, patch) of all that was asked for; `reads`: paths of single objects; `events`: bodies,
-    `repeated`: patches of Events that came again.
-    `fault(path, patch)` may give an error, also for a read, whose patch is {}. `expire` ends all watches; `wrong_lists`
-    are what the next lists of a kind answer with.
+    """An API server with Nodes, Services and Events.
+
+    `patches`: (path, patch) of each patch request. `reads`: paths of single objects that were read. `events`: bodies of
+    created Events. `repeated`: patches of repeated Events. `fault(path, patch)` may return an error to raise, also for
+    a read, whose patch is {}. `wrong_lists`: by kind, what its next lists answer instead of the objects.
     """
 
     def __init__(self) -> None:
@@ -76,16 +76,16 @@ class Api:
         self.wrong_lists: dict[str, list[list[dict[str, Any]]]] = {}
 
     def expire(self) -> None:
-        """All watches end with a 410, as after a compaction."""
+        """End all watches with a 410, as after a compaction."""
         status = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"}
         for watchers in self._watchers.values():
             for watcher in watchers:
                 watcher.put_nowait(json.dumps({"type": "ERROR", "object": status}).encode())
 
-    # What others do to the cluster.
+    # Changes that others make to the cluster.
 
     def put(self, kind: str, document: dict[str, Any]) -> dict[str, Any]:
-        """Create or replace."""
+        """Create or replace an object and notify watches. Returns the stored object."""
         meta = document["metadata"]
         key = f"{meta['namespace']}/{meta['name']}" if kind == "services" else meta["name"]
         how = "MODIFIED" if key in self.objects[kind] else "ADDED"
@@ -98,13 +98,13 @@ class Api:
         self.put(kind, merge(self.objects[kind][key], patch))
 
     def remove(self, kind: str, key: str) -> None:
-        """As etcd does: whatever finalizers say."""
+        """Remove an object at once, whatever its finalizers."""
         document = self.objects[kind].pop(key)
         self._version += 1
         self._tell(kind, "DELETED", merge(document, {"metadata": {"resourceVersion": str(self._version)}}))
 
     def delete_service(self, name: str) -> None:
-        """As a user does: what has a finalizer waits for it."""
+        """Delete a Service as a user does: with finalizers, it only gets a deletionTimestamp."""
         if self.service(name)["metadata"].get("finalizers"):
             self.change("services", f"shop/{name}", {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})
         else:
@@ -114,7 +114,7 @@ class Api:
         for watcher in self._watchers[kind]:
             watcher.put_nowait(json.dumps({"type": how, "object": document}).encode())
 
-    # What tests look at.
+    # What tests read.
 
     def service(self, name: str = "web") -> dict[str, Any]:
         return self.objects["services"][f"shop/{name}"]
@@ -123,7 +123,7 @@ class Api:
         return self.service(name).get("status", {}).get("loadBalancer", {}).get("ingress", [])
 
     def told(self, reason: str, name: str = "") -> list[str]:
-        """Messages of Events."""
+        """Return the messages of Events with this reason, about the object `name` or about any."""
         return [
             event["message"]
             for event in self.events
@@ -131,13 +131,13 @@ class Api:
         ]
 
     def condition(self, name: str) -> tuple[str, str] | None:
-        """Status and reason of NetworkUnavailable."""
+        """Return status and reason of the Node's condition NetworkUnavailable; None without it."""
         for each in self.objects["nodes"][name]["status"].get("conditions", []):
             if each["type"] == "NetworkUnavailable":
                 return each["status"], each["reason"]
         return None
 
-    # A KubeClient.
+    # The methods of a KubeClient.
 
     async def list(
         self, path: str, type: Any, *, keep: Callable[[Any], Any] = lambda item: item, **_: Any
@@ -221,10 +221,10 @@ class Api:
 
 
 class Balancers:
-    """Load balancers that get ready `provision` seconds after they were written; each call takes `latency`.
+    """Load balancers that become ready `provision` seconds after a write. `latency`: seconds of each call, by verb.
 
-    `calls`: (time, verb, name of the Service) as each began. `fault(verb, spec)` may give an error to raise, `after`
-    one to raise when all is done. `most`: writes at a time.
+    `calls`: (start time, verb, name of the Service). `fault(verb, spec)` may return an error to raise before the work,
+    `after` one to raise after the work. `most`: maximum of concurrent writes.
     """
 
     def __init__(self) -> None:
@@ -248,12 +248,12 @@ class Balancers:
         return found["hosts"]
 
     def members(self, name: str = "web") -> dict[str, list[str]]:
-        """Node -> its addresses, as they were written."""
+        """Return the addresses of each Node, as they were written to the load balancer of this Service."""
         (found,) = [each for each in self.made.values() if each["name"] == name]
         return {backend.node_name: [each.address for each in backend.addresses] for backend in found["backends"]}
 
     def labels(self, host: str, name: str = "web") -> dict[str, str]:
-        """The labels of a Node, as they were written to the load balancer."""
+        """Return the labels of a Node, as they were written to the load balancer."""
         (found,) = [each for each in self.made.values() if each["name"] == name]
         return next(dict(backend.labels) for backend in found["backends"] if backend.node_name == host)
 
@@ -328,7 +328,7 @@ class Balancers:
 
 
 class RouteTable:
-    """Routes by id. `calls`: (verb, destination); `fault(verb, route)` may give an error to raise."""
+    """Routes by ID. `calls`: (verb, destination). `fault(verb, route)` may return an error to raise."""
 
     concurrency = 10
 
@@ -377,11 +377,11 @@ class RouteTable:
 
 
 class Machines:
-    """The instances of the cloud: one for each providerID of a Node, with the name and the addresses that the first
-    such Node has now, unless the test says otherwise.
+    """The instances of the cloud: by default one for each providerID of a Node, with the current name and addresses of
+    the first Node that has it.
 
-    `put`: an instance as the test wants it; `hide`: a providerID that the cloud does not know. `error` is raised by
-    every call, `missing` are providerIDs that listings lack; `calls`: "list" or "get NAME".
+    `put` sets an instance, `hide` removes one from the cloud. `error` is raised by every call. `missing`: providerIDs
+    that are missing from listings only. `calls`: "list" or "get ID".
     """
 
     def __init__(self, api: Api) -> None:
@@ -436,12 +436,12 @@ class Machines:
         return provider_id.startswith(("fake://", "FAKE://"))
 
     def canonical(self, provider_id: str) -> str:
-        """Its older spelling is in capitals."""
+        """Return the current spelling: an older one has its scheme in capitals."""
         return provider_id.replace("FAKE://", "fake://")
 
 
 class LeaseNotes:
-    """The notes on the Lease, which stay when the process ends. `fault` may give an error to raise."""
+    """The notes on the Lease, which survive the process. `fault(verb)` may return an error to raise."""
 
     def __init__(self) -> None:
         self.texts: dict[str, str] = {}
@@ -471,7 +471,7 @@ class FakeCloud(Cloud):
 
 
 class Cluster:
-    """An API server, a cloud, and the process between them. Use as a context manager."""
+    """An API server, a cloud, and the process between them. An async context manager."""
 
     def __init__(self, **limits: Any) -> None:
         self.api, self.clock = Api(), LoopClock()
@@ -492,7 +492,7 @@ class Cluster:
         self.gateway = Gateway(FakeCloud(self.machines, self.cloud, self.routes, self.limits), clock=now)
 
     async def stop(self) -> None:
-        """The process ends; cluster and cloud stay as they are."""
+        """Stop the process and prepare a new one. Cluster and cloud stay as they are."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -555,7 +555,7 @@ class Cluster:
         return controller
 
     def add_node(self, name: str, *pod_cidrs: str, provider_id: str | None = None, **fields: Any) -> None:
-        """`fields`: taints, labels, ready, addresses, conditions, uid, created."""
+        """Create or replace a Node. `fields`: taints, labels, ready, addresses, conditions, uid, created."""
         conditions = [*fields.pop("conditions", []), {"type": "Ready", "status": fields.pop("ready", "True")}]
         addresses = fields.pop("addresses", (f"10.0.0.{len(self.api.objects['nodes']) % 250 + 1}",))
         self.api.put(
@@ -580,7 +580,7 @@ class Cluster:
         )
 
     def add_service(self, name: str = "web", *, port: int = 80, finalizer: bool = False, **spec: Any) -> None:
-        """`spec`: of the Service; also annotations, uid, status."""
+        """Create or replace a Service. `spec`: fields of its spec, and also annotations, uid, status."""
         meta: dict[str, Any] = {
             "name": name,
             "namespace": "shop",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which Service has which address: by the status of all Services, and by what was answered since."""
+"""Which Service has which address, according to the status of all Services and to later answers of the cloud."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_the_status_says_who_has_an_address() -> None:
     assert [found.holder(each) for each in ("192.0.2.1", "2001:db8::1", "192.0.2.2")] == ["a", "a", None]
     found.on_service(before, after)
     assert [found.holder(each) for each in ("192.0.2.1", "2001:db8::1", "192.0.2.2")] == [None, None, "a"]
-    found.on_service(service("a"), None)  # the last state of what was deleted need not be the one before
+    found.on_service(service("a"), None)  # the last state of a deleted object may differ from the cached one
     assert found.holder("192.0.2.2") is None
 
 
@@ -50,7 +50,7 @@ def test_the_oldest_of_several_has_it() -> None:
         service("w", "192.0.2.1"),
     ):
         found.on_service(None, each)
-    for uid in "wxyz":  # of one second, the UID decides: any order will do that is the same after a restart
+    for uid in "wxyz":  # created in the same second: the UID decides, as after a restart
         assert found.holder("192.0.2.1") == uid
         found.on_service(service(uid), None)
     assert found.holder("192.0.2.1") is None
@@ -59,10 +59,10 @@ def test_the_oldest_of_several_has_it() -> None:
 def test_what_was_answered_is_held_until_it_is_released() -> None:
     found = ServiceAllocations()
     found.answered(service("a"), ["192.0.2.1"])
-    found.on_service(None, service("a"))  # its status does not show it yet
+    found.on_service(None, service("a"))  # its status does not show the address yet
     assert found.holder("192.0.2.1") == "a"
     found.on_service(service("a"), service("a", "192.0.2.1"))
-    found.answered(service("a"), ["192.0.2.2"])  # it moves, and its status shows the former address
+    found.answered(service("a"), ["192.0.2.2"])  # a new address, while the status still shows the former one
     assert [found.holder(each) for each in ("192.0.2.1", "192.0.2.2")] == ["a", "a"]
     found.released(service("a"))
     assert [found.holder(each) for each in ("192.0.2.1", "192.0.2.2")] == ["a", None]

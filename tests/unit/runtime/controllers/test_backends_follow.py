@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The backends of what exists follow the Nodes, whatever keeps the Service's own change from being written."""
+"""The backends of an existing load balancer follow the Nodes, even while the Service's own change cannot be written."""
 
 import asyncio
 
@@ -21,7 +21,7 @@ from ccm.cloud import (
 from ..gateway.virtual import in_virtual_time, now
 from .services_harness import Cluster, until
 
-#: Seconds within which backends follow: a burst of at most 10 s, a second of its end, and what a call takes.
+#: Seconds within which backends follow: at most 10 s to gather a burst, a second of quiet, and the call.
 BOUND = 15.0
 OLD, NEW = ["old0", "old1"], ["new0", "new1"]
 
@@ -46,7 +46,7 @@ REFUSALS = {
 
 
 async def replaced(c):
-    """New Nodes join, and then the old ones go."""
+    """Add new Nodes, then remove the old ones."""
     for name in NEW:
         c.add_node(name)
     await asyncio.sleep(5)
@@ -63,7 +63,7 @@ async def served(c):
 
 
 def refusing(c, error):
-    """The cloud writes everything but this change."""
+    """Let the cloud refuse this change with `error` and accept every other write."""
     c.cloud.fault = lambda verb, spec: error if verb == "ensure" and c.is_bad(spec) else None
 
 
@@ -86,14 +86,14 @@ def test_after_a_change_that_the_cloud_refuses(error, change):
             await asyncio.sleep(60)
             before = dict(next(iter(c.cloud.made.values())))
             await replaced(c)
-            wait = 60.0 if isinstance(error, RateLimited) else 0.0  # the pause is one of all load balancers
+            wait = 60.0 if isinstance(error, RateLimited) else 0.0  # the pause applies to all load balancers
             await asyncio.sleep(BOUND + wait)
             assert c.cloud.hosts() == sorted(NEW)
             after = next(iter(c.cloud.made.values()))
             assert after["ports"] == before["ports"], "what was refused is not written with the backends"
             assert c.api.told("SyncLoadBalancerFailed")
-            c.cloud.fault = lambda verb, spec: None  # and when it is accepted at last, all of it is written
-            await asyncio.sleep(8000)  # twice what a cloud asks for, with the jitter of the queue
+            c.cloud.fault = lambda verb, spec: None  # once the cloud accepts the change, all of it is written
+            await asyncio.sleep(8000)  # twice the cloud's pause, with the queue's jitter
             assert c.cloud.made["uid-of-web"]["ports"] != before["ports"] or change is BAD
             assert "nonsense" in c.cloud.made["uid-of-web"]["fingerprint"] or change is TWO_PORTS
 
@@ -193,7 +193,7 @@ def test_while_a_change_waits_for_a_slow_cloud():
 
 
 def test_while_an_attempt_hangs():
-    """Each attempt takes as long as a call may; the backends do not wait for it."""
+    """Each attempt hangs for as long as a call may take. The backends do not wait for it."""
 
     @in_virtual_time
     async def run():
@@ -206,7 +206,7 @@ def test_while_an_attempt_hangs():
             began = now()
             await replaced(c)
             await until(lambda: c.cloud.hosts() == sorted(NEW), 60)
-            assert now() - began <= 45  # the attempt that the first Node caused, and the update after it
+            assert now() - began <= 45  # one attempt that the first Node caused, then the update
 
     run()
 
@@ -242,19 +242,19 @@ def test_backends_that_fail_in_the_cloud_after_they_were_accepted(restart, corre
                 await replaced(c)
                 await asyncio.sleep(BOUND)
             before, c.cloud.provision = c.cloud.count("update"), 20.0
-            if restart:  # the next process writes what is there already, because it does not know that
+            if restart:  # the next process writes again, because it does not know the backends
                 await c.stop()
                 c.serve()
             else:
                 await replaced(c)
             await until(lambda: c.cloud.count("update") > before and c.cloud.hosts() == sorted(NEW))
-            await asyncio.sleep(1)  # for the answer
+            await asyncio.sleep(1)  # wait for the answer
             row = c.cloud.made["uid-of-web"]
             row["hosts"], row["ready_at"] = [], float("inf")
             c.cloud.fault = lambda verb, spec: Conflict("failed") if verb == "get" and not row["hosts"] else None
             if corrected:
                 c.api.change("services", "shop/web", {"spec": {"loadBalancerIP": None}})
-            await asyncio.sleep(500)  # a long back-off, and less than the time until the next audit
+            await asyncio.sleep(500)  # longer than a back-off, shorter than the time to the next audit
             assert c.cloud.hosts() == sorted(NEW)
 
     run()
@@ -277,7 +277,7 @@ def test_what_never_existed_costs_no_update():
 @pytest.mark.parametrize("error", REFUSALS.values(), ids=REFUSALS)
 @pytest.mark.parametrize("seconds", [4, 20, 45])
 def test_after_a_cloud_did_not_know_the_load_balancer_for_a_while(error, seconds):
-    """An old or empty listing is no reason to take its backends for the current ones."""
+    """An old or empty listing does not make the controller believe that the backends are current."""
 
     @in_virtual_time
     async def run():
@@ -350,8 +350,8 @@ def test_a_service_that_others_serve_is_left_alone():
 
 @pytest.mark.parametrize("error", [Conflict("locked"), Invalid("no"), Forbidden("not yours"), KeyError("x")], ids=repr)
 def test_backends_that_could_not_follow_for_long_do_soon_after_they_can(error):
-    """Neither the change nor the backends can be written, for reasons that name no time: then the queue's own back-off
-    does not grow beyond half a minute."""
+    """While neither the change nor the backends can be written, and the error names no pause, the queue's back-off
+    stays below half a minute."""
 
     @in_virtual_time
     async def run():

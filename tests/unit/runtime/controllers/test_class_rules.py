@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which Services are ours by their class, and which were."""
+"""Which Services are ours according to their class, and which ones were ours before."""
 
 import msgspec
 import pytest
@@ -55,7 +55,7 @@ def test_whose_a_service_is(classes, name, kind, included, excluded):
     ],
 )
 def test_a_deleted_service_of_another_controller_is_left_to_it_once_classes_are_declared(classes, name, kind, released):
-    """Undeclared, as upstream: whoever sees the finalizer cleans up."""
+    """Without declared classes, as upstream, every controller that sees the finalizer cleans up."""
     assert service_rules.is_to_be_released(service(name, kind, **GOING, **HELD), classes) is released
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What somebody else changed of a load balancer is found in turn, and at once where a user asks for it."""
+"""Foreign changes to load balancers are found one load balancer at a time, and at once where a user asks for it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .services_harness import Balancers, Cluster, until
 
 
 class Comparing(Balancers):
-    """`broken`: names of Services whose load balancer is not as it was written."""
+    """Load balancers that can be compared. `broken`: names of Services whose load balancer somebody changed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ async def test_a_provider_that_cannot_compare_writes_it_again_if_a_user_asks() -
 
 
 class Selecting(Comparing):
-    """Only Nodes with the label `pool: public` serve."""
+    """Load balancers that use only Nodes with the label `pool: public`."""
 
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
         return super().fingerprint(spec, [each for each in backends if each.labels.get("pool") == "public"])
@@ -138,7 +138,7 @@ def test_a_comparison_that_fails_is_no_failure_of_the_service_unless_a_user_asks
 
 @in_virtual_time
 async def test_a_conflict_is_a_deviation() -> None:
-    """Such as a port that somebody else's listener took: writing it again says so in an Event, with back-off."""
+    """For example, a foreign listener took the port: the load balancer is written again, which fails with an Event."""
     async with Comparable() as c:
         c.serve()
         c.add_node("n0")

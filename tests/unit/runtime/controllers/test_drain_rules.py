@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which Nodes drain, and that never all do."""
+"""Which Nodes drain, and that never all of them do."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes that go keep their connections: what the service controller writes to clouds that can drain, and to others."""
+"""Leaving Nodes keep their connections: what the service controller writes to clouds that can drain, and to others."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CORDONED = {"spec": {"unschedulable": True}}
 
 
 class Draining(Balancers):
-    """`can`: the Services whose load balancer drains; None for all."""
+    """Load balancers that drain. `can`: names of the Services whose load balancer does; None for all."""
 
     def __init__(self, can: set[str] | None = None) -> None:
         super().__init__()

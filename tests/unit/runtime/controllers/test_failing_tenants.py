@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One mistake in many namespaces looks like an outage. Whoever is new then shows that it is none, and soon."""
+"""The same mistake in many namespaces looks like an outage. A new Service then soon proves that there is none."""
 
 import random
 from statistics import median
@@ -27,7 +27,7 @@ def of_each(count):
 
 
 def begin(cluster, namespaces, verbs=("ensure", "get")):
-    """Those of the name `bad` fail."""
+    """Start the service controller with a Service named `bad-N` in each namespace. Their calls to the cloud fail."""
     cluster.cloud.fault = lambda verb, spec: DOWN if verb in verbs and spec.name.startswith("bad") else None
     for number, namespace in enumerate(namespaces):
         put(cluster, namespace, f"bad-{number}")
@@ -40,7 +40,7 @@ async def rest(seconds):
 
 
 async def served(cluster, namespace, name="web"):
-    """Seconds until the new Service has a load balancer."""
+    """Create a Service and return the seconds until it has a load balancer."""
     start = now()
     put(cluster, namespace, name)
     await until(lambda: f"{namespace}-{name}" in cluster.cloud.made, 600.0)
@@ -116,7 +116,7 @@ async def test_many_new_failing_services_of_one_namespace_leave_a_turn_to_others
 
 @pytest.mark.parametrize("change", ["nodes", "delete"])
 def test_who_was_served_before_is_new_again(change):
-    """Its load balancer follows the Nodes, or is deleted, beside those that fail."""
+    """A served Service's load balancer follows the Nodes, or is deleted, beside failing ones."""
 
     @in_virtual_time
     async def run():
@@ -140,7 +140,7 @@ def test_who_was_served_before_is_new_again(change):
 
 @pytest.mark.parametrize("every", [300.0, 1.0])
 def test_new_services_in_an_outage_cost_few_calls(every):
-    """One in each turn at most, whoever creates them."""
+    """New Services cause at most one call per turn, whoever creates them."""
 
     @in_virtual_time
     async def run():

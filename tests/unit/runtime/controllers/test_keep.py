@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Service leaves in the cloud when it goes, and load balancers that are protected against deletion."""
+"""What a deleted Service leaves in the cloud, and load balancers that are protected against deletion."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ from .services_harness import FINALIZER, Balancers, Cluster, until
 
 
 class Keeping(Balancers):
-    """`left`: what stays, by the UID of the former Service. Marks say what a Service asked for last."""
+    """Load balancers that can outlive their Service. `left`: what stays, by the UID of the former Service.
+
+    A mark keeps what the Service asked for last.
+    """
 
     def __init__(self, *keeps: Kept) -> None:
         super().__init__()
@@ -100,7 +103,7 @@ def is_gone(c: Cluster) -> bool:
 async def test_a_protected_load_balancer_is_deleted_when_the_annotation_goes(
     how: str,
 ) -> None:
-    c, cloud = cluster()  # no cloud has to know of it
+    c, cloud = cluster()  # works without support by the cloud
     async with c:
         await c.begin()
         annotate(c, protect="true")
@@ -167,7 +170,7 @@ async def test_a_new_service_of_the_same_name_gets_another_load_balancer() -> No
         await c.begin()
         annotate(c, keep="load-balancer", protect="true")
         await until(lambda: cloud.made["uid-of-web"].get("protected"), 60)
-        c.api.remove("services", "shop/web")  # somebody removed the finalizer by hand
+        c.api.remove("services", "shop/web")  # as if somebody had removed the finalizer by hand
         c.add_service("web", uid="uid-of-another")
         await until(lambda: "uid-of-another" in cloud.made, 60)
         await asyncio.sleep(2000)
@@ -253,7 +256,7 @@ async def test_what_the_cloud_cannot_do_is_refused_before_anything_is_made(
         await until(lambda: c.api.told("SyncLoadBalancerFailed"), 60)
         assert message in c.api.told("SyncLoadBalancerFailed")[0]
         assert not cloud.made and cloud.count("ensure") == 0
-        c.api.delete_service("web")  # nothing was made, so nothing holds it
+        c.api.delete_service("web")  # nothing was created, so nothing delays the deletion
         await asyncio.sleep(10)
         assert "shop/web" not in c.api.objects["services"]
 
@@ -320,7 +323,7 @@ async def test_the_audit_goes_by_the_mark(annotation: dict[str, Any], stays: boo
 
 @in_virtual_time
 async def test_protected_orphans_keep_no_other_one_in_the_cloud() -> None:
-    """They stay for good. So they say nothing about what the audit may believe of the others."""
+    """Protected orphans stay for good, so the audit does not count them when it doubts a large number of orphans."""
     c, cloud = cluster(*Kept)
     async with c:
         row = {"ip": "192.0.2.250", "fingerprint": "", "ready_at": 0.0}
@@ -335,4 +338,4 @@ async def test_protected_orphans_keep_no_other_one_in_the_cloud() -> None:
         await asyncio.sleep(2000)
         assert len(cloud.made) == 7, "three of four that are not protected are as implausible as before"
         cloud.made = {"uid-of-web": cloud.made["uid-of-web"]}
-        await asyncio.sleep(700)  # the metric outlives the test
+        await asyncio.sleep(700)  # an audit resets the metric, which outlives the test

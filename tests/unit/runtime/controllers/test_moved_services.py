@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Service that wants no load balancer of ours any more is cleaned up, also if that changed while nobody led; and what
-was decided about one Service is never written to another one of its name."""
+"""A Service that no longer wants our load balancer is cleaned up, even if it changed while nobody led.
+
+Decisions about one Service are never written to another Service of the same name.
+"""
 
 import asyncio
 
@@ -40,7 +42,7 @@ def test_what_changed_while_nobody_led(changes, audited):
             for change in changes:
                 c.api.change("services", "shop/web", change)
             made = dict(c.cloud.made)
-            if audited:  # the listing at start is late
+            if audited:  # the listing at start does not show the load balancer yet
                 c.cloud.made.clear()
             c.serve()
             await asyncio.sleep(30)
@@ -87,7 +89,7 @@ def test_a_class_that_was_never_ours_is_left_alone():
 
 
 def test_a_cache_that_is_wrong_about_it_deletes_nothing():
-    """A read says that the Service wants its load balancer."""
+    """A read shows that the Service still wants its load balancer."""
 
     @in_virtual_time
     async def run():

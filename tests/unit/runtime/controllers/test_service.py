@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The service controller, whole: parity with upstream (IDs of docs/reference/parity.md), and where it is better.
+"""The whole service controller: parity with upstream (IDs of docs/reference/parity.md), and improvements.
 
-Everything happens in virtual time, so waits are exact and cost nothing.
+Tests run in virtual time, so waits are exact and take no real time.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ def metric(sample, **labels):
 
 
 def failures():
-    """Failed attempts of all kinds."""
+    """Return the number of failed syncs of all kinds."""
     (family,) = [each for each in REGISTRY.collect() if each.name == "ccm_service_sync_failures"]
     return sum(sample.value for sample in family.samples if sample.name.endswith("_total"))
 
@@ -58,7 +58,7 @@ def finalizers(cluster, name="web"):
 
 
 async def settled(seconds=30.0):
-    """Time for everything that was going to happen."""
+    """Give everything that is pending time to happen."""
     await asyncio.sleep(seconds)
 
 
@@ -87,7 +87,7 @@ def test_a_service_is_served(ports):
             (made,) = c.cloud.made.values()
             assert made["ports"] == [(protocol, number, 30000 + number) for protocol, number in ports]
             assert made["hosts"] == ["n0"]
-            # Two patches: the finalizer before the cloud is asked for anything, the status after.
+            # Two patches: the finalizer before the first write to the cloud, the status after it.
             (_, first), (_, second) = c.api.patches
             assert first["metadata"]["finalizers"] == [FINALIZER]
             assert second == {
@@ -147,7 +147,7 @@ def test_what_wants_no_load_balancer_costs_nothing(spec, patches):
     ],
 )
 def test_clean_up_deletes_clears_and_lets_go(fields):
-    """Differs from S6 and S7 in that finalizer and status are one patch, where upstream sends two."""
+    """Differs from S6 and S7: one patch has finalizer and status, where upstream sends two."""
 
     @in_virtual_time
     async def run():
@@ -171,7 +171,7 @@ def test_clean_up_deletes_clears_and_lets_go(fields):
 
 @in_virtual_time
 async def test_W32_each_ensure_and_each_update_is_counted():
-    """Upstream's metric leaves out what it ensures."""
+    """Upstream's metric does not count calls that ensure a load balancer."""
     async with Cluster() as c:
         before = metric("service_controller_loadbalancer_sync_total")
         await c.begin()
@@ -195,8 +195,8 @@ async def test_S8_S69_a_service_with_the_finalizer_is_patched_once():
 
 @in_virtual_time
 async def test_S70_S71_S72_S151_the_finalizer_comes_and_goes_among_others():
-    """S151 differs: upstream sends a strategic patch with the order of the elements. Ours is the whole list, guarded by
-    the resourceVersion, so nobody else's finalizer can get lost."""
+    """S151 differs: upstream sends a strategic patch with the order of the elements. Our patch has the whole list and
+    the resourceVersion, so no other finalizer can get lost."""
     async with Cluster() as c:
         c.add_service()
         c.api.change("services", "shop/web", {"metadata": {"finalizers": ["a.example/first"]}})
@@ -211,7 +211,7 @@ async def test_S70_S71_S72_S151_the_finalizer_comes_and_goes_among_others():
         before = len(c.api.patches)
         c.api.change("services", "shop/web", {"spec": {"type": "NodePort"}})
         await settled()
-        assert len(c.api.patches) == before  # it is not there, so there is nothing to remove (S71)
+        assert len(c.api.patches) == before  # the finalizer is missing, so there is nothing to remove (S71)
 
 
 @in_virtual_time
@@ -220,7 +220,7 @@ async def test_S35_a_changed_address_is_written_and_published():
         c.add_service()
         c.serve()
         await c.served()
-        c.cloud.made.clear()  # this double cannot move an address
+        c.cloud.made.clear()  # this fake cloud cannot change an address
         c.api.change("services", "shop/web", {"spec": {"loadBalancerIP": "192.0.2.200"}})
         await until(lambda: c.api.ingress() == [{"ip": "192.0.2.200", "ipMode": "VIP"}])
         assert c.cloud.count("ensure") == 2
@@ -257,7 +257,7 @@ async def test_S39_S40_an_unknown_key_is_nothing():
 
 @in_virtual_time
 async def test_S41_S42_a_service_that_vanished_gives_its_load_balancer_back():
-    """Its finalizer was removed by hand; what stays gone for the grace is deleted, however often that takes."""
+    """The finalizer was removed by hand. After GRACE, the load balancer is deleted, with as many retries as needed."""
     async with Cluster() as c:
         c.add_service()
         controller = c.serve()
@@ -280,7 +280,7 @@ async def test_S41_S42_a_service_that_vanished_gives_its_load_balancer_back():
 
 @in_virtual_time
 async def test_S63_S64_S65_S66_S67_S68_what_is_remembered_is_what_exists():
-    """Upstream tests its cache of Services by method; here is what it is for: nothing is kept of what is gone (W20)."""
+    """Upstream tests each method of its cache of Services; here its purpose: no entry outlives its Service (W20)."""
     async with Cluster() as c:
         controller = c.serve()
         for name in "abc":
@@ -352,7 +352,7 @@ def test_the_status_is_patched_only_when_it_differs(before, after):
     ],
 )
 def test_what_is_lost_of_a_service_is_written_again_without_a_call_to_the_cloud(lost):
-    """etcd was restored from a snapshot that is older than our writes."""
+    """etcd was restored from a snapshot from before our writes."""
 
     @in_virtual_time
     async def run():
@@ -390,7 +390,7 @@ def test_ip_mode(given, wire):
             c.add_node("n0")
             await until(lambda: c.cloud.count("update") == 1)
             await settled()
-            assert sum("status" in patch for _, patch in c.api.patches) == 1  # W20: upstream patches in each sync
+            assert sum("status" in patch for _, patch in c.api.patches) == 1  # W20: upstream patches it in each sync
 
     run()
 
@@ -412,7 +412,7 @@ async def test_a_service_that_is_wanted_again_while_it_is_cleaned_up_is_made_ane
 
 @in_virtual_time
 async def test_4_3_a_service_that_is_going_without_our_finalizer_is_left_alone():
-    """Upstream tries to make a load balancer for it, and the API server refuses the finalizer."""
+    """Upstream tries to create a load balancer, and the API server refuses the finalizer."""
     async with Cluster() as c:
         c.add_service()
         c.api.change("services", "shop/web", {"metadata": {"finalizers": ["x.example/y"], **GOING["metadata"]}})
@@ -425,14 +425,14 @@ async def test_4_3_a_service_that_is_going_without_our_finalizer_is_left_alone()
 
 
 class Otherwise(Balancers):
-    """A changed cloud.conf asks for something else, so every fingerprint is another one."""
+    """Load balancers under a changed cloud.conf, with which every fingerprint differs."""
 
     def fingerprint(self, spec, backends):
         return "otherwise " + super().fingerprint(spec, backends)
 
 
 async def replace(cluster, kind):
-    """Another cloud with the same load balancers takes the place of the present one."""
+    """Replace the cloud by another one with the same load balancers of type `kind`. Returns them."""
     balancers = kind()
     balancers.made = {uid: dict(row) for uid, row in cluster.cloud.made.items()}
     await cluster.gateway.replace(FakeCloud(cluster.machines, balancers, cluster.routes, cluster.limits))
@@ -504,7 +504,7 @@ def test_a_node_that_joins_updates_each_load_balancer_once(services, workers, up
                 if kind == "gone":
                     c.api.delete_service(f"s{number}")
             await settled()
-            c.add_node("n1", provider_id="")  # as it joins: first nothing, then addresses, then its providerID
+            c.add_node("n1", provider_id="")  # a joining Node gets its providerID only later
             await asyncio.sleep(0.3)
             c.api.change("nodes", "n1", {"spec": {"providerID": "fake://n1"}})
             await settled()
@@ -532,7 +532,7 @@ def test_a_node_that_joins_updates_each_load_balancer_once(services, workers, up
         ),
         pytest.param({}, {"metadata": {"labels": {"a": "b"}}}, None, id="S32-same"),
         pytest.param({}, "replaced", ["n0", "n2"], id="S33-another-in-its-place"),
-        # Differs (W18): upstream notices changed addresses only at the next sync for another reason.
+        # Differs (W18): upstream uses changed addresses only with the next sync that has another cause.
         pytest.param(
             {},
             {"status": {"addresses": [{"type": "InternalIP", "address": "10.9.9.9"}]}},
@@ -542,7 +542,7 @@ def test_a_node_that_joins_updates_each_load_balancer_once(services, workers, up
     ],
 )
 def test_which_changes_of_a_node_update_load_balancers(first, change, hosts):
-    """Two Services with externalTrafficPolicy Local and one without, all treated alike: three updates or none."""
+    """Services with externalTrafficPolicy Local or Cluster are treated alike: all three are updated or none."""
 
     @in_virtual_time
     async def run():
@@ -605,7 +605,7 @@ OTHER_ID = {"spec": {"providerID": "fake://other"}}
 @pytest.mark.parametrize(
     ("before", "change", "updates"),
     [
-        # Differs (W18): what is no backend, before and after, is no reason for an update.
+        # Differs (W18): a Node that is no backend before and after causes no update.
         pytest.param([TAINTED], EXCLUDED, 0, id="S102"),
         pytest.param([TAINTED, EXCLUDED], INCLUDED, 0, id="S103"),
         pytest.param([TAINTED, BLANK], OTHER_ID, 0, id="S104"),
@@ -621,7 +621,7 @@ OTHER_ID = {"spec": {"providerID": "fake://other"}}
         pytest.param([EXCLUDED, BLANK], OTHER_ID, 0, id="S113"),
         pytest.param([EXCLUDED], BLANK, 0, id="S114"),
         pytest.param([EXCLUDED], OTHER_ID, 0, id="S115"),
-        # Differs (W18): ours updates when the autoscaler's taint comes or goes; upstream waits for another cause.
+        # Differs (W18): the autoscaler's taint causes an update when it comes or goes. Upstream waits for another one.
         pytest.param([DOWN], TAINTED, 1, id="S116"),
         pytest.param([DOWN, TAINTED], UNTAINTED, 1, id="S117"),
         pytest.param([DOWN], EXCLUDED, 1, id="S118"),
@@ -639,8 +639,8 @@ OTHER_ID = {"spec": {"providerID": "fake://other"}}
     ],
 )
 def test_compound_changes_of_a_node(before, change, updates):
-    """A Node that is something already, and then something else of it changes: an update is written exactly when the
-    list of backends differs, and the list is right afterwards."""
+    """A Node with the facts `before` changes: an update is written exactly if the list of backends differs, and the
+    list is correct afterwards."""
 
     @in_virtual_time
     async def run():
@@ -668,7 +668,7 @@ def rules_say_backend(c):
 
 @in_virtual_time
 async def test_S18_W16_a_failed_update_is_tried_again_as_an_update_after_a_pause():
-    """Upstream ensures it at once and in full; here the other Services are done, and this one backs off."""
+    """Upstream ensures the whole load balancer at once. Here the other Services are updated, and this one backs off."""
     async with Cluster() as c:
         c.add_node("n0")
         for name in "abc":
@@ -710,8 +710,8 @@ def test_what_cannot_be_updated_is_made_again(error):
 
 @in_virtual_time
 async def test_S47_W17_a_slow_update_neither_delays_nor_overwrites():
-    """While Service a is updated slowly, a Node joins and Service b is made: b is told of that Node at once, and
-    nothing older afterwards; and nothing about one Service happens twice at a time (the double checks that)."""
+    """While Service a is updated slowly, a Node joins and Service b is created. b has that Node at once and gets no
+    older list later. The fake cloud also checks that one Service has no two writes at a time."""
     async with Cluster() as c:
         c.add_node("n0")
         c.add_service("a")
@@ -722,7 +722,7 @@ async def test_S47_W17_a_slow_update_neither_delays_nor_overwrites():
         c.add_node("n1")
         await until(lambda: c.cloud.count("update") == 1)
         c.add_node("n2")
-        await asyncio.sleep(0.3)  # the cloud vouches for it; a node controller would have asked before
+        await asyncio.sleep(0.3)  # time for the cloud to vouch for the Node, as no node controller runs here
         c.add_service("b")
         await c.served("b")
         assert c.cloud.hosts("b") == ["n0", "n1", "n2"]
@@ -757,7 +757,7 @@ async def test_W15_a_long_burst_of_nodes_is_not_put_off_for_ever():
         c.add_service()
         c.serve()
         await c.served()
-        for number in range(60):  # half a minute, a Node every half second
+        for number in range(60):  # a Node every half second, for half a minute
             c.add_node(f"n{number}")
             await asyncio.sleep(0.5)
         await settled()
@@ -777,7 +777,7 @@ async def test_W18_only_ready_nodes_when_asked_for_but_never_none():
         c.api.change("nodes", "n1", ready("Unknown"))
         await until(lambda: c.cloud.hosts() == ["n0"])
         c.api.change("nodes", "n0", ready("Unknown"))
-        await until(lambda: c.cloud.hosts() == ["n0", "n1"])  # the API server knows less than the health checks
+        await until(lambda: c.cloud.hosts() == ["n0", "n1"])  # health checks know better than the API server
 
 
 # --- queue ----------------------------------------------------------------------------------------------------------
@@ -817,7 +817,7 @@ async def test_S130_a_plain_error_is_requeued_with_back_off():
 
 @pytest.mark.parametrize("verb", ["ensure", "update", "delete"])
 def test_S131_W19_retry_after_42_seconds_is_42_seconds(verb):
-    """Upstream loses the time on delete."""
+    """Upstream ignores the time after a deletion."""
 
     @in_virtual_time
     async def run():
@@ -858,7 +858,7 @@ async def test_a_cloud_that_says_at_once_does_not_make_us_spin():
 
 
 class Elsewhere(ImplementedElsewhere):
-    """A provider's own kind of it: upstream knows the error by identity alone."""
+    """A provider's own subclass of ImplementedElsewhere: upstream recognises the error only by identity."""
 
 
 @in_virtual_time
@@ -880,7 +880,7 @@ async def test_W19_what_is_implemented_elsewhere_is_left_alone():
 
 @in_virtual_time
 async def test_W19_delete_is_called_for_what_the_cloud_does_not_show():
-    """Upstream asks whether it exists, and leaves what is half made."""
+    """Upstream first asks whether the load balancer exists, and leaves half-created ones behind."""
     async with Cluster() as c:
         c.cloud.fault = lambda verb, spec: Transient("half way") if verb == "ensure" else None
         c.add_service()
@@ -894,7 +894,7 @@ async def test_W19_delete_is_called_for_what_the_cloud_does_not_show():
 
 @pytest.mark.parametrize("how", ["deleted", "forgotten", "of another type"])
 def test_W19_one_wrong_answer_leaves_no_load_balancer_behind(how):
-    """A cloud that lists nothing for a moment knows of nothing to delete; without the finalizer nobody looks again."""
+    """A cloud that briefly lists nothing finds nothing to delete. Without the finalizer, nobody would try again."""
 
     @in_virtual_time
     async def run():
@@ -925,7 +925,7 @@ def test_W19_one_wrong_answer_leaves_no_load_balancer_behind(how):
 
 @in_virtual_time
 async def test_what_the_cloud_was_at_is_gone_when_it_knows_nothing_of_it():
-    """A deletion costs no call more, and no time."""
+    """After RetryAfter, a "not found" ends the deletion without another call or wait."""
     async with Cluster() as c:
         c.add_service()
         c.serve()
@@ -939,7 +939,7 @@ async def test_what_the_cloud_was_at_is_gone_when_it_knows_nothing_of_it():
 
 @in_virtual_time
 async def test_each_deletion_of_a_service_is_confirmed_by_a_second_call():
-    """The cloud's "not found" of the first deletion says nothing about the load balancer that was created since."""
+    """The cloud's "not found" of the first deletion says nothing about the load balancer that was created later."""
     async with Cluster() as c:
         c.add_service()
         c.serve()
@@ -995,7 +995,7 @@ async def test_W14_a_provider_without_fingerprints_is_told_of_every_change():
     [(0.0, 0.0, 0.0), (30.0, 0.0, 0.0), (0.0, 30.0, 0.0), (0.0, 0.0, 30.0), (60.0, 30.0, 5.0)],
 )
 def test_W13_a_restart_with_500_unchanged_services_costs_one_listing(nodes_late, services_late, cloud_late):
-    """Whatever comes first, Nodes, Services or the cloud's listing: upstream writes each of them anew."""
+    """This holds whichever comes first, Nodes, Services or the cloud's listing. Upstream writes every Service again."""
 
     @in_virtual_time
     async def run():
@@ -1032,7 +1032,7 @@ async def test_W13_after_a_restart_only_what_differs_is_written():
         await c.stop()
         c.cloud.calls.clear()
         c.api.change("services", "shop/b", {"spec": {"sessionAffinity": "ClientIP"}})
-        c.cloud.made["uid-of-c"]["ready_at"] = now() + 20  # the cloud is still at it
+        c.cloud.made["uid-of-c"]["ready_at"] = now() + 20  # the cloud is still working on it
         c.api.change("services", "shop/c", {"status": {"loadBalancer": None}})
         c.serve()
         await c.served("c")
@@ -1068,7 +1068,7 @@ async def test_a_cloud_that_cannot_list_is_asked_service_by_service():
 
 @in_virtual_time
 async def test_200_new_services_of_a_slow_cloud_with_default_limits():
-    """The cloud takes 2 s for each, and bears 20 calls a second, 20 at a time: upstream at its defaults needs 400 s."""
+    """Each creation takes 2 s, at 20 calls a second and 20 at a time. Upstream with its defaults needs 400 s."""
     async with Cluster(calls_per_second=20.0, burst=40, concurrency=20) as c:
         c.add_node("n0")
         c.serve()
@@ -1085,7 +1085,7 @@ async def test_200_new_services_of_a_slow_cloud_with_default_limits():
 
 @in_virtual_time
 async def test_200_load_balancers_that_take_their_time_hold_no_worker_and_share_their_looks():
-    """The same when the cloud answers at once and works for 2 s: one listing tells about all of them."""
+    """The cloud answers at once and then works for 2 s. One listing shows the state of all load balancers."""
     async with Cluster(calls_per_second=20.0, burst=40, concurrency=20) as c:
         c.add_node("n0")
         c.serve(workers=2)
@@ -1121,7 +1121,7 @@ async def test_a_load_balancer_that_fails_among_many_is_made_again():
 
 @in_virtual_time
 async def test_a_change_taken_back_after_its_answer_was_lost_is_written():
-    """Nobody knows whether a write without an answer was done, so the old desired state is written again."""
+    """A write without an answer may have happened, so the old desired state is written again."""
     async with Cluster() as c:
         c.add_service(port=80)
         c.serve()
@@ -1154,7 +1154,7 @@ async def test_a_status_that_could_not_be_written_is_written_later():
 
 @in_virtual_time
 async def test_an_outage_with_100_services_costs_few_calls_and_few_events():
-    """While the breaker holds calls back, Services come back as soon as it may have ended, and say nothing new."""
+    """While the breaker holds calls back, each Service waits for the end of the outage without new Events."""
     async with Cluster() as c:
         c.add_node("n0")
         names = [f"s{n}" for n in range(100)]
@@ -1237,7 +1237,7 @@ def test_a_service_that_cannot_be_served_says_why_and_holds_up_no_other(spec, er
             assert message in c.api.told("SyncLoadBalancerFailed", "bad")[0]
             await settled(60)
             tried = c.cloud.count("ensure", name="bad")
-            assert tried <= 5  # 5, 10, 20, 40 s
+            assert tried <= 5  # after 5, 10, 20, 40 s
             assert failures() - counted >= 2
             broken[0] = False
             c.api.change(

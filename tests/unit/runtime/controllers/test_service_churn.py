@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever happens to Services, Nodes, the cloud and the process: in the end the cloud has what the cluster asks
-for, and then nothing more is written."""
+"""Whatever happens to Services, Nodes, the cloud and the process, the cloud finally has the desired state, and then
+nothing more is written."""
 
 import asyncio
 import random
@@ -76,7 +76,7 @@ class Churn:
             if what == "delete":
                 self.c.api.delete_service(service["metadata"]["name"])
             elif what == "port":
-                ports = [{**service["spec"]["ports"][0], "port": self.chance.choice([80, 81])}]  # often back again
+                ports = [{**service["spec"]["ports"][0], "port": self.chance.choice([80, 81])}]  # often changed back
                 self.change(service, {"spec": {"ports": ports}})
             elif what == "type":
                 kind = self.chance.choice(["ClusterIP", "LoadBalancer"])
@@ -85,7 +85,7 @@ class Churn:
                 self.change(service, {"metadata": {"annotations": {"note": str(self.chance.random())}}})
 
     def check(self):
-        """The cloud has what is asked for, and the cluster knows."""
+        """Check that the cloud has the desired state and that the status of each Service shows it."""
         c = self.c
         assert all(not each["metadata"].get("deletionTimestamp") for each in c.api.objects["services"].values())
         wanted = {s["metadata"]["uid"]: s for s in self.services() if s["spec"]["type"] == "LoadBalancer"}
@@ -123,7 +123,7 @@ def test_in_the_end_all_is_right_and_nothing_is_left_to_do(seed, steps):
             await asyncio.sleep(LONG)
             assert (c.cloud.count("ensure", "update", "delete"), len(c.api.patches)) == (writes, patches)
             await c.stop()
-            c.serve()  # and a new leader finds the same
+            c.serve()  # a new leader finds the same state
             await asyncio.sleep(LONG)
             churn.check()
             assert (c.cloud.count("ensure", "update", "delete"), len(c.api.patches)) == (writes, patches)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the condition of a Service that waits says, and what is news."""
+"""What the condition of a waiting Service says, and which changes of it are written."""
 
 import msgspec
 import pytest

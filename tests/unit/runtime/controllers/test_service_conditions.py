@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Service says why it waits, in as few writes as there is news, and no more when it is served."""
+"""A condition says why a Service waits. It is written only when it changes, and removed when the Service is served."""
 
 import asyncio
 import itertools

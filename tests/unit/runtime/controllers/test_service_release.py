@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Service that seems to want no load balancer any more is read before its load balancer is deleted."""
+"""If a Service no longer seems to want its load balancer, a read must confirm it before the deletion."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CLUSTER_IP = {"spec": {"type": "ClusterIP"}}
 
 
 def show_late(cluster: Cluster, patch: dict[str, Any]) -> None:
-    """A watch sends a change that was taken back since."""
+    """Let the watch show a change that was already taken back."""
     cluster.api._tell("services", "MODIFIED", merge(cluster.api.service(), patch))
 
 
@@ -49,7 +49,7 @@ async def test_a_change_of_the_type_that_was_taken_back_costs_no_load_balancer()
 
 @in_virtual_time
 async def test_a_load_balancer_that_is_up_to_date_gets_its_finalizer_although_a_write_fails():
-    """Without it, a Service that is deleted would leave its load balancer behind."""
+    """Without the finalizer, a deleted Service would leave its load balancer behind."""
     async with Cluster() as c:
         c.add_node("n0")
         await serve_one(c)
@@ -88,7 +88,7 @@ async def test_a_service_that_is_gone_does_not_confirm_it():
         c.api._tell("services", "MODIFIED", merge(old, CLUSTER_IP))
         await asyncio.sleep(60)
         assert c.cloud.count("delete") == 0
-        c.api._tell("services", "DELETED", merge(old, CLUSTER_IP))  # the watch catches up: nobody wants it
+        c.api._tell("services", "DELETED", merge(old, CLUSTER_IP))  # the watch catches up: the Service is gone
         await until(lambda: not c.cloud.made, 10)
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parity with upstream's service controller as far as the rules decide it; the IDs are in docs/reference/parity.md.
+"""Parity of the rules with upstream's service controller. The IDs are those of docs/reference/parity.md.
 
-Where we differ on purpose the row says "differs" and why.
+Where we differ on purpose, the row says "differs" and why.
 """
 
 import copy
@@ -83,7 +83,7 @@ UNCONFIRMED, DUE = {"following.unconfirmed": True}, {"comparing.due": True}
 def test_next_step(known, fingerprint, listed, step):
     def fingerprint_of(backends):
         assert backends is OLD
-        # What the Service is now, on the backends that the cloud was given.
+        # The Service as it is now, with the backends that the cloud has.
         return f"{fingerprint.partition(' ')[0]} on OLD"
 
     state = ServiceState(service())
@@ -186,7 +186,7 @@ BASE = {
 
 
 def changed(changes):
-    """BASE with dotted paths set; None removes."""
+    """Return BASE decoded, with values set at dotted paths. None removes the field."""
     document = copy.deepcopy(BASE)
     for path, value in changes.items():
         *parents, last = path.split(".")
@@ -248,7 +248,7 @@ def test_needs_update_of_what_is_not_ours():
     cluster_ip = {"spec.type": "ClusterIP"}
     assert not rules.needs_update(changed(cluster_ip), changed(cluster_ip | {"spec.ports.0.port": 81}), UNDECLARED)
     assert rules.needs_update(changed(cluster_ip), changed({}), UNDECLARED)
-    # Each replay of a Service that waits for its clean-up is worth a look.
+    # Each resync of a Service that waits for its clean-up leads to a sync.
     waiting = cluster_ip | {"metadata.finalizers": [rules.FINALIZER]}
     assert rules.needs_update(changed(waiting), changed(waiting), UNDECLARED)
 
@@ -398,7 +398,7 @@ AUTOSCALER = {"key": drain_rules.AUTOSCALER_TAINT, "effect": "NoSchedule"}
         pytest.param({"provider_id": ""}, False, id="S77-without-providerID-differs"),
         pytest.param({"provider_id": "other://1"}, False, id="S77-foreign-providerID-differs"),
         pytest.param({}, True, id="S77-ready"),
-        # Differs from S77, as upstream itself does since KEP-3458: the cloud's health check finds out who is ready.
+        # Differs from S77, as upstream itself does since KEP-3458: the cloud's health checks find who is ready.
         pytest.param({"ready": "False"}, True, id="S77-not-ready-differs"),
         pytest.param({"ready": None}, True, id="S77-no-condition-differs"),
         pytest.param({"labels": {backend_rules.EXCLUDE_LABEL: ""}}, False, id="S77-exclude-empty"),
@@ -447,7 +447,7 @@ CORDONED = drain_rules.Mode.CORDONED
 
 
 def shapes(nodes, **options):
-    """What each kind of load balancer gets: a Node's name, with a minus sign if it drains."""
+    """Return the backends of each kind of load balancer: the Nodes' names, with a minus sign if they drain."""
     sets = backend_rules.backend_sets(nodes, judge, **options)
     return [
         " ".join(("-" if each.draining else "") + each.node_name for each in found)
@@ -530,10 +530,10 @@ def test_which_changes_of_a_node_change_what_drains(old, new, alike):
             False,
             id="other-condition-changed",
         ),
-        # Differs (W18): upstream takes these into account only when something else happens; here they count at once.
+        # Differs (W18): upstream uses these changes only with the next sync that has another cause.
         pytest.param({}, {"deletionTimestamp": "2026-01-01T00:00:00Z"}, True, id="S101-deletion-differs"),
         pytest.param({}, {"taints": [AUTOSCALER]}, True, id="S20-autoscaler-differs"),
-        # Compound: what is no backend anyway causes nothing, whatever else changes.
+        # Compound: a Node that is no backend causes nothing, whatever else changes.
         pytest.param(EXCLUDED, EXCLUDED | {"taints": [AUTOSCALER]}, False, id="S109-excluded-stays-out"),
         pytest.param({"taints": [AUTOSCALER]}, {"taints": [AUTOSCALER]} | EXCLUDED, False, id="S102-differs"),
         pytest.param({"provider_id": ""}, {"provider_id": ""} | EXCLUDED, False, id="S123-differs"),
@@ -658,7 +658,7 @@ PORTS_WIRE = [{"port": 80, "protocol": "TCP"}, {"port": 81, "protocol": "UDP", "
 )
 def test_ingress_wire(ingress, wire):
     assert rules.ingress_wire(ingress) == wire
-    # What the API server gives back of it is the same, so it is not written twice (W20).
+    # The status that the API server returns counts as the same, so it is not written twice (W20).
     assert rules.same_ingress(entries(*wire), wire)
 
 
@@ -670,7 +670,7 @@ def test_ingress_wire(ingress, wire):
         pytest.param([{"ip": "192.0.2.2", "ipMode": "VIP"}], [IP], False, id="S152-S74-ip-differs"),
         pytest.param([], [IP], False, id="S152-S74-new"),
         pytest.param([{"ip": "192.0.2.1"}], [], False, id="S152-S76-clear"),
-        # Differs (W20): only one side having the default mode is no difference.
+        # Differs (W20): a missing mode equals the default mode.
         pytest.param([{"ip": "192.0.2.1"}], [IP], True, id="S152-ipMode-default-differs"),
         pytest.param([{"ip": "192.0.2.1", "ipMode": "Proxy"}], [IP], False, id="S152-ipMode"),
         pytest.param([{"ip": "192.0.2.1", "ports": PORTS_WIRE}], [PORTS], True, id="S152-ports"),
@@ -692,7 +692,7 @@ def test_default_name():
 
 
 def test_the_wish_carries_what_the_status_says_but_is_the_same_wish() -> None:
-    """Clouds that remember nothing learn from it; what is told apart by representation must not change by it."""
+    """Clouds without memory use the addresses. Equality and repr, on which fingerprints depend, ignore them."""
     before = rules.load_balancer_spec(changed({"status": {}}), "c")
     after = rules.load_balancer_spec(changed({"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}}), "c")
     assert [entry.ip for entry in after.ingress] == ["192.0.2.1"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of one Service is in small parts, one for each step; here is what changes several of them."""
+"""The state of one Service consists of small parts, one for each step. These tests cover changes of several parts."""
 
 import dataclasses
 import math
@@ -14,7 +14,7 @@ from ccm.engine.objects import Service
 SERVICE = msgspec.convert({"metadata": {"name": "web", "namespace": "shop", "uid": "u"}, "spec": {}}, Service)
 SPEC = LoadBalancerSpec("kubernetes", "u", "shop", "web", ports=())
 BACKENDS = Backends([Backend("node-1", "sim://1", ())])
-#: How many values one may have to keep in mind at a time.
+#: The most values that a reader should have to keep in mind at a time.
 FEW = 8
 
 

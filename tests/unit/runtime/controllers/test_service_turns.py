@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose turn it is when many Services want something at once: users do not wait behind a joining Node."""
+"""The order of work for many Services: changes by users do not wait behind updates for a joining Node."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ MANY = [f"s{number}" for number in range(1000)]
 
 
 async def busy(c):
-    """1,000 Services are served, and a Node has just joined: 50 s of updates wait."""
+    """Serve 1,000 Services, then add a Node, so that updates for 50 s are queued."""
     c.add_node("n0")
     for number, name in enumerate(MANY):
         c.add_service(name, port=number + 1)
@@ -62,7 +62,7 @@ async def test_updates_go_on_while_new_services_keep_coming():
 
 @in_virtual_time
 async def test_nor_does_one_without_an_address_after_a_restart_beside_changed_nodes():
-    """The leader ended after it had made the load balancer, and the next one has to write the Nodes to all of them."""
+    """The leader stopped after it created the load balancer, and the next one must update the Nodes of all Services."""
     async with Cluster(**LIMITS) as c:
         await busy(c)
         await c.stop()

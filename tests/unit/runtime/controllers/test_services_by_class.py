@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The service controller beside others: what it serves by class, what it leaves alone, and what becomes of a class that
-is taken over or handed over."""
+"""The service controller beside others: which classes it serves, what it leaves alone, and what happens when a class is
+taken over or handed over."""
 
 import asyncio
 
@@ -47,7 +47,7 @@ def test_each_service_is_served_by_its_class_alone():
 
 
 def test_a_class_is_taken_over_from_another_controller():
-    """That one stopped, and left its finalizer and its address."""
+    """The other controller stopped and left its finalizer and its address."""
 
     @in_virtual_time
     async def run():
@@ -131,7 +131,7 @@ def test_a_service_that_got_another_class_itself_loses_its_load_balancer():
 
 
 def test_a_controller_that_released_it_keeps_the_addresses_and_the_finalizer_of_another_one():
-    """Handed over, and then deleted: both had a load balancer."""
+    """The Service was handed over and then deleted. Both controllers had a load balancer."""
 
     @in_virtual_time
     async def run():

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever tenants do with their Services, no two Services ever have one address, and nobody loses the address in its
-status: the service controller and the provider `static`, with restarts, reloads and failures at any moment."""
+"""Whatever tenants do, no two Services share an address, and no victim loses the address in its status.
+
+The tests use the service controller and the provider `static`, with restarts, reloads and failures at any moment.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ def static(*pool: str) -> StaticCloud:
 
 
 class Town(Cluster):
-    """A cluster of victims, who never touch their Services, and of thieves, who do what they like with theirs."""
+    """A cluster of victims, who never change their Services, and thieves, who change theirs at will."""
 
     def __init__(self, chance: random.Random) -> None:
         super().__init__()
@@ -56,14 +58,14 @@ class Town(Cluster):
         return self
 
     async def restart(self) -> None:
-        """Another process leads, which knows nothing but what the API server says."""
+        """Let another process lead, which knows only what the API server shows."""
         await self.stop()
         await self.gateway.close()
         self.gateway = Gateway(static(ALWAYS, SOMETIMES), clock=now)
         self.serve(workers=self.chance.choice([1, 5]))
 
     def _looked_at(self, kind: str, document: dict[str, Any]) -> dict[str, Any]:
-        """Every change of a Service is looked at."""
+        """Store an object. Fails if two Services then share an address or a victim has lost its own."""
         meta = document["metadata"]
         before = self.api.objects["services"].get(f"{meta.get('namespace')}/{meta['name']}")
         after = self._put(kind, document)
@@ -83,11 +85,11 @@ class Town(Cluster):
         uid = f"uid-{self.made}"
         if victim:
             self.victims.add(uid)
-        finalizer = not victim and self.chance.random() < 0.5  # with one, their turn comes sooner
+        finalizer = not victim and self.chance.random() < 0.5  # with a finalizer, a Service is handled sooner
         self.add_service(name, uid=uid, finalizer=finalizer, **spec)
 
     def wanted(self) -> str:
-        """An address that a thief would like to have."""
+        """Return an address for a thief to ask for, preferably one that is in use."""
         held = [address for each in self.services() for address in addresses(each)]
         return self.chance.choice(held or ANY) if self.chance.random() < 0.8 else self.chance.choice(ANY)
 
@@ -97,7 +99,7 @@ class Town(Cluster):
         thieves = [each for each in there if each["metadata"]["uid"] not in self.victims]
         if what == "restart":
             await self.restart()
-        elif what == "node":  # a reload, then a change of nodes: every load balancer is written
+        elif what == "node":  # a reload, then a change of Nodes, so that every load balancer is written
             await self.gateway.replace(static(*chance.choice([(ALWAYS,), (ALWAYS, SOMETIMES)])))
             labels = {"node.kubernetes.io/exclude-from-external-load-balancers": chance.choice(["", None])}
             self.api.change("nodes", "n0", {"metadata": {"labels": labels}})
@@ -125,7 +127,7 @@ class Town(Cluster):
         self.api.change("services", f"shop/{service['metadata']['name']}", patch)
 
     def check(self) -> None:
-        """All have an address, unless they want another's or one outside of the pool, or all are in use."""
+        """Check that each Service has an address, unless it asks for a used or foreign one or all are in use."""
         there = [each for each in self.services() if each["spec"]["type"] == "LoadBalancer"]
         assert all(each["metadata"]["finalizers"] == [FINALIZER] for each in there)
         held = {address for each in there for address in addresses(each)}
@@ -190,10 +192,10 @@ async def test_an_address_that_no_status_shows_yet_is_held_through_a_change_of_t
 
 @in_virtual_time
 async def test_of_two_services_with_one_address_in_their_status_the_older_keeps_it() -> None:
-    """Nobody but the controller, or an administrator, can have written that."""
+    """Only the controller or an administrator can have written such a status."""
     async with Town(random.Random(1)) as town:
         had = {"loadBalancer": {"ingress": [{"ip": "192.0.2.3", "ipMode": "VIP"}]}}
-        town.api.put = town._put  # type: ignore[method-assign]  # the test itself makes the conflict
+        town.api.put = town._put  # type: ignore[method-assign]  # the test itself creates the conflict
         for name, created in (("a-younger", "2026-01-01T00:00:01Z"), ("older", "2026-01-01T00:00:00Z")):
             town.add(name, victim=False, status=had)
             town.api.change("services", f"shop/{name}", {"metadata": {"creationTimestamp": created}})

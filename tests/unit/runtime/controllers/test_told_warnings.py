@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A warning is reported once it is true, and once, whichever answer has it."""
+"""A warning is reported as soon as it is true, and only once, whichever answer contains it."""
 
 import asyncio
 from dataclasses import replace
@@ -39,7 +39,7 @@ def test_news(answers, reported):
 
 
 def warning_in(c, *verbs, when=lambda: True):
-    """The cloud warns in the answers to these calls only."""
+    """Let the cloud warn only in answers to these calls, while `when()` is true."""
     for verb in verbs:
         call = getattr(c.cloud, verb)
 
@@ -62,7 +62,7 @@ def test_a_new_load_balancer(verb, provision):
             warning_in(c, verb)
             c.serve()
             await asyncio.sleep(3600)
-            seen = [B] if verb == "ensure" or provision else []  # without a wait nobody reads
+            seen = [B] if verb == "ensure" or provision else []  # if it is ready at once, nothing reads it
             assert c.api.told("LoadBalancerWarning") == seen
 
     run()
@@ -116,7 +116,7 @@ def test_a_family_that_no_node_has():
             await asyncio.sleep(30)
             (message,) = c.api.told("LoadBalancerWarning")
             assert message.endswith("the Service has the family IPv6, and the Nodes have only IPv4 addresses")
-            c.add_node("n1")  # another one of the same kind is no news
+            c.add_node("n1")  # another Node of the same kind is no reason for a new Event
             await asyncio.sleep(30)
             assert len(c.api.told("LoadBalancerWarning")) == 1
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nothing waits for longer than a minute without an Event that says for what; deletions wait for nothing."""
+"""No Service waits for longer than a minute without an Event that says why. Deletions do not wait at all."""
 
 import asyncio
 
@@ -45,7 +45,7 @@ def test_deletions_pass_while_instances_cannot_be_listed():
 
 
 def test_a_load_balancer_without_finalizer_is_deleted_once_the_cloud_was_listed():
-    """Only the listing shows it."""
+    """Without the finalizer, only the cloud's listing shows the load balancer."""
 
     @in_virtual_time
     async def run():
