@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests for serving certificates, as kubelets send them and as nobody should."""
+"""Requests for serving certificates: valid ones, as kubelets send them, and invalid ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GROUPS = ["system:nodes", "system:authenticated"]
 
 
 def san(name: str) -> x509.GeneralName:
-    """An address, or a DNS name."""
+    """Return the name as a SAN: an IP address, or else a DNS name."""
     try:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
@@ -37,7 +37,7 @@ def pem(
     extensions: Sequence[x509.ExtensionType] = (),
     attributes: Sequence[tuple[x509.ObjectIdentifier, bytes]] = (),
 ) -> bytes:
-    """A signed request; `subject`, `extensions` and `attributes` come on top of what a kubelet sends."""
+    """Return a signed request. `subject`, `extensions` and `attributes` are added to what a kubelet sends."""
     parts = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in organisations]
     if common_name:
         parts.append(x509.NameAttribute(NameOID.COMMON_NAME, common_name))

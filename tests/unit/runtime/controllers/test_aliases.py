@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Node whose name is an alias of its instance is this instance's Node, for every controller. In virtual time."""
+"""For every controller, a Node belongs to the instance that has the Node's name as an alias. In virtual time."""
 
 import asyncio
 
@@ -27,7 +27,7 @@ def aws(*aliases, name="i-0abc", provider_id="fake://n"):
 @in_virtual_time
 async def test_a_node_named_by_an_alias_is_initialised_as_the_instance():
     async with Cluster(machine("i-0abc", aliases=(DNS,)), machine("i-0def")) as c:
-        c.cloud.get = None  # by the listing alone
+        c.cloud.get = None  # only the listing works
         c.api.add(DNS)
         c.api.add("i-0def")
         c.initialise_nodes()
@@ -37,7 +37,7 @@ async def test_a_node_named_by_an_alias_is_initialised_as_the_instance():
 
 @in_virtual_time
 async def test_one_that_brought_its_provider_id_needs_no_second_question():
-    """A name that the instance does not have makes the controller ask for namesakes; an alias does not."""
+    """If the instance does not have the Node's name, the controller looks for one that does; an alias counts."""
     async with Cluster(machine("i-0abc", aliases=(DNS,))) as c:
         c.api.add(DNS, providerID="fake://i-0abc")
         c.initialise_nodes()
@@ -74,7 +74,7 @@ def test_an_alias_is_a_hostname_of_the_node():
 
 
 def test_what_was_seen_under_an_alias_counts_for_its_node():
-    """Of two Nodes that claim one instance, it belongs to the one whose name it has: here by an alias."""
+    """If two Nodes claim one instance, it belongs to the Node whose name the instance has, here as an alias."""
     witnesses = Witnesses(lambda each: True)
     nodes = [node(DNS, provider_id="fake://n"), node("evil", provider_id="fake://n")]
     witnesses.hear(nodes, Snapshot.of([aws(DNS)], 10.0, 1))
@@ -107,7 +107,7 @@ async def test_a_node_that_the_cloud_is_asked_about_costs_one_question():
 
 @in_virtual_time
 async def test_news_of_an_instance_are_looked_at_for_the_nodes_of_its_aliases():
-    """Another machine turns out to have the Node's name, as an alias."""
+    """A read shows that another machine has the Node's name as an alias."""
     async with Cluster(machine("x")) as c:
         c.api.add(DNS, tainted=False, providerID="fake://x")
         await until(lambda: c.nodes.get(DNS))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the caches keep: all of ordinary objects, and of the largest so little that thousands of them fit."""
+"""What the caches keep: ordinary objects whole, and so little of the largest ones that thousands of them fit."""
 
 import json
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.threat("tenant-cannot-stop-the-controller")
 
 
 def size(obj):
-    """Objects in it: what Python pays for."""
+    """Return the number of Python objects in a decoded document, which determines its memory."""
     if isinstance(obj, dict):
         return 1 + sum(map(size, obj.values()))
     return 1 + sum(map(size, obj)) if isinstance(obj, list) else 1
@@ -79,7 +79,7 @@ def test_a_system_uuid_that_is_none_is_dropped():
     assert kept_node(with_uuid("a" * (limits.SYSTEM_UUID + 1))).status.node_info.system_uuid == ""
 
 
-#: A field, how to make it so long, and how many entries are kept of one that is too long.
+#: By field: how to build one of a given length, and how many entries of a too long one are kept.
 SERVICE_FIELDS = {
     "ports": (lambda n: [{"port": i + 1} for i in range(n)], limits.PORTS, limits.PORTS + 1),
     "loadBalancerSourceRanges": (lambda n: ["10.0.0.0/8"] * n, limits.SOURCE_RANGES, limits.SOURCE_RANGES + 1),
@@ -161,7 +161,7 @@ def test_the_first_ready_condition_counts():
 
 
 def test_too_many_taints_are_never_written_in_part():
-    """The cache keeps only some of them: a patch made of these would remove the others."""
+    """The cache keeps only some of the taints, so a patch that is made from them would remove the others."""
     tainted = kept_node(msgspec.convert(LARGEST_NODES["taints"], Node))
     assert "more than 500 taints" in node_rules.too_many_taints(tainted)
     assert not node_rules.too_many_taints(msgspec.convert(LARGEST_NODES["hostnames"], Node))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Controllers of ours and of other packages: who is found, who is refused, and what follows from a description."""
+"""Our controllers and those of other packages: which are found or refused, and what a ControllerSpec implies."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from ccm.manager.rights_check import needed
 from ccm.options.command_line import parse
 from ccm.options.controller_names import ON_BY_DEFAULT, select_controllers
 
-#: It writes tags into the cloud, and only reads from the API server what all controllers read.
+#: Controllers that write only to the cloud and read no more from the API server than all others.
 WRITES_TO_THE_CLOUD_ALONE = {"instance-tags-controller"}
 SPEC: ControllerSpec[None] = ControllerSpec(name="pool-controller", make=lambda context, options: None)  # type: ignore
 
 
 @pytest.fixture
 def install(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Packages with the given entry points, and a module `pools` to which they lead."""
+    """Yield a function that installs packages with these entry points, and the module `pools` to which they point."""
 
     def packages(**points: str) -> None:
         found = [
@@ -145,4 +145,4 @@ def test_a_label_is_never_empty():
 
 
 class NoCloud(Cloud):
-    """A provider that has nothing."""
+    """A provider without capabilities."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many Events about Nodes are sent, and how much is remembered for it."""
+"""How many Events about Nodes are sent, and how much memory the limit takes."""
 
 import msgspec
 import pytest
@@ -9,7 +9,7 @@ from ccm.engine.objects import Node
 
 
 class Told:
-    """An event recorder that notes (uid, reason)."""
+    """An event recorder that keeps (uid, reason) of each Event."""
 
     def __init__(self):
         self.events = []
@@ -48,7 +48,7 @@ def test_a_burst_is_told_in_part_and_the_rest_at_a_rate(told, clock):
 
 
 def test_what_may_be_told_again_is_not_remembered(told, clock):
-    """Nodes come and go for months: what is remembered of them is that of the last minutes."""
+    """Nodes come and go for months, but only the last minutes are remembered."""
     budget = EventBudget(told, lambda: clock[0], repeat=300.0)
     for number in range(1000):
         clock[0] = number * 10.0
@@ -66,7 +66,7 @@ def test_and_never_more_than_a_bounded_number(told, clock, monkeypatch):
 
 @pytest.mark.threat("tenant-cannot-stop-the-controller")
 def test_a_topic_of_any_length_takes_little_memory(told, clock):
-    """A kubelet that changes a long annotation again and again must not fill our memory."""
+    """A kubelet that keeps changing a long annotation must not fill our memory."""
     budget = EventBudget(told, lambda: clock[0], rate=1000.0, burst=1000)
     for number in range(500):
         assert budget.event(node(1), "Warning", "InitializationFailed", "m", topic=f"{number}" + "a" * 250_000)

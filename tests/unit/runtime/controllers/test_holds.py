@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What controllers report as kept, for the status page."""
+"""What controllers hold back, as the status page shows it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which tags are added: those that are missing, and never one that somebody else has set."""
+"""Only missing tags are added. A tag that somebody else has set is never changed."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a provider warns of: an Event and a log line on the Node, once. In virtual time."""
+"""Each warning of a provider becomes one Event on the Node and one log line. In virtual time."""
 
 import asyncio
 import dataclasses
@@ -59,7 +59,7 @@ async def test_one_that_was_gone_is_told_again_and_a_new_one_beside_it():
 
 @in_virtual_time
 async def test_a_node_that_stays_tainted_is_warned_of_too():
-    """Most of all then: no address of the kubelet's --node-ip is known because the guest tools are silent."""
+    """Such a Node needs the warning most: it stays tainted because silent guest tools hide its --node-ip."""
     async with Cluster(machine("n1", ip="", warnings=(TOOLS,))) as c:
         c.api.add("n1", annotations={NODE_IP: "10.0.0.9"})
         c.initialise_nodes()
@@ -94,7 +94,7 @@ async def test_what_is_told_is_short_and_on_one_line():
 
 @in_virtual_time
 async def test_what_there_was_no_room_for_comes_later():
-    """300 Nodes at once: the measure of Events lets 50 through, and each refresh the next ones."""
+    """Of 120 Nodes' warnings, the Event budget first lets 50 through, and the rest with later refreshes."""
     names = [f"n{number}" for number in range(120)]
     async with Cluster(*(machine(name, warnings=(TOOLS,)) for name in names)) as c:
         for name in names:
@@ -108,7 +108,7 @@ async def test_what_there_was_no_room_for_comes_later():
 
 
 def test_warnings_are_part_of_what_an_instance_is():
-    """So `get` and the listing must agree about them, too (the kit compares whole instances)."""
+    """The kit compares whole instances, so `get` and the listing must agree about warnings, too."""
     one = machine("n1")
     assert dataclasses.replace(one, warnings=("w",)) != one
     with pytest.raises(dataclasses.FrozenInstanceError):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where pod CIDRs may lie, and how wide a Node's may be. What follows for its routes: `test_route_rules`."""
+"""Where pod CIDRs may be, and how wide a Node's pod CIDR may be. `test_route_rules` covers the effect on routes."""
 
 import ipaddress
 

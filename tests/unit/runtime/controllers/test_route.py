@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The route controller, whole, in virtual time: parity with upstream (IDs of docs/reference/parity.md).
+"""The whole route controller in virtual time: parity with upstream (IDs of docs/reference/parity.md).
 
-Upstream's tests of some of them never look at the conditions of Nodes; these do.
+Some of upstream's tests never check the conditions of Nodes; these do.
 """
 
 import asyncio
@@ -84,7 +84,7 @@ def changes(verb, result):
             {"a": CREATED},
             id="R28-blackhole-outside",
         ),
-        # Differs: upstream creates it twice, the second fails, and nobody hears of it.
+        # Differs: upstream creates the route twice and ignores the failure of the second attempt.
         pytest.param({"a": [A4, A4]}, [], {(A4, "a")}, {"a": CREATED}, id="R29-same-cidr-twice"),
     ],
 )
@@ -121,8 +121,8 @@ def test_reconcile(nodes, before, after, conditions):
     ],
 )
 def test_routes_that_carry_addresses_follow_the_node(stale, now_at):
-    """Differs: upstream wants all of the Node's addresses on the route, ours wants those on it to be the Node's, so
-    that a cloud that keeps one of them causes no change without end."""
+    """Differs: upstream requires all of the Node's addresses on the route. Here each address on the route must be the
+    Node's, so that a cloud that keeps only one address causes no endless changes."""
 
     @in_virtual_time
     async def run():
@@ -146,7 +146,7 @@ async def test_R21_R30_a_changed_address_of_a_node_is_seen_at_once():
         c.add_node("a", A4, addresses=("10.0.0.1",))
         c.route(period=3600.0)
         await until(lambda: c.api.condition("a") == CREATED)
-        await asyncio.sleep(1)  # looks are a second apart
+        await asyncio.sleep(1)  # passes are a second apart
         c.api.change("nodes", "a", {"status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.2"}]}})
         await asyncio.sleep(1)
         assert [route.target_addresses for route in c.routes.routes.values()] == [("10.0.0.2",)]
@@ -171,7 +171,7 @@ def test_which_changes_of_a_node_are_looked_at(change, looks):
             c.add_node("a", A4)
             c.route(period=3600.0)
             await until(lambda: c.api.condition("a") == CREATED)
-            await asyncio.sleep(10)  # our own patch of the condition has come back, and was no reason either
+            await asyncio.sleep(10)  # the watch has shown our own patch of the condition, which caused no pass
             assert c.routes.count("list") == 1
             c.api.change("nodes", "a", change)
             await asyncio.sleep(10)
@@ -215,7 +215,7 @@ async def test_W22_a_failed_route_is_tried_again_soon_and_told_once():
         began = now()
         c.route(period=3600.0)
         await until(lambda: c.api.condition("b") == CREATED)
-        assert now() - began < 1  # the other one waits for nothing
+        assert now() - began < 1  # the other route does not wait
         await until(lambda: c.api.condition("a") == FAILED)
         await until(lambda: c.api.condition("a") == CREATED)
         assert now() - began < 10
@@ -265,7 +265,7 @@ async def test_a_route_that_stays_impossible_is_tried_less_and_less():
         c.add_node("a", A4)
         c.route(period=3600.0)
         await asyncio.sleep(600)
-        assert 8 <= c.routes.count("create") <= 16  # 1, 2, 4, ... 60 s
+        assert 8 <= c.routes.count("create") <= 16  # after 1, 2, 4, ... 60 s
 
 
 @in_virtual_time
@@ -280,7 +280,7 @@ async def test_retry_after_of_a_route_is_honoured():
         failed_at = now()
         await until(lambda: c.routes.table() == {(A4, "a")})
         assert 40 < now() - failed_at < 44
-        assert c.api.events == [] and changes("create", "failure") == before  # nothing was wrong
+        assert c.api.events == [] and changes("create", "failure") == before  # RetryAfter is no failure
 
 
 @in_virtual_time
@@ -324,7 +324,7 @@ async def test_a_condition_that_cannot_be_written_is_written_later():
 
 @in_virtual_time
 async def test_W21_doubles_go_and_spellings_are_equal():
-    """Upstream deletes and creates the second route in every pass, and never removes the double of the first."""
+    """Upstream recreates the oddly spelt route in every pass, and never removes the duplicate of the first route."""
     async with Cluster() as c:
         c.add_node("a", A4, A6)
         c.routes.add(A4, "a")
@@ -366,7 +366,7 @@ def test_overlapping_pod_cidrs_are_told_and_the_holder_keeps_its_route(holder, f
                 f"pod CIDR {first} overlaps {second} of node {late}, which gets no route for it"
             }
             assert c.api.condition(holder) == CREATED
-            c.api.remove("nodes", holder)  # and when it goes, the other one is served
+            c.api.remove("nodes", holder)  # when the holder goes, the other Node gets its route
             await until(lambda: c.routes.table() == {(second, late), ("10.120.9.0/24", "c")})
             await until(lambda: c.api.condition(late) == CREATED)
 
@@ -375,7 +375,7 @@ def test_overlapping_pod_cidrs_are_told_and_the_holder_keeps_its_route(holder, f
 
 @in_virtual_time
 async def test_W30_routes_of_another_cluster_are_never_touched():
-    """Two clusters with overlapping pod CIDRs in one network: upstream lets each delete the other's."""
+    """Two clusters have overlapping pod CIDRs in one network: with upstream each deletes the other's routes."""
     async with Cluster() as c:
         c.routes.add(A4, "theirs", owner="other")
         c.routes.add("10.120.50.0/24", "theirs", owner="other")
@@ -395,7 +395,7 @@ async def test_W30_routes_of_another_cluster_are_never_touched():
 
 @in_virtual_time
 async def test_100_nodes_within_what_the_cloud_allows():
-    """20 calls a second and 40 at once are 3 s for 100 creations; 10 at a time of 0.1 s are 1 s."""
+    """With 20 calls a second after a burst of 40, 100 creations take 3 s. Ten at a time, 0.1 s each, would take 1 s."""
     async with Cluster(calls_per_second=20.0, burst=40, concurrency=20) as c:
         c.routes.latency = 0.1
         for number in range(100):
@@ -432,7 +432,7 @@ async def test_a_provider_that_bears_nothing_at_a_time_is_asked_one_by_one():
 
 @in_virtual_time
 async def test_credentials_that_are_reloaded_are_used_at_once():
-    """The capability is read from the gateway at each use: it is swapped with the cloud."""
+    """Controllers get the capability from the gateway at each use, because a reload replaces the cloud."""
     async with Cluster() as c:
         c.add_node("a", A4)
         c.add_service()
@@ -493,7 +493,7 @@ async def test_the_condition_is_never_written_to_another_node_of_the_name():
             if not written:
                 written.append(patch)
                 c.api.remove("nodes", "a")
-                c.add_node("a", uid="another", provider_id="other://a")  # it has no route
+                c.add_node("a", uid="another", provider_id="other://a")  # this Node has no route
             return None
 
         c.api.fault = replaced

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What many Nodes cost the route controller: listings of the cloud, and the event loop."""
+"""What many Nodes cost the route controller: listings of the cloud, and time of the event loop."""
 
 import asyncio
 
@@ -56,7 +56,7 @@ async def test_a_node_that_joins_alone_is_routed_at_once():
 
 
 def test_a_pass_over_many_nodes_lets_the_event_loop_turn():
-    """At 50,000 Nodes it took the loop for seconds, and created a task for each Node without anything to write."""
+    """Before, a pass over 50,000 Nodes blocked the loop for seconds and created a task for each unchanged Node."""
 
     @in_virtual_time
     async def passes(watch):
@@ -77,7 +77,7 @@ def test_a_pass_over_many_nodes_lets_the_event_loop_turn():
             assert c.api.patches == [] and c.routes.count("create") == c.routes.count("delete") == 0
 
     def one_pass(watch):
-        watch.rests = True  # while Nodes are added
+        watch.rests = True  # not measured: Nodes are added
         passes(watch)
 
     watched(one_pass)
@@ -87,7 +87,7 @@ def test_a_pass_over_many_nodes_lets_the_event_loop_turn():
 async def test_a_condition_that_somebody_else_wrote_meanwhile_is_not_written_again():
     async with Cluster() as c:
         c.api.latency = 5.0
-        for number in range(30):  # more than are written at a time
+        for number in range(30):  # more Nodes than are written at a time
             c.add_node(f"n{number}", f"10.120.{number}.0/24")
             c.routes.add(f"10.120.{number}.0/24", f"n{number}")
         c.route(period=3600.0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A route goes when a read of its Node says that it is gone, or that it does not want the route; few go at a time."""
+"""A route is deleted if a read shows that its Node is gone or does not want the route; only a few go at a time."""
 
 import asyncio
 
@@ -24,7 +24,7 @@ def cidr(number):
 
 
 async def routed(cluster, number=NUMBER):
-    """A controller at work, with a route for each of so many Nodes."""
+    """Start a controller and wait until `number` Nodes have a route each. Returns the controller."""
     for each in range(number):
         cluster.add_node(f"n{each}", cidr(each))
     controller = cluster.route()
@@ -59,7 +59,7 @@ def test_a_list_without_most_nodes_deletes_no_route(left, restored):
 
 @pytest.mark.parametrize("left", [0, 3])
 def test_a_first_list_without_most_nodes_deletes_no_route(left):
-    """A new leader, or a first one: it cannot know the Nodes of the routes that it finds."""
+    """A leader that just started cannot know the Nodes of existing routes."""
 
     @in_virtual_time
     async def run():
@@ -87,7 +87,7 @@ async def test_a_route_that_leads_to_no_instance_goes_at_once():
 
 @in_virtual_time
 async def test_two_short_listings_at_the_start_delete_no_route():
-    """The first list of Nodes and the listing of instances lack the same ones; only a read of an instance is proof."""
+    """The same Nodes and instances are missing from both first lists. Only a read of an instance is proof."""
     async with Cluster() as c:
         for number in range(NUMBER):
             c.add_node(f"n{number}", cidr(number))
@@ -117,7 +117,7 @@ async def test_an_instance_that_is_not_known_for_sure_keeps_its_route():
 
 @pytest.mark.parametrize(("number", "deleted"), [(1, 1), (2, 2), (3, 0), (8, 0)])
 def test_many_living_instances_without_a_node_keep_their_routes(number, deleted):
-    """A new leader after etcd was restored: the machines run, and nobody knows Nodes of them."""
+    """After a restore of etcd, a new leader sees running machines without Nodes."""
 
     @in_virtual_time
     async def run():
@@ -164,7 +164,7 @@ async def test_a_node_that_a_read_finds_keeps_its_route():
         await routed(c)
         kept = c.api.objects["nodes"]["n0"]
         c.api.remove("nodes", "n0")
-        c.api.objects["nodes"]["n0"] = kept  # which the watch does not tell
+        c.api.objects["nodes"]["n0"] = kept  # the watch does not show this
         await asyncio.sleep(5 * GRACE)
         assert c.routes.count("delete") == 0 and unclaimed() == 1
 
@@ -194,7 +194,7 @@ async def test_a_cidr_that_moves_to_another_node_moves_at_once():
 
 @in_virtual_time
 async def test_a_cidr_whose_holder_lives_does_not_move():
-    """The watch told that the Node went, and it did not; meanwhile another one has its CIDR."""
+    """The watch wrongly reported the Node deleted, and meanwhile another Node has its CIDR."""
     async with Cluster() as c:
         await routed(c)
         kept = c.api.objects["nodes"]["n0"]
@@ -208,7 +208,7 @@ async def test_a_cidr_whose_holder_lives_does_not_move():
 
 @in_virtual_time
 async def test_a_node_that_lost_its_provider_id_keeps_its_route():
-    """etcd was restored from a snapshot that is older than the Node's initialisation."""
+    """etcd was restored from a snapshot from before the Node's initialisation."""
     async with Cluster() as c:
         await routed(c)
         c.machines.put("n0", "10.0.0.1")
@@ -219,7 +219,7 @@ async def test_a_node_that_lost_its_provider_id_keeps_its_route():
 
 @in_virtual_time
 async def test_a_node_that_was_created_again_keeps_its_route():
-    """A read finds the new one before the watch tells of it."""
+    """A read shows the new Node before the watch does."""
     async with Cluster() as c:
         await routed(c)
         again = c.api.objects["nodes"]["n0"]
@@ -231,7 +231,7 @@ async def test_a_node_that_was_created_again_keeps_its_route():
 
 @in_virtual_time
 async def test_a_node_with_an_alias_of_the_instance_keeps_a_route_that_nobody_knows():
-    """A new leader whose cache lacks the Node: it is read by every name of the instance."""
+    """The Node is missing from a new leader's cache, so the controller reads it by every name of the instance."""
     async with Cluster() as c:
         await routed(c, 1)
         c.machines.put("i-0abc", aliases=("n9",))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parity with upstream's route controller as far as the rules decide it; the IDs are in docs/reference/parity.md.
+"""Parity of the rules with upstream's route controller. The IDs are those of docs/reference/parity.md.
 
-R13, R14 and R21 (routes that carry node addresses) have no equivalent: our routes point at instances.
-R30-R33 and R42 are about events and patches on the wire and are shown elsewhere.
+R13, R14 and R21 (routes with node addresses) have no equivalent here, because our routes point at instances. R30-R33
+and R42 are about events and patches on the wire, which other tests cover.
 """
 
 import ipaddress
@@ -26,7 +26,7 @@ def networks(*texts):
 
 
 def going(plan):
-    """All routes to delete, including those about which the API server is asked first."""
+    """Return all routes to delete, including those that first need a read from the API server."""
     return plan.delete + [removal.route for removal in plan.unclaimed]
 
 
@@ -76,7 +76,7 @@ def owns(provider_id):
 
 judge = believing(owns)
 CLUSTER = networks("10.120.0.0/16", "a00:100::/32")
-#: It allows prefixes of any length, because overlapping CIDRs differ in length.
+#: Allows prefixes of nearly any length, because overlapping CIDRs differ in length.
 NETWORK = pod_network_rules.PodNetwork(CLUSTER, {4: 16, 6: 32})
 A4, A6, B4, B6 = "10.120.0.0/24", "a00:100::/64", "10.120.1.0/24", "a00:100:0:1::/64"
 A, B = node("a", A4), node("b", B4)
@@ -138,11 +138,11 @@ A_DUAL, B_DUAL = node("a", A4, A6), node("b", B4, B6)
             [route(A4, "a", blackhole=True)],
             id="R27-blackhole-of-the-right-node",
         ),
-        # Differs: upstream tries to create it twice and swallows the failure.
+        # Differs: upstream creates the route twice and ignores the failure of the second attempt.
         pytest.param([node("a", A4, A4)], [], [("a", A4)], [], id="R29-same-cidr-twice-differs"),
-        # Differs (W21): upstream compares text, and deletes and creates this one in every pass.
+        # Differs (W21): upstream compares text, so it recreates this route in every pass.
         pytest.param([node("a", A6)], [route("a00:100:0:0::/64", "a")], [], [], id="W21-spelling-differs"),
-        # Differs (W21): upstream never removes the second of two right routes.
+        # Differs (W21): upstream never removes the duplicate of a correct route.
         pytest.param(
             [A],
             [route(A4, "a", id="1"), route(A4, "a", id="2")],
@@ -224,7 +224,7 @@ def test_of_nodes_whose_cidrs_overlap_the_older_one_is_served_first():
 
 @pytest.mark.parametrize("there", [[("10.120.7.0/24", "b")], [("10.120.7.0/24", "b"), ("10.120.0.0/24", "a")]])
 def test_an_own_pod_cidr_hides_no_overlap_with_that_of_another_node(there):
-    """Of the CIDRs inside a wider one only the first was looked at: here the Node's own."""
+    """Before, only the first CIDR inside a wider one was checked, here the Node's own."""
     nested = node("a", "10.120.0.0/24", "10.120.0.0/16")
     plan = rules.plan([nested, node("b", "10.120.7.0/24")], [route(*each) for each in there], NETWORK, judge)
     assert [each.destination for _, each in plan.create] == ["10.120.0.0/24"][len(there) - 1 :]
@@ -274,12 +274,12 @@ def test_a_node_that_is_not_vouched_for_gets_no_route_and_keeps_the_one_it_has(r
     assert going(plan) == [] and [who.metadata.name for who, _ in plan.kept] == ["a"]
     waits = reason is Reason.CLOUD_UNKNOWN
     assert [who.metadata.name for who, _ in plan.problems] == ([] if waits else ["a"])
-    assert ("a" in plan.nodes) is not waits  # while the cloud has not answered its condition stays as it is
+    assert ("a" in plan.nodes) is not waits  # until the cloud answers, the Node's condition stays as it is
 
 
 @pytest.mark.parametrize("where", ["a", "b"])
 def test_a_node_that_is_vouched_for_comes_before_one_that_is_not(where):
-    """Unless the other one has the route: then that is not cut."""
+    """The exception: a Node that is not vouched for keeps a route that it already has."""
     evil, good = node("a", A4), node("b", A4)
     doubting = refusing("a", judge=judge)
     plan = rules.plan([evil, good], [], NARROW, doubting)
@@ -321,11 +321,11 @@ def test_a_plan_that_is_carried_out_leaves_nothing_to_do(nodes, present, blackho
     again = rules.plan(nodes, after, NETWORK, judge, "ours")
     assert (again.create, going(again)) == ([], [])
     assert again.nodes == plan.nodes
-    # Which of several overlapping CIDRs a message names depends on the routes that are there.
+    # Which of several overlapping CIDRs a message names depends on the existing routes.
     assert sorted(who.metadata.name for who, _ in again.problems) == sorted(
         who.metadata.name for who, _ in plan.problems
     )
-    # And every pod CIDR of ours is reached, through one of the Nodes that have it, or its Node was told why not.
+    # Every pod CIDR of our Nodes is reachable through a Node that has it, or the plan names the problem.
     told = {who.metadata.name for who, _ in plan.problems}
     reached = {(ipaddress.ip_network(r.destination), r.provider_id) for r in after if r.destination != "junk"}
     for one in nodes:
@@ -396,7 +396,7 @@ FAILED = ("True", "NoRouteCreated", "RouteController failed to create a route")
         pytest.param(None, True, CREATED, NOW, id="R34"),
         pytest.param(None, False, FAILED, NOW, id="R35"),
         pytest.param(("False", "RouteCreated"), True, None, None, id="R36"),
-        # The time of the last transition is that of the status, as the API convention has it.
+        # The transition time changes only with the status, as API conventions require.
         pytest.param(("False", "CalicoIsUp"), True, CREATED, BEFORE, id="R37"),
         pytest.param(("False", "Other"), True, CREATED, BEFORE, id="R38"),
         pytest.param(("True", "Other"), False, FAILED, BEFORE, id="R39"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Routes that the cloud lists with addresses and without a providerID are matched to Nodes."""
+"""Routes that the cloud lists with addresses instead of a providerID are matched to Nodes."""
 
 import ipaddress
 
@@ -29,7 +29,7 @@ def to(destination, *addresses, **fields):
 
 
 def knowing(**known):
-    """A judge; name -> the instance's addresses, or the reason why the Node is not vouched for."""
+    """Return a judge. `known`: by name, the instance's addresses, or the Reason why the Node is not vouched for."""
 
     def verdict(each):
         said = known[each.metadata.name]
@@ -113,7 +113,7 @@ def test_a_node_that_gets_no_new_route_does_not_keep_one_that_leads_to_another_m
 
 
 def test_an_address_that_two_nodes_have_is_decided_by_the_cidr():
-    """A virtual address that moves between machines, for example."""
+    """For example, both Nodes have a virtual address that moves between machines."""
     shared = {"a": ["10.0.0.1", "10.0.0.50"], "b": ["10.0.0.2", "10.0.0.50"]}
     plan = planned([A, B], [to(B4, "10.0.0.50"), to(A4, "10.0.0.1")], **shared)
     assert (created(plan), all_going(plan), plan.problems) == ([], [], [])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""kubelet-serving-csr-controller in virtual time: what it asks the cloud, and what it approves when things go wrong."""
+"""kubelet-serving-csr-controller in virtual time: what it reads from the cloud, and what it approves in failures."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EVENT = "ServingCertificateNotApproved"
 
 
 class Requests:
-    """The cache of requests, which shows an approval as soon as it is written."""
+    """A cache of signing requests that shows an approval as soon as it is written."""
 
     def __init__(self, c: Cluster) -> None:
         self.store: dict[str, SigningRequest] = {}

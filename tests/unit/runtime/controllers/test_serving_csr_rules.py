@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which requests for serving certificates are approved: a kubelet's, for what the cloud says of its instance."""
+"""Which requests for serving certificates are approved: those of kubelets, for names that the cloud has."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ INSTANCE = Instance(
 IP = ipaddress.ip_address
 
 
-#: One request: each has another signature.
+#: A fixed request, because each new one has another signature.
 ORDINARY = pem()
 
 
@@ -389,7 +389,7 @@ OWN = {"n1", "n1.internal", "machine-1", "10.0.0.1", "2001:db8::1"}
     extensions=st.lists(st.sampled_from([x509.BasicConstraints(True, None)]), max_size=1),
 )
 def test_fuzz_nothing_else_is_approved(names, common, username, usages, extensions):
-    """What passes is of the Node itself, for names of its instance, each once, and for serving alone."""
+    """Approved requests are the Node's own, with names of its instance only, each once, and usages for serving only."""
     try:
         wanted = rules.read(request(pem(common, names, extensions=extensions), username=username, usages=usages))
         rules.check_names(wanted, INSTANCE)
@@ -402,7 +402,7 @@ def test_fuzz_nothing_else_is_approved(names, common, username, usages, extensio
 @bounded(500)
 @given(st.data())
 def test_fuzz_any_bytes_are_read_or_refused(data):
-    """Whatever bytes come, they are refused by a WaitError, or mean what they meant before they were changed."""
+    """Damaged bytes raise WaitError or still have their original meaning."""
     content = bytearray(der())
     for _ in range(data.draw(st.integers(0, 4))):
         place = data.draw(st.integers(0, len(content) - 1))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Computations in stretches: the same result, and other tasks get their turn in between."""
+"""Computations that are split into stretches have the same result and let other tasks run in between."""
 
 import asyncio
 

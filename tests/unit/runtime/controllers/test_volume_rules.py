@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which PersistentVolumes are asked about, and what each gets."""
+"""Which PersistentVolumes the controller asks the cloud about, and what it adds to each."""
 
 from typing import Any
 

@@ -138,7 +138,7 @@ async def test_a_silent_cloud_delays_a_volume_for_less_than_the_api_server_waits
 @pytest.mark.threat("tenant-cannot-stop-the-controller")
 @in_virtual_time
 async def test_a_flood_of_requests_asks_the_cloud_few_questions():
-    """They share the cloud's limits with the controllers."""
+    """The webhook shares the cloud's rate limits with the controllers."""
     volumes, before = FakeVolumes(latency=0.1), count("Limited")
     hook = webhook(volumes)
     answers = await asyncio.gather(*(hook.handle(request(raw())) for _ in range(500)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which requests for admission are about a volume to complete; the answer is what the controller would write."""
+"""Which admission requests contain a volume to complete. The answer is what the controller would write."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def request(volume: Any, **changed: Any) -> dict[str, Any]:
 
 
 def patched(document: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
-    """The document with the answer's operations, which replace or add one member each (RFC 6902)."""
+    """Apply the answer's operations, each of which replaces or adds one member (RFC 6902). Returns the result."""
     assert (answer["allowed"], answer["patchType"]) == (True, "JSONPatch")
     result = copy.deepcopy(document)
     for operation in json.loads(base64.b64decode(answer["patch"])):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a kubelet writes into its Node, and what of it reaches the cloud: the controllers, whole, in virtual time.
+"""Which part of a kubelet's writes to its Node reaches the cloud: whole controllers in virtual time.
 
 A kubelet chooses providerID, pod CIDRs, addresses and most labels of its Node. NodeRestriction limits which Node it
-writes, not what it writes there.
+writes to, not what it writes there.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ def address(ip):
 
 
 async def settled(seconds=30.0):
-    """Time for everything that was going to happen."""
+    """Give everything that is pending time to happen."""
     await asyncio.sleep(seconds)
 
 
@@ -73,7 +73,7 @@ def test_no_route_for_a_pod_cidr_that_is_not_a_nodes(cidr, why):
 @pytest.mark.threat("kubelet-routes-inside-cluster-cidr")
 @in_virtual_time
 async def test_no_route_for_a_pod_cidr_that_covers_an_address_of_a_node():
-    """Where the Nodes' network lies within the cluster CIDR."""
+    """This matters where the Nodes' network is within the cluster CIDR."""
     async with Cluster() as c:
         c.add_node("db", A4, addresses=("10.120.9.7",))
         c.add_node("evil", "10.120.9.0/24")
@@ -88,7 +88,7 @@ async def test_no_route_for_a_pod_cidr_that_covers_an_address_of_a_node():
 @pytest.mark.threat("kubelet-routes-inside-cluster-cidr")
 @in_virtual_time
 async def test_a_node_made_again_with_another_pod_cidr_gets_only_a_nodes_route():
-    """CVE-2025-5187: a kubelet deletes its Node and creates it again."""
+    """CVE-2025-5187: a kubelet deletes its Node and creates it again with another pod CIDR."""
     async with Cluster() as c:
         c.add_node("evil", A4)
         c.add_node("good", B4)
@@ -105,7 +105,7 @@ async def test_a_node_made_again_with_another_pod_cidr_gets_only_a_nodes_route()
 @pytest.mark.threat("kubelet-routes-inside-cluster-cidr")
 @pytest.mark.parametrize("spelling", ["fake://victim", "FAKE://victim"])
 def test_a_copied_provider_id_gets_no_route(spelling):
-    """Else evil's Pods would be expected behind the victim's port: its anti-spoofing would be off for them."""
+    """Otherwise the cloud would expect evil's Pods behind the victim's port and allow their addresses there."""
 
     @in_virtual_time
     async def run():
@@ -201,7 +201,7 @@ def test_a_copied_provider_id_is_no_backend(spelling):
 @pytest.mark.threat("kubelet-own-addresses-only")
 @in_virtual_time
 async def test_the_provider_id_of_a_machine_without_a_node_is_no_way_in():
-    """The database's instance is in the same project; evil's own instance has evil's name."""
+    """The database's instance is in the same project, but evil's own instance has evil's name."""
     async with Cluster() as c:
         c.machines.put("db", "10.0.0.99")
         c.machines.put("evil", "10.0.0.7")
@@ -231,7 +231,7 @@ async def test_labels_that_steer_are_the_instances():
         assert c.cloud.labels("evil") == {
             zone: "a",
             old: "a",
-            region: "theirs",  # the cloud names none
+            region: "theirs",  # the cloud has no region for it
             "rack": "7",
             "tier": "web",
             "team": "blue",
@@ -265,7 +265,7 @@ async def test_routes_that_would_not_be_created_today_stay():
             "unknown",
             "copy",
         }
-        # A Node of the same range is served all the same, and one that has no route gets none.
+        # A new Node whose range is inside the wide route still gets its own route.
         c.add_node("new", "10.120.65.0/24")
         await until(lambda: ("10.120.65.0/24", "new") in c.routes.table())
 
@@ -320,7 +320,7 @@ async def test_a_new_node_waits_for_the_cloud_and_the_others_do_not():
 
 @in_virtual_time
 async def test_a_listing_that_lacks_half_of_the_nodes_cuts_none():
-    """Each that it lacks is asked for."""
+    """Each missing instance is read on its own."""
     async with Cluster() as c:
         for number in range(4):
             c.add_node(f"n{number}", f"10.120.{number}.0/24")
@@ -351,8 +351,8 @@ async def served_and_stopped(c: Cluster, count: int) -> None:
 
 
 def silence_a_zone(c: Cluster, *, reads_work: bool) -> None:
-    """The zone of n3 is missing from listings, which say so. Reads of its instance work or do not, until the zone is
-    back: `c.machines.missing` is empty."""
+    """Remove n3's zone from listings, which report it as unreachable. `reads_work`: whether single reads of n3's
+    instance succeed meanwhile. An empty `c.machines.missing` ends the outage of the zone."""
     whole_page, whole_get, c.machines.missing = c.machines.list_page, c.machines.get, {"fake://n3"}
 
     async def list_page(token):
@@ -368,7 +368,7 @@ def silence_a_zone(c: Cluster, *, reads_work: bool) -> None:
 
 @pytest.mark.parametrize("reads_work", [True, False])
 def test_a_zone_that_does_not_answer_cuts_no_node_after_a_restart(reads_work):
-    """Its instances are unknown, not gone."""
+    """Instances of an unreachable zone are unknown, not gone."""
 
     @in_virtual_time
     async def run():
@@ -399,7 +399,7 @@ async def test_a_machine_that_the_cloud_never_describes_keeps_load_balancers_for
 
 @pytest.mark.parametrize("hidden", [("n1", "n2"), ("n0", "n1", "n2")])
 def test_a_first_listing_that_lacks_most_nodes_is_not_believed(hidden):
-    """Credentials of another project, or a wrong filter."""
+    """The cause may be credentials of another project, or a wrong filter."""
 
     @in_virtual_time
     async def run():
@@ -491,7 +491,7 @@ async def test_a_node_takes_over_when_the_one_that_held_its_provider_id_goes():
 
 @in_virtual_time
 async def test_a_cloud_with_other_credentials_cuts_nothing():
-    """It sees another project, or has a region of its own in its providerIDs."""
+    """The new credentials see another project, or another region is in the providerIDs."""
     for owns in (lambda provider_id: provider_id.startswith("fake://"), lambda provider_id: "south" in provider_id):
         async with Cluster() as c:
             c.add_node("n0", A4)
@@ -546,11 +546,11 @@ async def test_contradictions_cost_few_calls_and_are_told_now_and_then():
         c.serve()
         await c.served()
         before = len(c.machines.calls)
-        for number in range(300):  # and they never rest
+        for number in range(300):  # the liars keep changing
             ip = f"10.0.0.10{number % 3}" if number // 3 % 2 else f"10.0.9.{number % 200}"
             c.api.change("nodes", f"liar{number % 3}", address(ip))
             await asyncio.sleep(1)
-        assert len(c.machines.calls) - before <= 3 * 5 + 3  # each once a minute, and the ghost
+        assert len(c.machines.calls) - before <= 3 * 5 + 3  # one read per liar and minute, and some for the ghost
         assert len(c.api.told("NodeNotVouched")) <= 8
         assert set(map(tuple, c.cloud.members().values())) >= {("10.0.0.100",), ("10.0.0.101",), ("10.0.0.102",)}
         assert c.cloud.count("update") == 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the cloud vouches for, case by case."""
+"""What the cloud vouches for: every rule by cases."""
 
 import msgspec
 import pytest
@@ -141,7 +141,7 @@ def test_labels_of_the_cloud_are_the_instances_and_others_the_nodes():
     kind, region = "node.kubernetes.io/instance-type", "topology.kubernetes.io/region"
     restricted = "node-restriction.kubernetes.io/tier"
     mine = {zone: "b", kind: "huge", region: "mine", "rack": "9", "team": "blue", restricted: "front"}
-    labels = {"rack": "7", restricted: "back"}  # domains of Kubernetes are not the provider's to set
+    labels = {"rack": "7", restricted: "back"}  # providers may not set labels in Kubernetes' domains
     found = rules.own_labels(mine, instance(zone="a", type="small", labels=labels))
     assert found == {zone: "a", kind: "small", region: "mine", "rack": "7", "team": "blue", restricted: "front"}
     assert rules.own_labels({old: "b"}, instance(zone="a")) == {old: "a", zone: "a"}

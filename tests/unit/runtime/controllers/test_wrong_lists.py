@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The API server may be wrong: what lists and watches lack costs no load balancer, no member and no route.
+"""The API server may be wrong: objects missing from lists and watches cost no load balancer, member or route.
 
-A wrong list is one that lacks what is there. A restored etcd is one in which reads lack it, too.
+Existing objects are missing from a wrong list. With a restored etcd, single reads do not find them either.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ def populate(cluster, services=10, nodes=6):
 
 
 def list_wrongly(cluster, kind, left):
-    """The next list of this kind has only the first `left` objects."""
+    """Let the next list of this kind have only the first `left` objects, and end all watches."""
     cluster.api.wrong_lists[kind] = [list(cluster.api.objects[kind].values())[:left]]
     cluster.api.expire()
 
@@ -52,7 +52,7 @@ def test_a_list_without_most_services_deletes_no_load_balancer(left, restored):
                 c.api.expire()
             await asyncio.sleep(100)
             writes = c.cloud.count("ensure", "update")
-            c.api.delete_service("s9")  # and all goes on
+            c.api.delete_service("s9")  # everything still works
             c.add_node("n9")
             await until(lambda: "uid-of-s9" not in c.cloud.made and len(c.cloud.hosts("s8")) == 7)
             assert c.cloud.count("delete") == 1 and c.cloud.count("ensure", "update") - writes in (9, 10)
@@ -91,7 +91,7 @@ async def test_a_node_that_went_while_nobody_watched_is_no_member():
 
 
 def strip(cluster, *names):
-    """As after `kubectl patch` of the finalizers and `kubectl delete`: the watch tells that the Services are gone."""
+    """Remove Services as `kubectl patch` of the finalizers and `kubectl delete` do. Returns their last state."""
     lost = [cluster.api.service(name) for name in names]
     for name in names:
         cluster.api.remove("services", f"shop/{name}")
@@ -100,7 +100,7 @@ def strip(cluster, *names):
 
 @in_virtual_time
 async def test_a_service_that_only_seemed_to_vanish_keeps_its_load_balancer_untouched():
-    """The watch is another cluster's, or the API server's etcd is an older one for a while; then it is right again."""
+    """For a while the watch is another cluster's or etcd has an older state; then everything is right again."""
     async with Cluster() as c:
         names = populate(c)
         controller = c.serve()
@@ -122,7 +122,7 @@ async def test_a_service_that_a_read_finds_was_never_gone():
         await c.served(*names)
         kept = c.api.objects["services"]["shop/s0"]
         c.api.remove("services", "shop/s0")
-        c.api.objects["services"]["shop/s0"] = kept  # which the watch does not tell
+        c.api.objects["services"]["shop/s0"] = kept  # the watch does not show this
         await asyncio.sleep(5 * GRACE)
         assert c.cloud.count("delete") == 0
         c.api.change("services", "shop/s0", {"metadata": {"annotations": {"x": "y"}}})
@@ -168,7 +168,7 @@ async def test_while_the_api_server_does_not_say_nothing_is_deleted():
 
 @in_virtual_time
 async def test_what_was_going_when_it_was_last_seen_goes_at_once():
-    """Somebody removes the finalizer of a Service that is stuck while it is deleted."""
+    """Somebody removes the finalizer of a Service whose deletion hangs."""
     async with Cluster() as c:
         names = populate(c)
         c.serve()
@@ -184,7 +184,7 @@ async def test_what_was_going_when_it_was_last_seen_goes_at_once():
 
 @in_virtual_time
 async def test_what_went_with_a_deletion_timestamp_goes_at_once():
-    """It was deleted, and its finalizer was removed before we looked: the last event of the watch shows both."""
+    """The Service was deleted and its finalizer was removed before we saw it: the watch's last event shows both."""
     async with Cluster() as c:
         names = populate(c)
         c.serve()
