@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small OpenStack over HTTP, with answers of the real services' shape: for decisions, mappings and counts of calls.
+"""A small OpenStack over HTTP with realistic answers, for tests of decisions, mappings and counts of calls.
 
-What the services themselves do is shown on the real ones (tests/clouds/openstack).
+tests/clouds/openstack uses the real services.
 """
 
 from __future__ import annotations
@@ -32,8 +32,11 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class FakeCloud:
-    """`calls`: what was asked for after log-in and discovery, as "METHOD service path". `answer`: one's own answers, by
-    such a text. `queries`: the query of each call, beside it."""
+    """An OpenStack cloud.
+
+    `calls`: requests after login and discovery, as "METHOD service path". `queries`: the query of each call. `answer`:
+    handlers of the test, by a pattern for such a text.
+    """
 
     def __init__(self) -> None:
         self.servers: list[dict[str, Any]] = []
@@ -56,7 +59,7 @@ class FakeCloud:
         self.answer: dict[str, Callable[[web.Request], Awaitable[web.StreamResponse] | web.StreamResponse]] = {}
         self.url = ""
 
-    # What there is.
+    # What exists.
 
     def add_server(self, name: str, *addresses: str, **more: Any) -> dict[str, Any]:
         id = str(uuid.uuid4())
@@ -220,7 +223,7 @@ class FakeCloud:
         return {"id": ROUTER, "routes": self.routes, "revision_number": self.router_revision}
 
     def _named(self, request: web.Request) -> list[dict[str, Any]]:
-        """As MySQL's REGEXP: no heed of upper and lower case."""
+        """Return the servers whose name matches the query's pattern: as with MySQL's REGEXP, case does not matter."""
         pattern = request.query.get("name", "")
         return [each for each in self.servers if re.search(pattern, str(each.get("name")), re.IGNORECASE)]
 
@@ -235,7 +238,7 @@ class FakeCloud:
         marker = request.query.get("marker")
         start = next((index + 1 for index, each in enumerate(rows) if each["id"] == marker), 0)
         answer: dict[str, Any] = {kind: rows[start : start + size]}
-        if len(answer[kind]) == size:  # as nova: also when there is nothing behind
+        if len(answer[kind]) == size:  # as nova does, even if no page follows
             answer[f"{kind}_links"] = [{"rel": "next", "href": "http://elsewhere/"}]
         return web.json_response(answer)
 
@@ -256,7 +259,7 @@ async def serving(cloud: FakeCloud) -> AsyncIterator[FakeCloud]:
 
 @contextlib.asynccontextmanager
 async def running(cloud: FakeCloud | None = None, more: str = "") -> AsyncIterator[tuple[FakeCloud, OpenStackCloud]]:
-    """`more`: lines of cloud.conf, those of [Global] first."""
+    """Serve the cloud and start a provider for it. `more`: lines of cloud.conf, those of [Global] first."""
     async with serving(cloud or FakeCloud()) as served:
         text = CONFIG.format(url=served.url, project=PROJECT, more=more)
         provider = OpenStackCloud(ProviderConfig(text, "cloud.conf"))

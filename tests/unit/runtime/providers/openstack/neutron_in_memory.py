@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""neutron in memory, as far as load balancers need it: floating IPs, ports and security groups."""
+"""The part of neutron that load balancers need, in memory: floating IPs, ports and security groups."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ccm.cloud import Conflict, NotFound, QuotaExceeded, RetryAfter, Transient
 
 
 def the(name: str) -> str:
-    """The ID of what a test calls by this name: IDs are UUIDs."""
+    """Return the ID, a UUID, of the object that a test calls by this name."""
     return str(uuid.uuid5(uuid.NAMESPACE_DNS, name))
 
 
@@ -41,7 +41,7 @@ class Neutron:
         self._ids = itertools.count(1)
 
     def server(self, number: int) -> None:
-        """A node's port: of the("server-N"), with 10.0.0.N."""
+        """Create the port of a node: of the server the("server-N"), with address 10.0.0.N."""
         self.ports[f"port-{number}"] = {
             "id": f"port-{number}",
             "device_id": the(f"server-{number}"),
@@ -53,7 +53,7 @@ class Neutron:
 
     @staticmethod
     def _of_project(rows: Iterable[dict[str, Any]], params: Any) -> list[dict[str, Any]]:
-        """Administrators are told the rows of all projects, unless they ask for one."""
+        """Return the rows of the project in the query; without one, of all projects, as for administrators."""
         wanted = params.get("project_id")
         return [row for row in rows if wanted is None or row.get("project_id", wanted) == wanted]
 
@@ -117,7 +117,7 @@ class Neutron:
             return {"ports": [dict(row) for row in rows]}
         row = self.ports[parts[1]]
         if gone := set(body["port"].get("security_groups", ())) - self.groups.keys() - {"sg-default"}:
-            raise Transient(f"404 Security group {gone.pop()} does not exist")  # says nothing about the port
+            raise Transient(f"404 Security group {gone.pop()} does not exist")  # the port is not gone
         checked = "revision-if-match" in self.neutron_extensions
         if headers.get("If-Match") != (f"revision_number={row['revision_number']}" if checked else None):
             raise RetryAfter("412", self.busy)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Octavia in memory, with neutron, as far as load balancers need them: what `session.Api` would answer.
+"""The parts of Octavia and neutron that load balancers need, in memory: they answer as `session.Api` would.
 
-It keeps Octavia's rule that matters here: what is being changed is PENDING, and nothing else of it can be changed.
+As in Octavia, a load balancer under change is PENDING, and until it is done, other changes of it are refused.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ BALANCER, NETWORK = "load-balancer", "network"
 
 
 class FakeOpenStack(Neutron):
-    """`at_once`: changes are carried out before they are answered; else by `settle`. `version`: of Octavia's API.
+    """Octavia with neutron. `at_once`: changes are done before they are answered, otherwise by `settle`.
 
-    `interleaving`: each call takes a random number of turns of the event loop before and after it is carried out, and a
-    change is carried out `CHANGING` turns after it was answered. So several callers meet in ever other orders.
+    `octavia`: version of Octavia's API. `interleaving`: each call takes a random number of turns of the event loop
+    before and after it is carried out, and a change is done `CHANGING` turns after its answer. So the order of several
+    callers differs with each seed.
     """
 
-    #: Turns of the event loop. More than a read and the write that follows it take, as with Octavia itself.
+    #: Turns of the event loop. As with Octavia itself, a change takes longer than a read and the write that follows.
     CHANGING, LATENCY = 12, 3
 
     def __init__(self, section: LoadBalancerSection | None = None, **classes: LoadBalancerClass) -> None:
@@ -44,7 +45,7 @@ class FakeOpenStack(Neutron):
         )
         self.at_once = True
         self.interleaving: random.Random | None = None
-        #: Writes of these kinds of parts end in ERROR, and so does a failover of a load balancer.
+        #: Kinds of parts whose writes, and load balancers whose failover, end in ERROR.
         self.broken: set[str] = set()
         self.region = ""
         self.octavia = (2, 27)
@@ -60,7 +61,7 @@ class FakeOpenStack(Neutron):
         self._settling: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    # What tests say and ask.
+    # What tests set and read.
 
     def settle(self, state: str = "ACTIVE", only: set[str] | None = None) -> None:
         for row in list(self.balancers.values()):
@@ -108,7 +109,7 @@ class FakeOpenStack(Neutron):
                 found = copy.deepcopy(self._octavia(method, parts[1:], params, body or {}, query))
             else:
                 found = copy.deepcopy(self._neutron(method, parts, params, body or {}, headers or {}))
-        except NotFound as error:  # as `session.Api`: only an answer about what was asked for says that it is gone
+        except NotFound as error:  # as `session.Api`: only a 404 about the requested object says that it is gone
             raise error if missing else Transient(str(error)) from None
         await self._pass()
         return found
@@ -264,7 +265,7 @@ class FakeOpenStack(Neutron):
         return row
 
     def _additional_vip(self, body: Any, vip: Any, number: int) -> dict[str, Any]:
-        """400: an additional VIP of another network, as octavia's _validate_subnets_share_network."""
+        """Return an additional VIP. Raises 400 for another network, as octavia's _validate_subnets_share_network."""
         first, other = self.subnets[body["vip_subnet_id"]], self.subnets[vip["subnet_id"]]
         if first.get("network_id") != other.get("network_id") or first is other or self.octavia < (2, 26):
             raise Invalid("400 All VIP subnets must belong to the same network.")
@@ -273,7 +274,7 @@ class FakeOpenStack(Neutron):
 
     @staticmethod
     def _check_options(balancer: dict[str, Any], body: Any) -> None:
-        """501: what the provider of a load balancer has not, and what it alone has. 400: clients of no VIP's family."""
+        """Raise 501 for options that only another Octavia provider has, and 400 for ranges of a family without a VIP."""
         ovn = balancer.get("provider") == "ovn"
         no = [key for key in body if ovn and (key.startswith("timeout_") or key in ("allowed_cidrs", "url_path"))]
         if no or ("lb_algorithm" in body and (body["lb_algorithm"] == "SOURCE_IP_PORT") != ovn):
@@ -282,7 +283,7 @@ class FakeOpenStack(Neutron):
             )
         vips = [balancer["vip_address"], *(each["ip_address"] for each in balancer.get("additional_vips", ()))]
         ranges = body.get("allowed_cidrs") or ()
-        for cidr in ranges if len({":" in each for each in ranges}) > 1 else ():  # a VIP of IPv6 alone is not modelled
+        for cidr in ranges if len({":" in each for each in ranges}) > 1 else ():  # IPv6-only VIPs are not modelled
             if all((":" in cidr) != (":" in vip) for vip in vips):
                 raise Invalid(f"400 CIDR {cidr} IP version incompatible with all VIPs {vips} IP version.")
 
@@ -318,7 +319,7 @@ class FakeOpenStack(Neutron):
         return row
 
     def _change_members(self, method: str, pool: dict[str, Any], ids: list[str], body: Any) -> None:
-        if method == "PUT":  # those that stay keep their IDs
+        if method == "PUT":  # remaining members keep their IDs
             before = {(row["address"], row["protocol_port"]): row["id"] for row in pool["_members"]}
             pool["_members"] = [
                 self._new_member(each, before.get((each["address"], each["protocol_port"]))) for each in body["members"]

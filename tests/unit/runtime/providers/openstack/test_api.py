@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Logging in, finding services, and what each way of failing means."""
+"""Login, discovery of services, and what each kind of failure means."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_missing_role_is_named() -> None:
 
 
 async def test_a_service_that_policy_refuses_holds_back_no_other() -> None:
-    """An external loadBalancerIP that is no floating IP yet: Neutron lets administrators alone choose it."""
+    """For example, only administrators may choose the address of a new floating IP, as a loadBalancerIP asks."""
     gate = Gateway(
         OpenStackCloud(ProviderConfig(CONFIG.format(url="http://k", project=PROJECT, more=""), "cloud.conf"))
     )
@@ -167,7 +167,7 @@ def test_an_exception_of_the_operating_system_is_quoted_and_one_of_the_library_i
 
 
 def test_a_request_without_an_answer_says_how_long_it_waited_and_which_key_sets_that() -> None:
-    """keystoneauth calls both by this name: no connection in time, and no answer."""
+    """keystoneauth raises ConnectTimeout both without a connection in time and without an answer."""
     late = errors.translated(ConnectTimeout("Request to https://nova timed out"), "cloud.conf", 60.0)
     assert type(late) is Transient
     assert str(late) == (
@@ -179,14 +179,14 @@ async def test_one_login_serves_all_calls_and_a_refused_token_is_renewed_once() 
     async with running() as (cloud, provider):
         await provider.instances.list_page(None)
         assert cloud.logins == 1
-        cloud.tokens += 1  # what we have is not the newest any more
+        cloud.tokens += 1  # the provider's token is no longer valid
         await provider.instances.list_page(None)
         assert cloud.logins == 2
         assert cloud.calls == ["GET compute /servers/detail"] * 3
 
 
 def quoting(request: web.Request, body: str = "", status: int = 503) -> web.Response:
-    """Some gateways answer with the request, its headers and its body included."""
+    """Answer with the whole request, including headers and body, as some gateways do."""
     heads = " ".join(f"{name}: {text}" for name, text in request.headers.items())
     return web.json_response({"error": {"code": status, "message": f"overloaded: {heads} {body}"}}, status=status)
 
@@ -338,7 +338,7 @@ async def test_clouds_yaml(tmp_path: Path) -> None:
 
 
 async def test_files_that_are_not_there_are_told_together_with_their_lines(tmp_path: Path) -> None:
-    """By the start: a constructor looks at no files."""
+    """`start` reports the files, because the constructor does not read them."""
     key = tmp_path / "key.pem"
     key.touch()
     more = f"ca-file = {tmp_path}/ca.pem\ncert-file = {tmp_path}\nkey-file = {key}"
@@ -353,7 +353,7 @@ async def test_files_that_are_not_there_are_told_together_with_their_lines(tmp_p
 
 
 def test_changes_of_files_that_cloud_conf_names_are_noticed() -> None:
-    """A CA is renewed without a change of cloud.conf."""
+    """A CA can be renewed without a change of cloud.conf."""
     more = "ca-file = /etc/config/ca.crt\ncert-file = /etc/config/tls.crt\nkey-file = /etc/config/tls.key"
     watched = OpenStackCloud(ProviderConfig(CONFIG.format(url="http://k", project=PROJECT, more=more))).watched_files
     assert sorted(watched) == ["/etc/config/ca.crt", "/etc/config/tls.crt", "/etc/config/tls.key"]
@@ -361,7 +361,7 @@ def test_changes_of_files_that_cloud_conf_names_are_noticed() -> None:
 
 
 def test_the_sdk_is_imported_by_a_start_only() -> None:
-    """Its import takes longer than that of all the rest, and who chose another provider need not have it."""
+    """The SDK takes longer to import than everything else, and users of other providers need not install it."""
     text = CONFIG.format(url="http://127.0.0.1:9", project=PROJECT, more="")
     code = (
         "import sys; from ccm.cloud import ProviderConfig; from ccm.providers.openstack import OpenStackCloud\n"
@@ -442,7 +442,7 @@ async def test_a_page_that_names_itself_as_the_next_ends() -> None:
 
 @pytest.mark.parametrize("status", [404, 503])
 async def test_versions_that_cannot_be_read_now_are_asked_for_again(status: int) -> None:
-    """An outage in the first moment is none of Octavia's age, and no reason to give up on load balancers."""
+    """A failed first request does not mean that Octavia is old or missing: the next call reads versions again."""
     cloud = FakeCloud()
     told, failing = cloud._versions, [True]
 

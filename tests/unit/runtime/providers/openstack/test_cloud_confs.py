@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files in the forms that deployment tools write are accepted, and mean what they mean to cloud-provider-openstack.
+"""Files as deployment tools write them are accepted and mean the same as with cloud-provider-openstack.
 
-The forms are those of Magnum, kubespray, Cluster API, Gardener, OpenShift and the vendor's Helm chart on RKE2;
-`shared.conf` is read by other programs, too. The values are made up.
+The tools are Magnum, kubespray, Cluster API, Gardener, OpenShift and the vendor's Helm chart on RKE2. Other programs
+read `shared.conf`, too. The values are made up.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FILES = Path(__file__).parent / "cloud_confs"
 KEYSTONE = "https://keystone.example.com:5000/v3"
 USER = {"username": "kubernetes", "password": "secret"}
 CREDENTIAL = {"application_credential_id": "c0ffee", "application_credential_secret": "s3cret"}
-#: File -> how it logs in, and the keys that have no effect.
+#: Login and keys without effect, by file.
 EXPECTED: dict[str, tuple[dict[str, str], list[str]]] = {
     "magnum": ({"user_id": "7d2f", "password": "of-the-trustee", "trust_id": "a1b2"}, ["[BlockStorage] bs-version"]),
     "kubespray": (
@@ -67,7 +67,7 @@ def test_it_logs_in_as_cloud_provider_openstack_does(name: str) -> None:
 
 
 def _key(sentence: str) -> str:
-    """``[Section] key`` of what has no effect; each names the line that has it."""
+    """Return ``[Section] key`` of a message about a key without effect. Fails if the message names no line."""
     line, _, rest = sentence.partition(": ")
     assert int(line.removeprefix("line ")) > 0
     return rest.partition(" has no effect: ")[0]
@@ -90,6 +90,6 @@ def test_load_balancers_are_what_the_file_says(name: str, expected: dict[str, An
 
 
 def test_a_class_may_have_a_name_and_tags_of_subnets() -> None:
-    """Both must match, as with cloud-provider-openstack."""
+    """A subnet must match both, as with cloud-provider-openstack."""
     found = settings("gardener").load_balancer_classes["internet"]
     assert (found.floating_subnet, found.floating_subnet_tags) == ("public*", "edge")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes of parts: what they cost, and that what this process keeps between two of them is what Octavia has."""
+"""Changes of parts: their calls, and that the state which the process keeps between changes is Octavia's."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .test_shared_balancers import ensured, nodes, only, patiently, provider, se
 
 WEB, TLS, DNS = Port("http", "TCP", 80, 30080), Port("https", "TCP", 443, 30443), Port("dns", "UDP", 53, 30053)
 MONITOR = {"enable-health-monitor": "true"}
-#: Desired states that follow each other: parts come, change and go.
+#: Desired states. From one to another, parts are added, changed and removed.
 STATES: list[tuple[tuple[Port, ...], dict[str, str]]] = [
     ((WEB,), {}),
     ((WEB, TLS), {}),
@@ -38,14 +38,14 @@ def cloud(**options: Any) -> FakeOpenStack:
 
 
 async def changed(fake: FakeOpenStack, balancers: OctaviaLoadBalancers, what: Any) -> Counter[str]:
-    """The calls until it is as desired."""
+    """Ensure the Service's load balancer until it is ready. Returns the number of each call."""
     fake.calls.clear()
     assert (await patiently(balancers.ensure, what, nodes(1, 2))).ready
     return Counter(fake.calls)
 
 
 async def test_parts_are_read_once_when_a_port_is_added() -> None:
-    """cloud-provider-openstack needs 19 calls for it."""
+    """cloud-provider-openstack needs 19 calls for this change."""
     fake = cloud()
     balancers = provider(fake)
     await changed(fake, balancers, service("u-1", "web", WEB, TLS))
@@ -57,7 +57,7 @@ async def test_parts_are_read_once_when_a_port_is_added() -> None:
 
 @pytest.mark.parametrize(("one", "other"), list(itertools.permutations(STATES, 2)))
 async def test_what_is_kept_is_what_octavia_has(one: Any, other: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After each step, the same steps follow from what is kept as from what is read."""
+    """After each step, the kept state equals the state that is read."""
     fake = cloud()
     balancers = provider(fake)
     await changed(fake, balancers, service("u-1", "web", *one[0], said=one[1]))
@@ -122,7 +122,7 @@ async def test_what_is_kept_is_read_again_after_a_minute() -> None:
 
 
 async def test_a_part_that_fails_while_others_are_changed_is_written_again() -> None:
-    """Octavia sets a part to ERROR after it has accepted the change."""
+    """Octavia may set a part to ERROR after it accepted the change."""
     fake = cloud()
     await ensured(fake, service("u-1", "web", WEB, TLS))
     balancers = provider(fake)
@@ -135,7 +135,7 @@ async def test_a_part_that_fails_while_others_are_changed_is_written_again() -> 
 
 
 async def test_states_that_may_not_be_read_are_read_from_the_parts() -> None:
-    """A policy of Octavia's may not allow the call for the tree of states."""
+    """Octavia's policy may forbid the call for the status tree."""
     fake = cloud()
     balancers = provider(fake)
     await changed(fake, balancers, service("u-1", "web", WEB))
@@ -145,7 +145,7 @@ async def test_states_that_may_not_be_read_are_read_from_the_parts() -> None:
 
 
 async def _started(fake: FakeOpenStack, balancers: OctaviaLoadBalancers) -> None:
-    """The parts are read, and the tag is taken back: the next call changes the first part."""
+    """Run the first turn of a change, which reads the parts and removes the tag. The next turn changes a part."""
     fake.at_once = False
     with pytest.raises(RetryAfter, match="about to be changed"):
         await balancers.ensure(service("u-1", "web", WEB, TLS, DNS), nodes(1, 2))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Service's load balancer should be: load_balancer_rules, one decision at a time."""
+"""The desired state of a Service's load balancer: the decisions of load_balancer_rules one by one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ccm.providers.openstack.load_balancers.load_balancer_rules import DesiredLo
 from ccm.providers.openstack.settings_sections import EVERY, LoadBalancerClass, LoadBalancerSection
 
 PORTS = (Port("", "TCP", 80, 30080),)
-#: No address is longer.
+#: The longest form of an address.
 FULL_IPV6 = "0000:0000:0000:0000:0000:ffff:255.255.255.255"
 ALL = Features()
 NOTHING = Features(*[False] * len(dataclasses.fields(Features)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What OctaviaLoadBalancers remembers about a Service: its desired state, as long as the Service is the same."""
+"""OctaviaLoadBalancers remembers the desired state of a Service while the Service does not change."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SPEC = LoadBalancerSpec("kubernetes", "u-1", "shop", "web", (Port("", "TCP", 80,
 
 @pytest.fixture
 def computed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The name of each function that was called to compute something."""
+    """Return a list that collects the name of each rule that is computed."""
     calls: list[str] = []
 
     def counted(name: str) -> Any:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Load balancers of Octavia with an address of each family (additional VIPs, API 2.26)."""
+"""Octavia load balancers with an address of each family (additional VIPs, API 2.26)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SIX = the("sub-six")
 
 
 def dual(**options: Any) -> FakeOpenStack:
-    """The network of the Nodes has a subnet of each family."""
+    """Return an OpenStack whose network of the Nodes has subnets of both families."""
     fake = cloud(**options)
     fake.subnets[the("sub-nodes")]["network_id"] = the("net-nodes")
     for name in ("sub-six", "sub-ten"):
@@ -64,7 +64,7 @@ async def test_a_service_of_both_families_gets_an_address_of_each_and_shows_both
     ],
 )
 async def test_source_ranges_hold_for_their_family(ranges: tuple[str, ...], expected: list[str]) -> None:
-    """A family without a range has no clients. Before, ranges of IPv6 were left out."""
+    """If only one family has ranges, the other one admits no clients. Before, IPv6 ranges were left out."""
     fake, open_ = dual(), service("u-1", "web", ip_families=BOTH)
     limited = replace(open_, source_ranges=ranges)
     await ensured(fake, limited)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything that comes from people who create Services, and from kubelets, through the provider's decisions: an answer
-or the contract's error, in little time, and nothing goes out that names what the Service may not name.
+"""Any input from users who create Services, and from kubelets, goes through the provider's decisions.
 
-FUZZ_EXAMPLES makes it search longer (`fuzzing.py`).
+Each decision quickly returns an answer or raises the contract's error, and no request names what the Service may not
+name. FUZZ_EXAMPLES makes the tests search longer (`fuzzing.py`).
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def attacking(said: dict[str, str] | None = None, namespace: str = "evil", **mor
 
 
 def quick(decide: Callable[[], Any]) -> Any:
-    """What it decides, None where it raises the contract's error; in little time."""
+    """Return what `decide` returns, None if it raises the contract's error. Fails if it does too much."""
     found = loop_watch.quick(decide, CloudError)
     return None if isinstance(found, CloudError) else found
 
@@ -274,7 +274,7 @@ def test_destinations_of_routes(destination: str) -> None:
 @example(spec=attacking(said={"floating-subnet-id": the("others")}), backends=(), sharing="cluster")
 @example(spec=attacking(), backends=(), sharing="never")
 def test_nothing_that_goes_out_names_what_is_not_allowed(spec: LoadBalancerSpec, backends: Any, sharing: str) -> None:
-    """With the default of `allowed-annotations`: a whole life, and another cluster's and a person's things stay."""
+    """With the default `allowed-annotations`, a load balancer's whole life leaves others' resources unchanged."""
 
     async def run() -> None:
         fake = Recording(
@@ -310,7 +310,7 @@ def test_nothing_that_goes_out_names_what_is_not_allowed(spec: LoadBalancerSpec,
 
 
 class Recording(FakeOpenStack):
-    """`written`: every request that changes something."""
+    """An OpenStack that records every changing request in `written`."""
 
     def __init__(self, section: LoadBalancerSection) -> None:
         super().__init__(section)

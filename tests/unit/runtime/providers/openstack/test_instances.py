@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instances: identity, address order, labels, how many calls they cost, and what is not believed."""
+"""Instances: identity, address order, labels, number of calls, and which answers are doubted."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def test_order_of_addresses(
     machine: dict[str, Any], ports: list[dict[str, Any]], networking: dict[str, Any], expected: list[str]
 ) -> None:
     assert told(machine, ports, **networking) == expected
-    for seed in range(5):  # neutron promises no order
+    for seed in range(5):  # neutron guarantees no order
         shuffled = random.Random(seed).sample(ports, len(ports))
         assert told(machine, shuffled, **networking) == expected
 
@@ -291,7 +291,7 @@ async def test_an_internal_network_that_no_server_is_in_is_reported_once(
     names: str, reported: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running(more=f"[Networking]\n{names}") as (cloud, provider):
-        await listing(provider)  # nothing can be said without servers
+        await listing(provider)  # without servers nothing is reported
         assert "internal-network-name" not in caplog.text
         cloud.add_server("one", "10.0.0.1")
         for _ in range(2):
@@ -405,7 +405,7 @@ async def test_the_gateway_initialises_many_nodes_with_two_calls() -> None:
 
 
 async def test_names_match_exactly_or_in_lower_case() -> None:
-    """Names of Nodes are in lower case, names of servers need not be."""
+    """Names of Nodes are in lower case, but names of servers may have upper case."""
     async with running() as (cloud, provider):
         cloud.add_server("Node.Example")
         cloud.add_server("node-example")
@@ -495,7 +495,7 @@ async def test_a_listing_without_a_server_that_has_ports_is_not_believed() -> No
         with pytest.raises(Transient):
             await listing(provider)
         hidden["created"] = f"{now + datetime.timedelta(seconds=20):%Y-%m-%dT%H:%M:%SZ}"
-        assert len(await listing(provider)) == 1  # made between the two listings
+        assert len(await listing(provider)) == 1  # created between the two listings
 
 
 async def test_ports_that_a_deleted_server_left_are_asked_about_once() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Floating IPs that are not a Service's own outlive it, and what a Service is told about where it sends."""
+"""Floating IPs that are not a Service's own outlive it. Also: the warning about local traffic without a monitor."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def cloud(**options: Any) -> FakeOpenStack:
 
 
 async def kept(fake: FakeOpenStack) -> str:
-    """The address that a former Service shop/web kept."""
+    """Create and delete a Service shop/web that keeps its floating IP. Returns the address."""
     former = service("u-1", "web", said={"keep-floatingip": "true"})
     found = await ensured(fake, former)
     await deleted(provider(fake), former)
@@ -39,7 +39,7 @@ async def test_a_kept_floating_ip_that_is_used_again_outlives_the_second_service
 
 
 async def test_one_that_cloud_provider_openstack_kept_outlives_the_service_that_asks_for_it() -> None:
-    """Its description has no UID."""
+    """The floating IP's description has no UID."""
     fake = cloud()
     address = await kept(fake)
     row = only(fake.floating)
@@ -82,7 +82,7 @@ async def test_local_traffic_without_a_monitor_is_told(monitor: bool, policy: st
     assert any("externalTrafficPolicy is Local" in each for each in found.warnings) is told
 
 
-# --- the neutral annotation of all providers --------------------------------------------------------------------------
+# --- the annotation of all providers ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("known", ["all", "the UID"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Load balancers of Octavia that outlive their Service, and Services that take them back."""
+"""Octavia load balancers that outlive their Service, and Services that take them back."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KEEP = Kept.LOAD_BALANCER
 
 
 async def kept(fake: FakeOpenStack, known: str = "all", **more: Any) -> tuple[Any, str]:
-    """The load balancer that a former Service kept, and its address."""
+    """Create and delete a Service that keeps its load balancer. Returns the load balancer and its address."""
     former = service("u-1", "web", keep=KEEP, **more)
     address = (await ensured(fake, former)).ingress[0].ip
     (listed,) = await provider(fake).list("prod")

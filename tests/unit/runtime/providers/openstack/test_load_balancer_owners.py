@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tags that record which Services use a load balancer: which go with a Service, and which stay."""
+"""Tags that record which Services use a load balancer: which are removed with a Service, and which stay."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_names_of_a_services_own_load_balancer() -> None:
 
 
 def test_a_listing_finds_the_marks_of_a_service() -> None:
-    """Also those of another cluster, and a load balancer with two marks of it only once."""
+    """Marks of another cluster are found, too. A load balancer with two marks of the Service is found once."""
     rows: dict[str, Any] = {
         "a": {"id": "a", "tags": [str(MINE), str(ABROAD)]},
         "b": {"id": "b", "tags": [str(OTHER), "u-1"]},

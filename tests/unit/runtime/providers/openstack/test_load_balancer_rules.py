@@ -80,7 +80,7 @@ def seen(fake: FakeOpenStack) -> diff.Observed:
 
 
 def state(fake: FakeOpenStack) -> set[Any]:
-    """Without names and IDs."""
+    """Return the state of all parts, without names and IDs."""
     found = set()
     for row in fake.listeners.values():
         pool = fake.pools[row["default_pool_id"]]
@@ -182,7 +182,7 @@ def test_a_mark_is_read_back_and_fits(cluster, uid):
     assert not mark.is_of(cluster + "x", uid)
     assert not str(mark).startswith(load_balancer_owners.SERVICE_PREFIX) and "," not in str(
         mark
-    )  # upstream counts; Octavia splits
+    )  # upstream counts tags with the prefix, and Octavia splits at commas
 
 
 def test_tags_of_one_service_are_replaced_and_those_of_others_stay():
@@ -291,7 +291,7 @@ def test_the_external_network_has_ipv4():
 
     assert found(networks, subnets) == ["n2"]
     assert found(networks[1:], subnets) == []
-    assert found(networks[1:], []) == ["n1"]  # a subnet that we may not see
+    assert found(networks[1:], []) == ["n1"]  # this credential cannot see the subnet
 
 
 def test_a_subnet_that_the_project_does_not_see_is_none():
@@ -319,7 +319,7 @@ def test_rules_are_made_and_deleted_and_so_is_egress_for_everybody():
     ]
     present = [
         {"id": "egress", "direction": "egress", "ethertype": "IPv4"},
-        {"id": "kept", **wanted[1], "remote_ip_prefix": None},  # as neutron shows everybody
+        {"id": "kept", **wanted[1], "remote_ip_prefix": None},  # neutron's form of "everybody"
         {"id": "old", **wanted[1], "port_range_min": 1, "port_range_max": 1},
     ]
     make, delete = security_groups.rule_changes(wanted, present)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each request to Octavia alone: whose listener it is, what is in ERROR, and what is written again."""
+"""Single requests to Octavia: who owns a listener, what is in ERROR, and what is written again."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def listener_row(**more: Any) -> dict[str, Any]:
 def steps(
     listener: dict[str, Any], pool: dict[str, Any] | None = None, monitor: dict[str, Any] | None = None
 ) -> list[Step]:
-    """What is left to do for WEB, with all of its members."""
+    """Return the remaining steps for WEB, which has all of its members."""
     pools = [{"id": "p0"}, {"id": "p1", "protocol": "TCP", "lb_algorithm": "ROUND_ROBIN"} | (pool or {})]
     monitors = {"p1": {"id": "h1", "type": "TCP", "delay": 5} | (monitor or {})}
     seen = diff.Observed([listener], pools, {"p1": [member_row(1), member_row(2)]}, monitors)

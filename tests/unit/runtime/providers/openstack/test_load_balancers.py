@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Load balancers of Octavia: their whole life against Octavia and neutron in memory, with the calls that it costs."""
+"""The whole life of Octavia load balancers against Octavia and neutron in memory, with the calls that it costs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from ccm.providers.openstack.settings_sections import EVERYWHERE, LoadBalancerCl
 from .octavia_in_memory import FakeOpenStack, the
 
 NAME = "kube_service_prod_shop_web"
-#: What cloud-provider-openstack does: Services are believed.
+#: Settings with which Services may do as much as with cloud-provider-openstack.
 OPEN: dict[str, Any] = {
     "allowed_annotations": ("*",),
     "allowed_load_balancer_ips": EVERYWHERE,
@@ -54,7 +54,7 @@ class Clock:
 
 
 def spec(uid: str = "u-1", name: str = "web", *ports: Port, **more: Any) -> LoadBalancerSpec:
-    """A Service's spec. In annotations whose values are IDs, names stand for the IDs of `the`."""
+    """Return a Service's spec. In annotations that are IDs, a name stands for the ID that `the` gives it."""
     annotations = {
         key if "/" in key else f"{PREFIX}{key.replace('_', '-')}": the(value)
         if key.endswith("_id") and not UUID.fullmatch(value)
@@ -82,7 +82,7 @@ def provider(fake: FakeOpenStack, clock: Clock | None = None) -> OctaviaLoadBala
 
 
 async def patiently(call: Any, *args: Any, fake: FakeOpenStack | None = None) -> Any:
-    """As the framework does it: again, whenever the cloud says RetryAfter."""
+    """Call as the framework does: again after each RetryAfter. Returns the result."""
     for _ in range(60):
         try:
             return await call(*args)
@@ -100,7 +100,7 @@ async def ensured(
 
 
 async def deleted(fake: FakeOpenStack, what: LoadBalancerSpec) -> None:
-    """Until there is nothing any more, or Octavia says that there was nothing."""
+    """Delete until it is done or Octavia answers "not found"."""
     with contextlib.suppress(NotFound):
         await patiently(provider(fake).delete, what)
 
@@ -111,7 +111,7 @@ def trusting(**classes: LoadBalancerClass) -> FakeOpenStack:
 
 
 def identified(text: str) -> str:
-    """With the IDs of what is called f1, net-public and so on."""
+    """Return the text with names such as f1 and net-public replaced by their IDs."""
     names = r"\b(?:f[12]|n[1-4]|s[23]|p2|vip-1|sub-b|sub-nodes|net-public)(?![-\w])"
     return re.sub(names, lambda each: the(each[0]), text)
 
@@ -147,7 +147,7 @@ async def test_a_minute_of_building_costs_half_of_upstreams_calls():
     balancers, desired = provider(fake, clock), spec()
     assert not (await balancers.ensure(desired, nodes(1))).ready
     started, wait, polls = clock.now, 0.5, 0
-    while True:  # as the framework polls
+    while True:  # polls as the framework does
         clock.now += min(5.0, wait * 1.5**polls)
         polls += 1
         if clock.now - started >= 60:
@@ -189,7 +189,7 @@ async def test_a_node_that_joins_costs_ten_services_four_calls_each():
     balancers = provider(fake)  # after a restart
     await balancers.list("prod")
     fake.calls.clear()
-    for desired in all_desired:  # one after the other: no read is shared
+    for desired in all_desired:  # one after another, so that no read is shared
         with pytest.raises(RetryAfter):
             await balancers.update_backends(desired, nodes(1, 2, 3))
         fake.settle()
@@ -202,7 +202,7 @@ async def test_a_node_that_joins_costs_ten_services_four_calls_each():
 
 
 async def test_services_that_wait_share_their_looks_however_long_octavia_takes():
-    """Each writes at a moment of its own, and Octavia needs five seconds for each: looks on their own would be 50."""
+    """Each Service writes at another time, and each write takes Octavia five seconds: separate reads would be 50."""
     fake, clock = FakeOpenStack(), Clock()
     balancers = provider(fake, clock)
     all_desired = [spec(f"u-{number}", f"web-{number}") for number in range(10)]
@@ -343,11 +343,11 @@ async def test_all_problems_are_told_at_once():
 )
 async def test_an_annotation_has_its_effect(annotations, table, expected):
     fake = trusting(fast=LoadBalancerClass(floating_network_id=the("net-fast"), subnet_id=the("sub-fast")))
-    fake.ports["p"] = {"id": the("p"), "network_id": "n", "fixed_ips": []}  # of port-id
+    fake.ports["p"] = {"id": the("p"), "network_id": "n", "fixed_ips": []}  # for the annotation port-id
     await ensured(fake, spec(annotations=annotations))
     row = only(getattr(fake, table))
     assert {key: row.get(key) for key in expected} == expected
-    # And what is written on an existing one is what a new one gets.
+    # An existing load balancer gets the same values as a new one.
     if table in ("listeners", "pools", "monitors"):
         other = trusting(fast=LoadBalancerClass(floating_network_id=the("net-fast"), subnet_id=the("sub-fast")))
         await ensured(other, spec())
@@ -370,7 +370,7 @@ async def test_member_subnet_and_node_selector():
     ("said", "section"), [({"node-selector": "pool=front"}, {}), ({}, {"node_selector": "pool=front"})]
 )
 async def test_a_selector_that_no_node_has_is_reported_at_once_and_later(said, section):
-    """The label may exist in the cloud alone. Whoever reads the Events learns it, also if the last of them leaves."""
+    """The label may exist only in the cloud. An Event says so, also when the last Node with the label leaves."""
     fake = FakeOpenStack(LoadBalancerSection(subnet_id="s", floating_network_id="n", **OPEN, **section))
     told = "nobody serves this Service: no node with the labels of node-selector has an IPv4 address"
     found = await ensured(fake, spec(annotations=said), nodes(1, pool="back"))
@@ -382,13 +382,13 @@ async def test_a_selector_that_no_node_has_is_reported_at_once_and_later(said, s
 
 
 def crowded(most: int) -> FakeOpenStack:
-    """An Octavia whose operator permits so many members a load balancer."""
+    """Return an OpenStack whose operator allows `most` members per load balancer."""
     own = {"subnet_id": the("sub-nodes"), "floating_network_id": the("net-public"), "max_members": most}
     return FakeOpenStack(LoadBalancerSection(**own, create_monitor=True, **OPEN))
 
 
 def member_names(fake: FakeOpenStack) -> list[set[str]]:
-    """The names of the members of each pool."""
+    """Return the names of the members of each pool."""
     return [{member["name"] for member in pool["_members"]} for pool in fake.pools.values()]
 
 
@@ -419,7 +419,7 @@ async def test_a_limit_leaves_no_node_out_that_may_have_the_only_pod():
 
 
 async def test_the_limit_of_one_load_balancer_leaves_another_one_alone():
-    """The fingerprint of all but the members stays: a limit alone makes no load balancer anew."""
+    """The fingerprint of everything but the members stays, so a new limit alone rewrites no load balancer."""
     free, limited = (provider(crowded(most)).fingerprint(spec(), nodes(1, 2, 3)) for most in (0, 2))
     assert free.split("-")[0] == limited.split("-")[0] and free != limited
 
@@ -439,7 +439,7 @@ async def test_the_status_says_how_it_is_reached(annotations, section, expected)
     assert found.ingress == (expected,)
     again = provider(fake)
     (listed,) = await again.list("prod")
-    if listed.fingerprint:  # it may be published as it is
+    if listed.fingerprint:  # the listed addresses may be published without a write
         assert listed.ingress == (expected,)
     else:
         await again.ensure(spec(annotations=annotations), nodes(1, 2))
@@ -670,7 +670,7 @@ async def test_the_floating_ip_goes_with_the_service_unless_it_is_kept():
     for said, left in (({}, 0), ({"keep_floatingip": "true"}, 1)):
         fake = FakeOpenStack()
         await ensured(fake, spec(annotations=said))
-        # Only the Service's UID is known, as for a Service that no longer exists.
+        # Only the Service's UID is known, because the Service no longer exists.
         await deleted(fake, LoadBalancerSpec("prod", "u-1", "", "", ports=()))
         assert not fake.balancers and len(fake.floating) == left
 
@@ -744,16 +744,16 @@ async def test_a_quota_of_floating_ips_is_told_and_nothing_is_made_twice():
             await balancers.ensure(spec(), nodes(1))
     assert len(fake.balancers) == 1
     (listed,) = await provider(fake).list("prod")
-    assert listed.fingerprint == ""  # so it is ensured after a restart, too
+    assert listed.fingerprint == ""  # so it is also ensured after a restart
     fake.floating_quota = 1
     assert (await balancers.ensure(spec(), nodes(1))).ingress[0].ip.startswith("203.")
 
 
-# --- whose it is ----------------------------------------------------------------------------------------------------
+# --- ownership ------------------------------------------------------------------------------------------------------
 
 
 async def upstreams(fake: FakeOpenStack, **changes: Any) -> dict[str, Any]:
-    """One that cloud-provider-openstack made for the Service shop/web: ours without our tag."""
+    """Create a load balancer as cloud-provider-openstack does for the Service shop/web: like ours, without our tag."""
     await ensured(fake, spec())
     row = only(fake.balancers)
     row.update({"tags": [NAME]} | changes)
@@ -777,7 +777,7 @@ async def test_one_of_cloud_provider_openstacks_is_taken_over_without_a_change_o
     assert {call: count for call, count in fake.calls.items() if not call.startswith("GET")} == {
         "PUT loadbalancers/ID": 1
     }
-    # Given back: everything that cloud-provider-openstack looks for is as it was.
+    # On the way back, everything that cloud-provider-openstack looks for is unchanged.
     assert row["tags"][0] == NAME and [tag for tag in row["tags"] if tag.startswith("kube_service_")] == [NAME]
 
 
@@ -809,7 +809,7 @@ async def test_one_with_another_services_tag_is_left_alone_and_an_own_one_made()
 
 @pytest.mark.parametrize("first_to_go", ["owner", "namesake"])
 async def test_a_namesake_of_another_cluster_does_not_take_it_by_its_id(first_to_go):
-    """cloud-provider-openstack wrote the ID onto both, as both clusters are called alike."""
+    """Both clusters have the same name, so cloud-provider-openstack wrote the ID onto both Services."""
     fake = trusting()
     row = await upstreams(fake)
     owner = spec("u-1", annotations={"load_balancer_id": row["id"]})
@@ -833,7 +833,7 @@ async def test_a_namesake_of_another_cluster_does_not_take_it_by_its_id(first_to
 @pytest.mark.parametrize("known", ["all", "the UID"])
 @pytest.mark.parametrize("order", [("u-1", "u-2"), ("u-2", "u-1")])
 async def test_one_with_the_marks_of_two_namesakes_goes_with_the_last_of_them(order, known):
-    """As an earlier release left it: they have one tag of cloud-provider-openstack's between them."""
+    """An earlier release could leave this state: the namesakes share one tag of cloud-provider-openstack's."""
     fake = FakeOpenStack()
     await ensured(fake, spec("u-1"))
     row = only(fake.balancers)
@@ -902,12 +902,12 @@ async def test_two_services_share_one_and_leave_it_to_each_other():
     assert {each.service_uid for each in await provider(fake).list("prod")} == {"u-1", "u-2"}
     with pytest.raises(Conflict, match="max-shared-lb"):
         await provider(fake).ensure(spec("u-3", "third", annotations={"load_balancer_id": row["id"]}), nodes(1))
-    # A node joins: each changes its own pool.
+    # A node joins: each Service changes its own pool.
     await patiently(provider(fake).update_backends, guest, nodes(5))
     await patiently(provider(fake).update_backends, spec("u-1"), nodes(6))
     by_port = {each["protocol_port"]: fake.members(each["default_pool_id"]) for each in fake.listeners.values()}
     assert by_port == {80: {("10.0.0.6", 30080)}, 443: {("10.0.0.5", 30443)}}
-    # The owner goes first, and all that is known of it is its UID.
+    # The owner goes first, and only its UID is known.
     await deleted(fake, LoadBalancerSpec("prod", "u-1", "", "", ports=()))
     assert [each["protocol_port"] for each in fake.listeners.values()] == [443]
     assert [each.service_uid for each in await provider(fake).list("prod")] == ["u-2"]
@@ -916,7 +916,7 @@ async def test_two_services_share_one_and_leave_it_to_each_other():
 
 
 async def test_one_that_was_made_twice_is_left_once():
-    """The answer to the first request was lost, and it was carried out only after the second one had been asked for."""
+    """The answer to the first request was lost, and Octavia carried it out only after the second request."""
     fake = trusting()
     await ensured(fake, spec())
     first = only(fake.balancers)
@@ -942,7 +942,7 @@ async def test_a_service_that_was_refused_takes_nothing_along():
     fake = FakeOpenStack()
     await ensured(fake, spec("u-1"))
     row = only(fake.balancers)
-    row["tags"] = []  # of a time before tags
+    row["tags"] = []  # as created before there were tags
     before = dict(row)
     guest = spec("u-2", "other", annotations={"load_balancer_id": row["id"]})
     await deleted(fake, guest)
@@ -1084,7 +1084,7 @@ async def test_only_a_group_of_this_very_service_is_deleted():
         [("lb-sg-u-1-my-own", []), ("lb-sg-u-1-shop-web-2", ["ccm:v1:u-12"]), ("lb-sg-u-1", None)]
     ):
         fake.groups[f"other-{number}"] = {"id": f"other-{number}", "name": name, "tags": tags}
-    fake.groups["named"] = {"id": "named", "name": "lb-sg-u-1-shop-web"}  # as cloud-provider-openstack left it
+    fake.groups["named"] = {"id": "named", "name": "lb-sg-u-1-shop-web"}  # as cloud-provider-openstack creates it
     await deleted(fake, spec())
     assert set(fake.groups) == {"other-0", "other-1", "other-2"}
 

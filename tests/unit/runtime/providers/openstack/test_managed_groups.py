@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Security groups of Services (`manage-security-groups`) in large clusters, and when a person deletes one."""
+"""Security groups of Services (`manage-security-groups`) in large clusters, and after a person deleted one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MANY = range(1, 251)
 
 
 class Slow(FakeOpenStack):
-    """`longest`: the most writes of ports that one call of the provider waited for, one after the other."""
+    """An OpenStack that counts concurrent writes of ports. `most`: the most at one time."""
 
     def __init__(self, **options: Any) -> None:
         section = {"subnet_id": the("sub-nodes"), "internal_lb": True, "manage_security_groups": True}
@@ -41,7 +41,7 @@ class Slow(FakeOpenStack):
 
 
 async def writes_of_each_turn(fake: FakeOpenStack, call: Any, *args: Any) -> list[int]:
-    """Writes of ports in each turn, until it is done."""
+    """Repeat the call until it is done. Returns the number of writes of ports in each turn."""
     found: list[int] = []
     for _ in range(50):
         before = fake.calls["PUT ports/ID"]
@@ -59,7 +59,7 @@ async def writes_of_each_turn(fake: FakeOpenStack, call: Any, *args: Any) -> lis
 
 
 async def test_hundreds_of_ports_are_changed_side_by_side_and_some_at_a_turn() -> None:
-    """One call of the provider has a deadline of 65 s. Neutron takes up to two seconds for each change."""
+    """A call of the provider has a deadline of 65 s, and Neutron takes up to two seconds for each change."""
     fake = Slow()
     for number in MANY:
         fake.server(number)
@@ -115,7 +115,7 @@ async def test_a_comparison_sees_that_a_group_or_a_rule_is_missing() -> None:
 
 @pytest.mark.parametrize("by", ["ours", "theirs"])
 async def test_a_group_goes_when_groups_are_no_longer_managed(by: str) -> None:
-    """Open node ports would stay. With cloud-provider-openstack, nothing on the load balancer tells of the group."""
+    """Otherwise node ports would stay open. cloud-provider-openstack leaves no sign of the group on a load balancer."""
     fake = Slow()
     fake.server(1)
     what = dataclasses.replace(service("u-1", "web"), ingress=(Ingress(ip="10.0.1.1"),))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Globs and regular expressions for names: what they match, and that none of them takes long."""
+"""Globs and regular expressions for names: what they match, and that no pattern takes long."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ccm.providers.openstack import name_patterns
 
 from ...loop_watch import quick
 
-#: Characters that mean something in globs, in regular expressions or in RE2's alone, and some that mean nothing.
+#: Pieces with a meaning in globs, in regular expressions or only in RE2, and ordinary characters.
 PIECES = st.sampled_from(
     [*"ab*?[]!-^\\.(){}|+$/ \n", "é", "[a-z]", "[!ab]", "[]]", "[!]]", "[z-a]", "[a-]", "[[:alpha:]]"]
 )
@@ -93,7 +93,7 @@ def test_what_the_engine_cannot_do_in_little_memory_is_refused(pattern: str) -> 
         name_patterns.check(pattern)
 
 
-#: What is known to be slow somewhere: for engines that go back, for automata with many states, for globs.
+#: Patterns that are slow in some engines: with backtracking, with many states of an automaton, or with globs.
 WORST = st.one_of(
     st.sampled_from(
         ["(a*)*", "(a|a)*", "(.|.|.|.)*", "(a|aa)+", "(((.*)*)*)*", "(a?){99}", r"\pL{50}", "(.*a){20}", ".{0,99}"]
@@ -107,7 +107,7 @@ WORST = st.one_of(
 @settings(max_examples=150)
 @given(pattern=WORST)
 def test_the_worst_pattern_keeps_nobody_waiting(pattern: str) -> None:
-    """To be compiled, and matched with names as long as they can be."""
+    """The limit covers compiling the pattern and matching it with very long names."""
 
     def matched() -> None:
         for name in ("a" * 255, "ab" * 200, "a" * 10_000):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Services may ask for, and whose a port is that a Service names."""
+"""What Services may ask for, and who owns a port that a Service names."""
 
 from __future__ import annotations
 

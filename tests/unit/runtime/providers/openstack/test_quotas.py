@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which quotas Neutron and Octavia say, and what their figures mean."""
+"""Which quotas Neutron and Octavia report, and what their figures mean."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def test_quotas_are_those_of_what_load_balancers_need() -> None:
     neutron = {"quota": {"floatingip": ROW, "port": ROW | {"limit": -1}, "subnet": ROW}}
     async with running(answering(neutron, {"quota": {"load_balancer": 5}})) as (cloud, provider):
         assert await provider.quotas.list() == [Quota("floating IPs", 4, 10), Quota("load balancers", 2, 5)]
-        assert ("project_id", PROJECT) in cloud.queries[-1]  # an administrator would count those of all projects
+        assert ("project_id", PROJECT) in cloud.queries[-1]  # otherwise an administrator counts all projects
 
 
 async def test_without_the_extension_or_a_limit_nothing_is_counted() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Source ranges, from any to any: afterwards the load balancer admits exactly the addresses that the Service names."""
+"""After any change of source ranges, the load balancer admits exactly the addresses that the Service names."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ range_sets = st.lists(st.sampled_from(EVERY), max_size=4)
 
 
 def service(ranges: list[str], family: str) -> Service:
-    """As the API server has it."""
+    """Return the Service as the API server stores it."""
     spec = {"type": "LoadBalancer", "loadBalancerSourceRanges": ranges, "ipFamilies": [family]}
     body = {"metadata": {"name": "web", "uid": "u"}, "spec": spec}
     found: Service = decoder(Service).decode(json.dumps(body).encode())
@@ -44,7 +44,7 @@ def service(ranges: list[str], family: str) -> Service:
 
 
 def admitted(ranges: Any, family: str) -> set[str]:
-    """By Octavia: nothing said is everybody."""
+    """Return the sample addresses that Octavia admits with these ranges. Without ranges, it admits all."""
     networks = [ipaddress.ip_network(each, strict=False) for each in ranges or ()]
     return {
         each
@@ -54,11 +54,11 @@ def admitted(ranges: Any, family: str) -> set[str]:
 
 
 def meant(ranges: list[str], family: str) -> set[str] | None:
-    """By who wrote them; None where no address of the family is among them, which is refused."""
+    """Return the sample addresses that the ranges mean; None if they have none of this family, which is refused."""
     texts = [each for each in ranges if (":" in each) == (family == "IPv6")]
     if not ranges or texts:
         return admitted(texts, family)
-    # All IPv4 addresses, and no IPv6 ones, mean everybody, as upstream.
+    # As upstream, 0.0.0.0/0 without IPv6 ranges means everybody.
     all_of_ipv4 = any(":" not in each and ipaddress.ip_network(each, False).prefixlen == 0 for each in ranges)
     return set(SAMPLES[family]) if all_of_ipv4 else None
 
@@ -77,7 +77,7 @@ def wanted(ranges: list[str], family: str) -> Any:
 @settings(max_examples=200)
 @given(before=range_sets, written=range_sets | st.none(), after=range_sets)
 def test_the_steps_admit_exactly_what_is_named(family: str, before: Any, written: Any, after: Any) -> None:
-    """`written`: what an earlier release, or somebody, left on the listener."""
+    """`written`: ranges that an earlier release or somebody else left on the listener; None for no change."""
 
     async def run() -> None:
         fake = FakeOpenStack()
@@ -122,7 +122,7 @@ def test_a_range_of_all_addresses_makes_the_others_redundant(ranges: list[str], 
 @settings(max_examples=100)
 @given(before=range_sets, after=range_sets)
 def test_rules_of_the_nodes_group_admit_exactly_what_is_named(before: list[str], after: list[str]) -> None:
-    """With `ovn`, which does not know ranges, the group on the nodes' ports does."""
+    """With `ovn`, which does not support ranges, the security group of the nodes' ports enforces them."""
 
     def rules_for(ranges: list[str]) -> list[dict[str, Any]]:
         texts = [each for each in ranges if ":" not in each] or ["0.0.0.0/0"]
@@ -131,7 +131,7 @@ def test_rules_of_the_nodes_group_admit_exactly_what_is_named(before: list[str],
     present = [{"id": str(number), **rule} for number, rule in enumerate(rules_for(before))]
     for rule in present:
         if rule["remote_ip_prefix"] == "0.0.0.0/0":
-            rule["remote_ip_prefix"] = None  # as neutron shows it
+            rule["remote_ip_prefix"] = None  # neutron's form of it
     make, gone = security_groups.rule_changes(rules_for(after), present)
     left = [rule for rule in present if rule["id"] not in gone] + list(make)
     found = [rule["remote_ip_prefix"] or "0.0.0.0/0" for rule in left]

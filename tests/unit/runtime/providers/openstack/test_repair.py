@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What failed in Octavia, and what somebody else changed, is found, repaired, and not tried without end."""
+"""Failures in Octavia and foreign changes are found and repaired, with a bounded number of attempts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def cloud(**options: Any) -> FakeOpenStack:
 
 
 def parts(fake: FakeOpenStack) -> dict[str, dict[str, Any]]:
-    """One part of each kind."""
+    """Return one part of each kind."""
     pool = next(iter(fake.pools.values()))
     return {
         "listeners": next(iter(fake.listeners.values())),
@@ -32,7 +32,7 @@ def parts(fake: FakeOpenStack) -> dict[str, dict[str, Any]]:
 
 
 async def turns(fake: FakeOpenStack, call: Callable[[], Any], most: int) -> list[type[BaseException]]:
-    """What so many turns end with."""
+    """Call up to `most` times, until it succeeds. Returns the types of the errors before."""
     found: list[type[BaseException]] = []
     for _ in range(most):
         try:

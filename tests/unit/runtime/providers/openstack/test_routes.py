@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Routes: the next hop, what is allowed on its port, one call for one change, and changes by somebody else."""
+"""Routes: the next hop, the allowed addresses of its port, one call per change, and foreign changes."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def test_a_route_from_create_to_delete() -> None:
 
 
 async def test_the_next_hop_may_be_on_a_subport_of_the_servers_trunk() -> None:
-    """The router is in the subport's network alone. The subport's device is the trunk, and not the server."""
+    """The router is only in the subport's network. The subport's device is the trunk, not the server."""
     async with running(with_router(), MORE) as (cloud, provider):
         machine = cloud.add_server("n")
         sub = cloud.add_port("trunk-1", "10.0.0.1", owner="trunk:subport")
@@ -142,7 +142,7 @@ async def test_a_change_of_the_whole_list_is_refused_if_somebody_else_was_faster
         await routes(provider).create("c", wanted)
         assert [each["destination"] for each in cloud.routes] == ["10.9.0.0/16", CIDR]
         calls = len(cloud.calls)
-        await routes(provider).create("c", wanted)  # there already: nothing is written
+        await routes(provider).create("c", wanted)  # the route exists, so nothing is written
         assert not any(call.startswith("PUT network /routers") for call in cloud.calls[calls:])
 
         def faster(_: web.Request) -> web.Response:
@@ -224,7 +224,7 @@ def test_another_family_does_not_overlap() -> None:
 
 @pytest.mark.threat("kubelet-routes-inside-cluster-cidr")
 async def test_the_pair_goes_onto_a_port_of_this_very_server() -> None:
-    """Whatever the listing answers: a cloud that does not know the filter lists every port there is."""
+    """The port must be the server's even if the cloud ignores the filter and lists all ports."""
     cloud = with_router()
     async with running(cloud, MORE) as (_, provider):
         machine = cloud.add_server("n", "10.0.0.1")

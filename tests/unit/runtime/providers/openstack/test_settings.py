@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cloud.conf: git's dialect of INI, every key of cloud-provider-openstack, all problems at once with their lines."""
+"""cloud.conf: git's INI dialect, every key of cloud-provider-openstack, and all problems at once with their lines."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ ignore-volume-az = yes
 
 
 def test_every_key_is_taken() -> None:
-    """One by one, with a value of its kind. No credentials are another problem."""
+    """Each key is accepted with a valid value. Missing credentials are another problem."""
     samples = ("true", "1s", "7", "v2", "public", "10.0.0.0/8", "ROUND_ROBIN", "never", "hostname", "x")
     for section, cls in SECTIONS.items():
         header = f'[{section} "x"]' if section == "LoadBalancerClass" else f"[{section}]"
@@ -147,12 +147,12 @@ def test_every_key_is_taken() -> None:
         assert any(f"{spelt}:" in each for each in told) == ((section, spelt) in REFUSED), spelt
 
 
-#: Keys whose one value that works is what there is anyway: nothing asks for it.
+#: Keys with only one valid value, which is the default: no code reads them. The values here are invalid.
 ONE_VALUE = {"lb_version": "v1", "use_octavia": "false"}
 
 
 def test_every_key_means_something() -> None:
-    """A key that is documented is one that the provider reads; one without effect belongs to IGNORED."""
+    """The provider reads each documented key. A key without effect belongs in IGNORED."""
     others = [file for file in Path(config.__file__).parent.rglob("*.py") if file.name != "settings.py"]
     code = "\n".join(file.read_text() for file in others)
     for section, cls in SECTIONS.items():
@@ -337,7 +337,7 @@ def test_what_clouds_yaml_says_is_left_to_it_and_explicit_keys_count_more() -> N
 
 @pytest.mark.parametrize("off", ["verify: false", "insecure: true"])
 def test_explicit_keys_count_more_than_what_clouds_yaml_says(tmp_path: Path, off: str) -> None:
-    """Above all that certificates are checked: by the key for it, or by those to check them with."""
+    """Most important is that certificates are verified, whichever key asks for it."""
     file = tmp_path / "clouds.yaml"
     auth = "auth_type: token, auth: {auth_url: 'http://k/v3', token: t}"
     file.write_text(f"clouds: {{c: {{{auth}, interface: internal, {off}}}}}")

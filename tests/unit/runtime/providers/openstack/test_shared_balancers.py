@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several writers of one load balancer, in every order: no tag, no listener and no load balancer of another is lost."""
+"""Several writers of one load balancer, in any order, lose no tag, listener or load balancer of one another."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def cloud(**options: Any) -> FakeOpenStack:
 
 
 def service(uid: str, name: str, *ports: Port, said: dict[str, str] | None = None, **more: Any) -> LoadBalancerSpec:
-    """`said`: annotations without their prefix."""
+    """Return a Service's spec. `said`: annotations without their prefix."""
     annotations = {f"{PREFIX}{key}": value for key, value in (said or {}).items()}
     where = {"cluster": "prod", "namespace": "shop"} | more
     return LoadBalancerSpec(uid=uid, name=name, ports=ports or (WEB,), annotations=annotations, **where)
@@ -87,7 +87,7 @@ def only(table: dict[str, Any]) -> Any:
 
 
 async def shared_by_two(fake: FakeOpenStack) -> tuple[LoadBalancerSpec, LoadBalancerSpec]:
-    """The owner, served, and a guest, which is not there yet."""
+    """Serve an owner. Returns the owner and a guest that names the owner's load balancer and is not served yet."""
     await ensured(fake, service("u-1", "web"))
     return service("u-1", "web"), service("u-2", "guest", TLS, said={"load-balancer-id": only(fake.balancers)["id"]})
 
@@ -103,7 +103,7 @@ def uids(row: dict[str, Any]) -> set[str]:
 @pytest.mark.parametrize("processes", [1, 2])
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_writers_of_one_load_balancer_lose_nothing_of_each_other(seed: int, processes: int) -> None:
-    """Each Service changes what it wants and its members a few times, all of them at once. Then all is there."""
+    """All Services change their desired states and members a few times concurrently. The final state is complete."""
     fake, rng = cloud(), random.Random(seed)
     owner, guest = await shared_by_two(fake)
     third = service("u-3", "third", DNS, said=dict(_said(guest)))
@@ -188,7 +188,7 @@ async def test_one_joins_while_the_owner_leaves_and_has_its_listener_or_is_told(
 async def test_a_refused_change_of_one_keeps_old_nodes_of_neither(
     refused: str, by: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the framework does then: the Nodes follow with what the cloud accepted last."""
+    """As the framework does after a refusal, the members follow the Nodes with the spec that was accepted last."""
     fake = cloud()
     balancer_of = fake._balancer_of
 
@@ -222,7 +222,7 @@ async def test_a_refused_change_of_one_keeps_old_nodes_of_neither(
 @pytest.mark.threat(OWN)
 @pytest.mark.parametrize("known", ["all", "the UID"])
 async def test_a_listener_of_another_keeps_the_load_balancer_although_its_tags_were_lost(known: str) -> None:
-    """A person, or an older release, wrote the list of tags without the guest's."""
+    """A person or an older release wrote the list of tags without the guest's tags."""
     fake = cloud()
     owner, guest = await shared_by_two(fake)
     await ensured(fake, guest)
@@ -248,7 +248,7 @@ async def test_an_owner_whose_tags_were_lost_keeps_its_load_balancer_and_its_add
 
 @pytest.mark.threat(OWN)
 async def test_a_services_name_and_address_on_a_namesakes_load_balancer_make_no_second_one() -> None:
-    """The Service's status has the address of a load balancer that has its name, but a tag with another UID."""
+    """The status names the address of a load balancer that has the Service's name but a tag with another UID."""
     fake = cloud()
     owner, _ = await shared_by_two(fake)
     row = only(fake.balancers)
@@ -264,7 +264,7 @@ async def test_a_services_name_and_address_on_a_namesakes_load_balancer_make_no_
 
 @pytest.mark.threat("clusters-live-side-by-side")
 async def test_under_another_cluster_name_no_second_one_is_made_and_none_is_left_behind() -> None:
-    """Or the cluster is a copy of another one, Services and their UIDs included: then it must not take it, either."""
+    """The cluster was renamed, or is a copy of another one with the same UIDs, whose load balancer it must not take."""
     fake = cloud()
     before = await ensured(fake, service("u-1", "web"))
     renamed = service("u-1", "web", cluster="production")
@@ -298,7 +298,7 @@ async def test_one_of_cloud_provider_openstacks_under_another_cluster_name_is_no
 @pytest.mark.threat(OWN)
 @pytest.mark.parametrize("name", ["other", "web"])
 async def test_one_that_cloud_provider_openstack_made_for_another_is_not_deleted_when_it_failed(name: str) -> None:
-    """One tag of cloud-provider-openstack's, no mark, in ERROR; a new Service names it by its ID."""
+    """The load balancer in ERROR has a tag of cloud-provider-openstack's and no mark. A new Service names its ID."""
     fake = cloud(sharing="project")
     await ensured(fake, service("u-1", "web"))
     row = only(fake.balancers)
@@ -325,7 +325,7 @@ async def test_one_that_failed_is_not_deleted_under_a_listener_of_another() -> N
 
 
 async def test_one_that_failed_is_deleted_where_parts_are_deleted_one_by_one() -> None:
-    """Octavia changes no part of a load balancer in ERROR: it is deleted as a whole, or never."""
+    """Octavia changes no part of a load balancer in ERROR, so only deleting the whole load balancer works."""
     fake = cloud(cascade_delete=False)
     await ensured(fake, service("u-1", "web"))
     only(fake.balancers)["provisioning_status"] = "ERROR"

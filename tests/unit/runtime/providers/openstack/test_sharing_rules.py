@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which load balancer is a Service's, which it may share, and what others have on it."""
+"""Which load balancer is a Service's own, which ones it may share, and which parts of them are others'."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def listed(rows: list[Any]) -> dict[str, Any]:
     return {row["id"]: row for row in rows}
 
 
-# Which one is the Service's.
+# The Service's own load balancer.
 
 OLDER = row("b", NAME, mark(), created_at="2026-01-01")
 YOUNGER = row("a", NAME, mark(), created_at="2026-01-02")
@@ -157,7 +157,7 @@ def test_why_no_second_one_is_made(tags: list[str], why: str) -> None:
     assert told.startswith(f"load balancer e ({NAME}) ") and f"{why}This cluster is named 'prod'" in told
 
 
-# Giving one up.
+# Giving up a load balancer.
 
 
 def test_what_a_claim_knows() -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kit's case of Services that change side by side, on one load balancer of Octavia in memory, in many orders.
+"""The kit's case of Services that change concurrently, with a shared load balancer of Octavia in memory.
 
-In virtual time: the order of all calls depends on the seed alone.
+It runs in virtual time and in many orders. The order of all calls depends only on the seed.
 """
 
 from __future__ import annotations
@@ -57,8 +57,10 @@ class InMemoryWorld(World):
 
 
 class Stumbling(FakeOpenStack):
-    """Octavia that answers 500 to these of the POSTs about parts of `whose` Service, counted from 1, as it does when
-    its database deadlocks."""
+    """Octavia that answers some POSTs with 500, as it does when its database deadlocks.
+
+    `stumbles`: which of the POSTs about parts of the Service `whose`, counted from 1.
+    """
 
     def __init__(self, section: LoadBalancerSection, stumbles: Container[int], whose: str) -> None:
         super().__init__(section)
@@ -112,8 +114,8 @@ async def test_a_cloud_that_fails_now_and_then_passes(seed: int, monkeypatch: py
 @pytest.mark.parametrize("seed", range(6))
 @in_virtual_time
 async def test_a_failed_case_leaves_nothing_behind(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One Service fails for good while the other one is being changed: whoever still changed it would make anew what
-    the clean-up removes."""
+    """One Service fails for good while the other one is being changed. If the change continued, it would create again
+    what the clean-up removes."""
     began = now()
     result = await outcome(seed, monkeypatch, stumbles=range(3, 1000), whose="web-8000")
     assert result.outcome is Outcome.FAILED and "LEFT BEHIND" not in result.detail, result.detail
@@ -122,7 +124,7 @@ async def test_a_failed_case_leaves_nothing_behind(seed: int, monkeypatch: pytes
 
 @in_virtual_time
 async def test_the_case_notices_when_tags_are_written_from_an_old_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As before there was a lock and a read of its own."""
+    """Tags were written like this before there was a lock with a fresh read."""
 
     async def sign(self: OctaviaLoadBalancers, job: Job, mark: Mark, **_: Any) -> Job:
         tags = load_balancer_owners.tags_with(job.row, job.want.name, mark)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What people who create Services, and kubelets, try against other people's load balancers, addresses and ports."""
+"""Attacks by users who create Services, and by kubelets, on others' load balancers, addresses and ports."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def cloud(**options: Any) -> FakeOpenStack:
 
 
 def allowing(fake: FakeOpenStack, **options: Any) -> FakeOpenStack:
-    """The same cloud after a change of cloud.conf."""
+    """Change options of cloud.conf. Returns the same cloud."""
     fake.settings.load_balancer = dataclasses.replace(fake.settings.load_balancer, **options)
     return fake
 
 
 def service(uid: str, name: str, *ports: Port, **more: Any) -> LoadBalancerSpec:
-    """`said`: annotations without their prefix."""
+    """Return a Service's spec. `said`: annotations, with our prefix unless they have one."""
     said = {key if "/" in key else f"{PREFIX}{key}": value for key, value in more.pop("said", {}).items()}
     more = {"cluster": "prod", "namespace": "shop"} | more
     return LoadBalancerSpec(uid=uid, name=name, ports=ports or (WEB,), annotations=said, **more)
@@ -75,7 +75,7 @@ async def patiently(call: Any, *args: Any) -> Any:
 
 
 async def ensured(fake: FakeOpenStack, what: LoadBalancerSpec, backends: tuple[Backend, ...] = nodes(1, 2)) -> Any:
-    """By a controller that has just started."""
+    """Ensure the load balancer by a controller that has just started. Returns the result."""
     return await patiently(OctaviaLoadBalancers(fake).ensure, what, backends)  # type: ignore[arg-type]
 
 
@@ -94,7 +94,7 @@ def everything(fake: FakeOpenStack) -> Any:
 
 
 async def victim(fake: FakeOpenStack, **more: Any) -> dict[str, Any]:
-    """A load balancer of the Service shop/web."""
+    """Create a load balancer of the Service shop/web. Returns its row."""
     await ensured(fake, service("u-1", "web", **more))
     return only(fake.balancers)  # type: ignore[no-any-return]
 
@@ -107,7 +107,7 @@ async def test_ranges_that_are_narrowed_are_narrowed_in_the_cloud() -> None:
     fake = cloud()
     await ensured(fake, service("u-1", "web", source_ranges=("10.0.0.0/8", "0.0.0.0/0")))
     row = only(fake.listeners)
-    row["allowed_cidrs"] = ["10.0.0.0/8", "0.0.0.0/0"]  # as it was written before everybody was one value
+    row["allowed_cidrs"] = ["10.0.0.0/8", "0.0.0.0/0"]  # as an older release wrote ranges that include everybody
     await ensured(fake, service("u-1", "web", source_ranges=("10.0.0.0/8",)))
     assert row["allowed_cidrs"] == ["10.0.0.0/8"]
 
@@ -120,7 +120,7 @@ async def test_ranges_that_are_narrowed_are_narrowed_in_the_cloud() -> None:
 async def test_a_wish_that_goes_back_before_it_is_written_is_written(
     before: tuple[str, ...], between: tuple[str, ...], restarted: bool
 ) -> None:
-    """Opened, and narrowed again while Octavia is still at work: the tag must not say that it is narrow already."""
+    """Ranges change and change back while Octavia still works: meanwhile the tag must not claim the first ranges."""
     fake = cloud()
     await ensured(fake, service("u-1", "web", source_ranges=before))
     ranges = only(fake.listeners)["allowed_cidrs"]
@@ -203,7 +203,7 @@ async def test_what_is_not_allowed_any_more_changes_nothing_of_what_is_there(nam
     for row in (only(before[0]), only(after[0])):
         row.pop("tags")
     assert after == before
-    # And it goes on: another Service is served, it gets its members, and it is deleted.
+    # Later changes work: another port is served, gets its members, and the Service is deleted.
     await ensured(fake, service("u-1", "web", WEB, TLS, said=said), nodes(1, 2, 3))
     assert len(fake.listeners) == 2 and len(fake.members(next(iter(fake.pools)))) == 3
     await deleted(fake, service("u-1", "web", said=said))
@@ -262,7 +262,7 @@ async def test_each_value_has_a_form_and_a_length(name: str, value: str) -> None
     assert len(str(raised.value)) < 500 and not fake.balancers
 
 
-# --- load balancers of others -----------------------------------------------------------------------------------------
+# --- others' load balancers -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.threat(OWN)
@@ -291,7 +291,7 @@ async def test_sharing_is_as_wide_as_cloud_conf_says(sharing: str, where: dict[s
         return
     await ensured(fake, guest)
     assert {each["protocol_port"] for each in fake.listeners.values()} == {80, 443}
-    # What carries its mark stays its own, whatever the option becomes.
+    # The Service keeps what has its mark, whatever the option becomes.
     await ensured(
         allowing(fake, sharing="never"), dataclasses.replace(guest, ports=(TLS, Port("a", "TCP", 8443, 30843)))
     )
@@ -303,7 +303,7 @@ async def test_sharing_is_as_wide_as_cloud_conf_says(sharing: str, where: dict[s
 @pytest.mark.threat(OWN)
 @pytest.mark.parametrize("tags", [[], ["team:infrastructure"], ["kube_service_prod_infra_web"]])
 async def test_a_load_balancer_without_a_mark_is_not_taken(tags: list[str]) -> None:
-    """The infrastructure's own, and one that cloud-provider-openstack made for another namespace."""
+    """One is the infrastructure's, one was created by cloud-provider-openstack for another namespace."""
     fake = cloud(sharing="cluster")
     row = await victim(fake)
     row.update(name="infra", tags=tags)
@@ -317,7 +317,7 @@ async def test_a_load_balancer_without_a_mark_is_not_taken(tags: list[str]) -> N
 @pytest.mark.threat("clusters-live-side-by-side")
 @pytest.mark.parametrize("said", ["load-balancer-id", "load-balancer-address"])
 async def test_a_namesakes_load_balancer_without_a_mark_is_not_taken_by_an_annotation(said: str) -> None:
-    """Two clusters are called alike, and the other one runs cloud-provider-openstack: an annotation proves nothing."""
+    """Another cluster of the same name runs cloud-provider-openstack, so an annotation proves nothing."""
     fake = cloud()
     row = await victim(fake)
     row["tags"] = ["kube_service_prod_shop_web"]
@@ -328,7 +328,7 @@ async def test_a_namesakes_load_balancer_without_a_mark_is_not_taken_by_an_annot
         await ensured(fake, thief)
     await deleted(fake, thief)
     assert everything(fake) == before
-    # The status is written by controllers alone.
+    # Only controllers write the status.
     mine = dataclasses.replace(thief, ingress=(Ingress(ip=only(fake.floating)["floating_ip_address"]),))
     await ensured(fake, mine)
     assert len(fake.balancers) == 1 and [each["protocol_port"] for each in fake.listeners.values()] == [443]
@@ -336,7 +336,7 @@ async def test_a_namesakes_load_balancer_without_a_mark_is_not_taken_by_an_annot
 
 @pytest.mark.threat("clusters-live-side-by-side")
 async def test_names_of_clusters_with_underscores_are_not_mistaken_for_namespaces() -> None:
-    """kube_service_a_b_web is cluster a, namespace b, or cluster a_b and no namespace that there is."""
+    """kube_service_a_b_web means cluster a and namespace b, or cluster a_b and a namespace that does not exist."""
     fake = cloud()
     row = await victim(fake, cluster="prod_shop", namespace="x")
     for cluster, namespace in (("prod", "shop"), ("prod", "shop_x"), ("prod_shop_x", "web")):
@@ -371,7 +371,7 @@ async def test_two_services_ask_at_once_and_a_restart_later_each_has_its_own() -
     assert len(fake.balancers) == 5 and len(fake.floating) == 5
 
 
-# --- addresses of others ----------------------------------------------------------------------------------------------
+# --- others' addresses ------------------------------------------------------------------------------------------------
 
 
 def reserved(fake: FakeOpenStack, **more: Any) -> None:
@@ -474,7 +474,7 @@ async def test_a_floating_ip_of_somebody_else_is_neither_deleted_nor_detached() 
     assert list(fake.floating.values()) == [row] and not fake.balancers
 
 
-# --- ports of others --------------------------------------------------------------------------------------------------
+# --- others' ports ----------------------------------------------------------------------------------------------------
 
 PORTS = "kubelet-no-rules-on-others-ports"
 
@@ -493,10 +493,10 @@ def opened(fake: FakeOpenStack) -> set[str]:
 
 @pytest.mark.threat(PORTS)
 async def test_a_kubelet_that_reports_a_databases_address_opens_nothing_of_it() -> None:
-    fake = guarded()  # 10.0.0.66 is the database's
+    fake = guarded()  # 10.0.0.66 is the database's address
     await ensured(fake, service("u-1", "web"), (node(1, "10.0.0.1"), node(2, "10.0.0.66")))
     assert opened(fake) == {"port-1"}
-    # What was opened before is closed.
+    # A port that was opened before is closed.
     fake.ports["port-66"]["security_groups"].append(only(fake.groups)["id"])
     await patiently(
         OctaviaLoadBalancers(fake).update_backends, service("u-1", "web"), (node(1, "10.0.0.1"), node(2, "10.0.0.2"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Load balancers of another Octavia provider than cloud.conf names now, and credentials that see every project."""
+"""Load balancers of another Octavia provider than the current cloud.conf's, and credentials that see all projects."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def cloud(**options: Any) -> FakeOpenStack:
 
 
 def configured(fake: FakeOpenStack, **options: Any) -> None:
-    """cloud.conf changes."""
+    """Change options of cloud.conf."""
     fake.settings.load_balancer = dataclasses.replace(fake.settings.load_balancer, **options)
 
 
@@ -72,7 +72,7 @@ async def test_what_the_provider_of_a_load_balancer_cannot_do_is_refused() -> No
 
 
 async def elsewhere(fake: FakeOpenStack) -> dict[str, Any]:
-    """A namesake's load balancer in another project, with its floating IP."""
+    """Create a namesake's load balancer with a floating IP in another project. Returns its row."""
     fake.project_id = THEIRS
     await ensured(fake, service("u-9", "web"))
     fake.project_id = OURS
