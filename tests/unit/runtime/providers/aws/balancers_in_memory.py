@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An account in memory: what deletions of load balancers read and delete. Its listings may be late."""
+"""An AWS account in memory, with what deletions of load balancers read and delete. Its listings may lag."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BALANCER = f"{ARN}:loadbalancer/net/{NAME}/1"
 
 @dataclass
 class Account:
-    """`shown`: what -> when listings show it at the earliest. `owner`: the tags of all that is created."""
+    """An AWS account. `shown`: by part, the time from which listings show it. `owner`: tags of all that is created."""
 
     clock: Callable[[], float]
     owner: Mapping[str, str]
@@ -31,7 +31,10 @@ class Account:
     shown: dict[str, float] = field(default_factory=dict)
 
     def create_network(self, *, shown: float = -math.inf, group: float = -math.inf, rule: float = -math.inf) -> None:
-        """With one target group, and its rules in the Nodes' group. Arguments: when each is listed."""
+        """Create a Network Load Balancer with a target group and rules in the Nodes' security group.
+
+        The arguments are the times from which listings show the load balancer, the group and the rules.
+        """
         self.network.add(NAME)
         self.target_groups.add("k8s-http")
         for protocol, first, last, said in (("tcp", 30080, 30080, f"{CLIENT}={NAME}"), ("icmp", 3, 4, MTU)):
@@ -40,7 +43,7 @@ class Account:
         self.shown |= {NAME: shown, "k8s-http": group, "rules": rule}
 
     def create_classic(self, *, shown: float = -math.inf) -> None:
-        """With its own security group, which the Nodes' group admits."""
+        """Create a Classic Load Balancer with its own security group, which the Nodes' group admits."""
         self.classic.add(NAME)
         own = f"k8s-elb-{NAME}"
         self.groups[own] = []
@@ -53,14 +56,14 @@ class Account:
         return self.network | self.classic | self.target_groups | (self.groups.keys() - {"nodes"}) | rules
 
     def asked(self) -> list[str]:
-        """The calls since the last question for them."""
+        """Return the calls since the last time this was called."""
         calls, self.calls = self.calls, []
         return calls
 
     async def call(
         self, service: str, operation: str, *, missing: tuple[str, ...] = (), what: str = "", **given: Any
     ) -> Mapping[str, Any]:
-        """Stands in for `Api.call`."""
+        """Record and answer a call. Replaces `Api.call`."""
         self.calls.append(f"{service} {operation}")
         found: Mapping[str, Any] = getattr(self, f"_{service}_{operation}")(**given)
         return found

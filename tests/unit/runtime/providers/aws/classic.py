@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Services that ask for a Classic Load Balancer, and what they get, for its unit tests."""
+"""Services that ask for a Classic Load Balancer, and their desired states, for its unit tests."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ PLACE = Place(("subnet-a", "subnet-b"), ("sg-own",), {"subnet-a": "a", "subnet-b
 
 
 def spec(*ports: Port, **more: Any) -> LoadBalancerSpec:
-    """Annotations without their prefix."""
+    """Return a Service that asks for a Classic Load Balancer. `annotations`: without their prefix."""
     return network(*ports, **{**more, "annotations": {"type": None, **more.get("annotations", {})}})
 
 
 def want(*ports: Port, common: dict[str, Any] | None = None, **more: Any) -> rules.Wanted:
-    """More: annotations, with underscores for dashes."""
+    """Return the desired state. `common`: keys of [Global]. `more`: annotations, with underscores for dashes."""
     annotations = {name.replace("_", "-"): text for name, text in more.items()}
     return rules.wanted(spec(*ports, annotations=annotations), Global(**(common or {})), "kube")

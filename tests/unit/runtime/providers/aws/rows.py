@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows as AWS answers them, and Services, for the tests of the provider aws."""
+"""Services, and rows as AWS answers them, for tests of the provider aws."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def machine(id: str = "i-0a1b2c3d", **more: Any) -> dict[str, Any]:
 
 
 def spec(*ports: Port, **more: Any) -> LoadBalancerSpec:
-    """A Service that asks for a Network Load Balancer; annotations without their prefix."""
+    """Return a Service that asks for a Network Load Balancer. `annotations`: without their prefix."""
     given = {"type": "nlb", **more.pop("annotations", {})}
     annotations = {PREFIX + name: text for name, text in given.items() if text is not None}
     ports = ports or (Port("http", "TCP", 80, 30080),)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What AWS and botocore say, as errors of the contract."""
+"""Errors of AWS and botocore become errors of the contract."""
 
 from __future__ import annotations
 

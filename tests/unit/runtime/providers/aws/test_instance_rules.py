@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an instance is for a Node: names, addresses in order, state and labels."""
+"""What a Node gets from an EC2 instance: names, addresses in order, state and labels."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_an_instance_has_everything_that_a_node_shows():
     ],
 )
 def test_pod_cidrs_are_the_prefix_of_the_primary_interface(prefixes, expected):
-    """Prefixes of other interfaces, and IPv4 ones, are those of network plugins."""
+    """Prefixes of other interfaces, and IPv4 prefixes, belong to network plugins."""
     interfaces = [
         interface(index, "10.0.0.7")
         | {"Ipv4Prefixes": [{"Ipv4Prefix": "10.0.9.0/28"}]}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is remembered of instances: those that exist, and little of each."""
+"""The provider remembers only instances that exist, and little about each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SIZE, GENERATIONS, PAGE = 500, 40, 100
 
 
 def row(number: int, heavy: int = 2) -> dict[str, Any]:
-    """An instance as the VPC CNI makes them: many interfaces and addresses."""
+    """Return an instance with many interfaces and addresses, as with the VPC CNI."""
     addresses = [{"PrivateIpAddress": f"10.0.{number % 250}.{each}", "Name": "x" * 60} for each in range(heavy)]
     return {
         "InstanceId": f"i-{number:017x}",
@@ -27,7 +27,7 @@ def row(number: int, heavy: int = 2) -> dict[str, Any]:
 
 
 class Ec2:
-    """The account: instances `first` to `first + SIZE`, in pages."""
+    """An AWS account with SIZE instances from number `first` on, listed in pages."""
 
     def __init__(self) -> None:
         self.first = 0

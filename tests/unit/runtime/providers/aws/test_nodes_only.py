@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For a change of Nodes alone, only the annotations that choose the targets have to be right."""
+"""When only Nodes change, only the annotations that select targets must be valid."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Routes of several tables: which are routes to Nodes, and which tables lack one."""
+"""Routes in several tables: which ones lead to Nodes, and from which tables one is missing."""
 
 from __future__ import annotations
 

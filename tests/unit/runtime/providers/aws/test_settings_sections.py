@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kinds of values in cloud.conf, at the edges of what they accept."""
+"""Kinds of values in cloud.conf, at the limits of what they accept."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which volume of EBS a PersistentVolume means, and which labels it gets."""
+"""Which EBS volume a PersistentVolume names, and which labels the PersistentVolume gets."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_volumes_of_others_are_none_of_ours(driver):
 @pytest.mark.parametrize("state", ["creating", "available", "in-use", "error"])
 @pytest.mark.parametrize("zone", ["eu-central-1a", "eu-central-1-ham-1a"])
 def test_a_volume_has_its_zone_and_the_region(state, zone):
-    """The region is that of the Nodes, also in a local zone."""
+    """The region is the Nodes' region, also in a local zone."""
     rows = {ID: {"VolumeId": ID, "AvailabilityZone": zone, "State": state}}
     assert labels(ID, rows, "eu-central-1") == {ZONE: zone, REGION: "eu-central-1"}
 

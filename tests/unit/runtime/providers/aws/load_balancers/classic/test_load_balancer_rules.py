@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Service asks of a Classic Load Balancer, by annotations and cloud.conf, as cloud-provider-aws reads them."""
+"""The desired Classic Load Balancer of a Service, from annotations and cloud.conf as cloud-provider-aws reads them."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ CREATE_POLICY = "create_load_balancer_policy"
 
 
 def whole(given: Any, ids: tuple[str, ...] = ("i-0a",), place: Place = PLACE, **changed: Any) -> dict[str, Any]:
-    """What AWS answers about a load balancer that has all that is asked for, but for `changed`."""
+    """Return AWS's description of a load balancer in its desired state, except for `changed`."""
     check = given.check
     made = {
         **load_balancer_steps.created(given, place, "web.eu-central-1.elb.amazonaws.com"),
@@ -101,7 +101,7 @@ def test_new_instances_come_before_old_ones_go():
     [
         (["subnet-a"], [("attach", ["subnet-b"])]),
         (["subnet-a", "subnet-b", "subnet-c"], [("detach", ["subnet-c"])]),
-        # Another subnet of zone a: a zone has one at most, so the former one goes first.
+        # Another subnet of zone a: a zone has at most one, so the former one is detached first.
         (["subnet-a2", "subnet-b"], [("detach", ["subnet-a2"]), ("attach", ["subnet-a"])]),
         (["subnet-a2"], [("attach", ["subnet-b"]), ("detach", ["subnet-a2"]), ("attach", ["subnet-a"])]),
     ],
@@ -189,12 +189,12 @@ def test_a_listener_that_becomes_another_one_gets_the_policy_again():
         ({"connection_idle_timeout": "61"}, {}, {"ConnectionSettings": {"IdleTimeout": 61}}),
         ({"cross_zone_load_balancing_enabled": "true"}, {}, {"CrossZoneLoadBalancing": {"Enabled": True}}),
         ({}, {"CrossZoneLoadBalancing": {"Enabled": True}}, {"CrossZoneLoadBalancing": {"Enabled": False}}),
-        # What AWS names of something that is off does not count.
+        # Values of a disabled attribute do not count.
         ({}, {"ConnectionDraining": {"Enabled": False, "Timeout": 20}}, None),
         ({}, {"AccessLog": {"Enabled": False, "S3BucketName": "logs"}}, None),
         ({}, {"AdditionalAttributes": [{"Key": "elb.http.desyncmitigationmode", "Value": "defensive"}]}, None),
         ({"connection_draining_enabled": "true"}, {"ConnectionDraining": {"Enabled": True, "Timeout": 300}}, None),
-        # The annotation is gone, so the default counts again.
+        # The annotation was removed, so the default applies again.
         (
             {"connection_draining_enabled": "true"},
             {"ConnectionDraining": {"Enabled": True, "Timeout": 20}},

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Annotations of Services: what is read, and what is refused with the key and the expectation."""
+"""Annotations of Services: which values are read, and which are refused with the key and what it expects."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose a load balancer is, by its tags."""
+"""Which Service owns a load balancer, according to its tags."""
 
 from __future__ import annotations
 

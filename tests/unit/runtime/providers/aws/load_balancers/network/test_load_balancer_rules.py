@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Service asks for, by annotations and cloud.conf, as cloud-provider-aws reads them."""
+"""The desired load balancer of a Service, from annotations and cloud.conf as cloud-provider-aws reads them."""
 
 from __future__ import annotations
 

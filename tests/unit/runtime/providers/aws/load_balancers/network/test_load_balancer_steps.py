@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What separates a load balancer from its desired state, as calls in their order."""
+"""The calls that bring a load balancer to its desired state, in their order."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def group(listener: Any, **more: Any) -> dict[str, Any]:
 
 
 def present(wanted: Wanted, **more: Any) -> Present:
-    """Exactly what is wanted."""
+    """Return what exists: exactly the desired state, except for `more`."""
     listeners = [
         {
             "ListenerArn": f"arn:listener:{each.port}",

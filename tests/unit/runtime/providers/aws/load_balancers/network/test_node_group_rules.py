@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules of the Nodes' security groups: added and removed by their descriptions, and nobody else's are touched."""
+"""Rules of the Nodes' security groups: their descriptions say which to add and remove. Foreign rules stay."""
 
 from __future__ import annotations
 

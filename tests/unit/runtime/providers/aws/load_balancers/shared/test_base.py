@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What load balancers of both types do alike."""
+"""What load balancers of both types have in common."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NAMES = [f"lb-{number}" for number in range(TAGGED + 3)]
 
 
 class Tagged:
-    """A cloud in which some load balancers are gone: a question about one of them fails as a whole."""
+    """A cloud in which some load balancers are gone: a request that names one of them fails as a whole."""
 
     def __init__(self, *gone: str) -> None:
         self.gone, self.questions = set(gone), []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deletions of load balancers of both types: which calls they take, and what late listings leave for the next one."""
+"""Deletions of load balancers of both types: which calls they take, and what a late listing leaves for a second one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ...balancers_in_memory import Account
 from ...rows import VPC, spec
 
 SPEC = spec()
-#: All tags that a load balancer and its groups need to be the Service's.
+#: The tags that mark a load balancer and its groups as the Service's.
 OWNER = {**owners.mark_tags(SPEC), "kubernetes.io/cluster/kube": "owned"}
 FIND = ["elbv2 describe_load_balancers", "elbv2 describe_tags"]
 PARTS = ["elbv2 describe_target_groups"]
@@ -49,7 +49,7 @@ def account(clock, monkeypatch):
 
 @pytest.fixture
 def balancers(clock, account):
-    """The load balancers of a process that has led for an hour."""
+    """Return the load balancers of a process that has been the leader for an hour."""
     text = f"[Global]\nRegion = eu-central-1\nVPC = {VPC}\nKubernetesClusterID = kube\n"
     found = AwsCloud(ProviderConfig(text, "cloud.conf", {})).load_balancers
     found.deletions.clock = clock
@@ -77,7 +77,7 @@ async def test_a_classic_load_balancer_takes_one_look_for_a_network_one(account,
     [(NETWORK, [*PARTS, *GROUPS]), (CLASSIC, GROUPS)],
 )
 async def test_a_deletion_soon_after_a_write_looks_again_for_parts_alone(clock, account, balancers, type_, again):
-    """For parts of the type that was written: the other type's listing was certain, and the load balancer is gone."""
+    """The second deletion only looks for parts of the type that was written: everything else was certainly gone."""
     account.create_network() if type_ == NETWORK else account.create_classic()
     balancers.deletions.wrote(SPEC, type_)
     clock.now += 1.0
@@ -91,7 +91,7 @@ async def test_a_deletion_soon_after_a_write_looks_again_for_parts_alone(clock, 
 
 @pytest.mark.parametrize("written", [NETWORK, CLASSIC])
 async def test_load_balancers_of_both_types_go(account, balancers, written):
-    """Whichever this process wrote last: the annotation may have changed, or a process ended in between."""
+    """Both are deleted, whichever was written last: the annotation may have changed, or a process stopped halfway."""
     balancers.deletions.wrote(SPEC, written)
     account.create_network()
     account.create_classic()
@@ -112,7 +112,7 @@ async def test_what_is_listed_late_goes_with_the_next_deletion(clock, account, b
 
 
 async def test_the_other_type_is_looked_for_again_if_another_process_may_have_written_it(clock, account, balancers):
-    """Until LAG after this process began to lead."""
+    """This lasts until LAG after this process became the leader."""
     balancers.deletions = Deletions(clock)
     balancers.deletions.lists()
     account.create_network()
@@ -127,7 +127,7 @@ async def test_the_other_type_is_looked_for_again_if_another_process_may_have_wr
 
 
 async def test_an_answer_that_there_is_nothing_is_checked_in_full(account, balancers):
-    """The framework asks again, because one wrong answer would leave a load balancer behind."""
+    """The framework deletes again, because one wrong answer would leave a load balancer behind."""
     for _ in range(2):
         with pytest.raises(NotFound):
             await balancers.delete(SPEC)
