@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads of the cloud that are shared do not wait for further callers: each test would wait for most of its time."""
+"""Turns off the pause in which shared reads gather callers: tests would spend most of their time in it."""
 
 from __future__ import annotations
 

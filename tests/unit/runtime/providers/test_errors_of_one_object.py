@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a cloud's own answer says about one object concerns that object: it opens no breaker for others."""
+"""A cloud's answer about one object concerns only this object: it opens no breaker for others."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class AwsError(Exception):
         ("CreateLoadBalancer", "SomethingNew", 409, Transient, "object"),
         ("CreateLoadBalancer", "InternalError", 500, Transient, "all"),
         ("DescribeInstances", "ServiceUnavailable", 503, Transient, "all"),
-        ("CreateLoadBalancer", "404", 404, Transient, "all"),  # a page of a proxy
+        ("CreateLoadBalancer", "404", 404, Transient, "all"),  # a proxy's page
         ("CreateLoadBalancer", "", 502, Transient, "all"),
         ("CreateLoadBalancer", "AccessDenied", 403, Unauthorized, "object"),
         ("DescribeInstances", "UnauthorizedOperation", 403, Unauthorized, "all"),

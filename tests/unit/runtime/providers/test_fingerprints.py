@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fingerprints that clouds keep: another one for the same Service writes its load balancer once after an upgrade.
+"""Clouds store fingerprints: if one differs after an upgrade, its load balancer is written once.
 
-A new field needs a default, and nothing here changes. A renamed field keeps its key: `metadata=counted("former_name")`.
-What is written for a Service may change between releases; then its digest changes, and so does one line here.
+A new field needs a default, so that nothing here changes. A renamed field keeps its key:
+`metadata=counted("former_name")`. If a release writes something else for a Service, the digest changes here, too.
 """
 
 from __future__ import annotations
@@ -245,8 +245,9 @@ def test_the_fingerprint_of_targets_stays(digest: str, pinned: str) -> None:
     assert digest == pinned
 
 
-#: Each dataclass in a desired state: the keys of its fields in fingerprints, and their defaults. Whoever needs another
-#: value by default passes it: with another default here, nobody would notice that existing load balancers need a write.
+#: By dataclass in a desired state: the keys of its fields in fingerprints, and their defaults. A default must not
+#: change, because fingerprints leave out default values: nobody would notice that existing load balancers need a
+#: write. Pass another value instead.
 KEYS: dict[type, dict[str, Any]] = {
     Port: {
         **always("name protocol port node_port"),
@@ -397,7 +398,7 @@ def test_a_mark_in_the_cloud_keeps_its_form() -> None:
     assert plain.labels("") == {"cluster": "prod", "uid": uid, "name": named, "namespace": "shop"}
 
 
-# What the digest itself promises.
+# Guarantees of the digest itself.
 
 
 @dataclass(frozen=True)
@@ -410,7 +411,7 @@ class Before:
 
 @dataclass(frozen=True)
 class After:
-    """A field more, and two that have other names."""
+    """A later version of the dataclass: new fields, and renamed ones."""
 
     title: str = field(metadata=counted("name"))
     extra: tuple[str, ...] = ()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The keys for limits have one spelling in all providers: that of docs/providers/index.md. Earlier names are read."""
+"""All providers spell the keys for limits as docs/providers/index.md says. Earlier names still work."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ccm.cloud import Cloud, ConfigError, ProviderConfig, registry
 PAGE = Path(__file__).parents[4] / "docs/providers/index.md"
 _SECTION = PAGE.read_text().partition("\n## Limits\n")[2].partition("\n## ")[0]
 _CELLS = [[cell.strip() for cell in line.strip("|").split("|")] for line in _SECTION.splitlines() if line[:3] == "| `"]
-#: Provider -> the cells of its row behind "Where": rate, burst, concurrency, time-out, page.
+#: By provider, the cells of its row after "Where": rate, burst, concurrency, time-out, page.
 ROWS = {row[0].strip("`"): row[2:] for row in _CELLS}
 LIMITS = ("calls_per_second", "burst", "concurrency")
 
@@ -38,7 +38,7 @@ def azure(values: Values) -> Made:
     return json.dumps({**document, "runtime": values}), {}
 
 
-#: How a configuration of each provider is written, with nothing but what must be there.
+#: By provider, a function that writes a minimal configuration with these values.
 WRITTEN: Mapping[str, Callable[[Values], Made]] = {
     "aws": ini("[Global]\nzone = eu-central-1a\nvpc = vpc-1"),
     "azure": azure,
@@ -52,7 +52,7 @@ WRITTEN: Mapping[str, Callable[[Values], Made]] = {
     "static": yaml("cluster: c\nmachines: [{name: n, addresses: [10.0.0.1]}]"),
     "vsphere": ini("[Global]\nserver = v\nuser = u\npassword = p"),
 }  # fmt: skip
-#: Provider -> an earlier name, its present one, and a value.
+#: By provider: an earlier name of a key, its current name, and a value.
 FORMER = {
     "aws": ("CallsBurst", "Burst", 7),
     "azure": ("callsBurst", "burst", 7),
@@ -77,7 +77,7 @@ def test_every_provider_has_a_row() -> None:
 
 @pytest.mark.parametrize("provider", sorted(ROWS))
 def test_limits_are_set_by_the_keys_of_the_page(provider: str) -> None:
-    """A cell without a key has the value itself."""
+    """A cell of the table has a key, or the fixed value itself."""
     cells = dict(zip(LIMITS, ROWS[provider], strict=False))
     keys = {name: cell.strip("`") for name, cell in cells.items() if cell.startswith("`")}
     values = dict(zip(keys, (3, 7, 5), strict=False))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Service publishes, somebody serves: the desired states of all providers refuse it or warn."""
+"""If nothing would serve a Service, the desired states of all providers refuse it or warn."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def with_sim(spec: LoadBalancerSpec) -> list[str]:
     return list(ipv4_only(spec))
 
 
-#: Provider -> the warnings about a Service. Raises what `ensure` raises.
+#: By provider, a function that returns the warnings about a Service and raises what `ensure` raises.
 WARNINGS: dict[str, Callable[[LoadBalancerSpec], Any]] = {
     "hetzner": lambda spec: hetzner_rules.wanted(spec, Variables()).warnings,
     "aws nlb": lambda spec: network_rules.wanted(spec, Global(), "kube").warnings,
@@ -64,7 +64,7 @@ def test_ipv6_alone_is_refused_where_nodes_are_reached_with_ipv4(provider: str) 
         WARNINGS[provider](dataclasses.replace(SERVICE, ip_families=("IPv6",)))
 
 
-@pytest.mark.parametrize("provider", [name for name in WARNINGS if name != "hetzner"])  # it has an address of each
+@pytest.mark.parametrize("provider", [name for name in WARNINGS if name != "hetzner"])  # it serves both families
 def test_a_second_family_is_reported(provider: str) -> None:
     both = dataclasses.replace(SERVICE, ip_families=("IPv4", "IPv6"))
     [sentence] = WARNINGS[provider](both)

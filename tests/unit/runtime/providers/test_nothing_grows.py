@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What providers remember of machines, ports and load balancers goes with them, however many come and go."""
+"""Providers forget deleted machines, ports and load balancers, however many come and go."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def virtual_machine(number: int, *, has_uuid: bool = True) -> Any:
 
 
 class Listings(Inventory):
-    """The inventory of a vCenter whose machines are `rows`."""
+    """The inventory of a vCenter with the machines in `rows`."""
 
     def __init__(self) -> None:
         session = SimpleNamespace(run=lambda work: work(None), vcenter=SimpleNamespace(name="vc", families=("ipv4",)))
@@ -105,7 +105,7 @@ async def test_ports_of_nodes_that_are_gone_are_forgotten(monkeypatch: pytest.Mo
 
 
 class Subnets:
-    """Neutron, with every subnet and no port. `reads`: how often a subnet was read."""
+    """Neutron with every possible subnet and no port. `reads`: number of reads of subnets."""
 
     def __init__(self) -> None:
         self.settings = SimpleNamespace(route=SimpleNamespace(router_id="r"))
@@ -123,7 +123,7 @@ class Subnets:
 
 
 async def test_subnets_that_are_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also those that a user only names: an annotation may have any text."""
+    """This includes subnets that exist only in a user's annotation, which may have any text."""
     monkeypatch.setattr(shared_reads, "GATHER", 0.0)
     for module in (security_groups, openstack_routes):
         monkeypatch.setattr(module, "REMEMBERED_SUBNETS", 10)
@@ -135,7 +135,7 @@ async def test_subnets_that_are_gone_are_forgotten(monkeypatch: pytest.MonkeyPat
             assert await groups.cidr(f"s{number}") == f"s{number}"
             assert await routes._subnets(ports) == [f"s{number}", f"t{number}"]
         assert await groups._port_changes("sg", (), f"s{number}") == ([], [])
-    assert neutron.reads == 400  # each is read once
+    assert neutron.reads == 400  # each subnet is read once
     assert len(groups._cidrs) == len(routes._cidrs) == len(groups._ports) == 10
 
 
@@ -159,7 +159,7 @@ def test_load_balancers_that_others_deleted_are_forgotten(monkeypatch: pytest.Mo
 
 
 class Project:
-    """Hetzner's, with load balancers that anybody may delete."""
+    """A project at Hetzner, from which others may delete load balancers."""
 
     def __init__(self) -> None:
         self.settings = SimpleNamespace(variables=None)

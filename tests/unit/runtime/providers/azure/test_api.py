@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which links of Azure's listings the token follows."""
+"""Which next links in Azure's listings are followed with the token."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The certificate of an application: its forms, what it signs, and no key in any of it."""
+"""The certificate of an application: its forms, what it signs, and that no message contains the key."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What rows of Azure's API are for a Node, and which IDs are the same."""
+"""What a Node gets from rows of Azure's API, and which IDs are the same."""
 
 from __future__ import annotations
 

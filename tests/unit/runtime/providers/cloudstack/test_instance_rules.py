@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a virtual machine is as an instance."""
+"""A CloudStack virtual machine as an instance of the contract."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_machine_without_an_address_is_incomplete(nics: Any) -> None:
     ],
 )
 def test_states(state: str, expected: InstanceState) -> None:
-    """What is destroyed can be recovered, and exists as long as the API lists it."""
+    """A destroyed machine can be recovered, so it exists while the API lists it."""
     assert rules.instance(row(state=state), "").state is expected
 
 

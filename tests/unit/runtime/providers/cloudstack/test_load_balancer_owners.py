@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose a rule is, and whether its address goes with the Service."""
+"""Which Service owns a rule, and whether the rule's address is released with the Service."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_mark_says_whose_a_rule_is() -> None:
     ],
 )
 def test_without_a_mark_the_name_counts(changed: dict[str, str], own: bool) -> None:
-    """As the original names its rules."""
+    """A rule without a mark is the Service's if it has the name that cloudstack-kubernetes-provider gives."""
     assert owners.is_own(rule(**changed), SPEC) is own
     assert owners.Rules([rule(**changed)]).of(SPEC) == ([rule(**changed)] if own else [])
 
@@ -71,7 +71,7 @@ def test_rules_of_one_read() -> None:
     ],
 )
 def test_whether_an_address_goes_with_its_service(rows: Any, more: Any, expected: bool) -> None:
-    """Without a mark, as the original decides."""
+    """Rules without a mark are decided as by cloudstack-kubernetes-provider."""
     assert owners.is_associated(rows, wanted(service(**more))) is expected
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Service asks of its load balancer."""
+"""The desired state of a Service's load balancer."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ ONE, OTHER = ("10.0.0.0/8",), ("203.0.113.0/24",)
     ],
 )
 def test_who_is_admitted(cidrs: Any, ranges: Any, has_firewall: bool, expected: Any) -> None:
-    """Without a firewall, the rules themselves admit whom the Service names."""
+    """Without a firewall, the load balancer's rules themselves admit the clients that the Service names."""
     want = dataclasses.replace(rules.wanted(service()), cidrs=cidrs, ranges=ranges)
     assert rules.admitted(want, has_firewall) == expected
 

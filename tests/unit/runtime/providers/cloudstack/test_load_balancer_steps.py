@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands that make a load balancer what the Service asks for, and their order."""
+"""The commands that bring a load balancer to its desired state, and their order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MACHINES = ("m1", "m2")
 
 
 def present(*rows: dict[str, Any], **changed: Any) -> Present:
-    """Rules with two machines each, and an open firewall for each."""
+    """Return what exists: these rules, each with two machines and an open firewall, except for `changed`."""
     found = {
         "associated": True,
         "rules": rows,
@@ -36,7 +36,7 @@ def left(there: Present, *ports: Port, machines: tuple[str, ...] = MACHINES, **m
 
 
 def commands(found: list[steps.Step]) -> list[tuple[Stage, str, str]]:
-    """Stage, command, and the object: its ID, or the port of a new one."""
+    """Return stage, command and object of each step. The object is an ID, or the port of a new one."""
     keys = ("id", "publicport", "startport", "resourceids")
     return [(each.stage, each.command, next(each.fields[key] for key in keys if key in each.fields)) for each in found]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cloud-config of cloudstack-kubernetes-provider: read as it is, and every problem at once with its place."""
+"""The cloud-config of cloudstack-kubernetes-provider: read unchanged, all problems at once, each with its line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from ccm.cloud import ConfigError, ProviderConfig
 from ccm.providers.cloudstack.settings import Settings
 
-#: As its README has it.
+#: The example in cloudstack-kubernetes-provider's README.
 THEIRS = """\
 [Global]
 api-url = https://cloud.example/client/api

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Signatures: what they cover, and that other clients of CloudStack compute the same ones."""
+"""Signatures: what they cover, and that they equal those of other CloudStack clients."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_libcloud_signs_in_the_same_way(fields: dict[str, str]) -> None:
 
 
 def test_signs_are_encoded_as_java_does() -> None:
-    """The management server encodes a tilde, and leaves an asterisk as it is."""
+    """The management server encodes a tilde, but not an asterisk."""
     digest = hmac.digest(SECRET.encode(), b"a=%7e%20*-_.", "sha1")
     assert signature({"A": "~ *-_."}, SECRET) == base64.b64encode(digest).decode()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Services and rows for the tests of load balancers."""
+"""Services and rows of the API for tests of load balancers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ADDRESS, NETWORK = "address-1", "network-1"
 
 
 def service(*ports: Port, annotations: dict[str, str] | None = None, **more: Any) -> LoadBalancerSpec:
-    """A Service with port 80, or with these; annotations are named without prefix."""
+    """Return a Service with these ports, by default port 80. `annotations`: without their prefix."""
     return LoadBalancerSpec(
         cluster="kubernetes",
         uid=UID,
@@ -27,7 +27,7 @@ def service(*ports: Port, annotations: dict[str, str] | None = None, **more: Any
 
 
 def rule(port: int = 80, **changed: Any) -> dict[str, Any]:
-    """A row of `listLoadBalancerRules`, as the provider keeps it."""
+    """Return a row of `listLoadBalancerRules` that needs no change, except for `changed`."""
     return {
         "id": f"rule-{port}",
         "name": f"{BASE}-tcp-{port}",
@@ -46,6 +46,6 @@ def rule(port: int = 80, **changed: Any) -> dict[str, Any]:
 
 
 def opened(port: int = 80, cidrs: str = "0.0.0.0/0", **changed: Any) -> dict[str, Any]:
-    """A row of `listFirewallRules`."""
+    """Return a row of `listFirewallRules`."""
     row = {"id": f"open-{port}", "protocol": "tcp", "startport": port, "endport": port, "cidrlist": cidrs}
     return row | changed

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files with Google's credentials: what they mean, every mistake, and no secret in any of it."""
+"""Files with Google's credentials: what they mean, every mistake, and that no message contains a secret."""
 
 from __future__ import annotations
 

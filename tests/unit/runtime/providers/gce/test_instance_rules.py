@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a row of Compute Engine's API is for a Node, and what a listing leaves open."""
+"""What a Node gets from a row of Compute Engine's API, and what a listing leaves open."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_an_instance() -> None:
 
 
 V4 = {"networkIP": "10.0.0.2", "accessConfigs": [{"natIP": "198.51.100.2"}]}
-#: Google writes IPv6 addresses at full length, and Nodes have them so.
+#: Google writes IPv6 addresses in full length, and Nodes get them unchanged.
 V6 = {"ipv6Address": "fd20:0:0:1:0:0:0:0"}
 OUTSIDE = {"ipv6AccessType": "EXTERNAL", "ipv6AccessConfigs": [{"externalIpv6": "2600:1900:4000::1"}]}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The annotations of hcloud-cloud-controller-manager: the same keys, and every bad value named."""
+"""The annotations of hcloud-cloud-controller-manager: the same keys, and each invalid value is reported."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from ccm.cloud import Invalid
 from ccm.providers.hetzner.annotations import PREFIX, TABLE, parse
 
-#: Those that the original documents, and the one that it keeps for its own tests.
+#: The keys that the original documents, and one that it uses only in its own tests.
 KEYS = """algorithm-type certificate-type disable-private-ingress disable-public-network health-check-http-domain
 health-check-http-path health-check-http-validate-certificate health-check-interval health-check-port
 health-check-protocol health-check-retries health-check-timeout hostname http-certificates http-cookie-lifetime
@@ -18,7 +18,7 @@ http-cookie-name http-managed-certificate-acme-staging http-managed-certificate-
 http-redirect-http http-status-codes http-sticky-sessions http-timeout-idle id ipv4 ipv4-rdns ipv6 ipv6-disabled
 ipv6-rdns location name network-zone node-selector private-ipv4 private-subnet-ip-range protocol type use-private-ip
 uses-proxyprotocol"""
-#: Those that this provider has besides.
+#: Further keys of this provider.
 OWN_KEYS = ""
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The API's own forms: limits in headers, errors with fields, pages, and actions."""
+"""Special forms of Hetzner's API: limits in headers, errors with fields, pages, and actions."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def test_a_token_file_is_read_at_the_start_and_watched(tmp_path: Any) -> N
     with pytest.raises(ConfigError, match="contains no token"):
         await cloud.start()
     path.write_text("abc\n")
-    with pytest.raises(Transient):  # nobody listens
+    with pytest.raises(Transient):  # nothing listens
         await cloud.start()
     await cloud.close()
     assert "abc" not in repr(cloud) + repr(vars(cloud))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose a load balancer is: by our mark, by the original's label, or by its name."""
+"""Which Service owns a load balancer: by our mark, by the original's label, or by its name."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Service asks for, by annotations and variables, as hcloud-cloud-controller-manager reads them."""
+"""The desired load balancer, from annotations and variables as hcloud-cloud-controller-manager reads them."""
 
 from __future__ import annotations
 
@@ -258,7 +258,7 @@ def test_which_targets_and_where_is_never_guessed(annotations):
 
 
 def test_a_type_without_room_for_all_has_other_targets_for_each_service_and_changes_few() -> None:
-    """The smallest type has room for 25. With the same 25 for all Services, the others never had any traffic."""
+    """The smallest type has room for 25 targets. If all Services had the same 25, other Nodes would get no traffic."""
     nodes = [backend(number) for number in range(1, 61)]
     chosen = {uid: rules.fitting(want(), Backends(nodes), 25, uid) for uid in map(str, range(20))}
     assert {len(each) for each in chosen.values()} == {25}

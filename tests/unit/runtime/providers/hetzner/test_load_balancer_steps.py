@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The calls that make a load balancer what the Service asks for."""
+"""The calls that bring a load balancer to its desired state."""
 
 from __future__ import annotations
 

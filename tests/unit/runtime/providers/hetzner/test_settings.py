@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The variables of hcloud-cloud-controller-manager: read as they are, and every problem at once with its place."""
+"""The variables of hcloud-cloud-controller-manager: read unchanged, all problems at once, each with its place."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_all_problems_are_reported_at_once() -> None:
     assert told[0] == "hetzner.env: line 1: expected NAME=value, or a comment"
     assert told[1] == "hetzner.env: line 2: HCLOUD_NETWROK: unknown variable; did you mean HCLOUD_NETWORK?"
     assert told[2].startswith("HCLOUD_INSTANCES_ADDRESS_FAMILY: ") and told[3] == f"ROBOT_ENABLED: {ROBOT_REFUSED}"
-    assert len(told) == 4  # whether HCLOUD_TOKEN is missing can be said when the first line can be read
+    assert len(told) == 4  # no word about HCLOUD_TOKEN, which the unreadable first line may set
 
 
 def test_settings_that_contradict_each_other_are_refused() -> None:

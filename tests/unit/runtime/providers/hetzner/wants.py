@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Services, Nodes and load balancers for the tests of decisions."""
+"""Services, Nodes and load balancers for tests of rules."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a driver raises never says that a machine is gone, and never has a secret."""
+"""A driver's error never counts as proof that a machine is gone, and never shows a secret."""
 
 import pytest
 import requests
@@ -12,7 +12,7 @@ SECRET = "a+b/c=secret"
 LATE = "X: no answer within 30 s (set by request_timeout)"
 
 
-#: How requests says that an answer began, and did not end.
+#: How requests reports an answer that started but did not end.
 STALLED = urllib3.exceptions.ReadTimeoutError(None, f"/api?key={SECRET}", "Read timed out.")
 
 

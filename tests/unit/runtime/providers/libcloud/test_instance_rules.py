@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instances of made-up answers: addresses in order, states, labels, and listings that are not whole."""
+"""Instances from made-up answers: addresses in order, states, labels, and incomplete listings."""
 
 import dataclasses
 

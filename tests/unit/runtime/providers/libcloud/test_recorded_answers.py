@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every driver over the answers that libcloud recorded: what its machines are, and that no broken answer makes one look
+"""Every driver reads answers that libcloud recorded: its instances are as expected, and no broken answer makes one look
 gone."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ccm.providers.libcloud.drivers import DRIVERS
 from ccm.providers.libcloud.instance_rules import kind
 from tests.clouds.libcloud import recorded_answers
 
-#: Driver -> the machines that its recorded answers have: providerID, type, zone, region, and how many IP addresses.
+#: The machines in recorded answers, by driver: providerID, type, zone, region, and number of IP addresses.
 EXPECTED = {
     "azure": [
         (f"{recorded_answers.AZURE}/test-node-1", "Standard_A1", "", "eastus", 1),
@@ -63,14 +63,14 @@ EXPECTED = {
 
 
 def read(name, change=lambda response: response):
-    """The instances of a listing whose answers went through `change`, and what was unreachable."""
+    """Return the instances of a listing whose answers `change` modified, and what was unreachable."""
     settings, listing = recorded_answers.listing(name, change)
     found = instance_rules.instances(settings.driver, listing, settings.given, ())
     return found, instance_rules.unreachable(settings.driver, listing.answers)
 
 
 def changed(status=200, text="", **headers):
-    """A function that makes an answer this one."""
+    """Return a function that changes an answer to this status, text and headers."""
 
     def change(response):
         response.status_code, response._content = status, text.encode()
@@ -127,7 +127,7 @@ FAULTS = {
 
 
 def requests_of(name):
-    """Indices of the requests that a listing takes."""
+    """Return the indices of the requests that a listing takes."""
     seen = At(-1, None)
     read(name, seen)
     return range(len(seen.where))
@@ -169,7 +169,7 @@ def test_a_state_that_nobody_knows_is_a_machine_that_exists(name):
 
 @pytest.mark.parametrize("name", [name for name in DRIVERS if name not in ("azure", "openstack")])
 def test_a_state_that_is_new_to_the_driver_fails_no_listing(name):
-    """Azure names power states in other answers, and OpenStack's driver knows what it does not know."""
+    """Without Azure, whose power states are in other answers, and OpenStack, whose driver accepts unknown states."""
     words = {"gce": '"RUNNING"', "cloudstack": '"Running"', "exoscale": '"Running"', "upcloud": '"started"'}
     word = words.get(name, '"active"' if name in ("digitalocean", "vultr") else '"running"')
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The provider `sim` against the real HTTP server: what it reads and writes, and every way in which the cloud fails."""
+"""The provider `sim` against the simulator's HTTP server: what it reads and writes, and all failures of the cloud."""
 
 from __future__ import annotations
 
@@ -502,7 +502,7 @@ async def test_what_belongs_to_others_is_never_touched() -> None:
         taken = replace(SPEC, uid="3333", load_balancer_ip="10.89.77.200")
         with pytest.raises(
             Conflict, match=r"address_in_use: address 10\.89\.77\.200 is in use$"
-        ):  # by nobody who is named
+        ):  # the message does not name the holder
             await balancers.ensure(taken, [])
         assert simulator.project().load_balancers.rows == before
 
@@ -541,7 +541,7 @@ async def test_what_the_cloud_cannot_do() -> None:
 @pytest.mark.threat("tenant-own-load-balancers-only")
 @pytest.mark.parametrize("seed", range(8))
 async def test_services_that_ask_at_a_time_have_an_address_each_and_keep_it(seed: int) -> None:
-    """Tenants ask for each other's addresses, delete, create again under the same name, and restart the process."""
+    """Tenants ask for each other's addresses and delete Services at random, beside a second process."""
     chance = random.Random(seed)
     pool = [f"10.89.77.{number}" for number in range(200, 203)]
     async with running() as (simulator, provider):
@@ -581,7 +581,7 @@ async def test_no_address_left_is_a_quota() -> None:
 
 
 async def test_a_fingerprint_is_of_the_backends_given_and_not_of_others_seen_before() -> None:
-    """The last few sets are remembered by identity, since hundreds of Services share one."""
+    """The provider remembers the last few sets by identity, because hundreds of Services share one."""
     async with running() as (_, provider):
         address = (Address(AddressType.INTERNAL_IP, "10.0.0.1"),)
         sets = [(Backend("n", f"sim://north/i-{number:012x}", address),) for number in range(6)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Machines from an Ansible inventory: groups, variables, ranges of hosts, and what is wrong with them."""
+"""Machines from an Ansible inventory: groups, variables, ranges of hosts, and reported mistakes."""
 
 from __future__ import annotations
 

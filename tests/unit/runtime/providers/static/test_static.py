@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Machines from a file: what is read, what is wrong, and what is not gone."""
+"""Machines from a file: what is read, what is reported, and which machines do not count as gone."""
 
 from __future__ import annotations
 
@@ -246,7 +246,7 @@ def test_anchors_that_hold_themselves_or_stand_for_billions() -> None:
     assert problems_of(f"a0: &a0 [x]\n{levels}cluster: c\nmachines: *a19\n")
 
 
-#: What a configuration is made of, in any order and in any place.
+#: Pieces of a configuration, in any order and at any place.
 PIECES = st.recursive(
     st.sampled_from([None, True, 0, -1.5, "", "c", "10.0.0.1", "{{ x }}", "2026-99-99", "a" * 300])
     | st.text(max_size=8),
@@ -294,7 +294,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def write(file: Path, text: str | None) -> None:
-    """None removes it."""
+    """Write the file. None removes it."""
     if text is None:
         file.unlink()
     else:
@@ -359,14 +359,14 @@ SPEC = LoadBalancerSpec("c", "uid-1", "shop", "web", (Port("http", "TCP", 80, 30
 
 
 class Statuses(dict[str, str]):
-    """Address -> UID of the Service whose status has it: what the framework knows."""
+    """The UID of the Service whose status has an address, by address, as the framework knows it."""
 
     def holder(self, address: str) -> str | None:
         return self.get(address)
 
 
 class Process:
-    """One life of the process, whose memory ends with it. The status of all Services outlives it."""
+    """One run of the process, with its memory. The status of all Services outlives the run."""
 
     def __init__(self, pool: str = "192.0.2.1-192.0.2.3", statuses: Statuses | None = None) -> None:
         settings = Settings.parse(f"cluster: c\nmachines_file: /x\nload_balancer_addresses: [{pool}]\n", "cloud.conf")
@@ -472,10 +472,10 @@ async def test_both_families_where_the_pool_has_them() -> None:
 
 
 async def test_a_changed_configuration_gives_no_address_of_another_service() -> None:
-    """Each change makes a new object. It may ask for whatever the old one gave, before any status shows it."""
+    """Each change of the configuration creates a new provider, which must respect addresses that the old one gave."""
     statuses = Statuses()
     before = Process("192.0.2.1-192.0.2.2", statuses)
-    statuses["192.0.2.1"] = SPEC.uid  # as the framework does, at once
+    statuses["192.0.2.1"] = SPEC.uid  # the framework records this at once
     assert await before.ensure(replace(SPEC, load_balancer_ip="192.0.2.1")) == ["192.0.2.1"]
     after = Process("192.0.2.1-192.0.2.9", statuses)
     with pytest.raises(NotFound):  # the framework then ensures it again

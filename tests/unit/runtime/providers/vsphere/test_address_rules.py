@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which addresses a Node gets: the same as from cloud-provider-vsphere."""
+"""Which addresses a Node gets: the same as with cloud-provider-vsphere."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_metadata_without_addresses(network):
 
 
 def test_metadata_that_are_too_large_are_refused_and_not_cut() -> None:
-    """Up to the limit it is a valid document: a comment is what is too large."""
+    """The document is valid up to the limit, because only a comment makes it too large."""
     whole = ETHERNETS + "# " + "a" * LARGEST_METADATA + "\n"
     text = f"network: {base64.b64encode(gzip.compress(whole.encode())).decode()}\nnetwork.encoding: gzip+base64"
     addresses, problem = static_addresses(encoded(text), "base64")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several vCenters: one that cannot be asked never makes a machine look gone. vCenters are replaced by readings."""
+"""Several vCenters: an unreachable one never makes a machine look gone. vCenters are replaced by fixed readings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DOWN = Transient("vCenter two: no answer in time")
 
 
 class Answers:
-    """A vCenter with these machines, or with an error instead."""
+    """A vCenter with these machines, or one that raises an error. `unknown`: what its readings leave open."""
 
     def __init__(self, *machines, error=None, unknown=()):
         self.machines, self.error, self.unknown = machines, error, unknown

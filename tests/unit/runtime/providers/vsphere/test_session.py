@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A vCenter has room for a limited number of sessions: at most one is open, whatever fails, and none after the end."""
+"""vCenters limit sessions: whatever fails, at most one session is open, and none after the end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ccm.providers.vsphere.settings import VCenter
 
 @pytest.fixture(autouse=True)
 def no_certificates(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reading those of the system takes most of the time of a login."""
+    """Do not read the system's certificates, which takes most of the time of a login."""
     monkeypatch.setattr(vsphere_session, "tls_context", lambda vcenter: None)
 
 
@@ -29,7 +29,7 @@ class ManagedObjectNotFound(Exception):
 
 
 class FakeVCenter:
-    """ServiceContent, its managers and the connection in one. `fails`: names of calls -> what they raise, once."""
+    """ServiceContent, its managers and the connection in one object. `fails`: by call, what it raises once."""
 
     def __init__(self) -> None:
         self.open, self.most, self.views, self.logins = 0, 0, 0, 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vsphere.conf of cloud-provider-vsphere: both forms give the same settings, and all problems come at once."""
+"""vsphere.conf of cloud-provider-vsphere: both forms give the same settings, and all problems are reported at once."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Zones and regions from tags of what contains a machine."""
+"""Zones and regions, from the tags of a machine's parents in the inventory."""
 
 from __future__ import annotations
 
