@@ -274,7 +274,7 @@ class FakeOpenStack(Neutron):
 
     @staticmethod
     def _check_options(balancer: dict[str, Any], body: Any) -> None:
-        """Raise 501 for options that only another Octavia provider has, and 400 for ranges of a family without a VIP."""
+        """Raise 501 for options that only another Octavia provider has, and 400 for ranges of families without VIP."""
         ovn = balancer.get("provider") == "ovn"
         no = [key for key in body if ovn and (key.startswith("timeout_") or key in ("allowed_cidrs", "url_path"))]
         if no or ("lb_algorithm" in body and (body["lb_algorithm"] == "SOURCE_IP_PORT") != ovn):
