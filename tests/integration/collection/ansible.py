@@ -18,7 +18,7 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 # tools/packaging/cores.py runs these tests with the programs of other releases of ansible-core.
 PROGRAM = Path(os.environ.get("OUTOFTREE_ANSIBLE") or Path(sys.executable).parent) / "ansible-playbook"
 COLLECTION = "outoftree.ccm"
-#: ansible-playbook with another Python for modules on the host `localhost`, which is in no inventory.
+#: Runs ansible-playbook with another Python for modules on the implicit host `localhost`.
 FASTER = """
 import sys
 sys.argv[0], sys.executable = "ansible-playbook", sys.argv.pop(1)
@@ -73,15 +73,16 @@ async def call(kubeconfig: Any, *tasks: dict[str, Any]) -> Run:
 
 
 def program() -> list[str]:
-    """Return the command of ansible-playbook; that of build/venv starts modules faster."""
+    """Return the command of ansible-playbook. By default, that of build/venv, with an interpreter that starts modules
+    faster."""
     return [str(PROGRAM)] if "OUTOFTREE_ANSIBLE" in os.environ else [sys.executable, "-c", FASTER, interpreter()]
 
 
 async def playbook(
     path: str, *arguments: str, given: str = "", seconds: float = 480, settings: dict[str, str] | None = None
 ) -> Run:
-    """Run a playbook of the checkout (or the one that is `given`), within some seconds. `settings`: of Ansible, by its
-    environment variables, in place of those of ansible.cfg."""
+    """Run a playbook of the checkout, within `seconds`. `given`: the text of /dev/stdin. `settings`: Ansible's
+    environment variables, which override ansible.cfg."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "K8S_AUTH_"))}
     for name in ("KUBECONFIG", "PYTHONDONTWRITEBYTECODE"):
         environment.pop(name, None)
@@ -89,7 +90,7 @@ async def playbook(
         "ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"),
         "ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json",
         "ANSIBLE_DEPRECATION_WARNINGS": "false",
-        "COLUMNS": "10000",  # tests search for sentences, which a terminal has in several lines
+        "COLUMNS": "10000",  # tests search for sentences, which a narrower terminal would break
         # A module spends most of its time on importing the library 'kubernetes'; compiled, that takes half as long.
         "PYTHONPYCACHEPREFIX": str(REPOSITORY / "build" / "pycache"),
     } | (settings or {})

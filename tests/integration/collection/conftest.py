@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The collection's modules against a real kube-apiserver, and where a Node must be initialised, against the runtime."""
+"""Fixtures for the collection's modules against a real kube-apiserver, and against the runtime where Nodes need it."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Interloper:
     """Changes an object at the worst moment: between a module's read and its write, or before a read."""
 
     def __init__(self) -> None:
-        #: Path -> function that is called once, just before the first PATCH of the path is passed on.
+        #: By path, a function that is called once, just before the first PATCH of the path is passed on.
         self.strikes: dict[str, Callable[[], Awaitable[Any]]] = {}
-        #: Path -> function that is called before each GET of the path is passed on.
+        #: By path, a function that is called before each GET of the path is passed on.
         self.reads: dict[str, Callable[[], Awaitable[Any]]] = {}
-        #: Path -> the API server's status for each PATCH.
+        #: By path, the API server's status for each PATCH.
         self.statuses: dict[str, list[int]] = {}
         self.kubeconfig: dict[str, Any] = {}
 

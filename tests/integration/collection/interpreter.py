@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Python that starts modules at once: it has imported their libraries already, and compiles nothing twice.
+"""A Python that starts modules at once: their libraries are already imported, and nothing is compiled twice.
 
 A module of Ansible that calls the API server computes for a second: it imports `kubernetes`, and compiles the parts of
 Ansible that its archive contains. Here a process imports that library once. For each module it forks a child with the
 standard streams, the folder and the environment of the program that Ansible started; the child runs the module. Nothing
 of Ansible is imported before the fork, because each module brings its own. Compiled code is cached by its source, also
-for hosts of files (machine.py). Python itself runs whatever is not sent by a pipe.
+for hosts made of files (machine.py). Programs that do not come by a pipe run in an ordinary Python.
 
     interpreter.py serve SOCKET
     interpreter.py module < MODULE

@@ -90,7 +90,7 @@ time.sleep(3600)
 @functools.cache
 def certificate() -> tuple[bytes, bytes]:
     """Return a self-signed certificate for the name `kubernetes`, and its key, as PEM."""
-    from cryptography import x509  # not at the top: this file is also the program that enters a host, many times a test
+    from cryptography import x509  # not at the top: this file also runs as the program that enters a host
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 
@@ -116,8 +116,7 @@ def certificate() -> tuple[bytes, bytes]:
 
 
 class Machine:
-    """A host made of a tree of files, named after its folder. Its units run from the start, and its static Pods
-    `pods`."""
+    """A host made of a tree of files, named after its folder. Its units and the static Pods `pods` run at once."""
 
     def __init__(self, folder: Path, files: dict[str, str], pods: dict[str, list[str]] | None = None) -> None:
         self.folder = folder
@@ -159,7 +158,7 @@ class Machine:
         return f"ansible_connection=local ansible_python_interpreter={self.folder / 'python'}"
 
     def mount(self, *arguments: str) -> None:
-        """Mount something on top when the host is entered: arguments of mount(8), `{}` for the folder."""
+        """Add a mount for when the host is entered: arguments of mount(8), with `{}` for the folder."""
         mounts = json.loads((self.folder / "mounts.json").read_text())
         (self.folder / "mounts.json").write_text(json.dumps([*mounts, [a.format(self.folder) for a in arguments]]))
 
@@ -191,7 +190,7 @@ class Machine:
         return found
 
 
-# -- as systemd reads units: by its own library -----------------------------------------------------------------------
+# -- units, read by systemd's own library -----------------------------------------------------------------------------
 
 
 def unit_files(root: Path, unit: str) -> list[Path]:
@@ -210,7 +209,7 @@ def unit_files(root: Path, unit: str) -> list[Path]:
 
 def command_line(root: Path, unit: str) -> list[str]:
     """Return the arguments with which systemd starts a unit."""
-    if str(REPOSITORY) not in sys.path:  # as a script
+    if str(REPOSITORY) not in sys.path:  # if this file runs as a script
         sys.path.append(str(REPOSITORY))
     from tests import systemd
 
@@ -232,7 +231,7 @@ def uid(pod: str) -> str:
 
 
 def start(folder: Path, unit: str, argv: list[str]) -> None:
-    """Start a component under its own name; unit and process id are noted for systemctl."""
+    """Start a component under its own name, and record unit and process ID for systemctl."""
     # Python looks for its library beside argv[0] when that is a path.
     name = Path(argv[0]).name
     python = [name, "-c", f"NAME = {name!r}; PORTS = {PORTS.get(name, [])}{COMPONENT}", *argv[1:]]
@@ -245,7 +244,7 @@ def start(folder: Path, unit: str, argv: list[str]) -> None:
         stderr=subprocess.DEVNULL,
     )
     (folder / f"{unit}.pid").write_text(str(process.pid))
-    # The component's own arguments, without those of the Python that plays it.
+    # The component's own arguments, without those of the Python process behind it.
     arguments = folder / f"{unit}-{process.pid}.cmdline"
     arguments.write_bytes(b"".join(word.encode() + b"\0" for word in argv))
     subprocess.run(["mount", "--bind", str(arguments), f"/proc/{process.pid}/cmdline"], check=True)

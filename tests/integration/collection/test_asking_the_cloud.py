@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cloud is asked before a kubelet restarts, and the first batch is adopted before the second one begins."""
+"""Nodes are compared with the cloud before a kubelet restarts, and each batch is adopted before the next one starts."""
 
 from __future__ import annotations
 

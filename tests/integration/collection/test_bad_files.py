@@ -59,7 +59,7 @@ async def test_files_that_people_wrote_are_changed_in_place_and_come_back(cluste
     before = {machine: (machine.files(), links(machine)) for machine in (control_plane, worker)}
     look = [*play("all", "detect/host"), *play("kubeadm-cp", "plan/migration")]
 
-    # The control plane, as it is foretold: two lines go, and the volume that only they needed.
+    # The control plane as check mode predicts it: two lines are removed, and the volume that only they needed.
     foretold = await cluster.play(
         "/dev/stdin", "--check", "--diff", given=json.dumps([*look, *play("kubeadm-cp", "apply/control_plane")])
     )
@@ -80,7 +80,7 @@ async def test_files_that_people_wrote_are_changed_in_place_and_come_back(cluste
     ):
         assert any(kept in line for line in new), kept
 
-    # The worker, as it is done and undone.
+    # The worker, changed and rolled back.
     done = await cluster.play("/dev/stdin", given=json.dumps([*look, *play("kube_node", "apply/kubelet")]))
     assert done.status == 0, done.output[-4000:]
     assert {(host, path) for host, path in edited(cluster.report) if host == "kubeadm-worker"} == {

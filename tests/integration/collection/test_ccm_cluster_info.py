@@ -39,7 +39,7 @@ async def services(kube: KubeClient) -> AsyncIterator[None]:
 async def test_services_without_an_address_are_waited_for(
     interloper: Interloper, kube: KubeClient, services: None
 ) -> None:
-    """The Service gets its address when the module reads it for the second time; the module does not read it again."""
+    """The Service gets its address during the wait, and the module stops reading as soon as it sees the address."""
     looks = 0
 
     async def look() -> None:

@@ -61,7 +61,7 @@ class Rollout:
         await self._kube.patch(f"{path}/status", {"status": status})
 
     async def lease(self, name: str, holder: str, *, renewed: float = 0.0, notes: dict[str, str] | None = None) -> None:
-        """Create a Lease that was renewed `renewed` seconds ago and lasts a minute."""
+        """Create a Lease that was renewed `renewed` seconds ago and lasts four minutes."""
         when = time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime(time.time() - renewed))
         annotations = {f"ccm.outoftree.dev/{key}": value for key, value in (notes or {}).items()}
         body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"annotations": annotations}}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A check of the traffic, with a real API server, the runtime and the simulated cloud: it passes, names what breaks,
-and leaves nothing."""
+"""The traffic check with a real API server, the runtime and the simulated cloud: it passes, names what fails, and
+leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from .traffic_world import NAMESPACE, World, pool, running_world
 __all__ = ["cluster"]
 
 
-#: Seconds to wait: for what comes in a moment, for what never comes, and for what never comes after something else
-#: came.
+#: Seconds to wait: for something that comes in a moment, for something that never comes, and for something that never
+#: comes after an earlier step.
 PATIENT, SHORT, LONG = 300, 15, 60
-#: The image and its Python are only named: the kubelet of the tests runs commands with its own Python.
+#: The image and its Python are only names: the tests' kubelet runs commands with its own Python.
 COMMON = {"image": "localhost/check:1", "python": "python3"}
 CONFIG: dict[str, Any] = {"projects": [{"name": "demo", "token": "demo-token", "region": "north"}]}
 
 
 @pytest.fixture
 def settings() -> dict[str, Any]:
-    """Return more of the cloud's configuration."""
+    """Return further settings of the cloud."""
     return {}
 
 
@@ -172,9 +172,9 @@ async def test_a_class_of_somebody_else_is_named(world: World, start_ccm: StartC
 
 @contextlib.asynccontextmanager
 async def rolled_out(world: World, *flags: str, options: dict[str, Any] | None = None) -> AsyncIterator[None]:
-    """Create the runtime's DaemonSet as the role does, with these flags. Nobody starts its Pods here.
+    """Create the runtime's DaemonSet as the role does, with these flags. Nothing starts its Pods here.
 
-    `options` are in the file of its `--config`, which a ConfigMap has.
+    `options`: the content of its `--config` file, which is in a ConfigMap.
     """
     path, maps = "/apis/apps/v1/namespaces/kube-system/daemonsets", "/api/v1/namespaces/kube-system/configmaps"
     labels = {"app.kubernetes.io/name": "cloud-controller-manager", "app.kubernetes.io/managed-by": "outoftree.ccm"}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes that registered without a cloud are taken through their initialisation, and nothing else happens to them."""
+"""Nodes that registered without a cloud are initialised, and nothing else about them changes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The standing signal of lint.yml: one condition of a namespace on a real API server, as kubectl reads it."""
+"""The lasting signal of lint.yml: a condition of a namespace on a real API server, as kubectl shows it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Secret with the controller's credentials has those of the variables, and nothing of earlier ones."""
+"""The Secret has the credentials of the variables, and none of earlier rollouts."""
 
 from __future__ import annotations
 

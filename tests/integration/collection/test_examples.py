@@ -113,12 +113,12 @@ async def run(apiserver: ApiServer, kube: KubeClient, cluster: Cluster, rollout:
     # plan are last.
     on_hosts = ["ccm_component_flags_info", "ccm_image", "ccm_journal_info"]
     first = ["ccm_cluster_info", "ccm_health_info", "rollback_plan", "rollback_verdict", "leader_migration_plan"]
-    first.append("migration_plan")  # the last one that says what `plan` is
+    first.append("migration_plan")  # last, so that `plan` is its result
     here = [*first, *(name for name in [*MODULES, *FILTERS] if name not in [*on_hosts, *first, "ccm_component_config"])]
 
     def tasks(names: list[str]) -> list[dict[str, Any]]:
         kinds = {name: "modules" if name in MODULES else "filter" for name in names}
-        # Results that Ansible hides from people are compared here, too.
+        # Results that no_log hides are compared here, too.
         shown = {"no_log": False}
         return [replaced(task, paths) | shown for name in names for task in examples(kinds[name], name)]
 

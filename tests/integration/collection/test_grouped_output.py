@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The callback outoftree.ccm.grouped: what people read of a run over many hosts."""
+"""The callback outoftree.ccm.grouped: the output of a run over many hosts."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_a_long_message_is_broken_between_words_and_a_condition_is_left_out(tmp_
     say = {"name": "Say", "ansible.builtin.debug": {"msg": message}}
     play = {"hosts": "worker-1", "gather_facts": False, "tasks": [say, refuse]}
     said = run(tmp_path, play=play)
-    # Before that, newer releases of ansible-core show the same as an error, in a width of their own.
+    # Newer releases of ansible-core show the same error before, broken to another width.
     for shown in (said.partition("TASK [Refuse]")[0], said.partition("\nfatal: ")[2]):
         lines = shown.splitlines()
         assert max(map(len, lines)) <= 80 and message.partition("run again")[0].strip() in " ".join(shown.split())

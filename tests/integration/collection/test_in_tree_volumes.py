@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Volumes of in-tree plug-ins on a real API server: what is found, which rights are needed, and what preflight says."""
+"""Volumes of in-tree plug-ins on a real API server: which are found, which rights that needs, what preflight says."""
 
 from __future__ import annotations
 

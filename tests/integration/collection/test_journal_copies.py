@@ -42,7 +42,7 @@ async def test_a_host_whose_journal_is_lost_is_rolled_back_from_its_copy(
     cluster: Cluster, kube: KubeClient, migrated: dict[str, dict[str, bytes]]
 ) -> None:
     kept = await copies(kube)
-    # The control plane was planned for and not changed; its journal does not exist.
+    # The control plane was planned but not changed, so it has no journal.
     assert set(kept) == {"w-1", "w-2"}
     after = files(cluster)
 
@@ -69,7 +69,7 @@ async def test_a_host_whose_journal_is_lost_is_rolled_back_from_its_copy(
     assert headers and all(headers.count(header) == 2 for header in headers), headers  # of both workers
     assert files(cluster) == after and not state(cluster, "w-2").exists() and set(await copies(kube)) == {"w-1", "w-2"}
 
-    # An unreadable journal is lost, too.
+    # An unreadable journal counts as lost, too.
     (state(cluster, "w-1") / "journal.json").write_text("")
     done = await back(cluster)
     assert done.status == 0, done.output[-4000:]
@@ -77,7 +77,7 @@ async def test_a_host_whose_journal_is_lost_is_rolled_back_from_its_copy(
     assert f"w-2 (journal: copy in Secret kube-system/{name})" in done.output and "w-1 (journal: copy in" in done.output
     assert content not in done.output
     assert [path.read_text() for path in state(cluster, "w-1").glob("journal.json*")] == [""]  # moved aside
-    # Only a complete rollback removes them.
+    # Only a complete rollback removes the copies.
     assert await copies(kube) == {}
 
 
@@ -114,7 +114,7 @@ async def test_a_part_of_a_rollback_leaves_the_copies_and_the_next_part_knows_wh
         name: item["metadata"]["annotations"]["ccm.outoftree.dev/journal-restored"] for name, item in kept.items()
     }
     assert restored == {"w-1": "true", "w-2": "false"}
-    # Migrated once more, it has a new journal, and a copy of that.
+    # After another migration, the host has a new journal and a copy of it.
     books = [*play("all", "detect/host"), *play("kubeadm-cp", "plan/migration"), *play("kube_node", "apply/kubelet")]
     again = await cluster.play("/dev/stdin", given=json.dumps(books))
     assert again.status == 0, again.output[-4000:]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches of workers: a canary first, and a program of the operator's that may stop the run after each batch."""
+"""Batches of workers: a canary comes first, and the operator's own program may stop the run after each batch."""
 
 from __future__ import annotations
 

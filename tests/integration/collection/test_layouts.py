@@ -71,7 +71,7 @@ class Cluster:
         self.apiserver = apiserver
         self.folder = folder
         self.machines: dict[str, Machine] = {}
-        #: Hosts of the inventory without a machine: their variables.
+        #: Variables of hosts that are in the inventory but have no machine, by name.
         self.strangers: dict[str, str] = {}
         #: Variables of the group `all`.
         self.settings = ["ccm_install_worker_serial=100%"]
@@ -147,7 +147,7 @@ def layouts_of(hosts: str) -> dict[str, Any]:
     return {"hosts": hosts, "gather_facts": False, "tasks": [{"ansible.builtin.debug": {"msg": text}}]}
 
 
-#: In files that are written: a proxy's password, which only root of the host may read.
+#: A proxy's password, which is in files of the host that only root may read.
 PROXY = "s3cr3t-of-the-proxy"
 DEFAULT = "/etc/default/kubelet"
 WITH_PROXY = {DEFAULT: f"KUBELET_EXTRA_ARGS=--cloud-provider=\nHTTPS_PROXY=http://user:{PROXY}@proxy:3128\n"}
@@ -165,7 +165,7 @@ async def test_every_layout_is_detected_planned_and_foretold_file_by_file(cluste
         layouts_of("all"),
     ]
     run = await cluster.play("/dev/stdin", "--check", "--diff", given=json.dumps(plays))
-    token = "K10abc"  # of k3s' agent, in its config.yaml: it stays on the host
+    token = "K10abc"  # in config.yaml of k3s' agent: the token stays on the host
     for secret in (token, PROXY):
         assert secret not in run.output and not any(secret.encode() in content for content in encoded(run.results))
     assert "HTTPS_PROXY=http://hidden@proxy:3128" in run.output
@@ -177,12 +177,12 @@ async def test_every_layout_is_detected_planned_and_foretold_file_by_file(cluste
     told = edited(report)
     assert {host for host, _ in told} == set(HOSTS)
     diffs = [diff for result in run for diff in all_diffs(result) if diff.get("after_header", "").startswith("/")]
-    # The same files, each once, and each line that differs has a row of the table.
+    # Diffs and table have the same files, each once, and each changed line has a row of the table.
     assert sorted(diff["after_header"] for diff in diffs) == sorted(path for _, path in told)
     for diff in diffs:
         rows = [edit for edit in report["edits"] if edit["file"] == diff["after_header"]]
         names = {part.lstrip("-") for edit in rows for part in [*edit["flag"].split(": "), str(edit["then"])]}
-        mounts = "cloud-config" in names  # its volume goes with the flag, and the row says so
+        mounts = "cloud-config" in names  # the volume is removed with the flag, and the row says so
         old, new = diff["before"].splitlines(), diff["after"].splitlines()
         for kind, i, j, k, m in difflib.SequenceMatcher(None, old, new).get_opcodes():
             hunk = " ".join(old[i:j] + new[k:m])
@@ -218,7 +218,7 @@ def all_diffs(result: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def play(hosts: str, *entries: str) -> list[dict[str, Any]]:
-    """Return a play of some steps of the role, as in the playbooks."""
+    """Return plays with these entry points of the role, as in the playbooks."""
     roles = [
         {"name": entry, "ansible.builtin.include_role": {"name": "outoftree.ccm.ccm_install", "tasks_from": entry}}
         for entry in entries
@@ -234,7 +234,7 @@ async def test_what_is_written_is_what_was_foretold_and_comes_back_byte_for_byte
     plays = [*play("all", "detect/host"), *play("kubeadm-cp", "plan/migration"), *play("kube_node", "apply/kubelet")]
     run = await cluster.play("/dev/stdin", given=json.dumps(plays))
     assert run.status == 0, run.output[-6000:]
-    # Without --diff, the run's output has no file of a host.
+    # Without --diff, the run's output contains no host's file.
     assert "KUBELET_EXTRA_ARGS" not in run.output and not any(all_diffs(result) for result in run)
     assert not any(b"KUBELET_" in content or b"apiVersion" in content for content in encoded(run.results))
     after = {name: cluster.machines[name].files() for name in workers}

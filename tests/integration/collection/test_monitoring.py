@@ -34,7 +34,7 @@ def definition(plural: str) -> dict[str, Any]:
 
 @pytest.fixture
 def operator(apiserver: ApiServer) -> Iterator[None]:
-    """The kinds of the Prometheus operator."""
+    """Install the kinds of the Prometheus operator during the test."""
     text = yaml.safe_dump_all(definition(plural) for plural in KINDS)
     apiserver.kubectl("apply", "-f", "-", input=text)
     names = [f"crd/{plural}.monitoring.coreos.com" for plural in KINDS]
@@ -59,7 +59,7 @@ async def roll_out(apiserver: ApiServer, **variables: Any) -> Run:
 
 
 def existing(apiserver: ApiServer) -> set[str]:
-    """Return kind and name of all existing objects for Prometheus."""
+    """Return kind and name of all existing objects of the role for Prometheus."""
     kinds = "serviceaccount,secret,service,podmonitor,servicemonitor,prometheusrule"
     selector = "app.kubernetes.io/component=metrics"
     found = apiserver.kubectl("-n", "kube-system", "get", kinds, "-l", selector, "-o", "name").split()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Only the hosts of the cluster are changed as root: what runs on the operator's machine runs as the operator."""
+"""Only tasks on the cluster's hosts run as root. Tasks on the operator's machine run as the operator."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A private registry and a private CA: what the role checks on a real API server before it changes anything."""
+"""A private registry and a private CA: what the role checks, with a real API server, before its first change."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a user gets wrong is answered with one message that says what to do, never with a traceback."""
+"""A user's mistake leads to one message that says what to do, never to a traceback."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONTENT = {"content": "", "sha256": ""}
 
 
 def assert_plain(run: Run) -> None:
-    """One message for each failure, on one line and with words."""
+    """Check that each failure has one message, in words and on one line."""
     assert "Traceback" not in run.output and "MODULE FAILURE" not in run.output, run.output
     assert run.failures
     for result in run:
@@ -95,7 +95,7 @@ async def test_rights_and_trust_that_are_missing_are_named(apiserver: ApiServer)
     assert apiserver.token not in run.output
 
 
-NOWHERE = "ansible_host=127.0.0.1 ansible_port=1"  # a test that is not refused connects to nothing
+NOWHERE = "ansible_host=127.0.0.1 ansible_port=1"  # if the run is not refused, it connects to nothing
 INVENTORIES = {
     "without": (f"[masters]\ncp-1\n[kube_node]\nworker-1 {NOWHERE}\n", "Groups found: kube_node, masters."),
     "empty": (
@@ -131,7 +131,7 @@ LIMITS = {
 
 
 async def test_a_limit_that_names_no_host_of_the_inventory_is_refused(tmp_path: Path):
-    """Ansible itself only warns, and runs on the other hosts: a caller that mistypes a worker would see a success."""
+    """Ansible itself only warns and runs on the other hosts, so a caller that mistypes a name would see a success."""
     (tmp_path / "hosts").write_text(f"[kube_control_plane]\ncp-1 {NOWHERE}\n[kube_node]\nworker-1 {NOWHERE}\n")
     books = ("verify", "site", "rollback")
     runs = await asyncio.gather(

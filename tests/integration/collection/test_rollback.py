@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All of rollback.yml: it names hosts that it does not restore. These keep the controller, which is removed last."""
+"""The whole rollback.yml. It names hosts that it does not restore; while there are some, the controller stays."""
 
 from __future__ import annotations
 
@@ -90,14 +90,14 @@ async def test_a_rollback_takes_nothing_away_before_every_host_is_restored(
     assert "Every file that the migration changed has its original content" not in part.output
     assert files(cluster) == {"w-1": migrated["w-1"], "w-2": after["w-2"]}
 
-    # A host that fails ends it with a summary; the controller is still there.
+    # A failing host ends the run with a summary, and the controller stays.
     cluster.machines["w-2"].refuse("restart")
     failed = await back(cluster)
     assert failed.status != 0 and "The controller is still installed." in failed.failures[-1] and await there(kube)
     assert any("HOST " in str(result.get("msg")) and "SECONDS" in result["msg"] for result in failed)
     cluster.machines["w-2"].refuse()
 
-    # Somebody else's flag stays, and check mode shows all of it.
+    # A flag that somebody else set stays, and check mode shows the whole result.
     path = cluster.machines["w-2"].folder / ENV.lstrip("/")
     path.write_bytes(path.read_bytes().replace(b'external"', b'external --v=4"'))
     shown = await back(cluster, "--check", "--diff")
@@ -109,6 +109,6 @@ async def test_a_rollback_takes_nothing_away_before_every_host_is_restored(
     expected = migrated["w-2"][ENV].rstrip(b'"\n') + b' --v=4"\n'
     assert files(cluster)["w-2"][ENV] == expected and not await there(kube)
     assert "These files were changed after the migration" in done.output
-    assert "runs only its node controller" not in done.output  # it is gone
+    assert "runs only its node controller" not in done.output  # the controller is removed
     again = await back(cluster)
     assert again.status == 0 and not any(result.get("changed") for result in again), again.output[-3000:]

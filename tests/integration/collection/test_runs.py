@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs that fail, and runs over many hosts: what people read about each host, on the screen and as JSON."""
+"""Runs that fail, and runs over many hosts: what screen and JSON say about each host."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def test_a_worker_that_fails_ends_the_run_with_a_summary_of_every_host(clu
     command = f"ansible-playbook -i {cluster.folder}/inventory.ini outoftree.ccm.rollback"
     assert command in " ".join(told.failures[-1].split())
     assert cluster.machines["w-3"].files() == before
-    # Mended and started again, it completes: what was done is not done again.
+    # After the fix, a second run completes without repeating what was done.
     cluster.machines["w-2"].refuse()
     workers = plays("site", "Verify and summarise")
     workers[0]["tasks"] = workers[0]["tasks"][0]["always"]
@@ -95,7 +95,7 @@ async def test_a_worker_that_fails_takes_its_batch_along_and_that_is_said_once(c
     stopped = [message for message in told.failures if "The run was stopped" in message]
     assert len(stopped) == 1 and "The run was stopped: w-2 failed (see above)" in stopped[0]
     assert sum("HOST " in str(result.get("msg")) and "SECONDS" in result["msg"] for result in told) == 1
-    # Run again, they are looked at anew: their kubelets have the flags, and the one that has not gets them.
+    # The next run inspects them again: kubelets with the flags stay, and the one without gets them.
     cluster.machines["w-2"].refuse()
     workers = plays("site", "Verify and summarise")
     workers[0]["tasks"] = workers[0]["tasks"][0]["always"]
@@ -173,7 +173,7 @@ async def test_what_cannot_be_looked_at_is_named_before_anything_is_undone(clust
     assert told.failures[-1].startswith("Nothing was changed. w-1: could not be inspected: ")
     assert "exclude the host with --limit 'all:!w-1'" in told.failures[-1]
     first = await cluster.play("playbooks/leader_migration.yml", "--tags", "stage1")
-    assert first.status != 0 and first.failures[-1].startswith("Nothing was changed. ")  # the plan's, about a release
+    assert first.status != 0 and first.failures[-1].startswith("Nothing was changed. ")  # by the plan, about a release
     # The kube-controller-manager of an unreachable control plane may still wait for the Lease.
     cluster.strangers = {"systemd-cp": cluster.strangers["w-1"]}
     last = await cluster.play("playbooks/leader_migration.yml", "--tags", "stage3")

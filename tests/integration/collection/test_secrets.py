@@ -25,8 +25,8 @@ def entry(role: str, name: str) -> dict[str, Any]:
 
 
 async def looked_at(tmp_path: Path, role: str, name: str) -> dict[Path, set[str]]:
-    """Run an entry point without pipelining, as Ansible does by default, until the first module calls the API server.
-    Return the secrets by the files that have them at that moment."""
+    """Run an entry point without pipelining, Ansible's default, until the first module calls the API server. Return the
+    secrets that files contain at that moment, by file."""
     folders = [tmp_path / kind for kind in ("local", "remote", "tmp")]
     for folder in folders:
         folder.mkdir()
@@ -85,6 +85,6 @@ async def test_our_modules_leave_the_keys_of_the_cluster_nowhere(tmp_path: Path)
 
 
 async def test_modules_of_others_leave_neither_their_options_nor_the_clouds_credentials(tmp_path: Path):
-    """Only keys are found: kubernetes.core passes them to the library 'kubernetes', which writes temporary files."""
+    """Only keys are found: kubernetes.core passes them to the library 'kubernetes', which writes them to files."""
     found = await looked_at(tmp_path, "ccm_runtime", "rollout/controller")
     assert all(path.parent == tmp_path / "tmp" and secret == {"key"} for path, secret in found.items())

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The plays that replace another controller by the new one, against a real API server.
 
-`Workloads` plays kubelets and kube-controller-manager: it creates and removes the Pods, the counts and the Leases that
-they and the controllers would write, and notes who led.
+`Workloads` replaces kubelets and kube-controller-manager: it writes the Pods, the counts and the Leases that they and
+the controllers would write, and records who led.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ BAD_IMAGE = "localhost/there-is-none:1"
 
 
 class Workloads:
-    """Kubelets and kube-controller-manager. `leaders`: the holders of a Lease, in order. `both`: whether both
-    controllers ever led at the same time, with two Leases."""
+    """Stand-in for kubelets and kube-controller-manager. `leaders`: the holders of a Lease, in order. `both`: whether
+    both controllers ever led at the same time, with two Leases."""
 
     def __init__(self, kube: KubeClient, old_lease: str) -> None:
         self._kube, self._old_lease, self.shared = kube, old_lease, old_lease == NEW
@@ -213,7 +213,7 @@ async def test_after_a_killed_run_the_paused_one_comes_back_if_the_new_one_never
     await kube.patch(f"{APPS}/deployments/{OLD}", PAUSED)
     failed = await go(cluster, LOOK + ROLL_OUT, **BROKEN)
     old = await kube.get(f"{APPS}/deployments/{OLD}", dict)
-    if workloads.shared:  # Its Lease was renewed since then, perhaps by the new one.
+    if workloads.shared:  # The shared Lease was renewed since then, perhaps by the new controller.
         assert f"stays paused: {OLD}. Fix the cause and run again, or run playbooks/rollback.yml" in failed.failures[-1]
         assert old["spec"]["replicas"] == 0 and await kube.get(f"{APPS}/daemonsets/{NEW}", dict)
     else:

@@ -40,7 +40,7 @@ def complete(name: str) -> dict[str, Any]:
 
 
 def test_the_api_server_accepts_the_objects_of_each_vendor(apiserver: ApiServer):
-    """The API server validates them in full, and stores nothing."""
+    """The API server validates the objects in full and stores nothing."""
     objects = [
         document
         for name, file in FILES.items()

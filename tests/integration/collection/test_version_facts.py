@@ -40,7 +40,7 @@ def argument(component: str, flag: str, value: str | None) -> str:
 
 
 def release() -> tuple[int, int] | None:
-    """Return the release of the binaries, or None if they are missing: then every row is a test, and fails."""
+    """Return the release of the binaries; None if they are missing, so that every row becomes a test, which fails."""
     try:
         program = binaries() / "kube-apiserver"
     except MissingBinaries:

@@ -65,7 +65,7 @@ def bundle(apiserver: ApiServer) -> str:
 
 
 def there(apiserver: ApiServer) -> list[str]:
-    """Return the names of objects that the role has created and not removed."""
+    """Return the names of the existing ones of the objects that the role creates."""
     found = []
     for kind, name in (("mutatingwebhookconfiguration", HOOK), ("secret", SECRET)):
         found += apiserver.kubectl("-n", "kube-system", "get", kind, name, "--ignore-not-found", "-o", "name").split()
@@ -125,7 +125,7 @@ async def test_the_webhook_comes_and_goes_with_its_variable(
         again = await tasks(apiserver, port, "rollout/webhook_certificate.yml", "rollout/volume_webhook.yml", **FAIL)
         assert again.status == 0 and changes(again) == [] and data(apiserver) == made
 
-        # A certificate that cannot be kept is replaced, and the API servers know before it is served.
+        # An unusable certificate is replaced, and the API server trusts the new one before it is served.
         apiserver.kubectl("-n", "kube-system", "patch", "secret", SECRET, "-p", '{"data":{"ca.crt":"eA=="}}')
         run = await tasks(apiserver, port, "rollout/webhook_certificate.yml", **FAIL)
         assert run.status == 0, run.output

@@ -29,7 +29,7 @@ from ..kubelet import FEATURE, running_kubelet
 from ..runtime.support import DEADLINE
 
 NAMESPACE = "outoftree-ccm-check"
-#: A network of this process's own, so that tests side by side do not meet.
+#: A network for this process only, so that parallel tests do not collide.
 BASE = f"127.{20 + os.getpid() % 200}"
 PORTS = (80, 8081)
 LATE = 1.5  # seconds until kube-proxy has written its rules
@@ -155,7 +155,7 @@ class World:
     # -- kube-proxy ----------------------------------------------------------------------------------------------------
 
     async def proxy(self) -> None:
-        """Open the ports of the Nodes as the Service has them: `.2.` for the cloud, `.3.` for Pods."""
+        """Open the Nodes' ports that the Service asks for: on addresses `.2.` for the cloud, on `.3.` for Pods."""
         while True:
             wanted: set[tuple[str, int]] = {(f"{BASE}.6.1", 8080)}
             if self.service:
