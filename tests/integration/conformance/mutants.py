@@ -54,7 +54,7 @@ class Mutant:
 
 
 MUTANTS: list[Mutant] = []
-#: The cases that set something on an existing load balancer.
+#: Cases that change a setting of an existing load balancer.
 SETTINGS = (
     "load_balancers.source_ranges_are_applied_or_refused",
     "load_balancers.session_affinity_is_applied_or_refused",
@@ -72,7 +72,7 @@ def mutant(*fails: str) -> Callable[[type], type]:
     return register
 
 
-#: The simulated cloud's classes -> the attributes of `Cloud` that hold them.
+#: The attributes of `Cloud` that hold the simulated cloud's classes, by class.
 PARTS: dict[type, str] = {
     SimInstances: "instances",
     SimLoadBalancers: "load_balancers",
@@ -205,7 +205,7 @@ class WatchesWhatIsNotThere(SimCloud):
 
 
 class SaysElse(SimInstances, abc.ABC):
-    """Lists and reads each instance as `_told` makes it."""
+    """Lists and reads each instance after `_told` changed it."""
 
     async def list_page(self, token: str | None) -> Page:
         page = await super().list_page(token)
@@ -257,7 +257,7 @@ class PodCidrsWithHostBits(SaysElse):
 
 @mutant("instances.a_listing_repeats_itself")
 class AddressesFlap(SimInstances):
-    """Every second listing has the addresses in another order."""
+    """Every second listing has the addresses in reverse order."""
 
     listings = 0
 
@@ -544,7 +544,7 @@ class GetsFromAShortListing(SimInstances):
 
 @mutant("failures.what_a_short_listing_lacks_is_not_gone")
 class KnowsNothingOfThePartThatIsUnreachable(SimInstances):
-    """A listing reports that a part cannot be reached, but a question for a name does not."""
+    """A listing reports that a part cannot be reached, but a lookup by name does not."""
 
     async def list_page(self, token: str | None) -> Page:
         page = await super().list_page(token)
@@ -763,7 +763,7 @@ class ForgetsThatBackendsWereUpdated(SimLoadBalancers):
 
 @mutant("load_balancers.members_have_the_addresses_that_are_given")
 class LooksUpAddresses(SimLoadBalancers):
-    """It asks the cloud for addresses that a backend does not have."""
+    """Reads the backends' addresses from the cloud instead of using those that the framework passes."""
 
     async def _filled(self, backends: Sequence[cloud.Backend]) -> list[cloud.Backend]:
         rows = [instance_rules.instance(row) for row in await self._api.list("/instances", sim_api.Instance)]

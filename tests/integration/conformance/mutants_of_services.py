@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Broken providers that ignore a part of what a Service requests, or of what a listing has."""
+"""Broken providers that ignore a part of what a Service requests, or a part of a listing."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class ServesAnyProtocolAsTcp(Ignores):
 
 
 class ClaimsToHaveWritten(SimLoadBalancers, abc.ABC):
-    """Leaves something out of what it writes, and not out of the fingerprint."""
+    """Leaves something out of its writes but not out of the fingerprint."""
 
     @abc.abstractmethod
     def left_out(self, body: dict[str, Any], method: str) -> dict[str, Any]: ...

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulated cloud as the conformance kit's world, which can cause every trouble that the kit knows."""
+"""The simulated cloud as the conformance kit's world, which can cause every kind of trouble that the kit has."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CONFIG: dict[str, Any] = {
 }
 #: Rows in a page of a listing.
 PAGE = 3
-#: Kind of trouble -> the simulator's fault.
+#: The simulator's fault for each kind of trouble.
 FAULTS: dict[Trouble, dict[str, Any]] = {
     Trouble.SERVER_ERROR: {"action": "status", "status": 503},
     Trouble.PROXY_PAGE: {"action": "status", "status": 404, "body": "html"},
@@ -78,7 +78,7 @@ class SimWorld(World):
             world.timing = replace(timing, load_balancer_create=60.0)
         else:
             self._cloud.fault(**FAULTS[kind])
-        if kind is Trouble.HALF_MADE:  # nor does the cloud make it whole
+        if kind is Trouble.HALF_MADE:  # the cloud does not complete it either
             self._cloud.fault(**FAULTS[kind] | {"action": "provision_error"})
         try:
             yield

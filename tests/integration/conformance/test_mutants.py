@@ -33,7 +33,7 @@ async def test_a_broken_provider_fails_just_what_is_broken(mutant: Mutant) -> No
     a_few = asyncio.Semaphore(6)
 
     async def examined(case: Case) -> Result:
-        async with a_few, simulated(mutant.create) as subject:  # a cloud each, so that they may run side by side
+        async with a_few, simulated(mutant.create) as subject:  # one cloud each, so that they can run in parallel
             return await check(case, subject)
 
     cases = [case for case in CASES if not waits(case.name) or any(map(waits, mutant.fails))]
@@ -73,7 +73,7 @@ class WritesNoTags(Api):
 
 
 class BorrowsAScheme(SimInstances):
-    """Its providerIDs look like those of another cloud."""
+    """A provider whose providerIDs look like another cloud's."""
 
     def owns(self, provider_id: str) -> bool:
         return super().owns(provider_id.replace("gce://", "sim://"))

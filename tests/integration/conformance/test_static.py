@@ -16,7 +16,7 @@ from ccm.cloud import ProviderConfig
 from ccm.conformance import CASES, Case, NotRun, Outcome, Subject, Trouble, World, check
 from ccm.providers.static import StaticCloud
 
-#: Cases that make no sense for a file -> words of the reason that the kit must give.
+#: Words of the reason that the kit must give, by case that makes no sense for a file.
 NOT_FOR_A_FILE = {
     "configuration.no_secret_is_shown": "nothing that looks like a secret",
     "instances.an_ambiguous_name_is_a_conflict": "one name twice",
@@ -75,7 +75,7 @@ class FileWorld(World):
                 self._file.unlink()
             case Trouble.PROXY_PAGE:
                 self._file.write_text("<html><body>404 Not Found</body></html>\n")
-            case Trouble.HANG:  # whoever opens it waits for somebody who writes
+            case Trouble.HANG:  # a FIFO: opening it waits for a writer
                 self._file.unlink()
                 os.mkfifo(self._file)
             case _:
