@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of the whole runtime share: a `ccm` process, and short functions that read and change the cluster."""
+"""Helpers for tests of the whole runtime: a `ccm` process, and short functions that read and change the cluster."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ccm.engine.client import ApiError, KubeClient, NotFoundError
 from ccm.engine.objects import Lease, Node, Service
 
 T = TypeVar("T")
-#: Seconds after which a test that waits fails. The waits take a moment, and no test depends on this number.
+#: Seconds after which a waiting test fails. Waits usually take a moment, and no test depends on this number.
 DEADLINE = 300.0
 
 NODES = "/api/v1/nodes"
@@ -169,7 +169,7 @@ async def get_lease(kube: KubeClient) -> Lease:
 
 
 async def expire(kube: KubeClient, *names: str, seconds: int = 1) -> None:
-    """Let the Leases of a killed process expire in so many seconds. Standbys read the duration from the Lease."""
+    """Let the Leases of a killed process expire in `seconds`. Standbys read the duration from the Lease."""
     for name in names or (LEASE.rpartition("/")[2],):
         await kube.patch(f"{LEASES}/{name}", {"spec": {"leaseDurationSeconds": seconds}})
 

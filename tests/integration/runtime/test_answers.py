@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ten faults: what `ccm explain`, `doctor`, `plan` and the page say of each, and that the fix fixes it. None writes.
+"""Ten faults: what `ccm explain`, `doctor`, `plan` and the page say about each, and that its fix works.
 
-docs/how-to/answers.md has the table of the faults. What it quotes must be in the commands' output. The commands run as
-a user with the rights of that page alone; the API server's audit log and the cloud's journal have all that they sent.
+docs/how-to/answers.md has the table of the faults, and its quotes must be in the commands' output. The commands run as
+a user with only that page's rights, and write nothing: the API server's audit log and the cloud's journal prove it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ async def reader(apiserver: ApiServer, kube: KubeClient) -> AsyncIterator[Path]:
 
 @dataclass
 class Scene:
-    """A cluster, its cloud, and what a fault needs. `flags`: of the controller and of the commands."""
+    """A cluster, its cloud, and what a fault needs. `flags`: flags of the controller and of the commands."""
 
     kube: KubeClient
     cloud: Simulator
@@ -89,7 +89,7 @@ class Scene:
         self.about = ("service", "default/web")
 
     async def run_controller(self, until: Callable[[], Awaitable[Any]] | None = None) -> None:
-        """Run the controller until it has done this, or until there is nothing left to do."""
+        """Run the controller until `until` is true, by default until nothing is left to do."""
         ccm = self.start_ccm(conf=self.conf.read_text(), **self.flags)
         await ccm.until_logged("leading; controllers")
         await eventually(until or self.nothing_is_left)
@@ -104,7 +104,7 @@ class Scene:
         await ccm.until_logged("outoftree-ccm")
         shown = ""
         for _ in range(40):
-            with contextlib.suppress(OSError):  # it does not serve yet
+            with contextlib.suppress(OSError):  # the process does not serve yet
                 _, shown = await ccm.get("/statusz?format=text", self.apiserver.token)
             if ccm.process.poll() is not None:
                 shown = ccm.text
@@ -138,7 +138,7 @@ class Scene:
         only = (f"--cloud-config={self.conf}", f"--kubeconfig={self.kubeconfig}")
         assert (await ask("nodes", "--cloud-provider=sim", *only))[0] in (0, 1)
         written = self.cloud.journal(writes=True)[before:]
-        assert {each.operation for each in written} <= {"tokens.create"}  # how a client of this cloud signs in
+        assert {each.operation for each in written} <= {"tokens.create"}  # the login of a client
         return said
 
 
@@ -239,7 +239,7 @@ async def throttled(scene: Scene) -> Fix:
     await scene.node()
     listings = {"operation": "instances.*"}
     scene.cloud.fault(action="rate_limit", per_second=0.001, burst=1, retry_after=20, match=listings)
-    await scene.run("plan")  # somebody else's call
+    await scene.run("plan")  # another client's call
 
     async def fix() -> None:
         scene.cloud.clear_faults()
@@ -256,7 +256,7 @@ async def half_made_load_balancer(scene: Scene) -> Fix:
     scene.cloud.project().break_load_balancer(balancer, "no capacity in zone north-a")
 
     async def fix() -> None:
-        """The controller replaces it."""
+        """Let the controller replace it."""
 
     return fix
 
@@ -310,7 +310,7 @@ FAULTS: dict[str, Callable[[Scene], Awaitable[Fix]]] = {
 
 
 def rows() -> dict[str, dict[str, list[str]]]:
-    """Return the page's table: fault -> command -> what the page quotes of the command's output."""
+    """Return the page's table: by fault and command, what the page quotes of the command's output."""
     found: dict[str, dict[str, list[str]]] = {}
     for line in PAGE.read_text().splitlines():
         cells = [cell.strip() for cell in line.strip("|").split(" | ")]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each mistake gets one message that names the thing and the way out, a non-zero exit, and no traceback."""
+"""Each mistake leads to one message that names the thing and the fix, a non-zero exit status, and no traceback."""
 
 from __future__ import annotations
 

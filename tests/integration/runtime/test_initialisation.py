@@ -130,7 +130,7 @@ async def test_a_node_that_contradicts_its_instance_says_so_and_the_others_go_on
 
 
 async def test_addresses_are_there_before_the_taint_goes(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
-    """W11: at no moment is a Node schedulable without the cloud's addresses."""
+    """W11: a Node is never schedulable without the cloud's addresses."""
     cloud.add_instances(5, prefix="early-")
     for number in range(5):
         await kube.create(NODES, node_body(f"early-{number}"))
@@ -163,9 +163,9 @@ async def test_300_nodes_at_once_cost_at_most_3_cloud_calls(kube: KubeClient, cl
     ccm = start_ccm(controllers="cloud-node")
     await ccm.leading()
     before = cloud.calls("instances.*")
-    # For the leader all Nodes appear at once: it is stopped while they are created.
+    # The leader is stopped while the Nodes are created, so it sees all of them at once.
     ccm.signal(signal.SIGSTOP)
-    at_once = asyncio.Semaphore(50)  # on a busy machine, the last of 300 would wait for longer than the client does
+    at_once = asyncio.Semaphore(50)  # on a busy machine, the last of 300 would exceed the client's timeout
 
     async def register(name: str) -> None:
         async with at_once:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instances of Nodes get the tags of --instance-tags, if the controller is switched on; tags of others stay."""
+"""If the controller is on, instances of Nodes get the tags of --instance-tags. Others' tags stay."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ async def kubectl(apiserver: ApiServer, command: str, *more: str) -> str:
 
 async def serve(kube: KubeClient, name: str, **annotations: str) -> str:
     """Create a Service and wait for its address."""
-    with contextlib.suppress(Exception):  # there already
+    with contextlib.suppress(Exception):  # the namespace exists
         await kube.create("/api/v1/namespaces", {"metadata": {"name": "shop"}})
     body = service_body(name)
     body["metadata"]["annotations"] = annotations

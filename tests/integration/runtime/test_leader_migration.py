@@ -50,7 +50,7 @@ def config(folder: Path, **components: str) -> Path:
 
 
 def spans(process: Ccm) -> dict[str, list[tuple[float, float]]]:
-    """Return controller -> when it ran, by the process's log. Without an end in the log, it still runs."""
+    """Return when each controller ran, by name, from the process's log. Without an end in the log, it still runs."""
     found: dict[str, list[tuple[float, float]]] = {}
     for line in process.text.splitlines():
         if match := re.match(r"(\S+Z) .*? (controllers|stopped): (.+)", line):
@@ -115,7 +115,7 @@ async def test_an_old_manager_that_dies_is_followed_when_its_lease_ends(
 async def test_who_runs_what_is_what_the_configuration_says(
     kube: KubeClient, cloud: Simulator, start_ccm: StartCcm, tmp_path: Path
 ):
-    """C15 with processes: another component's controllers are not run, and its migration Lease is not taken."""
+    """C15 with processes: the manager neither runs another component's controllers nor takes the migration Lease."""
     theirs = config(tmp_path, route="kube-controller-manager", service="kube-controller-manager")
     old = start_ccm(enable_leader_migration=True, leader_migration_config=theirs, **OFTEN)
     await old.leading()

@@ -97,7 +97,7 @@ async def test_health_and_metrics(kube: KubeClient, cloud: Simulator, start_ccm:
     assert await ccm.get("/healthz") == (200, "ok")
     assert await ccm.get("/livez") == (200, "ok")
     assert "[+]informers ok" in (await ccm.get("/readyz?verbose"))[1]
-    assert (await ccm.get("/metrics"))[0] == 403  # as anonymous
+    assert (await ccm.get("/metrics"))[0] == 403  # as an anonymous user
     assert (await ccm.get("/metrics", "wrong"))[0] == 401
     status, text = await ccm.get("/metrics", admin_token)
     assert status == 200

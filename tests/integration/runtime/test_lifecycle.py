@@ -102,7 +102,7 @@ async def test_no_node_goes_while_the_cloud(
     prefix = re.sub(r"\W", "-", str(fault["action"])) + f"{fault.get('status', '')}-"
     names = await cluster_of(kube, cloud, prefix.replace("_", "-"))
     cloud.fault(**fault, match={"operation": "instances.*"})
-    # One instance is even really gone: still nothing may be concluded from such a cloud.
+    # One instance is really gone. Even so, nothing may be concluded from such a cloud.
     delete_instance(cloud, names[0])
     await eventually(lambda: event_messages(kube, "DeletionHeld", names[1]), what="an Event that says why")
     await asyncio.sleep(0.2 * PASSES_OF_FIVE_MINUTES)
@@ -124,7 +124,7 @@ async def test_when_too_many_are_missing_and_no_node_is_ready_none_goes(
     ccm = start_ccm(**FAST)
     await ccm.leading()
     names = await cluster_of(kube, cloud, "mass-", 6)
-    # All at the same moment, as if the credentials of another account had come into use.
+    # All at the same moment, as if another account's credentials were used from now on.
     with cloud.server.world.batch():
         for name in names[:5]:
             delete_instance(cloud, name)

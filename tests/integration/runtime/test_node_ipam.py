@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes get pod CIDRs from --cluster-cidr if the controller is switched on; no two Nodes get the same one."""
+"""If the controller is on, Nodes get pod CIDRs from --cluster-cidr. No two Nodes get the same one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PODS = "/api/v1/namespaces/kube-system/pods"
 
 
 async def cidrs(kube: KubeClient, *names: str) -> dict[str, list[str]]:
-    """Return the pod CIDRs of those of these Nodes that have some."""
+    """Return the pod CIDRs of these Nodes, by name, without Nodes that have none."""
     nodes = [await get_node(kube, name) for name in names]
     return {node.metadata.name: node.spec.pod_cidrs for node in nodes if node is not None and node.spec.pod_cidrs}
 

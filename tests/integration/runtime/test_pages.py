@@ -61,7 +61,7 @@ async def kubelet(
     labels = {"app.kubernetes.io/name": "cloud-controller-manager"}
     container = {"name": "ccm", "image": "localhost/outoftree-ccm:0.1.0"}
     body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": POD, "labels": labels}}
-    # Nobody here stops the Pod: without a grace period, the deletion is complete when the call returns.
+    # No kubelet stops the Pod: without a grace period, the deletion is complete when the call returns.
     spec = {"nodeName": "cp-1", "terminationGracePeriodSeconds": 0, "containers": [container]}
     await kube.create(PODS, body | {"spec": spec})
     yield write

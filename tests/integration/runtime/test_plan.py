@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ccm plan` names what the runtime then does, against a real API server and the simulated cloud."""
+"""`ccm plan` predicts what the runtime then does, with a real API server and the simulated cloud."""
 
 from __future__ import annotations
 

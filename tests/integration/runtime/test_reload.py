@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""W27: credentials are rotated under a running process."""
+"""W27: credentials are rotated while the process runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def test_W27_rotated_credentials_need_no_restart(
     file = Path(argument.partition("=")[2])
 
     async def works(name: str, number: int) -> None:
-        """Check that everything works that calls the cloud: instances, load balancers, routes."""
+        """Check that everything that calls the cloud works: instances, load balancers, routes."""
         cloud.add_instance(name, addresses=[{"type": "InternalIP", "address": f"10.0.0.{number}"}])
         await kube.create(NODES, node_body(name, number=number))
         await kube.create(SERVICES, service_body(f"web-{name}", 8000 + number))

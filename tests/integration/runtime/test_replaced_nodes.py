@@ -27,8 +27,8 @@ from .conftest import StartCcm
 from .support import NODES, SERVICES, eventually, get_service, initialised, node_body
 
 ROUNDS, RATE = int(os.environ.get("REPLACE_ROUNDS", "1")), float(os.environ.get("REPLACE_RATE", "100"))
-#: Seconds: the longest answer of an application, and the wait of an operator. The wait starts when the load balancer
-#: sends nothing new to the Node, or, if that never happens, at the cordon or the taint.
+#: Seconds: the longest answer of an application, and the operator's wait. The wait starts when the load balancer sends
+#: no new requests to the Node, or, if that never happens, at the cordon or the taint.
 SLOWEST, WAIT = 0.4, 3.0
 TAINT = {"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}
 SIGNS: dict[str, dict[str, Any]] = {"cordon": {"unschedulable": True}, "taint": {"taints": [TAINT]}}
@@ -89,7 +89,7 @@ class Machine:
 
 
 class Clients:
-    """The clients. `results`: "served", or what went wrong -> how often."""
+    """The clients. `results`: counts of "served" and of each kind of failure."""
 
     def __init__(self, address: str, port: int) -> None:
         self._to, self.results = (address, port), Counter[str]()
@@ -130,7 +130,7 @@ class Clients:
 
 
 class World:
-    """A cluster of three machines with one Service, and what an operator does."""
+    """A cluster of three machines with one Service, and the operator's actions."""
 
     def __init__(self, kube: KubeClient, cloud: Simulator, mode: str, sign: str, policy: str) -> None:
         self.kube, self.cloud, self.sign, self.local = kube, cloud, sign, policy == "Local"
@@ -160,7 +160,7 @@ class World:
         return Clients(await eventually(forwarded), spec["ports"][0]["port"])
 
     async def join(self) -> None:
-        """Let a new machine join, with a name and an address of its own."""
+        """Let a machine with a new name and a new address join."""
         self._born += 1
         name, address = f"replaced-{self._born}", f"127.0.78.{self._born}"
         self.machines[name] = machine = Machine(address, self._ports)

@@ -94,7 +94,7 @@ async def targets(cloud: Simulator, count: int) -> bool:
 
 
 async def test_a_restart_writes_nothing_for_unchanged_services(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
-    """W13: upstream ensures every load balancer anew after each restart."""
+    """W13: upstream ensures every load balancer again after each restart."""
     first = start_ccm(**LIFECYCLE_OFF)
     await first.leading()
     await nodes_of(kube, cloud, "restart-")
@@ -278,7 +278,7 @@ async def test_a_failing_route_is_tried_again_and_said(kube: KubeClient, cloud: 
 async def test_a_node_without_a_route_of_its_own_is_marked_and_told(
     kube: KubeClient, cloud: Simulator, start_ccm: StartCcm
 ):
-    """Two Nodes with the same pod CIDR: one keeps the route, the other one's network is unavailable."""
+    """Two Nodes have the same pod CIDR: one keeps the route, the other Node's network is marked unavailable."""
     await start_ccm(**LIFECYCLE_OFF).leading()
     cloud.add_instances(2, prefix="twin-")
     for name in ("twin-0", "twin-1"):
@@ -318,7 +318,7 @@ async def test_routes_outside_of_the_cluster_are_not_touched(kube: KubeClient, c
     await eventually(settled)
 
 
-# What the API server has to say about it (IDs of docs/reference/parity.md).
+# How the API server itself behaves (IDs of docs/reference/parity.md).
 
 
 async def test_S153_S154_S155_a_service_with_a_class_is_not_ours_and_classes_stay(
@@ -332,7 +332,7 @@ async def test_S153_S154_S155_a_service_with_a_class_is_not_ours_and_classes_sta
     assert len(balancers(cloud)) == 1 and FINALIZER not in (await get_service(kube, "theirs")).metadata.finalizers
     with pytest.raises(InvalidError):
         await kube.patch(f"{SERVICES}/theirs", {"spec": {"loadBalancerClass": "example.com/other"}})
-    # Nor can one be added to a Service that has a load balancer.
+    # A class cannot be added to a Service that has a load balancer, either.
     with pytest.raises(InvalidError):
         await kube.patch(f"{SERVICES}/ours", {"spec": {"loadBalancerClass": "example.com/else"}})
 

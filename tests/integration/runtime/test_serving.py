@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""C19 and C20 of docs/reference/parity.md, against a real API server: who may read what, and what there is to read."""
+"""C19 and C20 of docs/reference/parity.md, with a real API server: which paths are served, and who may read them."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ async def test_a_wrong_file_is_one_message(start_ccm: StartCcm, tmp_path: Path):
     assert "--concurrent-node-syncs must be 1 or more" in ccm.text and "Traceback" not in ccm.text
 
 
-#: Upstream's metrics that a process of our runtime has under the same names at all times.
+#: Upstream's metrics that our runtime always has, under the same names.
 METRICS = (
     "kubernetes_build_info",
     'kubernetes_feature_enabled{name="CloudControllerManagerWebhook",stage="ALPHA"} 0.0',

@@ -20,7 +20,7 @@ FAST = {"node_monitor_period": "200ms", "node_deletion_min_age": "0s"}
 
 
 class Machines:
-    """The file of machines. It is replaced as a whole, as editors and configuration management do."""
+    """The file of machines. Each write replaces the whole file, as editors and configuration management do."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -61,7 +61,7 @@ async def test_nodes_come_and_go_with_the_file(kube: KubeClient, machines: Machi
     machines.write("static-0", "static-1", "static-2", "static-3")
     await eventually(lambda: initialised(kube, "static-3"))
 
-    machines.write_text("")  # says nothing about anybody
+    machines.write_text("")  # an empty file proves nothing
     await asyncio.sleep(3)
     assert [await get_node(kube, f"static-{number}") is not None for number in range(4)] == [True] * 4
 
@@ -99,7 +99,7 @@ async def test_services_keep_their_addresses_over_a_restart(
     assert len(set(before)) == 3
 
     await ccm.stop()
-    await kube.create(SERVICES, service("pool-3"))  # would be the first to ask, and must not get what another has
+    await kube.create(SERVICES, service("pool-3"))  # asks first, but must not get another Service's address
     ccm = start(start_ccm, machines, pool)
     await ccm.leading()
     await eventually(lambda: served(kube, 4))

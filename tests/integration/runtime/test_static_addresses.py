@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whoever may create Services cannot take an address that another Service has: with a real API server."""
+"""Users who may create Services cannot take another Service's address, with a real API server."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ async def kubelet(apiserver: ApiServer, kube: KubeClient, clean: None, tmp_path:
 
 @pytest.fixture
 async def add_pod(kube: KubeClient, kubelet: Kubelet) -> AsyncIterator[AddPod]:
-    """Creates Pods of the controller on the Node `here`; all are deleted at the end."""
+    """Yield a function that creates Pods of the controller on the Node `here`. All are deleted at the end."""
     created = []
 
     async def add(name: str, port: int, *, phase: str = "Running", **annotations: str) -> None:

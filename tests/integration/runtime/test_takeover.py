@@ -88,7 +88,7 @@ async def test_load_balancers_stay_when_the_other_one_takes_over_and_on_the_way_
         ours = start_ccm()  # a standby while the other process renews the Lease
         await eventually(lambda: ready(ours), what="ours is ready to take over")
         assert "leading; controllers" not in ours.text and (await get_lease(kube)).spec.holder_identity == first
-        old.kill()  # as when its Pod ends: it does not release the Lease
+        old.kill()  # like a crash of its Pod: it does not release the Lease
         second = await eventually(lambda: leads(first), what="ours leads after it")
         await change(80, 81)
         await eventually(lambda: served(80, 81), what="served by ours")

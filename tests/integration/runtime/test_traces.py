@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Traces by OTLP over HTTP: what a collector receives, and what a collector that is away or hangs costs."""
+"""Traces by OTLP over HTTP: what a collector receives, and what an unreachable or hanging collector costs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ADDRESSES = [{"type": "InternalIP", "address": "10.0.0.7"}]
 
 @dataclass
 class Collector:
-    """A collector, and what it has received. `answer`: what it does with a request."""
+    """A collector and what it received. `answer`: awaited before it answers a request."""
 
     url: str = ""
     bodies: list[bytes] = field(default_factory=list)
@@ -71,7 +71,7 @@ def service_body(name: str) -> dict[str, Any]:
 
 @pytest.fixture
 async def collector(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Collector]:
-    """A collector to which every `ccm` process of the test sends its traces, quickly."""
+    """Run a collector to which every `ccm` process of the test quickly sends its traces."""
     found = Collector()
 
     async def take(request: web.Request) -> web.Response:

@@ -200,7 +200,7 @@ async def test_a_cloud_that_is_down_costs_the_other_one_nothing(
 
 
 def flags_of(ccm: Ccm) -> list[str]:
-    """Return those of the controller's flags that a command needs to read the same clouds."""
+    """Return the controller's flags that a command needs to read the same clouds."""
     names = ("cloud-provider", "cloud-config", "kubeconfig", "load-balancer-class", "default-load-balancer-provider")
     names += ("cluster-cidr", "configure-cloud-routes")
     return [text for text in ccm.arguments if text.startswith(tuple(f"--{name}=" for name in names))]

@@ -51,7 +51,7 @@ def port() -> int:
 
 @pytest.fixture
 def start(start_ccm: StartCcm, apiserver: ApiServer, tmp_path: Path, port: int) -> Callable[..., Ccm]:
-    """Start a process that serves the webhook with a certificate of the test's authority."""
+    """Return a function that starts a process, which serves the webhook with a certificate of the test's authority."""
 
     certificate(apiserver, tmp_path)
 
@@ -72,7 +72,7 @@ def certificate(apiserver: ApiServer, folder: Path) -> bytes:
 
 @pytest.fixture
 async def configure(kube: KubeClient, apiserver: ApiServer, port: int) -> AsyncIterator[Callable[..., Any]]:
-    """Let the API server ask the webhook."""
+    """Yield a function that lets the API server call the webhook, with a failure policy."""
 
     async def apply(policy: str) -> None:
         configuration = on_the_page("MutatingWebhookConfiguration")
@@ -89,7 +89,7 @@ async def configure(kube: KubeClient, apiserver: ApiServer, port: int) -> AsyncI
 
 
 async def answers(kube: KubeClient) -> bool:
-    """Whether the API server reaches the webhook. It takes a moment to know its webhooks."""
+    """Return whether the API server reaches the webhook. It needs a moment to know its webhooks."""
     try:
         shown = await kube.ask(f"{VOLUMES}?dryRun=All", on_the_page("PersistentVolume"), dict)
     except ApiError:
@@ -240,7 +240,7 @@ async def test_what_no_api_server_sends_is_refused_or_left_alone(
         (review(object={"spec": {"csi": 7}}), 200, '"allowed":true'),
         (review(object=absurd), 200, "(1000045 characters); persistentvolume-label-controller"),
     ]
-    # One connection a request: the controller closes one whose body was too large, maybe after it answered.
+    # One connection per request: the controller closes it after a body that is too large, perhaps after its answer.
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as session:
         for given, status, said in cases:
             data = given if isinstance(given, bytes) else json.dumps(given).encode()

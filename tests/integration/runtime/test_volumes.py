@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PersistentVolumes that people wrote get the zone and region of their volume, if the controller is switched on."""
+"""If the controller is on, PersistentVolumes that people created get the zone and region of their volume."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ async def test_a_node_attracts_no_route_but_a_nodes(kube: KubeClient, cloud: Sim
     for cidr in ("169.254.169.254/32", "8.8.8.0/24", "10.77.0.1/32", "10.0.0.0/8", "10.244.0.0/17", "10.244.50.0/24"):
         await kube.create(NODES, node_body("evil", podCIDR=cidr, podCIDRs=[cidr]))
         await eventually(lambda: initialised(kube, "evil"))
-        if cidr == "10.244.50.0/24":  # what kube-controller-manager might have given it
+        if cidr == "10.244.50.0/24":  # kube-controller-manager might have assigned this one
             await eventually(routed)
             break
 
@@ -47,7 +47,7 @@ async def test_a_node_attracts_no_route_but_a_nodes(kube: KubeClient, cloud: Sim
 
         await eventually(told)
         assert await honest(), cidr
-        await kube.delete(f"{NODES}/evil")  # CVE-2025-5187: and it registers again
+        await kube.delete(f"{NODES}/evil")  # CVE-2025-5187: the kubelet registers again
     assert {entry.status for entry in cloud.journal("routes.create")} <= {200, 201}
 
 

@@ -32,7 +32,7 @@ def apiserver(tmp_path: Path) -> Iterator[ApiServer]:
 
 
 class Cluster:
-    """Nodes with routes, and Services with load balancers; `before` is etcd's state without these Services."""
+    """Nodes with routes, and Services with load balancers. `before`: a copy of etcd without these Services."""
 
     def __init__(self, apiserver: ApiServer, kube: KubeClient, cloud: Simulator, ccm: Ccm) -> None:
         self.apiserver, self.kube, self.cloud, self.ccm = apiserver, kube, cloud, ccm

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/providers/your-own.md: every command runs as it is written, and the files that the page shows are the real ones.
+"""docs/providers/your-own.md: every command runs as written, and the page shows the real files.
 
 The scenario molecule/own_provider takes the commands that need a cluster from the page, and runs them.
 """
@@ -82,7 +82,7 @@ def test_what_the_role_is_told_is_what_the_scenario_tells_it() -> None:
 
 
 def test_the_commands_that_are_not_run_here_are_run_by_the_scenario() -> None:
-    """The scenario takes all lines that begin in a certain way: the first ones make the image, the others need a
+    """The scenario takes all lines with certain beginnings: the first ones build the image, the others need a
     cluster."""
     scenario = yaml.safe_load((ROOT / "molecule/own_provider/inventory/scenario.yml").read_text())
     pattern = re.search(r"regex_findall\('(.*)'\)", scenario["all"]["vars"]["own_commands"])

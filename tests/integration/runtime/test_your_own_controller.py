@@ -128,7 +128,7 @@ async def test_a_standby_keeps_its_cache_warm(
     leader = start_ccm(**given)
     await leader.leading()
     standby = start_ccm(**given)
-    await standby.until_logged("the cloud accepts the credentials")  # it serves by then
+    await standby.until_logged("the cloud accepts the credentials")  # by then it serves
 
     async def is_ready() -> bool:
         return (await standby.get("/readyz/informers", admin_token))[0] == 200
