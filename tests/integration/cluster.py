@@ -31,9 +31,9 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from tests.ports import free_port
 
 VERSION = "v1.37.2"
-ADMIN_TOKEN = "admin-token-of-the-tests"  # of a server on loopback that lives for minutes
+ADMIN_TOKEN = "admin-token-of-the-tests"  # no secret: its server runs for minutes, on loopback
 MEMORY = Path("/dev/shm")
-ROOM = 2 << 30  # bytes that must be free in memory; an etcd of the tests needs at most a few hundred MiB
+ROOM = 2 << 30  # bytes that must be free; etcd needs at most a few hundred MiB in the tests
 #: Time limit of a command: no command of the tests takes this long unless something is wrong.
 KUBECTL_SECONDS = 300
 
@@ -127,11 +127,11 @@ def key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 class ApiServer:
-    """One kube-apiserver with its etcd; call `close` at the end. The methods block: a test with other tasks in its
+    """One kube-apiserver with its etcd. Call `close` at the end. The methods block, so a test with other tasks in its
     event loop must use `asyncio.to_thread`."""
 
     def __init__(self, folder: Path, *, audit: bool = False, flags: Sequence[str] = ()) -> None:
-        """`audit`: write an audit log of all requests (`audited`). `flags`: more of kube-apiserver's."""
+        """`audit`: write an audit log of all requests (`audited`). `flags`: further flags of kube-apiserver."""
         self._bin = binaries()
         self.folder = folder
         self._audit = audit
@@ -284,7 +284,7 @@ class ApiServer:
         try:
             _post(f"{self._kv}/compaction", {"revision": str(self._revision()), "physical": True})
         except urllib.error.HTTPError as error:
-            if b"has been compacted" not in error.read():  # nothing was written since the last time
+            if b"has been compacted" not in error.read():  # nothing was written since the last compaction
                 raise
 
     def pid(self, name: str = "kube-apiserver") -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-#: Files that take more than a minute, the longest first. They start first, so that files side by side end together.
+#: Files that take more than a minute, the longest first. They start first, so that parallel runs end together.
 LONGEST = (
     "test_chaos",
     "test_soak",
@@ -26,8 +26,8 @@ LONGEST = (
     "test_examples",
 )
 
-#: Tests of many plays: each takes a minute of CPU, or more. `make test` leaves them to CI
-#: (`make test-ci`), and CI leaves those of the collection and the mutants of the kit to `make test-all`.
+#: Tests of many plays: each takes at least a minute of CPU. `make test` leaves them to CI (`make test-ci`), and CI
+#: leaves those of the collection and the kit's mutants to `make test-all`.
 MARKED_LONG = (
     "test_bad_files",
     "test_journal_copies",

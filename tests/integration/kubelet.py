@@ -34,8 +34,8 @@ Command = Callable[[str, list[str]], Awaitable[tuple[int, bytes, bytes]]]
 
 
 class Kubelet:
-    """The kubelet. `port`: for status.daemonEndpoints of its Node. `forwarded`: "NAMESPACE/POD:PORT" of each request.
-    `command`: the function that runs commands of Pods."""
+    """A kubelet. `port`: its port, for status.daemonEndpoints of its Node. `forwarded`: "NAMESPACE/POD:PORT" of each
+    forwarding request. `command`: the function that runs commands of Pods."""
 
     def __init__(self) -> None:
         self.port = free_port()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A shell like that of a reader of the pages: with this project's programs, kubectl, and a kubeconfig."""
+"""A shell like that of a page's reader: with this project's programs, kubectl, and a kubeconfig."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from .cluster import ApiServer, binaries
 
 
 async def shell(script: str, folder: Path, apiserver: ApiServer | None = None, *, seconds: float = 240) -> str:
-    """Run a script by bash in a folder that is also its home; return what it prints. Fail if one of its commands
-    does."""
+    """Run a script with bash in a folder that is also its home. Return what it prints. Fail if one of its commands
+    fails."""
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "K8S_AUTH_", "PYTEST"))
     }

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the controller's image contains, in the archive that nodes import (`make images`): nothing of the simulated
-cloud, whose fault API needs no credentials, no shell, and not too much."""
+"""The content of the controller's image, in the archive that nodes import (`make images`).
+
+The image is small. It has no shell, and no part of the simulated cloud, whose fault API needs no credentials.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,7 @@ def test_there_is_no_shell_and_no_installer(files: dict[str, bytes]) -> None:
 
 
 def test_it_trusts_the_certificates_of_the_distribution_alone(files: dict[str, bytes]) -> None:
-    """The build uses the machine's certificates, which may include an intercepting proxy's; the image does not."""
+    """The build uses the machine's certificates, which may include an intercepting proxy's. The image must not."""
     text = files["etc/ssl/certs/ca-certificates.crt"].decode()
     context = ssl.create_default_context(cadata=text)
     assert len(context.get_ca_certs()) > 100

@@ -91,7 +91,7 @@ class FaultProxy:
                 return await self._pass_on(request, upstream)
         except aiohttp.ClientConnectorError:
             assert request.transport is not None
-            request.transport.close()  # as if nobody listened here
+            request.transport.close()  # as if nothing listened here
             return web.Response(status=500)
 
     async def _pass_on(self, request: web.Request, upstream: aiohttp.ClientResponse) -> web.StreamResponse:

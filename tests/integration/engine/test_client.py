@@ -105,7 +105,7 @@ async def test_errors_of_the_server(apiserver: ApiServer, kube: KubeClient, name
 
 async def test_tls_is_verified(apiserver: ApiServer) -> None:
     for access, fits in [
-        (Access(apiserver.url, token=apiserver.token), False),  # the machine's own authorities
+        (Access(apiserver.url, token=apiserver.token), False),  # only the machine's own authorities are trusted
         (Access(apiserver.url, token=apiserver.token, insecure=True), True),
         (Access(apiserver.url, token=apiserver.token, ca=Pem(file=apiserver.ca_file)), True),
         (Access(apiserver.url, token=apiserver.token, ca=Pem(file=apiserver.ca_file), server_name="other"), False),

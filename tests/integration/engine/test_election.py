@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Leader election on a real API server, with the faults in between.
 
-The Leases' durations are so long that a leader survives on a busy machine, unless the test is about their end.
+Leases are long enough for a leader to survive on a busy machine, unless the test is about their expiry.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ async def test_the_lease_as_kubectl_shows_it(candidate: Make, kube: KubeClient, 
     assert leader.working
 
 
-#: Durations longer than any wait of a test: whatever happens, happens before they end.
+#: Durations longer than any wait of a test: everything happens before the Lease expires.
 LONG = {"lease_duration": 3000.0, "renew_deadline": 2000.0, "retry_period": 600.0}
 
 
@@ -112,7 +112,7 @@ async def test_the_work_ends_before_the_lease_is_released(candidate: Make, kube:
     await eventually(lambda: standby.elector.holder == "a")
     leader.task.cancel()
     cancelled = leader.elector.renewed_at
-    await eventually(lambda: leader.elector.renewed_at > cancelled + 1.0)  # it is renewed meanwhile, several times
+    await eventually(lambda: leader.elector.renewed_at > cancelled + 1.0)  # the Lease is still renewed meanwhile
     assert leader.working and not standby.working
     leader.may_end.set()
     await eventually(lambda: standby.working)
@@ -236,7 +236,7 @@ async def test_the_release_as_client_go_writes_it(candidate: Make, kube: KubeCli
 async def test_with_the_rights_of_a_role_on_this_one_lease(
     apiserver: ApiServer, kube: KubeClient, name: str, candidate: Make
 ) -> None:
-    """The minimal rights suffice: get, patch, list and watch by resourceNames, and create without."""
+    """These minimal rights suffice: get, patch, list and watch by resourceNames, and create without them."""
     user = f"user-{name}"
     named = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": [name]}
     rules = [

@@ -134,7 +134,7 @@ async def test_410_relists_and_tells_of_what_was_deleted(things: Things, proxy: 
         if not is_watch(request) or answered:
             return None
         answered.append(request.path_qs)
-        await things.remove("b")  # in the gap that nobody watches
+        await things.remove("b")  # in the gap between two watches
         await things.add("c")
         await things.change("a")
         if how == "http":
@@ -154,7 +154,7 @@ async def test_410_relists_and_tells_of_what_was_deleted(things: Things, proxy: 
 async def test_a_real_410_after_the_server_forgot(
     things: Things, proxy: FaultProxy, apiserver: ApiServer, short_pauses: None
 ) -> None:
-    """etcd is compacted and the watch cache is new, so the informer's version is too old for the restarted server."""
+    """etcd is compacted and the restarted server's watch cache is new, so the informer's version is too old."""
     await things.add("a", "b")
     async with followed(things):
         await eventually(lambda: proxy._open)
@@ -217,7 +217,7 @@ async def test_a_new_leader_knows_what_a_frozen_watch_did_not_tell(
 
 
 async def test_a_restore_to_lower_revisions_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The API server accepts a watch from a revision that it does not have yet, stays silent, and ends it in time."""
+    """The API server accepts a watch from a revision that it does not have yet, sends nothing, and ends it later."""
     monkeypatch.setattr(module, "WATCH_SECONDS", (5, 5))
     monkeypatch.setattr(module, "SILENT", 4.0)
     apiserver = await asyncio.to_thread(ApiServer, tmp_path)
@@ -345,7 +345,7 @@ async def test_an_unreadable_object_in_list_and_stream_stops_no_other(
         await proxy.inject(json.dumps(line).encode() + b"\n")
         await things.add("b")
         await eventually(lambda: things.present() == {"a", "b"})
-        await things.change("bad")  # and comes readable by the watch
+        await things.change("bad")  # the watch sends it in readable form
         await eventually(lambda: things.present() == {"a", "b", "bad"})
         lists = sum(1 for _, path in proxy.requests if "limit=" in path)
         await things.remove("a")
@@ -356,7 +356,7 @@ async def test_an_unreadable_object_in_list_and_stream_stops_no_other(
 async def test_bookmarks_carry_the_version_past_what_others_write(
     things: Things, kube: KubeClient, proxy: FaultProxy, apiserver: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without bookmarks, etcd would compact the version of a quiet kind, and each new watch would need a list."""
+    """Without bookmarks, the version of a quiet kind would be compacted, and each new watch would need a list."""
     monkeypatch.setattr(module, "WATCH_SECONDS", (5, 5))  # a bookmark comes shortly before the end
     await things.add("a")
     async with followed(things):

@@ -127,7 +127,7 @@ BODIES: list[tuple[str, str, type[Any], dict[str, Any]]] = [
 
 
 def comparable(obj: Any) -> Any:
-    """Return an object without what differs by encoding: a Node in protobuf has its own bytes and fewer conditions."""
+    """Return an object without what depends on its encoding: a Node in protobuf has its bytes and fewer conditions."""
     return replace(kept_node(obj), as_read=None) if isinstance(obj, Node) else obj
 
 
@@ -294,7 +294,7 @@ async def test_a_kind_of_others_is_json(kube: KubeClient) -> None:
     assert [each.metadata.name for each in (await kube.list(path, PartialObject))[0]] == ["a"]
 
 
-# A Node is initialised in its own bytes
+# A Node is initialised by changing its own bytes
 
 ADDRESSES = {
     "status": {

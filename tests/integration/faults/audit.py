@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that cloud and cluster fit each other, and that nothing wrong happened before.
+"""Checks that cloud and cluster match, and that nothing wrong happened before.
 
 The audit is independent of the controllers' rules: it compares the API server's objects with the simulated cloud's.
 """
@@ -29,7 +29,7 @@ WRITES = ("load_balancers.", "routes.", "tokens.")
 
 
 class Witness:
-    """Follows every state of the cluster. `problems`: what was true at some moment and must never be.
+    """Follows every state of the cluster. `problems`: states that occurred and must never occur.
 
     `excused`: Nodes that the test itself deleted.
     """
@@ -70,7 +70,7 @@ class Witness:
             return
         self.deleted.append(old.metadata.name)
         instances = self._cloud.project().instances.rows
-        # A watch that was cut may have missed the providerID: then the name says whose machine it was.
+        # A broken watch may have missed the providerID: then the name tells which machine it was.
         if id_ in instances if id_ else any(row.name == old.metadata.name for row in instances.values()):
             self.problems.append(f"Node {old.metadata.name} was deleted while its instance {id_!r} exists")
 
@@ -109,7 +109,7 @@ def add_foreign_things(cloud: Simulator) -> None:
 
 
 async def audit(kube: KubeClient, cloud: Simulator, *, expect_gone: bool = True) -> list[str]:
-    """Return what does not fit at this moment; [] if everything is right.
+    """Return the current mismatches; [] if everything is right.
 
     `expect_gone`: Nodes that are not Ready and whose instances are gone should be gone, too.
     """

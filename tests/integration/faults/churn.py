@@ -29,7 +29,7 @@ class Churn:
         self._random = random.Random(seed)
         self._numbers = range(nodes)
         self._services = {f"web-{number}" for number in range(services)}
-        self._absent: set[str] = set()  # of these
+        self._absent: set[str] = set()  # Services that do not exist at the moment
         self._others = 0
         self._steps = {
             self.create_service: 4,

@@ -15,12 +15,12 @@ from .audit import Witness, add_foreign_things
 
 __all__ = ["StartCcm", "admin_token", "clean", "start_ccm"]
 
-#: Flags that make fast what usually takes minutes.
+#: Flags that shorten what usually takes minutes.
 FAST = {
     "node_monitor_period": "300ms",
     "node_deletion_min_age": "0s",
-    # Churn deletes machines before any listing has them. Such Nodes count as deletions, but not in the total of which
-    # the cap is a share.
+    # Churn deletes machines before any listing shows them. Such Nodes count as deletions, but not in the total on which
+    # the cap is based.
     "node_deletion_cap": "100%",
     "node_deletion_window": "3s",
     "node_status_update_frequency": "5s",

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ccm` as a process that forgets objects missing in a list after seconds: `python impatient_ccm.py FLAGS...`.
+"""`ccm` with a short memory for objects that are missing from a list: `python impatient_ccm.py FLAGS...`.
 
-Normally it forgets the next few of them only after five minutes, which is too long for a test of restarts.
+It forgets them after seconds. `ccm` itself forgets only a few every five minutes, too slowly for a test of restarts.
 """
 
 from __future__ import annotations

@@ -23,9 +23,9 @@ from .audit import Witness, passes
 from .churn import Churn
 from .conftest import FAST, StartCcm
 
-#: The Lease of a leader that is frozen until it expires. It is long enough that a busy machine does not end it before.
+#: The Lease of a leader that is frozen until the Lease expires. A busy machine does not let it expire earlier.
 LEASE = {"leader_elect_lease_duration": "20s", "leader_elect_renew_deadline": "18s"}
-#: The program that forgets objects missing in a list after seconds.
+#: The program that forgets objects missing from a list after seconds.
 IMPATIENT = (str(Path(__file__).with_name("impatient_ccm.py")),)
 
 
@@ -134,7 +134,7 @@ async def test_objects_that_cannot_be_read_stop_no_other(
     apiserver: ApiServer, kube: KubeClient, cloud: Simulator, witness: Witness, proxy: FaultProxy, start_ccm: StartCcm,
     admin_token: str,
 ):  # fmt: skip
-    """Other objects are still handled, and a Service that becomes unreadable keeps its load balancer."""
+    """Other objects are still served, and a Service that becomes unreadable keeps its load balancer."""
 
     created = asyncio.Event()
     expired: list[str] = []

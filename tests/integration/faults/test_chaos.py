@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The leader is killed repeatedly while everything changes; in the end nothing is leaked, doubled or wrongly deleted.
+"""The leader is killed repeatedly while everything changes; finally nothing is leaked, duplicated or wrongly deleted.
 
-CHAOS_KILLS: how often (`make test`: 3; `make test-ci`: 30; `make chaos`: 100). CHAOS_SEED: the seed of a run to repeat;
-the timing still differs, because real processes run.
+CHAOS_KILLS: number of kills (`make test`: 3; `make test-ci`: 30; `make chaos`: 100). CHAOS_SEED: the seed of a run to
+repeat; the timing still differs, because real processes run.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ async def test_a_leader_killed_at_random_points_leaks_and_doubles_nothing(
     changes = asyncio.create_task(churn.run(per_second=12))
     for _ in range(KILLS):
         leader = await pair.leader()
-        # Half of them in the first moments, when a new leader compares what there is with what there should be.
+        # Half of the kills come in the first moments, when a new leader compares actual and desired state.
         await asyncio.sleep(chance.choice([chance.uniform(0, 0.3), chance.uniform(0, 1.5)]))
         leader.signal(signal.SIGKILL)
         await leader.wait()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cloud fails in every way while Nodes and Services come and go; in the end everything is right."""
+"""The cloud fails in every way while Nodes and Services come and go; finally the state is right."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .audit import Witness, passes
 from .churn import Churn
 from .conftest import FAST, StartCcm
 
-#: Changes before the cloud fails, and while it does: some passes of every controller.
+#: Numbers of changes before and while the cloud fails: enough for some passes of every controller.
 BEFORE, FAILING = 10, 40
 
 FAULTS: dict[str, list[dict[str, Any]]] = {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many hostile Services and Nodes, which a real API server admits, beside healthy ones."""
+"""Many hostile Services and Nodes that a real API server admits, beside healthy ones."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def deep_fields(levels: int) -> str:
 
 
 def nested(body: dict[str, Any], levels: int = 9000) -> msgspec.Raw:
-    """Return an object with `managedFields` so many levels deep: everybody who may create the object may write
-    these."""
+    """Return an object with `managedFields` that are `levels` deep. Everybody who may create the object may write
+    them."""
     entry = {
         **{"manager": "m", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1"},
         **{"time": "2026-01-01T00:00:00Z", "fieldsV1": "FIELDS"},
@@ -208,7 +208,7 @@ async def test_healthy_ones_are_served_beside_hostile_ones(
     assert seconds < HOPELESS, f"{slowest} took the event loop for {seconds:.1f} s of CPU"
     owners = {balancer.tags["service_uid"] for balancer in _balancers(cloud) if "service_uid" in balancer.tags}
     assert service.metadata.uid in owners
-    # A new leader lists them all.
+    # A new leader lists all of them.
     await ccm.stop()
     second = start_ccm(**FAST)
     await second.leading()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ccm` as a process that records how much a single callback does while it occupies the event loop.
+"""`ccm` as a process that records how much a single callback does while it holds the event loop.
 
     python watched_ccm.py FILE FLAGS...
 

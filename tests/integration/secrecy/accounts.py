@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """An account for each provider: its configuration for a cloud at a URL, and the secrets in it.
 
-A new provider needs an entry here; the test fails without one. The secrets have characters that URLs, JSON and YAML
-escape.
+A new provider needs an entry here; the test fails without one. The secrets contain characters that URLs, JSON and
+YAML escape.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ KEY = "hush1key5d41402abc4b2a76b9719d911017c592"
 
 @dataclass(frozen=True)
 class Account:
-    """An account. `conf`: returns the text of --cloud-config for the cloud's URL and a folder for further files.
+    """A provider's account. `conf`: returns the text of --cloud-config for the cloud's URL and a folder for more files.
     `environment`: returns variables for the cloud's URL. `tls`: whether the client requires TLS. `asks`: whether the
     provider calls a cloud at all. `sends`: whether it sends a credential to this cloud; a client of vCenter does so
     only after a correct answer."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Notes each connection of a process to a cloud's service for instance metadata. Python runs it at the start of a
-process that has its folder, under the name `sitecustomize`, in PYTHONPATH.
+"""Records each connection of a process to a cloud's instance metadata service.
 
-SOURCE is a text, because the process imports nothing of the tests.
+Python runs it as `sitecustomize` at the start of each process whose PYTHONPATH has its folder. SOURCE is a text,
+because such a process imports nothing from the tests.
 """
 
 from __future__ import annotations

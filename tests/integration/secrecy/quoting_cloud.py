@@ -2,8 +2,8 @@
 """A cloud that quotes everything back: each answer contains the request's URL, headers and body, also decoded.
 
 It issues a token if an API has tokens, and OpenStack's services list their versions. Each other path fails in turns in
-the ways in which clouds fail, independently of other paths. So whatever a provider shows of an answer would show its
-credentials.
+the ways in which clouds fail, independently of other paths. So any part of an answer that a provider shows would
+contain its credentials.
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One test for every provider: no credential in a log line at --v=9, an error, an Event, metrics, the output of `ccm
-explain`, `plan` and `doctor`, or a process's arguments, and no connection to a service for instance metadata."""
+"""One test for every provider: it shows no credential and connects to no instance metadata service.
+
+The test searches log lines at --v=9, errors, Events, metrics, the output of `ccm explain`, `plan` and `doctor`, and
+processes' arguments.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +30,10 @@ from .accounts import ACCOUNTS, Account
 from .metadata_watch import SOURCE
 from .quoting_cloud import ISSUED, QuotingCloud, as_json, running
 
-#: Requests after which the cloud has failed in each of its ways.
+#: The number of requests after which the cloud has failed in each way.
 ENOUGH = 8
-#: A provider that gives up after the first answer makes fewer calls, with ever longer pauses. For it, the log must
-#: report so many times that a call is tried again.
+#: A provider that gives up after the first answer makes fewer calls, with ever longer pauses. Its log must report this
+#: many retries.
 TRIES = 4
 AGAIN = "trying again in"
 #: Seconds for a command, and until a provider has done what its account says: more than a busy machine needs.
@@ -111,8 +114,8 @@ def _watch_metadata(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 async def _everything_shown(
     name: str, account: Account, cloud: QuotingCloud, apiserver: ApiServer, kube: KubeClient, conf: Path
 ) -> dict[str, str]:
-    """Return place -> all text that a person or another program may see there."""
-    for namespace in ("default", "kube-system"):  # a request each: other tests left thousands of them
+    """Return all text that a person or another program may see, by place."""
+    for namespace in ("default", "kube-system"):  # one request each: other tests left thousands of Events
         events = f"/api/v1/namespaces/{namespace}/events"
         await asyncio.to_thread(apiserver.kubectl, "delete", "--raw", events)
     await kube.create(NODES, node_body("worker-1", number=1))
@@ -165,7 +168,7 @@ def _arguments(process: int) -> str:
 async def _served(ccm: Ccm, path: str, token: str) -> str:
     """Return what the process serves at a path, "" if it has ended."""
     while ccm.process.poll() is None:
-        with contextlib.suppress(aiohttp.ClientConnectionError):  # it does not listen yet, or ends now
+        with contextlib.suppress(aiohttp.ClientConnectionError):  # the process does not listen yet, or just stopped
             return (await ccm.get(path, token))[1]
         await asyncio.sleep(0.1)
     return ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ccm_runtime_ca_bundle reaches every client library: each provider calls a cloud whose CA only the bundle has."""
+"""ccm_runtime_ca_bundle reaches every client library: each provider calls a cloud whose CA is only in the bundle."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..runtime.support import CLUSTER_CIDR
 from .accounts import ACCOUNTS
 from .quoting_cloud import running
 
-#: Seconds for the command, which ends long before, with and without trust; no test depends on this number.
+#: Time limit of the command in seconds. It ends long before, with and without trust.
 PATIENCE = 600.0
 
 

@@ -24,7 +24,7 @@ Alter = Callable[[str, dict[str, Any]], dict[str, Any] | None]
 
 @dataclass(frozen=True)
 class Mutant:
-    """A way to misbehave. `to_cloud`: it alters writes to the simulated cloud, instead of those to Kubernetes."""
+    """A way to misbehave. `to_cloud`: whether it alters writes to the simulated cloud, not those to Kubernetes."""
 
     noticed_by: frozenset[str]
     alter: Alter

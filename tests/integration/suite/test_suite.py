@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The suite checks the behaviours of real processes, on a kube-apiserver of its own."""
+"""The suite checks the behaviours of real processes, with its own kube-apiserver."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OURS = (
     f"{sys.executable} -m ccm.cli --cloud-provider=sim --cloud-config={{cloud_config}} --kubeconfig={{kubeconfig}} "
     "--bind-address=127.0.0.1 --secure-port={port} --configure-cloud-routes=false"
 )
-#: The time limit of a run in seconds; no run takes as long.
+#: The time limit of a run in seconds, which no run reaches.
 SECONDS = 400
 
 
