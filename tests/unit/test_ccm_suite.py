@@ -222,6 +222,20 @@ def test_the_page_shows_what_was_seen() -> None:
     assert suite.PAGE.read_text() == suite.page(), "run `make docs`"
 
 
+def test_the_page_names_the_thread_of_what_a_controller_does_not_do(tmp_path: Path) -> None:
+    columns = [Results(tmp_path / f"{name}.json", name) for name in ("mine", "theirs")]
+    columns[0].add(Result("leader.released", "passed"))
+    columns[1].add(Result("leader.released", "failed", "held by a"))
+    columns[1].add(Result("node.taint", "failed", "not within 60 s"))
+    thread = "https://github.com/kubernetes/kubernetes/issues/119905"
+    lines = suite._failures(columns).splitlines()
+    assert [line for line in lines if line.startswith("  ")] == ["  - theirs: not within 60 s", "  - theirs: held by a"]
+    assert lines[2].startswith("- `leader.released`: SIGTERM ")
+    assert lines[2].endswith(f" ([kubernetes#119905]({thread}))")
+    assert "([source](https://kubernetes.io/" in lines[0]
+    assert suite._failures(columns[:1]) == "Nothing failed.\n"
+
+
 def test_what_was_seen_is_of_behaviours_that_there_are() -> None:
     for path in suite.KEPT.glob("*.json"):
         results = Results(path, path.stem)

@@ -182,7 +182,7 @@ def unknown_silent(trial: Trial) -> None:
     "node.foreign",
     MUST,
     "A Node with another cloud's providerID is not deleted when its kubelet is silent.",
-    "https://github.com/kubernetes/kubernetes/issues/124885",
+    "https://github.com/kubernetes/cloud-provider-vsphere/issues/677",
 )
 def foreign(trial: Trial) -> None:
     machine = trial.machine()

@@ -32,7 +32,7 @@ def lease(trial: Trial) -> None:
     "leader.released",
     SHOULD,
     "SIGTERM releases the Lease, so that the next one need not wait for its end.",
-    LEASE,
+    "https://github.com/kubernetes/kubernetes/issues/119905",
     Disturbance.STOPPED,
 )
 def released(trial: Trial) -> Steps:
