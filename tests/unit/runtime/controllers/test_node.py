@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The whole node controller: what it reads, what it writes, and what no mistake makes it do. In virtual time."""
+"""The whole node controller: what it reads and writes, also after others' mistakes. In virtual time."""
 
 import asyncio
 import collections

@@ -54,7 +54,7 @@ async def test_a_node_without_its_bytes_is_patched():
 
 @pytest.mark.parametrize(("error", "then"), [(NO_RIGHT, PATCHED), (WEBHOOK, REPLACED)], ids=["role", "webhook"])
 async def test_what_may_not_be_replaced_is_patched(error, then):
-    """Without the permission to replace, later Nodes are patched at once. A webhook's refusal is about one write."""
+    """Without permission to replace, all later writes are patches. After a webhook's refusal, the next one replaces."""
     client = Client(error)
     writes = NodeWrites(client)
     await writes.write(node(), PLAN, "initialisation")

@@ -621,7 +621,7 @@ OTHER_ID = {"spec": {"providerID": "fake://other"}}
         pytest.param([EXCLUDED, BLANK], OTHER_ID, 0, id="S113"),
         pytest.param([EXCLUDED], BLANK, 0, id="S114"),
         pytest.param([EXCLUDED], OTHER_ID, 0, id="S115"),
-        # Differs (W18): the autoscaler's taint causes an update when it comes or goes. Upstream waits for another one.
+        # Differs (W18): an update follows when the autoscaler's taint comes or goes; upstream waits for another cause.
         pytest.param([DOWN], TAINTED, 1, id="S116"),
         pytest.param([DOWN, TAINTED], UNTAINTED, 1, id="S117"),
         pytest.param([DOWN], EXCLUDED, 1, id="S118"),

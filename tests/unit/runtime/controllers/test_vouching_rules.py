@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the cloud vouches for: every rule by cases."""
+"""What the cloud vouches for: a table of cases for each rule."""
 
 import msgspec
 import pytest

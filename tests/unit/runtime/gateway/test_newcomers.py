@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An object that is new while the cloud seems to fail soon gets a turn to probe, or none."""
+"""An object that is new while the cloud seems to fail gets a turn to probe soon, or not at all."""
 
 import math
 

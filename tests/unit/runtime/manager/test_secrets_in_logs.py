@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`-v=9` with the configuration of each provider: no log line, error or metric name contains a secret.
 
-The tests read everything that a provider and its libraries log while a cloud rejects or breaks off their requests.
+The tests read everything that a provider and its libraries log while a cloud rejects their requests, fails, or answers
+something else.
 """
 
 from __future__ import annotations

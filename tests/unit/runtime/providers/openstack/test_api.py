@@ -99,7 +99,7 @@ def test_a_missing_role_is_named() -> None:
 
 
 async def test_a_service_that_policy_refuses_holds_back_no_other() -> None:
-    """For example, only administrators may choose the address of a new floating IP, as a loadBalancerIP asks."""
+    """For example, only administrators may choose a new floating IP's address, which this loadBalancerIP would need."""
     gate = Gateway(
         OpenStackCloud(ProviderConfig(CONFIG.format(url="http://k", project=PROJECT, more=""), "cloud.conf"))
     )

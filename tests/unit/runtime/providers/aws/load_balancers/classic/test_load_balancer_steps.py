@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which calls separate a Classic Load Balancer from its desired state, and in which order."""
+"""The calls that bring a Classic Load Balancer to its desired state, and their order."""
 
 from __future__ import annotations
 
