@@ -29,7 +29,6 @@ class Api:
         self.clock = clock
         self.lease, self.version, self.writes = None, 0, []
         self.changed = asyncio.Event()
-        self.fault = None
 
     def client(self):
         return Client(self)
