@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs etcd and kube-apiserver on loopback, for users without a cluster of their own. Its Nodes are plain objects."""
+"""Runs etcd and kube-apiserver on loopback, for users without a cluster. No kubelet runs: Nodes are only objects."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from .errors import SuiteError
 
-#: Seconds until both answer, on a busy machine.
+#: Seconds in which each of the two must answer, even on a busy machine.
 PATIENCE = 120
-TOKEN = "token-of-the-suite"  # of a server on loopback that lives for minutes
+TOKEN = "token-of-the-suite"  # not secret: the API server listens on loopback, for minutes
 
 
 def free_port() -> int:

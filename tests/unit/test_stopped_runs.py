@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The last words of a run and of a rollback that stop: what happened, what is at risk, and the next command."""
+"""The last message of a run or a rollback that stops: what happened, what is at risk, and the next command."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ ROLE = ROOT / "roles" / "ccm_install"
 PROGRAM = Path(os.environ.get("OUTOFTREE_ANSIBLE") or Path(sys.executable).parent) / "ansible-playbook"
 VARIABLES = yaml.safe_load((ROLE / "vars/main.yml").read_text())
 NEEDED = ("command", "stopped", "in_blocks")
-#: As a terminal has them that nobody made wider.
+#: The default width of a terminal.
 COLUMNS = 80
 
-#: The tasks that stop, what they know, and what they say of it.
+#: (tasks file, its variables, parts of its message) of each task that stops a run.
 CASES: list[tuple[str, dict[str, Any], list[str]]] = [
     (
         "report/stopped",
@@ -71,7 +71,7 @@ CASES: list[tuple[str, dict[str, Any], list[str]]] = [
 
 
 def stop(step: str, known: dict[str, Any]) -> dict[str, Any]:
-    """A play of the one task that ends the run, as it stands in the role."""
+    """Return a play whose only task is the role's task that stops the run."""
     tasks = yaml.safe_load((ROLE / "tasks" / f"{step}.yml").read_text())
     (task,) = (each for each in tasks if each["name"] == "Stop the run")
     variables = {f"__ccm_install_{name}": VARIABLES[f"__ccm_install_{name}"] for name in NEEDED}
@@ -83,7 +83,7 @@ def stop(step: str, known: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def inventory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """In a folder with blanks, and so long that no terminal shows its path in one line."""
+    """Return an inventory whose path has spaces and is too long for one line of a terminal."""
     folder = tmp_path_factory.mktemp("clusters") / "a cluster of ours in the basement" / "behind the second door"
     folder.mkdir(parents=True)
     (folder / "inventory.ini").write_text("here ansible_connection=local\n")
@@ -91,7 +91,7 @@ def inventory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(inventory: Path, **settings: str) -> list[str]:
-    """What each case shows, from its heading on."""
+    """Run all cases; return the output of each after its heading."""
     book = inventory.with_name("play.json")
     book.write_text(json.dumps([stop(step, known) for step, known, _ in CASES]))
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
@@ -109,7 +109,7 @@ def run(inventory: Path, **settings: str) -> list[str]:
 @pytest.mark.parametrize("callback", ["outoftree.ccm.grouped", "ansible.builtin.default"])
 def test_a_tired_person_reads_it_on_a_terminal(inventory: Path, callback: str) -> None:
     for (_, _, parts), shown in zip(CASES, run(inventory, ANSIBLE_STDOUT_CALLBACK=callback), strict=True):
-        # Before that, newer releases of ansible-core show the same as an error, in a width of their own.
+        # Newer releases of ansible-core print the message as an error first, wrapped at another width: skip that.
         lines = shown.partition("\nfatal: ")[2].splitlines()
         *again, command = (line for line in lines if "ansible-playbook" in line)
         assert shlex.split(command) == ["ansible-playbook", "-i", str(inventory), "outoftree.ccm.rollback"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which Pods `ccm status` asks, where, and which of them leads. No I/O."""
+"""Decides which Pods get a request of `ccm status`, at which address, and which Pod is the leader's. No I/O."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ccm.engine.objects import Lease
 
 from ..asking.cluster_objects import Pod
 
-#: The port of a controller without `--secure-port`, as upstream.
+#: The port of a controller without `--secure-port`: upstream's default.
 PORT = 10258
 PAGE = "/statusz"
 
 
 def page_url(text: str) -> tuple[str, str]:
-    """Return server and path of `--url`; the path is `/statusz` if the URL has none. Raises ValueError."""
+    """Return the server and the path of `--url`; the path is `/statusz` if the URL has none. Raises ValueError."""
     parts = urlsplit(text)
     if parts.scheme != "https" or not parts.hostname or parts.username or parts.query or parts.fragment:
         raise ValueError(f"{text!r} is not https://HOST[:PORT][/PATH]")
@@ -26,7 +26,7 @@ def page_url(text: str) -> tuple[str, str]:
 
 
 def is_loopback(server: str) -> bool:
-    """Return whether the server is this machine: what `kubectl port-forward` opens."""
+    """Return whether the server is on this machine, as with `kubectl port-forward`."""
     host = urlsplit(server).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -46,8 +46,8 @@ def port_of(pod: Pod) -> int:
 def why_not_asked(pod: Pod) -> str:
     """Return why the process in a Pod gets no request; "" if it gets one.
 
-    The request has the caller's credentials. A kubelet may create an object for a static Pod in any namespace and with
-    any labels (NodeRestriction), so it could collect the tokens of administrators.
+    Static Pods get none, because the request has the caller's credentials. Any kubelet may create the object of a
+    static Pod, in any namespace and with any labels (NodeRestriction), and so could collect administrators' tokens.
     """
     if pod.is_static:
         return "it is a static Pod, whose object any kubelet can create: use --url, on its machine"
@@ -57,15 +57,15 @@ def why_not_asked(pod: Pod) -> str:
 
 
 def host_of(lease: Lease | None) -> str:
-    """Return the name of the leader's host, "" without a leader. The leader's identity is the host's name and a
-    UUID."""
+    """Return the name of the leader's host: its identity without the UUID after the last "_". Return the whole identity
+    if it has no "_", and "" without a leader."""
     holder = (lease.spec.holder_identity or "") if lease is not None else ""
     return holder.rpartition("_")[0] or holder
 
 
 def is_on(pod: Pod, host: str) -> bool:
-    """Return whether a process that calls its host `host` runs in the Pod. In the host's network, that is the Node's
-    name, with or without a domain; otherwise the Pod's name."""
+    """Return whether `host` is what a process in the Pod reads as its host's name: in the host's network the Node's
+    name, otherwise the Pod's. Domains are not compared. "" is no Pod's."""
     names = {pod.metadata.name, pod.spec.node_name}
     return bool(host) and (host in names or host.partition(".")[0] in {name.partition(".")[0] for name in names})
 
