@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The role ccm_runtime's templates, rendered by Ansible itself with the role's own variables."""
+"""Renders the templates of the role ccm_runtime with Ansible itself, and with the role's own variables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROLE = ROOT / "roles" / "ccm_runtime"
 FILTER = "outoftree.ccm.vendor_rollout"
 
 
-#: What else decides what a text compiles to: a template's first line may change it.
+#: Attributes of an environment that change how a text compiles: a template's first line may set them.
 SYNTAX = (
     *(f"{kind}_{end}_string" for kind in ("block", "variable", "comment") for end in ("start", "end")),
     *("line_statement_prefix", "line_comment_prefix", "newline_sequence"),
@@ -31,7 +31,7 @@ LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Environment(AnsibleEnvironment):  # type: ignore[misc]
-    """Ansible's, which compiles a text once for all tests: they render the same hundred texts a thousand times."""
+    """Ansible's environment with a cache of compiled texts: tests render the same hundred texts a thousand times."""
 
     def compile(self, source: Any, *arguments: Any, **options: Any) -> Any:
         if not isinstance(source, str) or arguments or options:
@@ -45,7 +45,7 @@ class Environment(AnsibleEnvironment):  # type: ignore[misc]
 
 @cache
 def vendor_rollout() -> Any:
-    """The filter of the role, from this checkout. Outside of a play, Ansible does not find it by its full name."""
+    """Return the role's filter from this checkout. Outside of a play, Ansible does not find it by its full name."""
     plugins = "ansible_collections.outoftree.ccm.plugins"
     try:
         found = importlib.util.find_spec(plugins)
@@ -59,7 +59,7 @@ def vendor_rollout() -> Any:
 
 @cache
 def own_variables() -> dict[str, Any]:
-    """The role's defaults and variables."""
+    """Return the role's defaults and variables."""
     known: dict[str, Any] = {}
     for path in (ROLE / "defaults" / "main.yml", *sorted((ROLE / "vars" / "main").glob("*.yml"))):
         known |= DataLoader().load_from_file(str(path), trusted_as_template=True)
@@ -73,7 +73,7 @@ def vendor_file(name: str) -> dict[str, Any]:
 
 
 def templar(**variables: Any) -> Templar:
-    """With the role's defaults and variables, and `variables` above them."""
+    """Return a templar with the role's defaults and variables, which `variables` override."""
     known = dict(own_variables())
     # In a play, a lookup reads the vendor's file. Outside of one, Ansible does not find the plugin by its full name.
     if vendor := variables.get("ccm_runtime_vendor"):
@@ -86,11 +86,11 @@ def templar(**variables: Any) -> Templar:
 
 
 def value(name: str, **variables: Any) -> Any:
-    """The value of a variable of the role, with these variables set."""
+    """Return the value of a variable of the role, with `variables` set."""
     return templar(**variables).template(trust_as_template("{{ " + name + " }}"))
 
 
 def rendered(template: str, **variables: Any) -> list[dict[str, Any]]:
-    """The objects in it."""
+    """Return the objects in a rendered template."""
     text = trust_as_template((ROLE / "templates" / template).read_text())
     return [document for document in yaml.load_all(templar(**variables).template(text), LOADER) if document]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A controller of ours is a file and one entry: everything that has to know of it follows from the entry."""
+"""A built-in controller is a file and one entry: flags, rights and documentation follow from the entry."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-#: Adds one entry before anything has read the table, then asks everybody who has to know.
+#: Adds one entry before any module reads the table, then calls each module that reads it.
 PROGRAM = """
 import json
 from ccm.controllers import built_in_controllers as table

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The walks that docs/architecture.md draws are what the code does."""
+"""The sequence diagrams (walks) of docs/architecture.md agree with the code."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ PAGE = (ROOT / "docs" / "architecture.md").read_text()
 WALKS = re.findall(r"^```mermaid\nsequenceDiagram\n(.*?)^```$", PAGE, re.M | re.S)
 NAMES = ["node", "service", "host-forward", "host-back"]
 
-#: Where the files are that a walk names: those of the runtime, of the collection's code, and of its role.
+#: Folders with the files that a walk names: the runtime, the collection's code, and its role.
 FOLDERS = (ROOT / "runtime/ccm", ROOT / "plugins", ROOT / "roles/ccm_install")
 
-#: Plugins and modules have the name of their file in a task.
+#: A task uses these by the name of their file.
 PLUGINS = ("modules/", "action/", "filter/")
 
 
@@ -29,7 +29,7 @@ def text_of(name: str) -> str:
 
 
 def arrows(kind: str, words: str) -> list[tuple[str, str, str]]:
-    """(file at its beginning, file at its end, word) of each arrow of this kind between two files."""
+    """Return (file where it starts, file where it ends, word) of each arrow of this kind between two files."""
     found = []
     for walk in WALKS:
         files = participants(walk)
@@ -53,7 +53,7 @@ def test_an_arrow_is_a_call(caller: str, callee: str, name: str):
         assert f"outoftree.ccm.{name}" in text_of(caller), f"{caller} does not use it"
         return
     assert re.search(rf"def {name}\(", text_of(callee)), f"{callee} has no {name}"
-    if not name.startswith("_"):  # handlers and workers are handed over, not called by name
+    if not name.startswith("_"):  # handlers and workers are passed as values, not called by name
         assert re.search(rf"[._]?{name}\(|_call\(", text_of(caller)), f"{caller} does not call it"
 
 
@@ -94,5 +94,5 @@ def test_there_are_four_walks():
 
 @pytest.mark.parametrize("walk", WALKS, ids=NAMES)
 def test_mermaid_can_draw_it(walk: str):
-    """To mermaid a semicolon ends a statement, and `#` begins the code of a character."""
+    """In Mermaid, a semicolon ends a statement, and `#` starts the code of a character."""
     assert not [line for line in walk.splitlines() if re.search("[;#]", line)]

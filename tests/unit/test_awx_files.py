@@ -72,7 +72,7 @@ def test_the_workflow_leads_from_the_plan_over_an_approval_to_a_rollback() -> No
     assert failing == {"site", "verify"}
 
 
-#: Types of questions, and of their defaults, that AWX knows.
+#: The types of questions that AWX knows, and the type of their defaults.
 KINDS = {
     "text": str,
     "textarea": str,
@@ -85,7 +85,7 @@ KINDS = {
 
 
 def refusals(survey: dict[str, Any]) -> list[str]:
-    """What AWX's API says of a survey before it stores it, by the rules of JobTemplateSurveySpec in awx/api/views."""
+    """Return why AWX's API would refuse a survey, by the rules of JobTemplateSurveySpec in awx/api/views."""
     fields = {"name": str, "description": str, "spec": list}
     found = [name for name, kind in fields.items() if not isinstance(survey.get(name), kind)]
     found += [] if survey.get("spec") else ["no questions"]

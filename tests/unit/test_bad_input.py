@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the collection is given that is wrong, and which tests show what becomes of it: each of them exists.
+"""Wrong input of the collection, and the tests that show what the collection does with it. Each test exists.
 
-The page docs/how-to/when-a-run-fails.md tells users the same.
+The page docs/how-to/when-a-run-fails.md says the same for users.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 UNIT, WHOLE = "tests/unit/plugins", "tests/integration/collection"
 EDIT, PLAN, MODULE = f"{UNIT}/module_utils/edit", f"{UNIT}/module_utils/plan", f"{UNIT}/modules"
 
-#: Tests by the bad input that they are about; a molecule scenario by its folder.
+#: The tests of each bad input. A molecule scenario is named by its folder.
 SHOWN_BY = {
     "no candidate for the control plane": [
         f"{WHOLE}/test_refusals.py::test_an_inventory_without_a_control_plane_is_refused",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The suite for any controller: its catalogue, what becomes of one behaviour, and results that a run goes on from."""
+"""The suite for any controller: its catalogue, the result of one behaviour, and results that a run resumes from."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SOURCE = "https://example.com/"
 
 
 def attempt(function: Any, when: behaviour.When = Disturbance.NONE) -> tuple[_Attempt, list[Result]]:
-    """One that was not advanced yet, and where its result will be."""
+    """Return an attempt that was not advanced yet, and the list that gets its result."""
     results: list[Result] = []
     world = cast(World, type("World", (), {"kube": None, "cloud": None, "run": "1", "stopped": threading.Event()})())
     about = Behaviour("x.y", Level.MUST, "It is so.", SOURCE, when, function)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rooms of the collection's code (docs/architecture.md): which may import which, and what runs on managed nodes."""
+"""The collection's rooms (docs/architecture.md): which may import which, and what runs on managed nodes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PLUGINS = Path(__file__).parents[2] / "plugins"
 UTILS = PLUGINS / "module_utils"
 PACKAGE = "ansible_collections.outoftree.ccm.plugins.module_utils"
 
-#: What each room may import: what is decided (plan) and what is done (host, cluster) do not know each other.
+#: What each room may import. Decisions (plan) and actions (host, cluster) do not import each other.
 BELOW = {
     "facts": set(),
     "edit": {"facts"},
@@ -27,21 +27,21 @@ BELOW = {
 #: Modules that Ansible runs on managed nodes.
 ON_NODES = ("ccm_component_config", "ccm_component_flags_info", "ccm_image", "ccm_journal_info")
 
-#: What Python 3.12 and 3.13 no longer have (PEP 594, PEP 632, and "What's New in Python 3.12").
+#: Modules that Python 3.12 and 3.13 removed (PEP 594, PEP 632, and "What's New in Python 3.12").
 GONE_IN_3_13 = {
     "aifc", "asynchat", "asyncore", "audioop", "cgi", "cgitb", "chunk", "crypt", "distutils", "imghdr", "imp",
     "lib2to3", "mailcap", "msilib", "nis", "nntplib", "ossaudiodev", "pipes", "smtpd", "sndhdr", "spwd",
     "sunau", "telnetlib", "uu", "xdrlib",
 }  # fmt: skip
 
-#: Lines of a file, with its documentation.
+#: The maximum number of lines in a file, documentation included.
 LONGEST = 450
 
 MODULES = sorted(path for path in UTILS.rglob("*.py") if path.name != "__init__.py")
 
 
 def imported(path: Path) -> Iterator[str]:
-    """What a file imports, by absolute names; of our package, `room.module`."""
+    """Yield what a file imports, by absolute names; modules of our package as `room.module`."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -57,7 +57,7 @@ def imported(path: Path) -> Iterator[str]:
 
 
 def ours(path: Path) -> set[Path]:
-    """The files of the rooms that a file imports."""
+    """Return the files of the rooms that a file imports."""
     found = (UTILS / f"{name.replace('.', '/')}.py" for name in imported(path))
     return {each for each in found if each.exists()}
 
@@ -69,7 +69,7 @@ def name(path: Path) -> str:
 def test_every_module_is_in_a_room_that_payloads_find():
     assert {path.parent.name for path in MODULES} == set(BELOW)
     assert all(path.parent.parent == UTILS for path in MODULES)
-    # Without the file no payload has the package; ansible-test wants it empty (empty-init).
+    # Without __init__.py, no payload has the package; ansible-test requires an empty file (empty-init).
     assert {room: (UTILS / room / "__init__.py").read_bytes() for room in BELOW} == dict.fromkeys(BELOW, b"")
 
 
@@ -116,7 +116,7 @@ def test_what_runs_on_managed_nodes_needs_python_3_8_and_nothing_else(module: st
 
 
 def newer_than_3_8(*files: Path) -> str:
-    """What vermin reports about syntax, modules and functions that Python 3.8 lacks; "" if there are none."""
+    """Return what vermin reports about syntax, modules and functions that Python 3.8 does not have; "" without any."""
     vermin = Path(sys.executable).with_name("vermin")
     options = ("--target=3.8-", "--violations", "--no-tips", "--eval-annotations")
     done = subprocess.run([vermin, *options, *files], capture_output=True, text=True, timeout=60)
@@ -140,7 +140,7 @@ def test_something_newer_is_noticed(line: str, tmp_path: Path):
 
 
 def test_no_variable_of_a_role_has_two_homes():
-    """Of two files of vars/main, Ansible silently takes the value that it reads last."""
+    """If two files of vars/main set a variable, Ansible silently takes the value that it reads last."""
     for role in sorted((PLUGINS.parent / "roles").iterdir()):
         homes: dict[str, list[str]] = {}
         for path in (role / "vars/main").glob("*.yml"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What users of the collection have to know: options, entry points of roles, playbooks. Each number may only go down.
+"""What users of the collection have to learn: options, entry points of roles, playbooks. No number may rise.
 
 Everything that a user can set or call must be documented, tested and kept from then on. A new option needs a reason
 that no existing one covers. Raise a bound only together with that reason, in the body of the commit.
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 ROLES = sorted(path.parents[1] for path in ROOT.glob("roles/*/meta/argument_specs.yml"))
 MOST_OPTIONS = 72
 MOST_PLAYBOOKS = 8
-#: ccm_install: main. ccm_runtime: main, and remove for those who rolled it out with the role alone.
+#: `remove` is for users who rolled the runtime out with the role alone.
 ENTRY_POINTS = {"ccm_install": {"main"}, "ccm_runtime": {"main", "remove"}}
 FORMER: dict[str, str] = runpy.run_path(str(ROOT / "plugins/filter/former_variables.py"))["FORMER"]
 
@@ -36,7 +36,7 @@ def test_there_are_no_more_options_and_playbooks_than_before() -> None:
 
 
 def test_only_entry_points_of_users_are_documented_and_steps_are_in_folders() -> None:
-    """`ansible-doc` shows no step. A step is safe only in the order of the playbooks."""
+    """`ansible-doc` must not show steps: a step is safe only in the order of the playbooks."""
     assert {role.name: set(specs(role)) for role in ROLES} == ENTRY_POINTS
     beside = {role.name: {path.stem for path in (role / "tasks").glob("*.yml")} for role in ROLES}
     assert beside == ENTRY_POINTS
@@ -66,8 +66,8 @@ def described() -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("name", described())
 def test_the_last_sentence_of_an_option_argues_it(name: str) -> None:
-    """The sentence says when to set the option, and what the default is for: a column of
-    docs/reference/variables.md."""
+    """The sentence says when to set the option, and what the default is for. docs/reference/variables.md shows the
+    sentence as a column."""
     reason = described()[name][-1]
     assert re.match(r"Set it\b.*\b(default|It is (off|empty))\b", reason), reason
 

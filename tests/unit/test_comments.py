@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Comments and docstrings name only what a reader finds: documents of this tree, and behaviours of the parity page."""
+"""Comments and docstrings name only what a reader can find: documents of this tree, behaviours of the parity page."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ import yaml
 ROOT = Path(__file__).parents[2]
 ROOMS = ("runtime", "plugins", "roles", "tests", "tools")
 SOURCES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
-#: "reference 7.6", "section 5.3", "(4.4)": chapters of documents that are not here. Those of an RFC are public.
+#: "reference 7.6", "section 5.3", "(4.4)": chapters of documents that are not in this tree. Chapters of an RFC may be
+#: named.
 CHAPTER = re.compile(
     r"(?<!RFC )\b(?:reference|[Ss]ections?) \(?(?:[A-Z]?[0-9])|\bbehaviour reference\b|\([1-9]\.[0-9](?:\.[0-9])?\)"
 )
 #: Documents, from the root of the tree.
 DOCUMENT = re.compile(r"\bdocs/[\w/.-]+\.md\b")
-#: Behaviours of upstream: controllers, application, and weaknesses.
+#: IDs of upstream's behaviours: of its controllers, of the application, and its weaknesses.
 BEHAVIOUR = re.compile(r"(?<![\w#./])[NATLSRCW][1-9][0-9]{0,2}(?![\w./])")
 
 
 @functools.cache
 def comments(path: Path) -> list[tuple[int, str]]:
-    """Line and text of each comment and of each text that stands alone."""
+    """Return the line and the text of each comment, and of each string that is a statement."""
     found = []
     before = tokenize.NEWLINE
     for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
@@ -41,10 +42,10 @@ def comments(path: Path) -> list[tuple[int, str]]:
 
 
 def named(pattern: re.Pattern[str], sources: list[Path] = SOURCES) -> Iterator[tuple[str, str]]:
-    """Where a comment says something, and what."""
+    """Yield the place and the text of each match of `pattern` in a comment."""
     for path in sources:
         if not pattern.search(path.read_text()):
-            continue  # most files have none anywhere, and need not be taken apart
+            continue  # most files have no match at all, and need not be tokenized
         for line, text in comments(path):
             for match in pattern.finditer(text):
                 yield f"{path.relative_to(ROOT)}:{line}", match[0]

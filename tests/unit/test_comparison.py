@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests confirm of providers beside their vendors' controllers, and the page's table of it."""
+"""Comparisons of providers with their vendors' controllers: figures that tests confirm, and the page's table."""
 
 import re
 from pathlib import Path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What CONTRIBUTING.md, MAINTAINERS.md and the files for contributors name is there."""
+"""What CONTRIBUTING.md, MAINTAINERS.md and the files for contributors name exists."""
 
 from __future__ import annotations
 

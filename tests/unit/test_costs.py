@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make test-costs` makes a table of what each part and each file of tests costs."""
+"""`make test-costs` prints a table with the costs of each part and of each file of tests."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ CPU = '<properties><property name="cpu" value="1.5"/></properties>'
 
 @pytest.fixture
 def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Results of a part."""
+    """Write results of the part `unit`; return their folder."""
     monkeypatch.setattr(costs, "RESULTS", tmp_path / "results")
     folder = tmp_path / "results" / "unit"
     folder.mkdir(parents=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The picture of `make demo` is its recording, and anybody can read it."""
+"""The picture of `make demo` agrees with its recording, and its colours have enough contrast."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 @pytest.fixture
 def modules(monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any]:
-    """Those that record and draw."""
+    """Return the module that records and the module that draws."""
     monkeypatch.syspath_prepend(str(ROOT / "tools" / "docs"))
     return importlib.import_module("recording"), importlib.import_module("demo_picture")
 
@@ -79,7 +79,7 @@ def test_it_is_readable_in_light_and_dark_and_at_rest(drawn: ElementTree.Element
 
 
 def contrast(one: str, other: str) -> float:
-    """The ratio of two colours' luminance as WCAG defines it, 1 to 21."""
+    """Return the contrast ratio of two colours as WCAG defines it, 1 to 21."""
 
     def luminance(colour: str) -> float:
         parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]

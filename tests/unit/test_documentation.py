@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ansible-doc` has an answer about every plugin, role, entry point and option."""
+"""`ansible-doc` documents every plugin, role, entry point and option."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def blocks(path: Path) -> dict[str, Any]:
 
 
 def undescribed(entries: dict[str, Any], inside: str = "") -> Iterator[str]:
-    """Options or return values without a description, at any depth."""
+    """Yield the options or return values without a description, at any depth."""
     for name, entry in entries.items():
         if not entry.get("description"):
             yield inside + name
@@ -51,7 +51,7 @@ TYPES: dict[str, tuple[type, ...]] = {
 
 
 def wrong_samples(entries: dict[str, Any], inside: str = "") -> Iterator[str]:
-    """Return values whose sample is not of the type, or has not the parts, that their documentation says."""
+    """Yield the return values whose sample does not have the type or the parts that their documentation says."""
     for name, entry in entries.items():
         kind, sample, parts = entry["type"], entry.get("sample"), entry.get("contains") or {}
         if sample is not None:
@@ -116,18 +116,18 @@ def test_a_role_is_documented(role: Path):
     defaults = yaml.safe_load((role / "defaults" / "main.yml").read_text()) or {}
     documented = specs["main"]["options"]
     assert set(defaults) <= set(documented), "a default that argument_specs does not know"
-    # tests/unit/test_vendors.py evaluates those that are templates.
+    # tests/unit/test_vendors.py evaluates the defaults that are templates.
     fixed = {name: value for name, value in defaults.items() if not str(value).startswith("{{")}
     other = {name for name, value in fixed.items() if documented[name].get("default", value) != value}
     assert not other, f"{other}: another default than argument_specs says"
 
 
-#: Galaxy shows these without the repository around them.
+#: Pages that Galaxy shows without the repository: relative links lead nowhere there.
 ALONE = [ROOT / "README.md", *sorted(ROOT.glob("roles/*/README.md"))]
 
 
 def links(text: str) -> list[str]:
-    """Where a page's links lead, inline and by reference; code is left out."""
+    """Return the targets of a page's links, inline and by reference; code is left out."""
     prose = re.sub(r"^```.*?^```|`[^`\n]*`", "code", text, flags=re.MULTILINE | re.DOTALL)
     named = {name.lower(): target for name, target in re.findall(r"^\[([^\]]+)\]:\s*(\S+)$", prose, re.MULTILINE)}
     used = [name.lower() for name in re.findall(r"\]\[([^\]]+)\]", prose)]
@@ -136,7 +136,7 @@ def links(text: str) -> list[str]:
 
 
 def anchors(page: str) -> set[str]:
-    """The headings of a page as GitHub and Galaxy link to them."""
+    """Return the anchors that GitHub and Galaxy make of a page's headings."""
     titles = re.findall(r"^#+ (.*)$", page, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
 
@@ -164,7 +164,7 @@ def test_a_page_that_galaxy_shows_has_links_that_lead_somewhere_from_there(path:
 
 
 def test_the_readme_and_the_page_about_testing_say_how_each_layout_was_verified():
-    """A layout is what has a sample inventory."""
+    """Each sample inventory is a layout."""
     readme = (ROOT / "README.md").read_text().partition("## What is supported")[2].partition("\n## ")[0]
     testing = (ROOT / "docs/testing.md").read_text().partition("## Kubernetes and layouts")[2].partition("\n## ")[0]
     layouts = {path.stem for path in ROOT.glob("docs/inventories/*.yml")}
@@ -190,7 +190,7 @@ def test_the_provider_accepts_the_configuration_of_each_sample_inventory(path: P
     for group in everything["children"].values():
         for name, values in group["hosts"].items():
             hosts.setdefault(name, {}).update(values or {})
-    environment = jinja2.Environment(trim_blocks=True)  # as Ansible's
+    environment = jinja2.Environment(trim_blocks=True)  # as Ansible does
     environment.filters["union"] = lambda one, other: [*one, *(each for each in other if each not in one)]
     secrets = {"vault_credential_id": "id", "vault_credential_secret": "secret"}
     variables = everything["vars"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rulebooks of extensions/eda name what exists, and their filter and source decide as they say."""
+"""The rulebooks of extensions/eda name existing things; their filter and their source do what they document."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BOOKS = {path.stem: yaml.safe_load(path.read_text())[0] for path in sorted((EDA 
 FILTER = runpy.run_path(str(EDA / "plugins/event_filter/alerts.py"))
 SOURCE = runpy.run_path(str(EDA / "plugins/event_source/drift.py"))
 PAGE = (ROOT / "docs/how-to/event-driven.md").read_text()
-#: What the source reports, and no Prometheus.
+#: Alerts that the event source reports, not Prometheus.
 OF_THE_SOURCE = set(re.findall(r'\("(Ccm\w+)"', (EDA / "plugins/event_source/drift.py").read_text()))
 each_book = pytest.mark.parametrize("name", BOOKS)
 
@@ -41,7 +41,7 @@ def test_every_alert_exists_and_is_on_the_page(name: str):
     assert all(f"`{alert}`" in PAGE for alert in named)
 
 
-#: What a rule says of itself when it starts a playbook, and the alerts that start it.
+#: The name and the alerts of each rule that starts a playbook, by rulebook and answer.
 TITLES = {
     ("alerts", "worker"): ("A worker joined without the flag", {"CcmNodeUnmanaged"}),
     ("alerts", "cluster"): ("Controllers run, and none leads", {"CcmNoLeader"}),
@@ -98,7 +98,7 @@ def test_both_rulebooks_have_the_same_rules_and_each_waits_before_it_acts_again(
     assert {rule["condition"] for rule in BOOKS["alerts"]["rules"]} == {
         f'event.answer == "{answer}"' for answer in answers("alerts")
     }
-    # In a run, `all` has no localhost, where the inventory is validated.
+    # A rulebook's `all` does not include localhost, where the playbooks validate the inventory.
     assert all(book["hosts"] == "localhost,all" for book in BOOKS.values())
 
 
@@ -209,7 +209,7 @@ def test_the_source_sends_what_the_filter_reads():
 
 
 async def test_only_what_two_looks_see_is_sent(monkeypatch: pytest.MonkeyPatch):
-    """A healthy cluster, a passing drift, a lasting one, and an API server that is away in between."""
+    """The cluster is healthy, has a drift that passes, and then one that lasts, during which the API server is away."""
     looks: list[Any] = [
         (HEALTHY, [], RUNNING), (HEALTHY, [], {}), (HEALTHY, [], RUNNING), (HEALTHY, [], {}),
         OSError("away"), (HEALTHY, [], {}), (HEALTHY, [], {}), KeyboardInterrupt(),

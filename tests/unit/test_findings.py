@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What reviews found at commit d7a87390, and the tests that would have shown it: each of them exists.
+"""What reviews found at commit d7a87390, and the tests that would have shown it. Each test exists.
 
-Each finding about the collection was seen there on 2026-11-26: its input was given to the functions, modules and
-playbooks of that commit, and what came out was wrong, or nothing was said. None of those is here by reading alone.
+Each finding about the collection was reproduced on 2026-11-26: the functions, modules and playbooks of that commit
+got its input, and their result was wrong, or they reported nothing. None of these findings comes from reading alone.
 
-The reviews saw the findings about the runtime there, and so did we. The explorer found 1, 2 and F1 again with that
-runtime. Tests that run on it fail there; for the others, their input was given to its functions and controllers. Two
-are here by reading: that labels of Nodes alone change nothing when load balancers are compared (F10), and that keys
-that failed together return together (11), for which its queue had no setting.
+The findings about the runtime were reproduced with the runtime of that commit, too. The explorer found 1, 2 and F1
+again. Tests that run on that runtime fail; for the other findings, its functions and controllers got the input. Two
+findings come from reading: that labels of Nodes alone change nothing when load balancers are compared (F10), and
+that keys that failed together return together (11), because its queue had no setting for that.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ PROVIDERS, TOOLKIT = f"{RUNTIME}/providers", f"{RUNTIME}/cloud/toolkit"
 EDIT, FACTS, HOST, PLAN = f"{UTILS}/edit", f"{UTILS}/facts", f"{UTILS}/host", f"{UTILS}/plan"
 RESTORES = f"{PLUGINS}/modules/test_ccm_component_config_restores.py"
 
-#: The collection. Tests by finding: F are files of other people, A what was wrong or silent, B what an operator saw.
+#: Tests by finding about the collection. F: files of other people. A: wrong or missing reports. B: what an operator
+#: saw.
 COLLECTION = {
     "F1 a quoted value over several lines": [
         f"{PLAN}/test_command_lines.py::test_the_classic_worker_of_an_in_tree_cloud",
@@ -117,7 +118,7 @@ COLLECTION = {
     ],
 }
 
-#: The runtime. F are public cases, numbers are experiments beside 500 load balancers, B are peers' tables.
+#: Tests by finding about the runtime. F: public cases. Numbers: experiments with 500 load balancers. B: peers' tables.
 CONTROLLER = {
     "F1 a refused change that freezes old Nodes": [
         f"{CONTROLLERS}/test_backends_follow.py::test_after_a_change_that_the_cloud_refuses",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A variable with a former name counts as before, and Ansible warns of it once, however many hosts have it."""
+"""A variable with a former name still works, and Ansible warns about it once, however many hosts have it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 PROGRAM = Path(os.environ.get("OUTOFTREE_ANSIBLE") or Path(sys.executable).parent) / "ansible-playbook"
 FORMER: dict[str, str] = runpy.run_path(str(ROOT / "plugins/filter/former_variables.py"))["FORMER"]
 
-#: Each former variable with a value, and what the roles work with then.
+#: Each former variable with a value.
 OLD: dict[str, Any] = {
     "ccm_install_leader_migration_lease": "lease-of-install",
     "ccm_install_node_timeout": "7",
@@ -38,7 +38,7 @@ OLD: dict[str, Any] = {
     "ccm_runtime_readiness_path": "/ready",
     "ccm_runtime_verbosity": 5,
 }
-#: Set together with them: the new variable counts, and lists are joined.
+#: New variables that are set together with former ones: the new variable wins, and lists are joined.
 BESIDE = {
     "ccm_install_ignore": ["c/d"],
     "ccm_install_report_details": '{"change": "CHG-2"}',
@@ -86,7 +86,7 @@ OF_NEW: dict[str, Any] = {
 
 
 def validated(folder: Path, variables: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """What both roles make of the variables on two hosts, and the variables of the deprecation warnings."""
+    """Run both roles' validation on two hosts; return the variables' values and the names in deprecation warnings."""
     roles = [
         {"ansible.builtin.import_role": {"name": f"outoftree.ccm.{role}", "tasks_from": "validate/variables"}}
         for role in ("ccm_install", "ccm_runtime")
@@ -127,7 +127,7 @@ def test_the_new_variables_say_the_same_without_a_warning(tmp_path: Path) -> Non
 
 
 def test_former_variables_outlive_the_release_to_come() -> None:
-    """A release that has them must not say that it has removed them."""
+    """As long as a release reads the former variables, no text may say that it has removed them."""
     (upcoming,) = re.findall(r"release-prepare: VERSION \?= (\d+)\.", (ROOT / "Makefile").read_text())
     (removal,) = re.findall(r'version="(\d+)\.', (ROOT / "plugins/filter/former_variables.py").read_text())
     assert int(removal) > int(upcoming)

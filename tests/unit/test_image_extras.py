@@ -15,7 +15,7 @@ RUNTIME = Path(__file__).parents[2] / "runtime"
 
 
 def requirements(extras: str) -> str:
-    """What the program in the Containerfile prints."""
+    """Return what the program in the Containerfile prints."""
     text = (RUNTIME / "Containerfile").read_text().replace("\\\n", "\n")
     (program,) = re.findall(r"python3 -c '(.*?)'", text, re.S)
     done = subprocess.run(
@@ -59,7 +59,7 @@ def test_an_unknown_extra_ends_the_build() -> None:
 
 
 def test_docker_builds_the_image_by_the_name_of_its_file() -> None:
-    """It looks for a Dockerfile by itself, and reads .dockerignore alone. podman reads Containerfile, and either."""
+    """By default, Docker looks for a Dockerfile. It reads only .dockerignore; podman also reads .containerignore."""
     page = (RUNTIME.parent / "docs/how-to/migrate.md").read_text()
     (file,) = re.findall(r"`docker build --file (\S+?)`", page)
     assert (RUNTIME.parent / file).parent == RUNTIME and (RUNTIME.parent / file).is_file()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What modules share can be imported where there is no PyYAML, as `ansible-test sanity` demands."""
+"""The modules' shared code can be imported without PyYAML, as `ansible-test sanity` requires."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A check that passed on the same contents is not run again; everything that it may depend on is compared."""
+"""A check that passed does not run again as long as everything that it may depend on has the same contents."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python that runs modules in tests of the collection is one to them: streams, folder, environment, status."""
+"""The Python that runs modules in tests of the collection behaves as Python: streams, folder, environment, status."""
 
 from __future__ import annotations
 

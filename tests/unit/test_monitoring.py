@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The alerts, the dashboard and what the role rolls out for them: they name metrics that exist, and each other."""
+"""Alerts, dashboard, and the role's objects for both: they name existing metrics, and agree with each other."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ALERTS: dict[str, dict[str, Any]] = {rule["alert"]: rule for group in RULES["gro
 DASHBOARD = json.loads((FILES / "dashboard.json").read_text())
 RUNBOOK = (ROOT / "docs/how-to/alerts.md").read_text()
 SUFFIXES = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count"), "gauge": ("",)}
-#: Metrics of kube-state-metrics, with their labels. It has every condition of a namespace.
+#: Metrics of kube-state-metrics, with their labels. kube-state-metrics reports every condition of a namespace.
 ELSEWHERE = {
     "kube_namespace_status_condition": {"namespace", "condition", "status"},
     "kube_node_info": {"node", "provider_id"},
@@ -39,7 +39,7 @@ SCRAPED = {"ccm_runtime_bind_address": "0.0.0.0", "__ccm_runtime_alert_rules": R
 
 
 def families() -> dict[str, MetricWrapperBase]:
-    """Name of a sample -> the metric of the runtime that has it."""
+    """Return the runtime's metrics by the names of their samples."""
     for package in ("base", "cloud", "controllers", "engine", "gateway", "manager", "options", "serving"):
         module = importlib.import_module(f"ccm.{package}")
         for found in pkgutil.walk_packages(module.__path__, f"ccm.{package}."):
@@ -49,7 +49,7 @@ def families() -> dict[str, MetricWrapperBase]:
 
 
 def queries() -> Iterator[tuple[str, str]]:
-    """Where a query is, and its text."""
+    """Yield the place and the text of each query."""
     for name, rule in ALERTS.items():
         yield name, rule["expr"]
     for panel in DASHBOARD["panels"]:
@@ -62,7 +62,7 @@ def queries() -> Iterator[tuple[str, str]]:
 
 @pytest.mark.parametrize(("where", "query"), list(queries()))
 def test_every_query_is_promql(where: str, query: str):
-    """As Prometheus' own grammar has it, types of arguments included; Grafana fills in its intervals."""
+    """Prometheus' own grammar accepts the query and its arguments' types. Grafana's intervals are filled in first."""
     promql_parser.parse(re.sub(r"\$__(rate_interval|interval|range)", "5m", query))
 
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[2]
-#: Where tasks run that ask the API server or write the operator's files.
+#: Hosts to which the roles delegate requests to the API server, and writes of the operator's files.
 OPERATORS = {"localhost", "{{ __ccm_install_api_host }}", "{{ __ccm_runtime_api_host }}"}
 FILES = sorted([*ROOT.glob("roles/*/tasks/**/*.yml"), *ROOT.glob("playbooks/*.yml")])
 
@@ -37,7 +37,7 @@ def test_a_task_with_a_kubeconfig_is_pipelined(path: Path):
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.parent.name}-{path.stem}")
 def test_a_task_on_the_operators_machine_runs_as_the_operator(path: Path):
-    """`ansible_become: true` of an inventory's group `all` also concerns localhost, and wins over `become: false`."""
+    """`ansible_become: true` of an inventory's group `all` also concerns localhost, and overrides `become: false`."""
     for task in tasks(yaml.safe_load(path.read_text())):
         if task.get("delegate_to") in OPERATORS:
             assert (task.get("vars") or {}).get("ansible_become") is False, (
@@ -53,7 +53,7 @@ def test_there_are_such_tasks():
 @pytest.mark.threat("worker-sees-no-admin-credentials")
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.parent.name}-{path.stem}")
 def test_tasks_go_to_hosts_that_no_worker_names(path: Path):
-    """A worker's answers may set that worker's variables. The role ccm_runtime runs on control planes alone."""
+    """What a worker returns may set that worker's variables. The role ccm_runtime runs only on control planes."""
     for task in tasks(yaml.safe_load(path.read_text())):
         target = task.get("delegate_to", "localhost")
         assert target in OPERATORS or (task.get("delegate_facts") is True and not told(task)), task["name"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All playbooks refuse tags with which they would do nothing, and their plays name their strategy."""
+"""All playbooks refuse tags that would skip their tasks, and their plays name their strategy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def plays(path: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("path", PLAYBOOKS, ids=NAMES)
 def test_every_play_names_its_strategy(path: Path) -> None:
-    """With `free`, tasks that run once for a batch would run on each of its hosts, before the others are done."""
+    """With `free`, a task that runs once for a batch would run on each host, before the other hosts are done."""
     assert all(play.get("strategy") == "linear" for play in plays(path))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The seconds of the processor that a test costs are those of its processes, too, ended or not."""
+"""A test's CPU seconds include those of its child processes, whether they have ended or not."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from tests import processor
 
 
 class Proc:
-    """A folder as /proc."""
+    """A folder in the form of /proc."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def add(self, number: int, *threads: str, name: str = "etcd", ticks: tuple[int, ...] = (0, 0, 0, 0)) -> None:
-        """`threads`: the children of each. `ticks`: of a user, of the system, and both of children that ended."""
+        """Add a process. `threads`: the children of each thread. `ticks`: user time, system time, and both times of
+children that ended."""
         for thread, children in enumerate(threads):
             task = self.folder / str(number) / "task" / str(number + thread)
             task.mkdir(parents=True)

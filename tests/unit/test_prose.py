@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The linter of the project's words, and the one of commits (`make lint` runs both)."""
+"""The linter of the project's words, and the linter of commits (`make lint` runs both)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/providers tells of every provider that is there, with a page that says how it was proven."""
+"""docs/providers lists every provider, and has a page for each that shows the evidence."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def test_every_provider_is_in_the_table_and_has_a_page_with_its_evidence() -> No
 
 
 def test_the_role_knows_the_providerids_of_every_provider() -> None:
-    """Without that it would take any providerID for the provider's own."""
+    """Without the prefix, the role would take any providerID for the provider's own."""
     variables = yaml.safe_load((ROOT / "roles/ccm_install/vars/main.yml").read_text())
     assert set(names()) <= set(variables["__ccm_install_prefixes"])
 
 
 def test_every_vendor_that_the_role_knows_by_name_is_on_the_page() -> None:
-    """And each cloud that was in-tree has a controller of ours or theirs."""
+    """Also, for each cloud that was in-tree the page names a provider of ours or the vendor's controller."""
     index = (FOLDER / "index.md").read_text()
     known = {path.stem for path in (ROOT / "roles/ccm_runtime/files/vendors").glob("*.yml")}
     section = index.partition("## Another vendor's controller")[2].partition("\n## ")[0]
@@ -47,14 +47,14 @@ def test_every_vendor_that_the_role_knows_by_name_is_on_the_page() -> None:
 
 
 def test_both_pages_name_the_vendors_whose_programs_ran_on_a_cluster() -> None:
-    """And each in its own scenario."""
+    """Each vendor's scenario rolls out that vendor."""
     page = (ROOT / "docs/how-to/another-controller.md").read_text().partition("**How each was shown.**")[2]
     shown = dict(re.findall(r"^\| `(\w+)` \|.*\| `(\w+)`[^|]*\|$", page.partition("\n**")[0], re.M))
     index = (FOLDER / "index.md").read_text()
     assert set(shown) == set(re.findall(r"ccm_runtime_vendor: (\w+)` \|[^|]*theirs: [^|]*on a cluster \|", index))
     for vendor, scenario in shown.items():
         texts = "".join(path.read_text() for path in (ROOT / "molecule" / scenario).rglob("*.yml"))
-        assert re.search(rf"ccm_runtime_vendor: {vendor}(\n|\\n)", texts)  # its own, or a page's that it takes
+        assert re.search(rf"ccm_runtime_vendor: {vendor}(\n|\\n)", texts)  # as YAML, or quoted from a page
 
 
 def test_links_between_files_lead_somewhere() -> None:
@@ -63,7 +63,7 @@ def test_links_between_files_lead_somewhere() -> None:
             assert (FOLDER / link).exists(), f"{page.name}: {link}"
 
 
-#: What the picture of the front page calls the cloud of each provider. The simulated one is no cloud of anybody.
+#: The name of each provider's cloud in the picture of the front page. The simulated cloud is not in the picture.
 CLOUDS = {
     "aws": "AWS",
     "azure": "Azure",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A test in quarantine runs, is reported, decides nothing, and does not stay for more than 14 days."""
+"""A test in quarantine runs and is reported, its result decides nothing, and it may stay for at most 14 days."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/reference says what the code does."""
+"""docs/reference agrees with the code."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def pages() -> dict[str, Any]:
-    """In a process of its own: tests register metrics, too."""
+    """Generate the pages in a separate process, because tests register metrics, too."""
     code = """
 import json, controllers_table, reference, static_page, vendors_table
 text, vendors = static_page.PAGE.read_text(), vendors_table.PAGE.read_text()
@@ -39,7 +39,7 @@ print(json.dumps(reference.pages() | {
 
 
 def test_no_generated_page_is_stale(pages: dict[str, Any]):
-    """All that `make docs` writes, so a page that somebody adds is compared, too."""
+    """The test compares everything that `make docs` writes, so pages that somebody adds are included."""
     texts = {name: text for name, text in pages.items() if isinstance(text, str)}
     stale = [name for name, text in texts.items() if (ROOT / "docs" / "reference" / name).read_text() != text]
     assert stale == [], "run `make docs`"
@@ -74,7 +74,7 @@ def test_the_page_of_variables_has_each_variable_once_and_no_markup_of_ansible(p
 
 def test_everything_that_is_exported_is_on_the_page(pages: dict[str, Any]):
     told = set(re.findall(r"^### `(\w+)`$", pages["contract.md"], re.M))
-    # Two are tables of the page of cases; the others are for who writes cases, which is the kit alone.
+    # CASES and Trouble are tables on the page of cases. Trial and Failed are for authors of cases: the kit alone.
     assert {*cloud.__all__, *conformance.__all__} - told == {"CASES", "Trouble", "Trial", "Failed"}
     shown = {case.name for case in conformance.CASES} | {trouble.name for trouble in conformance.Trouble}
     assert shown <= set(re.findall(r"^\| `([\w.]+)` \|", pages["conformance.md"], re.M))

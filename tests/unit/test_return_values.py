@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What modules return is what their RETURN describes, key by key."""
+"""Modules return exactly the keys that their RETURN describes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import yaml
 
 ROOT = Path(__file__).parents[2]
 MODULES = sorted(ROOT.glob("plugins/modules/*.py"))
-#: Ansible's own.
+#: Keys that Ansible defines for all modules.
 COMMON = {"changed", "diff", "failed", "msg"}
-#: What ansible-core 2.23 no longer takes: `module.warn` and `module.deprecate` say it on every core.
+#: Keys that ansible-core 2.23 no longer accepts. `module.warn` and `module.deprecate` work with every release.
 NOT_TO_BE_PASSED = {"warnings", "deprecations"}
 
 
@@ -26,7 +26,7 @@ def documented(path: Path) -> dict[str, dict]:
 
 
 class Keys:
-    """The keys that a module gives to exit_json or fail_json: named, in a dict, set later, or from its functions."""
+    """The keys that a module passes to exit_json or fail_json: named, in a dict, set later, or from its functions."""
 
     def __init__(self, text: str) -> None:
         self._tree = ast.parse(text)
@@ -34,7 +34,7 @@ class Keys:
         self._seen: set[str] = set()
 
     def returned(self, *ends: str) -> set[str]:
-        """By exit_json, unless other `ends` are named."""
+        """Return the keys that calls of the functions `ends` get, by default exit_json."""
         names = tuple(f".{end}" for end in ends or ("exit_json",))
         calls = [call for call in self._calls() if ast.unparse(call.func).endswith(names)]
         return {key for call in calls for key in self._of_call(call)}
@@ -76,7 +76,7 @@ class Keys:
                     yield from self._of(node.value)
 
     def _of_name(self, name: str) -> Iterator[str]:
-        """Of a variable or an attribute, wherever the module gives it a value."""
+        """Yield the keys of a variable or an attribute, wherever the module assigns to it."""
         if f"={name}" in self._seen:
             return
         self._seen.add(f"={name}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The collection grants the rights that the runtime asks for at start: no more, no less."""
+"""The collection grants exactly the rights that the runtime checks at start."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .ccm_runtime_role import rendered
 
 NAME, NAMESPACE = "cloud-controller-manager", "kube-system"
 LEASES = [(NAMESPACE, NAME), (NAMESPACE, Migration().leader_name)]
-#: Used when somebody reads /metrics, not at start.
+#: Rights that the runtime uses when somebody reads /metrics, and does not check at start.
 REVIEWS = {
     ("authentication.k8s.io", "tokenreviews", "create"),
     ("authorization.k8s.io", "subjectaccessreviews", "create"),
@@ -76,7 +76,7 @@ def test_only_the_signer_of_kubelets_may_be_approved_for():
 
 
 def test_one_namespace_may_be_read():
-    """Its UID is the cluster's identity."""
+    """The UID of that namespace is the cluster's identity."""
     (role,) = [document for document in documents([]) if document["kind"] == "ClusterRole"]
     (rule,) = [rule for rule in role["rules"] if "namespaces" in rule["resources"]]
     assert (rule["resourceNames"], rule["verbs"]) == ([IDENTITY.name], [IDENTITY.verb])
@@ -95,7 +95,7 @@ def test_only_our_own_leases_may_be_written():
 
 @pytest.mark.parametrize("command", [[], ["/other-ccm"]])
 def test_the_published_client_ca_may_be_read(command: list[str]):
-    """The Role comes with every cluster, and allows what the runtime asks for (and upstream's)."""
+    """The Role exists in every cluster, and allows what the runtime and upstream's controllers check."""
     [right] = set(needed((), LEASES, client_ca=True)) - set(needed((), LEASES))
     assert (right.resource, right.namespace, right.name) == (
         "configmaps",

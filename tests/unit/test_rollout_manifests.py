@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the role ccm_runtime gives the API server, rendered by Ansible itself from the role's files."""
+"""The manifests that the role ccm_runtime applies, rendered by Ansible itself from the role's files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def arguments(**variables: Any) -> list[str]:
 
 
 def controllers(**variables: Any) -> tuple[str, ...]:
-    """Those that the runtime would start with the rendered flag."""
+    """Return the controllers that the runtime would start with the rendered flag."""
     (flag,) = [argument for argument in arguments(**variables) if argument.startswith("--controllers=")]
     return select_controllers(flag.partition("=")[2].split(","))
 
@@ -84,7 +84,7 @@ def test_the_volume_controller_runs_with_its_rights_and_is_waited_for(variables:
     own = {(right.resource, right.verb) for right in needed([BUILT_IN[VOLUMES]])}
     assert own <= rights(**variables)
     assert VOLUMES in waited_for(**variables)
-    # It starts after every Node is adopted; its rights exist from the beginning.
+    # The controller starts after every Node is adopted; its rights exist from the start.
     before = variables | {"__ccm_runtime_stage": "node"}
     assert controllers(**before) == ("cloud-node-controller",) and waited_for(**before) == {"cloud-node-controller"}
     assert own <= rights(**before)
@@ -134,7 +134,7 @@ def test_classes_of_services_are_served_by_a_variable(setting: list[str], flag: 
 
 
 def test_the_pods_of_another_controller_carry_nothing_that_was_made_of_the_credentials():
-    """An unsalted digest of a secret lets whoever reads DaemonSets try passwords against it."""
+    """With an unsalted digest of a secret, anybody who may read DaemonSets could test guesses of the secret."""
     secret = "password: hunter2\n"
     variables = {"ccm_runtime_command": ["/vendor"], "ccm_runtime_cloud_config": secret}
 
@@ -154,13 +154,13 @@ def test_the_pods_of_another_controller_carry_nothing_that_was_made_of_the_crede
     assert foretold["spec"]["template"]["metadata"]["annotations"] != annotations("1"), (
         "check mode shows the replacement"
     )
-    # A removal renders the template without having seen the Secret.
+    # A removal renders the template without having read the Secret.
     assert rendered("daemonset.yaml.j2", **variables, ansible_check_mode=True)
 
 
 @pytest.mark.parametrize("content", ["", "endpoint: http://cloud.example.com\n"], ids=["empty", "some"])
 def test_the_secret_has_the_configuration_also_when_that_is_empty(content: str):
-    """A key without a value would be left out by the API server, and be there to add in every run."""
+    """The API server drops a key without a value, so every run would add the key again."""
     (secret,) = rendered("secret.yaml.j2", ccm_runtime_cloud_config=content)
     assert base64.b64decode(secret["data"]["cloud.conf"]).decode() == content
 
@@ -175,7 +175,7 @@ def test_the_secret_has_the_configuration_also_when_that_is_empty(content: str):
     ids=["ours", "ours-where-the-old-one-had-it", "by-name"],
 )
 def test_files_that_the_configuration_names_are_beside_it(variables: dict[str, Any], folder: str):
-    """As docs/providers/openstack.md promises: a private CA is a key of ccm_runtime_credentials."""
+    """docs/providers/openstack.md promises this: a private CA is a key of ccm_runtime_credentials."""
     authority = "-----BEGIN CERTIFICATE-----\nMIIB...\n-----END CERTIFICATE-----\n"
     given = {"ccm_runtime_credentials": {"ca.crt": authority}, "ccm_runtime_cloud_config": "[Global]\n", **variables}
     (secret,) = rendered("secret.yaml.j2", **given)
@@ -223,7 +223,7 @@ def test_a_bundle_is_a_file_of_the_secret_and_where_libraries_look(vendor: dict[
 
 @pytest.mark.threat("peer-reads-no-metrics")
 def test_health_and_metrics_are_served_on_loopback_unless_asked_for():
-    """The Pods are in their hosts' network, and the kubelet probes them on loopback."""
+    """The Pods use their hosts' network, and the kubelet probes them on loopback."""
     (daemonset,) = rendered("daemonset.yaml.j2")
     pod = daemonset["spec"]["template"]["spec"]
     assert pod["hostNetwork"] is True

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make test` runs its parts side by side, ends with the first failure, and sums up what it saw."""
+"""`make test` runs its parts in parallel, stops at the first failure, and prints a summary."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.integration import conftest
 from tools import run
 from tools.results import ROOT
 
-#: In place of make: what each target does is in a file of its name.
+#: Replaces make: each target is a script in a file with the target's name.
 MAKE = """
 import pathlib, runpy, sys
 target, results = sys.argv[1], pathlib.Path(sys.argv[2].removeprefix("RESULTS="))
@@ -26,7 +26,7 @@ CASE = '<testcase classname="tests.test_it" name="{name}" time="{seconds}">{insi
 
 
 class Parts:
-    """Targets of a make that is none, and what a run of them printed."""
+    """Targets of the replaced make. `run` returns the exit status and the lines that it printed."""
 
     def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.folder, self._capsys = folder, capsys
@@ -112,7 +112,7 @@ def test_results_that_cannot_be_read_are_a_failure(parts: Parts):
     assert parts.run("--patient", "unit")[1][-1] == "0 passed, 1 failed"
 
 
-#: What a part does whose tests fail at the first try, never, and, unless `good`, at every try.
+#: A part with three tests: one fails at the first try, one never fails, and one always fails unless `good`.
 TRIED = """
 import pathlib, subprocess, sys
 folder = pathlib.Path(__file__).parent / "tried"
@@ -164,7 +164,7 @@ def test_a_failed_test_comes_with_the_command_that_runs_it_alone(parts: Parts):
     ]
 
 
-#: As molecule frames what ansible-playbook prints, in colours.
+#: Output of ansible-playbook with the frame and the colours that molecule adds.
 FRAMED = """
   \033[2m│\033[0m TASK [Read the manifest] ***
   \033[2m\033[32m│\033[0m \033[0;32mok: [one][0m
@@ -273,12 +273,12 @@ def test_patient_parts_run_two_at_a_time_when_the_timed_ones_have_ended(parts: P
     for name, other in (("lint", "unit"), ("unit", "lint")):
         parts.add(name, meet.format(other=other))
     status, said = parts.run("--timed", "timed", "--patient", "lint,unit", "--then", "long", "--keep-going")
-    assert said[-1] == "3 passed, 1 failed" and status == 1  # there is no part `long`, and it was not brought forward
+    assert said[-1] == "3 passed, 1 failed" and status == 1  # there is no part `long`, and the test did not run earlier
     assert [line.split()[-2] for line in said if line.endswith(" starts")][-1] == "long"
 
 
 def test_what_is_long_exists():
-    """A name that fits nothing would bring a test back into `make test`, or to the end of it."""
+    """With a name that matches no test, a long test would run in `make test` again, or last in it."""
     folder = run.ROOT / "tests" / "integration"
     clouds, soak = run.ROOT / "tests" / "clouds", run.ROOT / "tests" / "soak"
     files = [path for room in (folder, clouds, soak) for path in room.rglob("test_*.py")]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scenarios look for sentences that the playbooks and the runtime print.
+"""Molecule scenarios look only for sentences that the playbooks and the runtime print.
 
-A sentence that nobody prints any more would be noticed only when the scenario runs: minutes of a cluster, before a
-release.
+Without this test, a sentence that nothing prints any more would be noticed only when its scenario runs on a cluster,
+before a release.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _QUOTED = r"""(?:'([^'\n]*)'|"([^"\n]*)")"""
 _OUTPUT = r"\w+(?:\.results\[\d\])?\.(?:stdout|stderr|msg)\b"
 #: `x is search('...')`, and `'...' in x.stdout`.
 _LOOKED_FOR = re.compile(rf"search\(\s*{_QUOTED}|{_QUOTED}\s+(?:not )?in {_OUTPUT}")
-#: What an expression leaves open, and numbers, which are of one run.
+#: Wildcards of a regular expression, and numbers, which differ in each run.
 _OPEN = re.compile(r"""\.\*|\\.|\[[^]]*\]|[.()|?*+{}^$]|\d+""")
-#: What a program or a template fills in, and what stands for it here.
+#: Placeholders that a program or a template fills in, and the character that replaces them here.
 _PLACE, _FILLED = re.compile(r"\{\{.*?\}\}|\{[^{}\s]*\}|%[sd]", re.DOTALL), "\0"
-#: Two texts, one after the other; or no text of ours.
+#: Pieces that a program composes of two texts, or that are not the project's.
 COMPOSED = {
     "journal: copy in Secret kube-system/outoftree-ccm-journal-",
     "because the journal on the host is missing",
@@ -37,7 +37,7 @@ COMPOSED = {
 
 
 def looked_for() -> set[tuple[str, str]]:
-    """Where pieces of sentences are looked for, and the pieces: of three words or more."""
+    """Return (file, piece) of each piece of a sentence that a scenario looks for, of three words or more."""
     return {
         (str(path.relative_to(REPOSITORY)), " ".join(piece.split()))
         for path in (REPOSITORY / "molecule").glob("**/*.yml")
@@ -65,7 +65,7 @@ def _text(node: ast.AST) -> str:
 
 @functools.cache
 def printed() -> tuple[Sequence[str], Mapping[str, Sequence[int]]]:
-    """The words of all that programs and playbooks have as text, and where each is."""
+    """Return the words of all texts in programs and playbooks, and the positions of each word."""
     words = [word for text in _texts() for word in _PLACE.sub(_FILLED, text).split()]
     places: dict[str, list[int]] = defaultdict(list)
     for place, word in enumerate(words):
@@ -74,7 +74,8 @@ def printed() -> tuple[Sequence[str], Mapping[str, Sequence[int]]]:
 
 
 def is_printed(piece: str) -> bool:
-    """Whether a text has these words. A third of them, or one, may be filled in; the first and the last may be cut."""
+    """Return whether a text has these words. The first and the last word may be cut. A third of the words, or one, may
+be filled in by the program."""
     first, *inner, last = piece.split()
     words, places = printed()
     for place in (*places.get(inner[0], ()), *places.get(_FILLED, ())):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SECURITY.md promises nothing that no test shows: each row of its threat model has tests that carry its name."""
+"""Each row of the threat model in SECURITY.md has tests that are marked with its name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def rows() -> set[str]:
 
 
 def marks() -> dict[str, list[str]]:
-    """Row -> the files whose tests carry it."""
+    """Return the files with tests of each row, by row."""
     found: dict[str, list[str]] = {}
     for path in [*ROOT.glob("tests/**/*.py"), *ROOT.glob("runtime/examples/**/test_*.py")]:
         for row in _MARK.findall(path.read_text()):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The role ccm_runtime with several clouds: what the runtime gets, and what is refused."""
+"""The role ccm_runtime with several clouds: the runtime's configuration, and what the role refuses."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The site has each version beside the others, and publishing one keeps the others."""
+"""The site has a folder for each version, and publishing a version keeps the others."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def site_versions(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def build(site: Path, version: str, *pages: str) -> None:
-    """What Sphinx leaves of one version."""
+    """Write what Sphinx builds for one version."""
     for name in ("index.html", *pages):
         page = site / version / name
         page.parent.mkdir(parents=True, exist_ok=True)
@@ -37,7 +37,7 @@ def build(site: Path, version: str, *pages: str) -> None:
 
 
 class Links(HTMLParser):
-    """The entries of a page's list: address, text, and whether the page is of that version."""
+    """The entries of a page's list of versions: address, text, and whether the page belongs to that version."""
 
     def __init__(self, page: Path) -> None:
         super().__init__()
@@ -138,7 +138,7 @@ def workflow_steps() -> list[dict[str, str]]:
 
 
 def test_the_workflow_keeps_the_versions_that_were_published_before(tmp_path: Path):
-    """Its own steps, each run in a fresh clone, as a runner has it."""
+    """Run the workflow's own steps, each in a fresh clone, as on a runner."""
     programs = tmp_path / "bin"
     programs.mkdir()
     (programs / "make").write_text(MAKE.format(python=sys.executable, root=ROOT))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs are in tools/, their tests in tests/tools: docs/architecture.md has a row for each folder."""
+"""Programs are in tools/, their tests in tests/tools, and docs/architecture.md has a row for each folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROWS = "\n".join(re.findall(r"^\| (.*?) \|", _SECTION, re.MULTILINE))
 
 
 def folders(top: str) -> set[str]:
-    """Those with sources: an empty one may be left of an earlier commit."""
+    """Return the folders with sources: an empty folder may be left from an earlier commit."""
     return {
         f"{top}/{folder.name}"
         for folder in (ROOT / top).iterdir()
@@ -25,7 +25,7 @@ def test_each_folder_has_a_row():
 
 
 def test_no_test_is_among_the_programs():
-    """No command would run it."""
+    """No command would run such a test."""
     assert [path for path in (ROOT / "tools").rglob("*.py") if re.fullmatch(r"test_.*|conftest", path.stem)] == []
 
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`-e name=value` and INI files give strings: a variable is made a number or a boolean where it is used as one.
+"""`-e name=value` and INI files set strings: roles convert a variable wherever they need a number or a boolean.
 
-argument_specs check that a string could be one, and leave it a string: 'false' is true, and '120' + '60' no number.
+argument_specs only check that a string can be converted. Without a conversion, 'false' is true, and '120' + '60' is
+'12060'.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ PLACES = ("playbooks/*.yml", "roles/*/tasks/**/*.yml", "roles/*/vars/**/*.yml", 
 
 
 def variables(*kinds: str) -> dict[str, str]:
-    """The variables of all roles that argument_specs say to be of these types."""
+    """Return the type of each variable of the roles that has one of these types in argument_specs."""
     found = {}
     for path in ROOT.glob("roles/*/meta/argument_specs.yml"):
         options = yaml.safe_load(path.read_text())["argument_specs"]["main"]["options"]
@@ -36,7 +37,7 @@ EXPRESSION = re.compile(
 
 
 def bare(text: str, name: str) -> Iterator[str]:
-    """Expressions that use a variable's value as it was given, other than as text or as a whole option of a module."""
+    """Yield expressions that use a variable without a conversion. Text and whole options of a module need none."""
     filtered = rf"\b{name}\b(?! *(\| *default\([^)]*\) *)?\| *{TYPED[name]}\b)"
     for match in EXPRESSION.finditer(text):
         used = match.group(0)

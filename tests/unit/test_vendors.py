@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ccm_runtime_vendor: each vendor's controller as its own manifest has it, and what a user's variables change."""
+"""ccm_runtime_vendor: each vendor's controller runs as in its own manifest, and a user's variables change that."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from .ccm_runtime_role import ROLE, rendered, value
 
 FACTS: dict[str, dict[str, Any]] = yaml.safe_load((Path(__file__).parent / "vendor_facts.yml").read_text())
 FILES = {path.stem: yaml.safe_load(path.read_text()) for path in (ROLE / "files" / "vendors").glob("*.yml")}
-#: The first and the last Kubernetes that the collection supports.
+#: The first and the last Kubernetes release that the collection supports.
 SUPPORTED = runpy.run_path(str(ROLE.parents[1] / "plugins/module_utils/facts/versions.py"))["SUPPORTED"]
 SPECS = yaml.safe_load((ROLE / "meta" / "argument_specs.yml").read_text())["argument_specs"]["main"]["options"]
-#: What the Go framework does with an object that a vendor's manifest allows everything for.
+#: The verbs that the Go framework uses, where a vendor's manifest allows all verbs.
 USED = ["get", "list", "watch", "patch", "update", "delete"]
-#: A subresource is written, not listed or deleted.
+#: The verbs for a subresource, which cannot be listed or deleted.
 OF_STATUS = {"patch", "update"}
 LEASES = "coordination.k8s.io/leases"
 
 
 def complete(vendor: str, **variables: Any) -> dict[str, Any]:
-    """The variables of an inventory with everything that the vendor's controller may read."""
+    """Return an inventory's variables with everything that the vendor's controller may read."""
     keys = FILES[vendor].get("credentials", {})
     return {
         "ccm_runtime_vendor": vendor,
@@ -37,7 +37,7 @@ def complete(vendor: str, **variables: Any) -> dict[str, Any]:
 
 
 def pod(vendor: str, **variables: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The Pod's specification and its container."""
+    """Return the Pod's specification and its container."""
     (daemonset,) = rendered("daemonset.yaml.j2", **complete(vendor, **variables))
     spec = daemonset["spec"]["template"]["spec"]
     (container,) = spec["containers"]
@@ -49,7 +49,7 @@ def problems(vendor: str, **variables: Any) -> str:
 
 
 def granted(vendor: str, **variables: Any) -> dict[str, set[str]]:
-    """Verbs by group/resource, of the ClusterRole and of the Role in kube-system."""
+    """Return the verbs by group/resource that the ClusterRole and the Role in kube-system grant."""
     found: dict[str, set[str]] = {}
     for document in rendered("rbac.yaml.j2", **complete(vendor, **variables)):
         for rule in document.get("rules", []):
@@ -60,7 +60,7 @@ def granted(vendor: str, **variables: Any) -> dict[str, set[str]]:
 
 
 def differs(vendor: str, kind: str) -> set[str]:
-    """What the role does otherwise on purpose, of this kind."""
+    """Return what the role does differently from the manifest on purpose, of this kind."""
     keys = [key.partition(" ") for key in FACTS[vendor].get("differs", {})]
     return {what for name, _, what in keys if name == kind}
 
@@ -115,12 +115,12 @@ def test_the_rights_are_at_least_the_manifests(vendor: str):
         resource, _, verb = right.partition(" ")
         on_purpose[resource] = {verb} if verb else set(FACTS[vendor]["rules"][resource])
     if FACTS[vendor]["rules"].get("persistentvolumes") == ["*"]:
-        on_purpose["persistentvolumes"] = {"patch", "delete"}  # upstream has no controller any more that writes volumes
+        on_purpose["persistentvolumes"] = {"patch", "delete"}  # upstream's controllers no longer write volumes
     assert missing == on_purpose
 
 
 def test_leases_are_limited_to_those_of_the_election(vendor: str):
-    """The manifests allow all of them."""
+    """The vendors' manifests allow all Leases."""
     for document in rendered("rbac.yaml.j2", **complete(vendor)):
         for rule in document.get("rules", []):
             if "leases" in rule["resources"]:
@@ -177,7 +177,7 @@ def test_the_probes_ask_the_port_of_the_flag(vendor: str):
 
 
 def test_until_every_node_is_adopted_only_its_node_controller_runs(vendor: str):
-    """By the name that its version of the framework knows: before 1.28, that had only the short names."""
+    """The flag has the name that the vendor's version of the framework knows: before 1.28, only short names existed."""
     _, container = pod(vendor, __ccm_runtime_stage="node")
     (flag,) = [arg for arg in container["args"] if arg.startswith("--controllers=")]
     assert flag == f"--controllers={'cloud-node' if vendor == 'cloudstack' else 'cloud-node-controller'}"
@@ -244,7 +244,7 @@ def test_a_configuration_that_is_optional_has_its_flag_only_if_it_is_there():
     assert not secret["data"]
 
 
-#: A user's value of each variable that a vendor sets.
+#: A user's value for each variable that a vendor sets.
 OWN: dict[str, Any] = {
     "ccm_runtime_image": "mirror.example.com/ccm:1",
     "ccm_runtime_command": ["/own"],
@@ -273,7 +273,7 @@ def test_what_the_user_sets_wins_over_the_vendor(vendor: str):
 
 
 def test_each_value_of_a_vendor_can_be_replaced():
-    """By a variable of OWN, or by one that adds to it: a later flag, an environment variable of the same name."""
+    """A variable of OWN replaces it, or one that adds to it: a later flag, an environment variable of the same name."""
     replaced = {"image", "images", "command", "cloud_provider", "config_path", "secure_port", "routes", "rules"}
     replaced |= {"tolerations", "volumes", "volume_mounts"}
     added = {"args", "credentials", "config", "node_controller", "provider_id", "title"}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The role ccm_runtime lets the API servers ask the webhook where the runtime serves it."""
+"""The role ccm_runtime registers the webhook at the address where the runtime serves it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def hook(**variables: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("stage", ["node", "all"])
 @pytest.mark.parametrize("given", [ON, {**ON, "ccm_runtime_args": ["--cloud-provider=sim"]}, {**ON, **OWN}])
 def test_the_api_server_asks_where_the_runtime_serves(given: dict[str, Any], stage: str):
-    """In both stages: a webhook of a former run is asked also while Nodes are adopted."""
+    """This holds in both stages: API servers call a webhook of an earlier run also while Nodes are adopted."""
     spec = pod(**given, __ccm_runtime_stage=stage)
     options = parse([*spec["containers"][0]["args"], "--kubeconfig=/nowhere"])
     url = urlsplit(hook(**given)["clientConfig"]["url"])

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The workflows of .github run commands that are here, on what the project supports (see `make actionlint`)."""
+"""The workflows of .github run existing commands, on the versions that the project supports (see also
+`make actionlint`)."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ def test_a_workflow_may_read_only_and_a_job_says_what_else_it_needs(path: Path):
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
 def test_no_value_of_an_event_becomes_a_part_of_a_script(path: Path):
-    """A title or a branch's name may be a command: it is passed as a variable, never as text."""
+    """A title or a branch's name may contain a command: workflows pass it as a variable, never as script text."""
     for step in steps(path):
         inside = re.findall(r"\$\{\{\s*([^}]*?)\s*\}\}", step.get("run", ""))
         assert [value for value in inside if not value.startswith("matrix.")] == []
