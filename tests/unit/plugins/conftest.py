@@ -26,7 +26,7 @@ FIXTURES = pathlib.Path(__file__).parent / "fixtures"
 
 
 def _importable() -> None:
-    """Namespace packages need the folders' names: link the checkout into a tree of that shape."""
+    """Namespace packages need folders with their names: link the checkout into such a tree, unless it is importable."""
     try:
         if importlib.util.find_spec("ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags"):
             return
@@ -69,7 +69,7 @@ def run_module(monkeypatch: pytest.MonkeyPatch) -> Any:
         with pytest.raises(SystemExit):
             module.main()
         result: dict[str, Any] = json.loads(out.getvalue())
-        # The controller of ansible-core 2.22 takes these out, and masks them in all that it shows.
+        # The controller of ansible-core 2.22 removes these secrets from the result, and masks them in its output.
         hidden = [json.dumps(secret)[1:-1] for secret in result.pop("_ansible_new_secrets", [])]
         shown: dict[str, Any] = json.loads(functools.reduce(lambda text, secret: text.replace(secret, "********"), hidden, json.dumps(result)))
         return shown
@@ -79,8 +79,9 @@ def run_module(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.fixture
 def label() -> str:
-    """The name of the attribute that has a file's SELinux label. Without SELinux, the kernel keeps it as any other one, and gives none to
-    a new file: a label that is not kept is gone. Only root may set it, so others try it with one of their own."""
+    """Return the name of the extended attribute that has a file's SELinux label. Without SELinux, the kernel stores it like any other
+    attribute, and a new file has none: a label that the product does not copy is lost. Only root may set it, so other users get the
+    name of an ordinary attribute."""
     return "security.selinux" if os.geteuid() == 0 else "user.selinux"
 
 
@@ -129,7 +130,7 @@ def host_facts(fixture_text: Any) -> Any:
 
 
 def node_facts(name: str, kind: str) -> dict[str, Any]:
-    """A Node as ccm_cluster_info reports it: every fact of a Ready Node that has just been read, and a few of an instance."""
+    """Return a Node as ccm_cluster_info reports it: every fact of a Ready Node without history, and a few facts of an instance."""
     node = {"metadata": {"name": name}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}
     return {**_nodes.summary(node, "sim://"), "class": kind, "reason": f"it is {kind}",
             "provider_id": "sim://north/1" if kind == "initialized" else "",
@@ -216,17 +217,17 @@ def tree_facts(fixture_text: Any) -> Any:
 
 
 class Killed(Exception):
-    """What SIGKILL is to a module."""
+    """The equivalent of SIGKILL for a module."""
 
 
 class Machine:
-    """A host of files with a journal: plans are carried out on it as ccm_component_config does, and others may write in between."""
+    """A host that is only files and a journal. It carries plans out as ccm_component_config does; tests may change files in between."""
 
     def __init__(self, build: Any, texts: dict[str, str | None], directory: pathlib.Path) -> None:
         self._build, self.texts, self.directory, self._runs, self.version = build, dict(texts), directory, 0, "v1.33.4"
 
     def facts(self, **more: Any) -> dict[str, Any]:
-        """What ccm_component_flags_info returns: its processes run with what their files say, unless more is said."""
+        """Return what ccm_component_flags_info returns. Its processes run with the flags of their files; `more` replaces facts."""
         facts: dict[str, Any] = self._build(self.texts)
         for entry in facts["files"].values():
             content = base64.b64decode(entry["content"]) if entry["exists"] else None
@@ -236,7 +237,7 @@ class Machine:
         for component in ("kube-apiserver", "kube-controller-manager"):
             if component in facts["units"] or any(f"name: {component}\n" in (self.texts[path] or "") for path in facts["manifests"]):
                 facts["components"][component] = {"pid": 1, "flags": rollback._flags(facts, component, {}), "version": ""}
-        for path in _journal.Journal(str(self.directory)).files:  # what the host has and this layout does not read
+        for path in _journal.Journal(str(self.directory)).files:  # files of the host that this layout does not read
             if path.startswith("/") and path not in facts["files"]:
                 text = self.texts.get(path)
                 facts["files"][path] = {"exists": text is not None, "content": draft.encoded(text or ""), "problem": "",
@@ -246,7 +247,7 @@ class Machine:
         return facts
 
     def carry_out(self, steps: dict[str, Any], killed: int = -1) -> None:
-        """Do what the steps of a plan say; the run is killed after so many writes of a journal or a file."""
+        """Carry out the steps of a plan. `killed`: the number of writes (of a journal or a file) after which the run is killed, -1 never."""
         self._runs, self._left = self._runs + 1, killed
         with contextlib.suppress(Killed):
             for step in [*steps["control_plane"], *([steps["kubelet"]] if steps["kubelet"] else [])]:
@@ -280,6 +281,6 @@ class Machine:
 
 @pytest.fixture
 def machine(tmp_path: pathlib.Path) -> Any:
-    """Build a Machine from a function of texts that returns facts, and the texts."""
+    """Build a Machine from a function that makes facts of texts, and from the texts."""
     count = iter(range(10 ** 6))
     return lambda build, texts: Machine(build, texts, tmp_path / f"state-{next(count)}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No advice that the next run refuses: what messages say to set exists and is accepted, and a plan that follows it has the problem no more."""
+"""The next run accepts all advice: what messages say to set exists, and a plan that follows the advice no longer has the problem."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def options() -> dict[str, Any]:
 
 
 def messages() -> list[tuple[str, str]]:
-    """Every text that a person may read: constants of the plug-ins without their documentation, and messages of the tasks."""
+    """Return (place, text) of every text that a person may read: constants of the plug-ins except documentation, and messages of the tasks."""
     found = []
     for path in sorted(ROOT.glob("plugins/**/*.py")):
         docs = {"DOCUMENTATION", "EXAMPLES", "RETURN"}
@@ -44,7 +44,7 @@ def messages() -> list[tuple[str, str]]:
 
 
 OPTIONS, MESSAGES = options(), messages()
-#: What is no option: the statistics that a run leaves for programs, and names that are deprecated.
+#: Names that are no options: the statistics that a run leaves for programs, and deprecated names.
 NO_OPTIONS = {"ccm_install_summary", *former_variables.FORMER}
 NAMED = sorted({(name, word) for name, text in MESSAGES for word in re.findall(r"(?<![\w.])ccm_(?:install|runtime)_[a-z0-9_]*[a-z0-9]", text)
                 if word not in NO_OPTIONS})
@@ -80,7 +80,7 @@ def test_every_playbook_and_tag_that_a_message_names_exists() -> None:
 
 
 class Situation:
-    """A cluster of a control plane and a worker, and what a person may set for the next run."""
+    """A cluster of a control plane and a worker, and the settings that a person may change for the next run."""
 
     def __init__(self, host_facts: Any, cluster_facts: Any) -> None:
         self.hosts = {name: host_facts(name, {ENV: 'KUBELET_KUBEADM_ARGS="--v=2"\n'}) for name in ("cp-1", "w-1", "w-2")}
@@ -134,7 +134,7 @@ def claims(now: Situation) -> None:
 
 
 def set_variable(now: Situation, name: str, value: str) -> None:
-    """As the role hands the variable on."""
+    """Set a variable as the role passes it to the plan."""
     if name == "ccm_install_takeover":
         now.choices = now.choices._replace(takeover=value == "adopt")
         now.controller = now.controller._replace(cluster_name="prod")
@@ -154,7 +154,7 @@ def set_variable(now: Situation, name: str, value: str) -> None:
 
 
 def follow(now: Situation, problem: str, way: str) -> None:
-    """Do what a message says in these words."""
+    """Do what `problem` advises with the words that match `way`."""
     match = re.search(way, problem)
     assert match, (way, problem)
     if "--limit" in match.group(0):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sample inventories say nothing that the roles do not know."""
+"""The sample inventories set only variables that the roles know."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kubeconfig that detection keeps of a control plane: a server on the host itself becomes the host's address."""
+"""The kubeconfig that detection takes from a control plane: a loopback server is replaced with the host's address."""
 
 from __future__ import annotations
 

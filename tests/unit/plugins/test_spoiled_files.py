@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A file that nobody can read as what it should be: the host and the planner name it, and nothing is lost."""
+"""Files that cannot be read as what they should be: the host or the planner names each, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def binary(path: pathlib.Path) -> None:
 
 
 def huge(path: pathlib.Path) -> None:
-    """A file with holes, which takes no space."""
+    """Make the file 100 MiB large. It has holes, and takes no space."""
     with path.open("r+b") as handle:
         handle.truncate(100 << 20)
 
@@ -61,7 +61,7 @@ def gone(path: pathlib.Path) -> None:
 
 
 class Host:
-    """A control plane whose files are below a folder, with the code that reads and writes files as it is."""
+    """A control plane whose files are below a folder. The product's own code reads and writes them."""
 
     def __init__(self, root: pathlib.Path, monkeypatch: pytest.MonkeyPatch, run_module: Any) -> None:
         self.root, self._run_module = root, run_module
@@ -122,7 +122,7 @@ def test_a_bad_file_is_a_problem_that_names_host_and_file(host: Host, cluster_fa
     detected, cluster = {"cp-1": host.detect()}, cluster_facts(("cp-1", "unmanaged"), version="v1.30.4", kubeadm="")
     assert "msg" not in detected["cp-1"] and len(str(detected)) < 100_000
     problems = migration_plan(detected, cluster, ["cp-1"])["problems"]
-    # The kubelet passes over folders among its manifests, so the component has none.
+    # The kubelet ignores folders among its manifests, so the component has no manifest.
     place = host.path("manifests") if spoil is folder and name.startswith("manifests/") else host.path(name)
     named = [problem for problem in problems if problem.startswith("cp-1: ") and place in problem]
     assert named and not [problem for problem in problems if "Error" in problem or "report this" in problem], problems
@@ -160,7 +160,7 @@ def test_a_file_that_is_bad_after_the_plan_stops_the_change_of_each(host: Host, 
 
 
 def test_a_configuration_of_k3s_that_vanishes_while_it_is_read_ends_no_detection(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its time of change is asked for after its content."""
+    """Detection reads the file's time of change after its content, when the file may be gone."""
     (host.root / "k3s.service").write_text(f"[Service]\nExecStart=/usr/local/bin/k3s agent --config={host.root}/config.yaml\n")
     unit = {"LoadState": "loaded", "ActiveState": "active", "FragmentPath": host.path("k3s.service"), "DropInPaths": ""}
     monkeypatch.setattr(systemd, "unit_properties", lambda name, names: unit if name == "k3s-agent" else {})
@@ -184,7 +184,7 @@ def test_a_configuration_of_k3s_that_vanishes_while_it_is_read_ends_no_detection
     ("k3s", "K3S_NODE_NAME=w-1", ""), ("k3s", "KUBELET_EXTRA_ARGS=--cloud-provider=aws", ""), ("rke2", "K3S_ARGS=--cloud-provider=aws", ""),
 ])
 def test_flags_in_variables_that_nobody_reads_are_reported(host: Host, monkeypatch: pytest.MonkeyPatch, kind: str, line: str, named: str) -> None:
-    """People set them for the kubelet, which never gets them."""
+    """People set such flags for the kubelet, which never gets them."""
     (host.root / "agent.env").write_text(line + "\n")
     (host.root / "agent.service").write_text(f"[Service]\nEnvironmentFile=-{host.root}/agent.env\nExecStart=/usr/local/bin/{kind} agent\n")
     unit = {"LoadState": "loaded", "ActiveState": "active", "FragmentPath": host.path("agent.service"), "DropInPaths": ""}

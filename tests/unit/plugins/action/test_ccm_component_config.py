@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A failure that is tolerated is a warning beside those of the module."""
+"""A tolerated failure becomes a warning, in addition to the module's own warnings."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an image archive holds is read before anything is copied."""
+"""The contents of an image archive are read before anything is copied."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One run at a time: who may take the Lease of a cluster's runs, and what the others are told."""
+"""One run at a time: which run may take the Lease of a cluster's runs, and the message for the others."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the cloud answers right after the rollout: who will be adopted as which instance, and which host is better left alone."""
+"""The cloud's answer right after the rollout: which Node will be adopted as which instance, and which hosts the run should skip."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ STEP = {"control_plane": [], "kubelet": {"component": "kubelet"}}
 
 
 def plan(*hosts: str, **parts: Any) -> dict[str, Any]:
-    """A plan that changes the kubelets of these hosts and adopts their Nodes."""
+    """Return a plan that changes the kubelets of these hosts and adopts their Nodes."""
     return {"nodes": {host: host for host in hosts}, "adopt": list(hosts), "hosts": {host: copy.deepcopy(STEP) for host in hosts},
             "edits": [{"host": host, "component": "kubelet"} for host in hosts], **parts}
 
 
 def cluster(version: str = "v1.36.3", **verdicts: Any) -> dict[str, Any]:
-    """Nodes without a providerID, by what C(ccm nodes) says: a verdict, or (now, after) for one that is ok."""
+    """Return a cluster of Nodes without a providerID. Of each: its verdict in C(ccm nodes), or (address now, address after) if it is ok."""
     matches, summaries = [], []
     for name, verdict in verdicts.items():
         name = name.replace("_", "-")
@@ -114,7 +114,7 @@ def test_a_controller_that_cannot_be_asked_stops_nothing() -> None:
 
 @pytest.mark.parametrize(("version", "ends"), [("v1.36.3", False), ("v1.37.2", True), ("v1.38.0", True)])
 def test_nodes_whose_primary_address_changes_are_counted_and_named(version: str, ends: bool) -> None:
-    """kube-proxy of 1.37 ends itself then (kubernetes/kubernetes#138183)."""
+    """From 1.37 on, kube-proxy exits when the primary address changes (kubernetes/kubernetes#138183)."""
     moved = ("10.0.0.1", "192.168.0.1")
     found = outlook(plan("cp-1", "w-2", "w-1"), cluster(version, cp_1="ok", w_2=moved, w_1=moved), workers=2)
     (line,) = [line for line in found["lines"] if "primary address" in line]
@@ -123,7 +123,7 @@ def test_nodes_whose_primary_address_changes_are_counted_and_named(version: str,
 
 
 def test_a_kubelet_with_node_ip_keeps_its_address() -> None:
-    """It names the address on its Node only once it has an external cloud, so the cloud's first address seems to win before."""
+    """The kubelet writes the address to its Node only with an external cloud. Before that, the cloud's first address seems to win."""
     moved = ("10.0.0.1", "192.168.0.1")
     found = outlook(plan("w-1", "w-2", node_ips=["w-1"]), cluster(w_1=moved, w_2=moved), workers=2)
     assert "of 1 Node(s) will change when the controller initialises them: w-2 (" in found["lines"][-1]
@@ -158,7 +158,7 @@ def test_what_is_no_plan_is_refused_in_words() -> None:
 
 
 def preflight(host_facts: Any, told: dict[str, Any], *workers: str, limit: Any = 0, flag: str = "") -> dict[str, Any]:
-    """The plan of workers, for a cluster whose Nodes are as the module would report them."""
+    """Return the plan of workers, for a cluster whose Nodes are as the module would report them."""
     text = 'KUBELET_KUBEADM_ARGS="--v=2{0}"\n'.format(flag)
     hosts = {name: host_facts(name, {FLAGS_ENV: text}, [flag.strip()] if flag else []) for name in workers}
     made: dict[str, Any] = migration_plan(hosts, told, [], max_failed=limit)
@@ -166,7 +166,7 @@ def preflight(host_facts: Any, told: dict[str, Any], *workers: str, limit: Any =
 
 
 def twins(cluster_facts: Any, done: bool = False, **verdicts: str) -> dict[str, Any]:
-    """A cluster in which w-1 and w-2 have the same providerID."""
+    """Return a cluster in which w-1 and w-2 have the same providerID."""
     told: dict[str, Any] = cluster_facts(kubeadm="")
     ids = {"w-1": "sim://north/1", "w-2": "sim://north/1", "w-3": "sim://north/3"}
     ready = {"conditions": [{"type": "Ready", "status": "True"}]}
@@ -178,7 +178,7 @@ def twins(cluster_facts: Any, done: bool = False, **verdicts: str) -> dict[str, 
 
 
 def test_two_hosts_with_one_provider_id_are_a_problem_before_the_rollout(host_facts: Any, cluster_facts: Any) -> None:
-    """The run rolled the controller out first, and stopped then."""
+    """The run once rolled the controller out first, and stopped only then."""
     made = preflight(host_facts, twins(cluster_facts), "w-1", "w-2", "w-3")
     assert not made["go"] and len(made["problems"]) == 2
     assert [problem.partition(" will not be adopted: ")[0] for problem in made["problems"]] == ["w-1: its Node w-1", "w-2: its Node w-2"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One host of many returns something that nobody foresaw: it is one problem, which names the host and the file, and the others are planned."""
+"""One of many hosts returns something unforeseen: the plan has one problem, with the host and the file, and plans the other hosts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONFIG = "/var/lib/kubelet/config.yaml"
 HEALTH = {"reasons": [], "daemonset": {"ready": 1, "desired": 1}, "lease": {"holder": "cp-1_x"}, "unjudged": []}
 GOOD = "kind: KubeletConfiguration\nfeatureGates: {X: true}\n"
 ALIASES = "\n".join(f"k{level}: &x{level} [{', '.join([f'*x{level - 1}'] * 12) if level else '1'}]" for level in range(8))
-#: What a worker may have as its KubeletConfiguration.
+#: Odd contents of a worker's KubeletConfiguration.
 ODD = {
     "aliases": ALIASES + "\nfeatureGates: *x7\n",
     "levels": "a: " + "[" * 5000,
@@ -43,7 +43,7 @@ def worker(host_facts: Any, name: str, text: str = GOOD) -> dict[str, Any]:
 
 @pytest.fixture
 def cluster(host_facts: Any, cluster_facts: Any) -> Any:
-    """Build what was detected on many workers of which one has an odd file."""
+    """Return a function that builds what was detected on many workers, one of which has an odd file."""
 
     def build(text: str, number: int = 10) -> tuple[dict[str, Any], dict[str, Any]]:
         names = [f"w-{index}" for index in range(number)]
@@ -65,14 +65,14 @@ def test_an_odd_file_of_a_worker_is_at_most_its_own_problem(cluster: Any, text: 
 
 
 def unforeseen(facts: dict[str, Any]) -> None:
-    """A fault of the planner itself, which one file brings to light."""
+    """Fail as a fault of the planner itself would, if the file's content is `boom`."""
     if base64.b64decode(facts["files"][CONFIG]["content"]) == b"boom":
         raise LookupError("nobody\x1b[31m foresaw this")
 
 
 @pytest.fixture
 def fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let each planner fail for a host whose file says boom."""
+    """Let each planner fail for a host whose file's content is `boom`."""
     original = isolation.host_facts.sorted_out
 
     def sorted_out(detected: dict[str, Any]) -> Any:

@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the filters of both ways return has the declared shape: no key is missing, and none is unknown."""
+"""The filters of migration and rollback return the declared shape: no key is missing, and none is unknown."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FLAGS_ENV = "/var/lib/kubelet/kubeadm-flags.env"
 
 
 def keys(kind: Any) -> tuple[set[str], set[str]]:
-    """The keys that a dictionary of this type has, and those that it may have."""
+    """Return the required keys of a typed dictionary, and all its keys."""
     return set(kind.__required_keys__), set(kind.__required_keys__ | kind.__optional_keys__)
 
 

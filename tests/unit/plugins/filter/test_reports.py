@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The filters of reports and batches hand on what the pure modules need."""
+"""The filters of reports and batches pass on what the pure modules need."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run hands on to the next job of a workflow."""
+"""The result that a run passes to the next job of a workflow."""
 
 from __future__ import annotations
 

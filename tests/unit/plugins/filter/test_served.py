@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The clouds of ccm_runtime_clouds, as the plan knows them."""
+"""The clouds of ccm_runtime_clouds in the form that the plan uses."""
 
 from __future__ import annotations
 

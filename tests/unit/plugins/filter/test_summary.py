@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The summary says of every host what happened to it, also when the run ended early, and stays short for many hosts."""
+"""The summary says what happened to every host, also if the run ended early, and stays short for many hosts."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_only_an_in_tree_provider_that_was_taken_away_is_missed(changes: dict[st
     {"__ccm_install_ready": {"missing": {"w-1": 4}}}, None,
 ])
 def test_what_one_host_returned_never_ends_the_summary_of_the_others(strange: Any) -> None:
-    """A worker chooses its results. The others' are complete, and it has a row of its own."""
+    """A worker can return anything. The other hosts' rows stay complete, and the worker has its own row."""
     ok = {"__ccm_install_detected": {"node_name": "w-2"}}
     hosts = {"w-1": {"__ccm_install_detected": {"node_name": "w-1"}, **strange} if isinstance(strange, dict) else strange, "w-2": ok}
     found = run_summary(hosts, ["w-1", "w-2"], {"nodes": {"w-1": "w-1", "w-2": "w-2"}})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a vendor's controller is rolled out with, and what is missing for it, all at once."""
+"""The settings with which a vendor's controller is rolled out, and one message with everything that is missing."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_the_image_is_that_of_the_kubernetes_minor(kubernetes: str, minor: str, 
     ("1.10", "1.9: acme:1.9, 1.30: acme:1.30"),
     ("1.8", "1.9: acme:1.9"),
     ("2.0", "1.35: acme:1.35"),
-    ("1.32", "1.30: acme:1.30, 1.35: acme:1.35"),  # where the user has emptied ccm_runtime_image
+    ("1.32", "1.30: acme:1.30, 1.35: acme:1.35"),  # the user has set ccm_runtime_image to ""
 ])
 def test_a_minor_without_an_image_has_its_neighbours(kubernetes: str, nearest: str) -> None:
     assert problems({"images": IMAGES}, kubernetes, image="") == [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The certificate of the webhooks is kept while it is good, and the former one stays trusted when it is replaced."""
+"""The webhooks' certificate is kept while it is good. When it is replaced, the former certificate stays trusted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def text(data: dict[str, str], name: str) -> bytes:
 
 
 def of_age(age: datetime.timedelta, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """The data of a Secret whose certificate was created so long ago."""
+    """Return the data of a Secret whose certificate was created `age` ago."""
     create = module._create
     monkeypatch.setattr(module, "_create", lambda now: create(now - age))
     made: dict[str, str] = webhook_certificate({})["data"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which tags a playbook takes. Whether each playbook asks, and Ansible listens, is in tests/unit/test_playbooks.py."""
+"""Which tags a playbook accepts. tests/unit/test_playbooks.py tests that each playbook uses the filter and refuses other tags."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Host:
         self.others = self.others_after = ["--bind-address=127.0.0.1", "--v=2"]
 
     def _lease(self) -> tuple[int, str]:
-        """Answer for the Lease: always the same holder, with a later renewTime at each request."""
+        """Answer a request for the Lease: the holder is always the same, and renewTime is later at each request."""
         self.looks += 1
         return 200, json.dumps({"spec": {"holderIdentity": "cp-1_6f1a", "renewTime": str(self.looks)}})
 
@@ -144,7 +144,7 @@ def test_a_restored_component_that_does_not_serve_is_called_that(host: Host) -> 
     (["--v=2", "--bind-address=127.0.0.1"], "argument 1 of the process is '--v=2'"),
 ])
 def test_a_process_that_loses_another_argument_has_its_old_file_back(host: Host, after: list[str], words: str) -> None:
-    """Its own flags are as planned and it is healthy, so nothing else would ever say that --node-ip is gone."""
+    """The managed flags are as planned and the process is healthy, so no other check would report that --node-ip is gone."""
     host.others_after = after
     result = host.present()
     assert result["failed"] and result["restored"] and words in result["msg"] and "also have changed other arguments" in result["msg"]
@@ -237,7 +237,7 @@ def test_someone_elses_later_change_is_not_overwritten_unless_forced(host: Host)
 
 
 class Service:
-    """A host with one systemd service that takes its file up at a restart; C(broken) contents do not come up."""
+    """A host with one systemd service, which reads its file at a restart. C(broken): contents with which the service does not start."""
 
     def __init__(self, root: pathlib.Path, monkeypatch: pytest.MonkeyPatch, run_module: Any, component: str) -> None:
         self._run_module = run_module
@@ -263,7 +263,7 @@ class Service:
             return commands.subprocess.CompletedProcess(argv, 1, "", "Start request repeated too quickly.")
         elif argv[:2] == ["systemctl", "restart"]:
             self._pid, self._running = self._pid + 1, self.file.read_bytes()
-            self._at_limit = self._running in self.broken  # it crashed too often before the run gave up
+            self._at_limit = self._running in self.broken  # it crashed too often: systemd refuses the next start
         out = "the last words\n" if argv[0] == "journalctl" else ""
         return commands.subprocess.CompletedProcess(argv, 0, out, "")
 
@@ -275,7 +275,7 @@ class Service:
 
     @property
     def is_new(self) -> bool:
-        """Whether the running process was started with the file as it is."""
+        """Return whether the running process was started with the present content of the file."""
         return self._running == self.file.read_bytes()
 
     @property
@@ -342,11 +342,11 @@ def test_secrets_of_k3s_are_in_the_file_and_nowhere_else(tmp_path: pathlib.Path,
 
 
 class Killed(BaseException):
-    """What SIGKILL is to a module: nothing of it runs any more."""
+    """The equivalent of SIGKILL for a module: no handler of the module runs any more."""
 
 
 def kill_at(monkeypatch: pytest.MonkeyPatch, where: Any, name: str) -> Any:
-    """Let the module end where it calls a function; return a way to let it live again."""
+    """Kill the module where it calls a function; return a function that undoes this."""
     real = getattr(where, name)
 
     def end(*arguments: Any, **options: Any) -> None:
@@ -386,7 +386,7 @@ def test_a_rollback_that_was_killed_before_its_restart_is_made_up_for(
 
 def test_a_rollback_waits_for_a_static_pod_that_is_just_starting_with_the_old_manifest(host: Host) -> None:
     host.present()
-    host.manifest.write_bytes(BEFORE)  # a rollback that was killed here
+    host.manifest.write_bytes(BEFORE)  # a rollback wrote this, and was killed
     host.broken.add(BEFORE)
     result = host.run(state="restored")
     assert result["failed"] and "Its old files are restored" in result["msg"], result
@@ -449,7 +449,7 @@ def test_without_space_for_the_backup_nothing_is_written(host: Host, monkeypatch
     assert host.manifest.read_bytes() == BEFORE
 
 
-# -- a rollback as its plan says ------------------------------------------------------------------------------------------
+# -- a rollback by its plan -----------------------------------------------------------------------------------------------
 
 
 def test_what_a_rollback_overwrites_is_kept_and_reported(host: Host) -> None:
@@ -482,7 +482,7 @@ def test_a_file_with_nothing_to_undo_in_it_is_forgotten(host: Host) -> None:
 
 
 def test_the_flags_that_are_expected_are_those_of_the_plan(host: Host) -> None:
-    """The journal has noted what the process once ran with; what the restored file gives it is what comes back."""
+    """The journal has the flags with which the process once ran, but the process will get the flags of the restored file."""
     host.run(flags=[], flags_before=["--cloud-provider="], files=[
         {"path": str(host.manifest), "content": base64.b64encode(AFTER).decode(), "sha256": digest(BEFORE)}])
     item = {"path": str(host.manifest), "sha256": digest(AFTER)}
@@ -491,7 +491,7 @@ def test_the_flags_that_are_expected_are_those_of_the_plan(host: Host) -> None:
 
 
 def test_without_a_plan_the_flags_are_those_from_before_the_first_run(tmp_path: pathlib.Path) -> None:
-    """Not those of the path that sorts first: a later run may have changed that file first."""
+    """The flags of the path that sorts first would be wrong: a later run may have been the first to change that file."""
     directory = str(tmp_path / "state")
     _journal.Journal(directory).record("/z", "kubelet", "run-1", b"z", b"Z", 0o600, (0, 0), ["--cloud-provider=aws"])
     _journal.Journal(directory).record("/a", "kubelet", "run-2", b"a", b"A", 0o600, (0, 0), ["--cloud-provider=external"])
@@ -519,11 +519,11 @@ def test_a_full_disk_at_the_last_step_of_a_restore_is_told_as_that(host: Host, m
 @pytest.mark.parametrize(("path", "needed", "reloaded"), [
     ("usr/local/lib/systemd/system/kubelet.service", "no", True), ("etc/systemd/system/kubelet.service.d/20-cloud.conf", "no", True),
     ("opt/units/kubelet.service", "no", True), ("etc/default/kubelet", "no", False),
-    ("etc/default/kubelet", "yes", True),  # somebody changed the unit before, and systemd has the old one
+    ("etc/default/kubelet", "yes", True),  # somebody changed the unit earlier, and systemd still has the old one
 ])
 def test_systemd_reads_units_again_before_a_restart(
         path: str, needed: str, reloaded: bool, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, run_module: Any) -> None:
-    """Without that it starts the component with the arguments it knew, and the change is put back."""
+    """Otherwise systemd starts the component with the old arguments, and the change is reverted."""
     host = Service(tmp_path, monkeypatch, run_module, "kubelet")
     monkeypatch.setattr(probes, "kubelet_health", lambda settings: "")
     monkeypatch.setattr(systemd, "unit_properties", lambda unit, names: {"NeedDaemonReload": needed, "NRestarts": "0"})

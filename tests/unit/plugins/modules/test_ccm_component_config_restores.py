@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What people read of a change that failed: for each file whether it was restored, as it is on the disk afterwards."""
+"""The message about a failed change says of each file whether it was restored, and agrees with the disk."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ OLD, NEW = b"--cloud-provider=aws\n", b"--cloud-provider=external\n"
 
 
 class Kubelet:
-    """A host whose kubelet has two files. C(ill): it is never healthy with the new ones. C(refuse): what os.open may not write any more."""
+    """A host whose kubelet has two files. C(ill): the kubelet is never healthy with the new files. C(refuse): what os.open can no longer
+    write."""
 
     def __init__(self, root: pathlib.Path, monkeypatch: pytest.MonkeyPatch, run_module: Any) -> None:
         self.root, self._run_module = root, run_module
@@ -131,7 +132,7 @@ def test_a_file_that_somebody_else_writes_meanwhile_is_not_called_restored(kubel
 
 
 def test_a_journal_that_cannot_be_written_does_not_hide_what_became_of_the_files(kubelet: Kubelet) -> None:
-    """All of it is on one file system, which becomes read-only after the restart."""
+    """Journal and files are on one file system, which becomes read-only after the restart."""
     kubelet.ill, kubelet.after_restart = True, [kubelet.root]
     result = kubelet.change()
     assert all(f"{path} was not restored: Read-only file system" in result["msg"] for path in kubelet.files), result["msg"]

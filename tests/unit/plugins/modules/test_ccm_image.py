@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An image is looked for and imported where the node's kubelet has its images, and no copy of its archive stays."""
+"""An image is looked up and imported where the node's kubelet has its images, and no copy of the archive stays."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.host import commands
 from ansible_collections.outoftree.ccm.plugins.modules import ccm_image as subject
 
 NAME, IMAGE = "localhost/ccm:1", "sha256:abc"
-#: What skopeo shows of an image.
+#: What skopeo prints about an image.
 CONFIG = '{"os": "linux"}'
 CONFIG_DIGEST = hashlib.sha256(CONFIG.encode()).hexdigest()
 
 
 class Node:
-    """A node with a containerd: what it was asked, and which images it has."""
+    """A node with a containerd: the commands that it got, and the images that it has."""
 
     def __init__(self, root: pathlib.Path, monkeypatch: pytest.MonkeyPatch, socket: str = "", programs: tuple[str, ...] = ()) -> None:
         self.root, self.images = root, set[str]()
@@ -74,7 +74,7 @@ def test_the_containerd_of_the_kubelet_is_asked(
 
 
 class CriONode(Node):
-    """A node whose kubelet uses a CRI-O: it reports where its storage is, and skopeo has one image there."""
+    """A node whose kubelet uses CRI-O: CRI-O reports where its storage is, and skopeo reads one image there."""
 
     def __init__(self, root: pathlib.Path, monkeypatch: pytest.MonkeyPatch, programs: tuple[str, ...]) -> None:
         super().__init__(root, monkeypatch, programs=programs)

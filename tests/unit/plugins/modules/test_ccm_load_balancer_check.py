@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long the check takes, with its own limit, in virtual time: each planted breakage is named within 90 seconds.
+"""The check's duration with its own limit, in virtual time: the check names each planted breakage within 90 seconds.
 
-The seconds of a cluster and a cloud are those of a real one on a slow day. That the causes are the right ones, a real
-API server shows (tests/integration/collection/test_ccm_load_balancer_check.py).
+Cluster and cloud take as long as real ones on a slow day. Whether the causes are right is tested with a real API
+server (tests/integration/collection/test_ccm_load_balancer_check.py).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ADDRESS = "192.0.2.10"
 
 
 class World:
-    """A cluster, a cloud and a network in which one thing is broken. Time passes when something waits."""
+    """A cluster, a cloud and a network in which one thing is broken. Time passes only with waits and calls."""
 
     def __init__(self, broken: str) -> None:
         self.broken, self.now = broken, 0.0
@@ -97,7 +97,7 @@ class World:
         self.service["spec"]["ports"][0]["nodePort"] = 30080
 
     def execute(self, place: str, pod: str, container: str, words: List[str], seconds: float) -> Tuple[int, str, str]:
-        """Commands of all Pods run side by side, so one of them takes the time of all."""
+        """Run a Pod's command. Commands of all Pods run in parallel, so only the first Pod's command takes time."""
         results = [self.answer(target, pod) for target in json.loads(words[-1])["targets"]]
         slowest = max(result["seconds"] for result in results)
         self.now += COMMAND + slowest if pod == NODES[0] else 0
@@ -149,7 +149,7 @@ def outcome(broken: str, monkeypatch: pytest.MonkeyPatch) -> Tuple[Dict[str, Any
 
 
 class Api:
-    """What the check uses of a client. Its clock is far from both renewals of the Lease."""
+    """The part of a client that the check uses. Its clock is far from both renewals of the Lease."""
 
     def __init__(self, world: World) -> None:
         self.get, self.items, self.call = world.get, world.items, world.call
@@ -171,7 +171,7 @@ def test_each_breakage_is_named_within_ninety_seconds(broken: str, cause: str, m
 
 
 def test_a_name_may_need_the_whole_limit_before_it_answers(monkeypatch: pytest.MonkeyPatch):
-    """A cloud gives it out before the load balancer exists."""
+    """A cloud may return the name before the load balancer exists."""
     monkeypatch.setitem(globals(), "HEALTHY", 70.0)
     assert outcome("name", monkeypatch)[0]["cause"] == ""
     assert outcome("", monkeypatch)[0]["cause"] == "security-group"

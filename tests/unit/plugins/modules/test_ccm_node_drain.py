@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Node that was cordoned for a drain accepts Pods again, however the drain fails."""
+"""A Node that was cordoned for a drain accepts Pods again, in whatever way the drain fails."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ansible_collections.outoftree.ccm.plugins.modules import ccm_node_drain as 
 
 
 class Api:
-    """An API server with one Node and one Pod. `answers`: the status of each eviction; `uncordoned`: that of the uncordoning."""
+    """An API server with one Node and one Pod. `answers`: the status of each eviction; `uncordoned`: the status of the uncordoning."""
 
     def __init__(self, *answers: int, uncordoned: int = 200, unschedulable: bool = False) -> None:
         self.answers, self.uncordoned, self.unschedulable = list(answers), uncordoned, unschedulable

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a rendered file keeps when it is rendered again; test_render.py of the integration tests has the rest."""
+"""What a file keeps when it is rendered again. test_render.py of the integration tests covers the rest."""
 
 from __future__ import annotations
 

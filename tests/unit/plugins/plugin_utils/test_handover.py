@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The action plugins take exactly the step of a host from the plan, without a template of the plan."""
+"""The action plugins take only a host's own step from the plan, and do not template the plan."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_control_plane_writes_its_journal_for_kubeadms_configuration() -> None
 
 
 class HostVars(dict):  # type: ignore[type-arg]
-    """As Ansible's hostvars: an index templates, raw_get does not."""
+    """Behaves as Ansible's hostvars: an index evaluates templates, raw_get does not."""
 
     def __getitem__(self, name: str) -> Any:
         raise AssertionError("the plan was templated")

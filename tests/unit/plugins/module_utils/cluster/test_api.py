@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the modules make of a kubeconfig before the library sees it."""
+"""How the modules convert a kubeconfig before they pass it to the library."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def encoded(text: str) -> str:
 
 
 def admin_conf() -> dict[str, Any]:
-    """As kubeadm writes it."""
+    """Return an admin.conf as kubeadm writes it."""
     return {
         "apiVersion": "v1", "kind": "Config", "current-context": "admin",
         "contexts": [{"name": "admin", "context": {"cluster": "kubernetes", "user": "admin"}}],
@@ -71,7 +71,7 @@ def test_a_key_that_is_not_base64_is_a_value_error() -> None:
 
 
 class Paged(api.Api):
-    """An API whose lists have two pages; an unknown kind has none."""
+    """An API whose lists have two pages. The list of an unknown kind does not exist."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, dict[str, str]]] = []
@@ -94,7 +94,7 @@ def test_a_list_is_read_page_by_page() -> None:
 
 
 class Module:
-    """A module with a kubeconfig as data that has no cluster: connecting fails, and the reason quotes it."""
+    """A module whose kubeconfig, passed as data, has no cluster: connecting fails, and the library's reason quotes the data."""
 
     def __init__(self, kubeconfig: dict[str, Any]) -> None:
         self.params = {"kubeconfig": kubeconfig, "context": None}
@@ -118,7 +118,7 @@ def test_credentials_of_a_kubeconfig_are_masked_by_every_core(monkeypatch: pytes
     assert not (module.no_log_values if new else registered)
 
 
-#: OpenSSL's codes and words. All but the last two are refused only by the strict contexts of Python 3.13 and newer.
+#: OpenSSL's codes and messages. Only the strict contexts of Python 3.13 and newer refuse all but the last two.
 REFUSALS = {
     85: "Missing Authority Key Identifier",
     86: "Missing Subject Key Identifier",

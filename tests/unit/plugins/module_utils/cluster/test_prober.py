@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What counts as an answer of a URL, and a process in the background that nobody can forget."""
+"""What counts as an answer of a URL, and a background process that ends by itself."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def test_what_fails_in_between_is_measured_and_nothing_is_left() -> None:
-    """Requests 11 to 15 are refused by the server itself, so that no clock decides."""
+    """The server refuses requests 11 to 15 by their number, so that no clock decides."""
     codes = [200] * 10 + [503] * 5 + [200] * 1_000_000
     count = iter(range(len(codes)))
     seen: list[int] = []

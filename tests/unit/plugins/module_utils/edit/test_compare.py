@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All arguments of a process against those that its unit's files give it."""
+"""Compares all arguments of a process with the arguments in its unit's files."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_first_difference_names_the_file_and_the_line(running: list[str], wo
     ("/usr/bin/kubelet $$A --x=$A", ""), ("/usr/bin/kubelet $D ${D}", ""),
 ])
 def test_a_variable_that_no_file_sets_may_be_systemds_own(command: str, names: str) -> None:
-    """PassEnvironment=, DefaultEnvironment= and 'systemctl set-environment' are in no file of the unit."""
+    """The values of PassEnvironment=, DefaultEnvironment= and 'systemctl set-environment' are in no file of the unit."""
     found = difference(command, 'B=""\n', ["kubelet", *["--one"] * 5])
     assert "the process" in found and (f". No file sets {names}, which {UNIT} uses: systemd itself may have it (PassEnvironment=" in found) == bool(names)
     assert difference("/usr/bin/kubelet --x=${A}", "", ["kubelet", "--x=1"]) == ""

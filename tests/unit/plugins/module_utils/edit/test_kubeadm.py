@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ClusterConfiguration, in both of its stored shapes."""
+"""Edits of kubeadm's ClusterConfiguration, in both versions of its extraArgs."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_v1beta3_gets_external_before_1_31(before: str, after: str) -> None:
     ("    cloud-provider: \"\"\n", "    cloud-provider: \"external\"\n"),
 ])
 def test_an_argument_without_a_value_gets_one_in_its_place(before: str, after: str) -> None:
-    """For kubeadm, an argument that has no value is one that is empty."""
+    """kubeadm reads an argument without a value as an empty one."""
     head = ("apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\n" if "name:" in before else HEAD_3) + "controllerManager:\n  extraArgs:\n"
     edited = kubeadm.edit(head + before, (1, 30))[0]
     assert edited == head + after
@@ -86,7 +86,7 @@ LOST = {"kube-controller-manager": [CLOUD]}
 
 
 def flags_back(component: str = "kube-controller-manager", **values: str) -> Any:
-    """A target that adds flags to one component."""
+    """Return a target that adds flags to one component."""
     changes = [Change(name.replace("_", "-"), None, value, "", "") for name, value in values.items()]
     return lambda name, *unused: changes if name == component else []
 
@@ -109,7 +109,7 @@ def test_a_section_that_says_nothing_has_no_flags(text: str) -> None:
 
 
 @pytest.mark.parametrize(("extra", "values"), [
-    ("{cloud_config: /a, v: 1, cloud-config: /b}", [("cloud-config", "/b", 2), ("cloud-config", "/a", 0)]),  # in the order of the names
+    ("{cloud_config: /a, v: 1, cloud-config: /b}", [("cloud-config", "/b", 2), ("cloud-config", "/a", 0)]),  # kubeadm sorts keys by name
     ("{v: 2, cloud-provider: , cloud_config: /c}", [("cloud-provider", "", 1), ("cloud-config", "/c", 2)]),
     ("[{name: v, value: x}, {name: cloud-provider}, {name: cloud-config, value: /c}]", [("cloud-provider", "", 1), ("cloud-config", "/c", 2)]),
 ])
@@ -185,7 +185,7 @@ def test_a_path_that_somebody_else_uses_by_now_stays_as_it_is() -> None:
     pytest.param(["cloud-provider", "feature-gates"], ["cloud-config"], id="none-of-two-is-left"),
 ])
 def test_a_new_flag_takes_an_entry_of_one_that_goes_where_none_is_left(entries: list[str], after: list[str]) -> None:
-    """Without an entry there is no place to add another one."""
+    """With no entry left, there is no place to add a new entry."""
     text = f"{HEAD_4}apiServer:\n  extraArgs:\n" + "".join(f"  - name: {name}\n    value: x\n" for name in entries)
 
     def target(name: str, flags: Any, version: Any) -> list[Change]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kubelet's command line from unit and environment files, and the edits of those."""
+"""The kubelet's command line from unit and environment files, and edits of these files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEFAULT = "/etc/default/kubelet"
 
 @pytest.fixture
 def kubeadm(fixture_text: Any) -> Any:
-    """Edit a kubeadm kubelet's environment files; return the edit, the new texts and the arguments afterwards."""
+    """Return a function that edits a kubeadm kubelet's environment files, and returns the edit, the new texts and the new arguments."""
     units = [("/usr/lib/systemd/system/kubelet.service", fixture_text("kubelet/kubelet.service")),
              ("/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf", fixture_text("kubelet/10-kubeadm.conf"))]
 
@@ -75,7 +75,7 @@ def test_a_flag_in_the_wrong_file_that_would_win_is_removed_and_both_files_are_n
 ])
 @pytest.mark.parametrize("quote", ['"', "'"])
 def test_flags_side_by_side_go_from_the_file_that_is_not_kubeadms(kubeadm: Any, before: str, after: str, quote: str) -> None:
-    """The classic worker of an in-tree cloud. One blank is between both flags, and each took it along."""
+    """The typical worker of an in-tree cloud. Only one space separates the two flags; each removal once included that space."""
     unused, texts, argv = kubeadm(flags='KUBELET_KUBEADM_ARGS="--node-ip=10.0.0.1"\n', default=f"KUBELET_EXTRA_ARGS={quote}{before}{quote}\n")
     assert texts == {FLAGS_ENV: 'KUBELET_KUBEADM_ARGS="--node-ip=10.0.0.1 --cloud-provider=external"\n',
                      DEFAULT: f"KUBELET_EXTRA_ARGS={quote}{after}{quote}\n"}
@@ -286,7 +286,7 @@ def test_a_unit_without_a_place_is_named() -> None:
 
 @pytest.mark.parametrize(("values", "then"), [(["a", "b"], ["x", "y"]), (["a"], ["x"]), (["a", "b"], [None, "y"])])
 def test_a_plan_that_would_change_its_own_result_is_refused(monkeypatch: pytest.MonkeyPatch, values: list[str], then: list[str | None]) -> None:
-    """The next run would change the same file again, and restart every kubelet again."""
+    """With such a plan, every run would change the same file and restart every kubelet."""
     def restless(_component: str, found: list[flags.Flag], _version: tuple[int, int]) -> list[Change]:
         return [Change(flag.name, flag, new if new is None or flag.value != new else new + new, "why", "")
                 for flag, new in zip([flag for flag in found if flag.name == "feature-gates"], then, strict=False)]

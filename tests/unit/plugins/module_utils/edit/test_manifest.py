@@ -174,7 +174,7 @@ def test_a_byte_that_is_not_utf_8_is_named_with_its_line(content: bytes, words: 
     (f"spec: {{containers: [{{name: {KCM}}}]}}\n", "problems", f"It names {KCM}"), ("kind: Pod\n", "notes", "It names no component"),
 ])
 def test_a_manifest_in_utf_16_is_named_as_such(encoding: str, text: str, kind: str, end: str) -> None:
-    """The kubelet reads it, so one of a component must never be passed over."""
+    """The kubelet reads UTF-16, so the planner must never skip such a manifest of a component."""
     content = ("" if encoding == "utf-16" else "\ufeff") + text
     entry = {"content": base64.b64encode(content.encode(encoding)).decode()}
     with pytest.raises(NotYaml, match="^it is UTF-16, which this collection does not edit. Write it in UTF-8$") as caught:
@@ -272,7 +272,7 @@ def test_a_path_and_a_name_that_somebody_else_uses_by_now_stay_as_they_are() -> 
 
 
 def test_the_volume_of_the_file_of_a_leader_migration_goes_with_its_flag() -> None:
-    """Nothing reads the file any more, and a mount of it keeps the Pod from starting where it is missing."""
+    """Nothing reads the file any more, and if the file is missing, its mount keeps the Pod from starting."""
     rest = "    volumeMounts:\n    - {name: etc, mountPath: /etc}\n    - {name: leader, mountPath: /m.yaml}\n"
     volumes = "  volumes:\n  - {name: etc, hostPath: {path: /etc}}\n  - {name: leader, hostPath: {path: /m.yaml}}\n"
     command = f"    command: [{KCM}, --enable-leader-migration, --leader-migration-config=/m.yaml, --v=2]\n"
@@ -294,7 +294,7 @@ def test_mounts_come_back_where_their_lists_are_gone(rest: str) -> None:
 @pytest.mark.parametrize("order", [("one", "two"), ("two", "one")])
 @pytest.mark.parametrize("both", ["    volumeMounts:\n    - {name: one, mountPath: /x}\n", ""])
 def test_each_mount_decides_alone_whether_its_volume_goes(order: tuple[str, str], both: str) -> None:
-    """Another container still has the volume of one mount. That of the other mount goes."""
+    """Another container still mounts volume `one`, so only the other volume is removed."""
     mounts = "    volumeMounts:\n" + "".join(f"    - {{name: {name}, mountPath: /{name}}}\n" for name in order)
     volumes = "  volumes:\n" + "".join(f"  - {{name: {name}, hostPath: {{path: /{name}}}}}\n" for name in order) + "  - {name: other, hostPath: {path: /o}}\n"
     flags = f"    command:\n    - {KCM}\n    - --cloud-config=/one/c\n    - --cloud-config=/two/c\n    - --v=2\n"

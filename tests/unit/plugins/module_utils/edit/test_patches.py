@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""kubeadm's patches, one decision at a time: what is left as it is, what is edited, what is refused."""
+"""kubeadm's patches, one decision at a time: which are left alone, which are edited, which are refused."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_list_loses_an_item_and_what_stands_after_it_is_edited_as_well() -> No
 @pytest.mark.parametrize(("text", "word"), [
     (operations("--v=4", ["kube-apiserver", "--cloud-config=/c"]), "--cloud-config"),
     (operations(["kube-apiserver", "--cloud-config=/c", "--cloud-provider=aws"]), "--cloud-config"),
-    (operations("--cloud-config"), "--cloud-config"),  # its value is the next argument
+    (operations("--cloud-config"), "--cloud-config"),  # the flag's value is the next argument
     (operations("--cloud-config=/c", op="replace"), "--cloud-config"),
     ('{"op": "add", "value": "--cloud-config=/c"}', "list"),
 ])
@@ -93,8 +93,8 @@ def test_a_patch_that_is_no_patch_of_the_component_is_refused(text: str, why: st
     ("kube-controller-manager1-own+json.json", ("kube-controller-manager", "json")),
     ("kube-apiserver-cloud+strategic.yaml", ("kube-apiserver", "strategic")),
     ("kube-apiserver_10.yaml", ("kube-apiserver", "strategic")),
-    ("kube-apiserverjson.yaml", ("kube-apiserver", "strategic")),  # a kind needs its '+'
-    ("kube-apiserver.d+merge.yaml", ("kube-apiserver", "strategic")),  # what follows a dot does not count
+    ("kube-apiserverjson.yaml", ("kube-apiserver", "strategic")),  # without '+', no patch type
+    ("kube-apiserver.d+merge.yaml", ("kube-apiserver", "strategic")),  # kubeadm ignores the text after the first dot
     ("kube-apiserver+mergeme.yaml", ("kube-apiserver", "merge")),
     ("kube-scheduler0+json.yaml", ("kube-scheduler", "json")),
     ("kubeletconfiguration0+strategic.yaml", ("kubeletconfiguration", "strategic")),
@@ -125,7 +125,8 @@ def test_every_patch_of_a_file_is_edited() -> None:
 
 
 def test_only_the_first_document_of_a_patch_counts() -> None:
-    """kubeadm separates patches at bare markers. It takes what follows another one to be of the same patch, of which it reads one document."""
+    """kubeadm separates patches only at bare markers ('---'). What follows another marker belongs to the same patch, and kubeadm reads
+    only the first document of a patch."""
     text = f"{CONTAINER}    - --cloud-config=/c\n--- # more\n{CONTAINER}    - --cloud-provider=aws\n"
     after, changes = edited("kube-apiserver.yaml", text)
     assert (after, changes) == (text.replace("    - --cloud-config=/c\n", ""), [("cloud-config", None)])
@@ -146,7 +147,7 @@ def test_the_last_operation_may_have_a_position() -> None:
 
 @pytest.mark.parametrize(("key", "added"), [("command", True), ("args", False)])
 def test_a_flag_is_added_to_the_components_own_command_alone(key: str, added: bool) -> None:
-    """Another container with a command of its own changes nothing."""
+    """Another container that has a command gets no flag."""
     text = (f"spec:\n  containers:\n  - name: sidecar\n    command: [sleep]\n  - name: kube-controller-manager\n    {key}: [kube-controller-manager, "
             "--cloud-config=/c]\n")
     changes = edited("kube-controller-manager.yaml", text, (1, 30))[1]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Configurations of k3s and RKE2 as both read them: keys that add to earlier ones, operators of flags, options of the command line.
+"""Configurations of k3s and RKE2 as both programs read them: keys that add to earlier keys, flags with operators, command-line options.
 
-What counts is stated by k3s's source: pkg/configfilearg/parser.go for files, GetArgs in pkg/util/args.go for a component's flags.
+The rules come from k3s's source: pkg/configfilearg/parser.go for files, GetArgs in pkg/util/args.go for a component's flags.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ SERVER = "disable-cloud-controller: true\n"
 
 
 def kubelet_flags(*texts: str) -> list[str]:
-    """The kubelet's own flags as k3s passes them: the last list counts, and operators say where among the values of a name one goes."""
+    """Return the kubelet's flags as k3s passes them. The last list counts; an operator says whether a value goes before or after the
+    other values of its flag."""
     lists: list[str] = []
     for text in texts:
         for key, value in (load(text) or {}).items():
@@ -72,7 +73,7 @@ def test_a_flag_keeps_its_spelling_and_its_operator(key: str, now: str, then: st
 
 @pytest.mark.parametrize("item", ["cloud-provider+=aws", "--cloud-provider-=aws", "cloud_provider=aws"])
 def test_the_way_back_keeps_the_operator_beside_changes_of_others(item: str) -> None:
-    """Somebody else changed the same line, so that only the flags can be undone."""
+    """Somebody else changed the same line, so the rollback can undo only the flags."""
     before = f"kubelet-arg: ['{item}', v=2]\n"
     ours = rancher.plan("k3s", False, [("/f", before)], ["agent"], (1, 30)).texts["/f"]
     back = undo.undo(undo.Rancher("k3s"), before, ours, ours.replace("v=2", "v=7"), (1, 30))

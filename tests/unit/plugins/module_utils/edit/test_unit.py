@@ -29,7 +29,7 @@ def arguments(text: str) -> list[str]:
 @pytest.mark.parametrize("comment", ["# not --cloud-provider=aws", "  ; a comment", "# it ends in a backslash \\", "#a\n#b"])
 @pytest.mark.parametrize("after", ["", "  --config=/c \\\n"])
 def test_the_flag_is_never_written_into_a_comment(comment: str, after: str, end: str) -> None:
-    """systemd.syntax(7): a comment after a line that ends in a backslash is left out, and the line goes on behind it."""
+    """systemd.syntax(7): a comment after a line that ends in a backslash is ignored, and the line continues after the comment."""
     before = f"[Service]\nExecStart=/usr/bin/kubelet \\\n  --v=2 \\\n{comment}\n{after}  --node-ip=10.0.0.1\n".replace("\n", end)
     words = ["/usr/bin/kubelet", "--v=2", *(["--config=/c"] if after else []), "--node-ip=10.0.0.1"]
     assert arguments(before) == words
@@ -51,7 +51,7 @@ def test_a_comment_before_the_last_argument_hides_no_flag() -> None:
 
 
 def test_an_environment_file_has_no_comments_inside_a_value() -> None:
-    """systemd reads these files by other rules: only a line of its own may be a comment."""
+    """systemd reads environment files by other rules: a line after a backslash belongs to the value, even if it starts with '#'."""
     values = env_file.parse("/etc/default/kubelet", 'A="--v=2 \\\n#no-comment"\n# B=1\nC=2\n')
     assert "".join(char.char for char in values["A"].chars) == "--v=2 #no-comment"
     assert set(values) == {"A", "C"}
@@ -102,7 +102,7 @@ DEFAULT = "/etc/default/kubelet"
     pytest.param(DEFAULT, 'A="--v=2 "', 'A="--v=2 --x=1 --y=2"', id="a-space-is-there"),
 ])
 def test_flags_are_added_to_a_variable_as_systemd_reads_it(path: str, before: str, after: str) -> None:
-    """systemd.exec(5): in Environment=, white space ends an assignment; in a file that EnvironmentFile= names, the line does."""
+    """systemd.exec(5): white space ends an assignment in Environment=; the end of the line ends it in an environment file."""
     unit = "[Service]\nExecStart=/usr/bin/kubelet $A\n"
     lead = "[Service]\n" if path == DROP_IN else ""
     texts = {UNIT: unit, path: f"{lead}{before}\n"}
@@ -129,7 +129,7 @@ def test_the_flag_is_not_lost_in_an_assignment_without_quotes() -> None:
     ("'--a=b'c", "'--a=b'c\" --cloud-provider=external\"", "--a=bc"),
 ])
 def test_quotes_inside_a_value_stay(value: str, after: str, argument: str) -> None:
-    """Quotes around the whole assignment would change what they mean."""
+    """Quotes around the whole assignment would change the meaning of the inner quotes."""
     found = _unit.Sources((UNIT, DROP_IN), (), {UNIT: "[Service]\nExecStart=/usr/bin/kubelet ${KUBELET_EXTRA_ARGS}\n",
                                                 DROP_IN: f"[Service]\nEnvironment=KUBELET_EXTRA_ARGS={value}\n"})
     assert found.command_line().arguments[1].value == argument
@@ -307,7 +307,7 @@ def test_a_quote_in_exec_start_that_is_never_closed_is_named_with_its_line(comma
 
 @pytest.mark.parametrize("line", ["ExecStart=/k b \\ ", "ExecStart=/k b a\\\t", "Environment=A=1 B=\\ \nExecStart=/k $A$B c"])
 def test_a_backslash_before_blanks_at_the_end_of_a_line_stays(line: str) -> None:
-    """systemd cuts the blanks off first, and then takes it as it is in a command. It ignores an assignment with it."""
+    """systemd strips the blanks first. It then keeps the backslash in a command, and ignores an assignment that ends in one."""
     text = f"[Service]\n{line}\n"
     assert arguments(text)[1:] == systemd.command_line("kubelet.service", [text], {})[1:]
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Edits of flags in units and environment files, one at a time and without the proof behind them: systemd's own library reads what comes out.
+"""Single edits of flags in units and environment files, without the proof that usually follows. systemd's own library reads the results.
 
-A plan that the proof refuses is safe, but no use. Therefore the edits are tested alone: they must be right without it.
+A plan that the proof refuses is safe but useless. Therefore the tests run the edits alone: they must be right without the proof.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def sources(unit: str, file: str = "", second: str = "") -> _unit.Sources:
 
 
 def placed(place: str, text: str) -> _unit.Sources:
-    """A unit with a text in ExecStart, in a variable that it sets, or in one of an environment file."""
+    """Return a unit that has a text in ExecStart, in a variable of the unit, or in a variable of an environment file."""
     line = place.format(text)
     if line.startswith("ExecStart"):
         return sources(line)
@@ -47,9 +47,9 @@ def removed(found: _unit.Sources, *numbers: int) -> _unit.Sources:
     return found.edited(spans)
 
 
-# -- a flag goes --------------------------------------------------------------------------------------------------------
+# -- a flag is removed --------------------------------------------------------------------------------------------------
 
-#: Places of words, and what separates them there.
+#: Places of arguments, and the text between two arguments there.
 LAYOUTS = [
     *[("ExecStart=/k {}", separator) for separator in (" ", " \\\n  ", "  \\\n\t", "\\\n", " \\\r\n  ")],
     *[('Environment="A={}"', separator) for separator in (" ", " \\\n  ", "\\\n")],
@@ -72,7 +72,7 @@ def test_a_text_without_a_flag_is_as_if_it_had_never_had_it(place: str, separato
     assert removed(with_it, 0).texts == without.texts
 
 
-#: A unit's lines with two flags to remove, and what is left of them.
+#: A unit's lines with two flags to remove, and the lines without these flags.
 LEFT = [
     (" --v=2 \\\n  --cloud-config=/c \\\n  --cloud-config=/d", " --v=2"),
     (" --v=2 \\\n  --cloud-config \\\n  /c --cloud-config=/d", " --v=2"),
@@ -90,7 +90,7 @@ LEFT = [
 @pytest.mark.parametrize(("before", "after"), LEFT)
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_no_line_is_left_that_a_backslash_joins_with_nothing(before: str, after: str, end: str) -> None:
-    """Comments between the lines of a command belong to other people: they stay, whatever goes around them."""
+    """Comments between the lines of a command belong to other people: they stay, whatever is removed around them."""
     found = sources((f"ExecStart=/k{before}\nRestart=always").replace("\n", end))
     left = removed(found, 0, 1).texts[UNIT] or ""
     assert re.sub(r"\s*\nRestart", "\nRestart", left.replace(end, "\n")) == sources(f"ExecStart=/k{after}\nRestart=always").texts[UNIT]
@@ -189,7 +189,7 @@ def test_flags_side_by_side_go_together(place: str, separator: str) -> None:
 @pytest.mark.parametrize(("place", "separator"), LAYOUTS)
 @pytest.mark.parametrize("flags", [["--cloud-provider=", "--cloud-config=/c"], ["--cloud-config=/c", "--cloud-provider="]])
 def test_a_flag_gets_a_value_beside_one_that_goes(place: str, separator: str, flags: list[str]) -> None:
-    """What is written at the end of one is at the beginning of the other."""
+    """The end of one edit is the start of the other."""
     found, spans = placed(place, separator.join(["--v=2", *flags, "--x=1"])), {}  # type: ignore[var-annotated]
     line = found.command_line()
     items = {item.name: item for item in _unit.occurrences(line)}
@@ -204,7 +204,7 @@ def test_a_flag_that_is_the_value_of_a_variable_inside_braces_cannot_go() -> Non
         removed(found, 0)
 
 
-# -- a flag gets another value, or comes --------------------------------------------------------------------------------
+# -- a flag gets another value, or is added -----------------------------------------------------------------------------
 
 VALUES = ["external", "", "a b", "it's", 'q"q', "c\\d", "100%n", "$A$$", "é,`x`"]
 
@@ -219,7 +219,7 @@ VALUES = ["external", "", "a b", "it's", 'q"q', "c\\d", "100%n", "$A$$", "é,`x`
 ])
 def test_systemd_reads_another_value_and_every_other_argument(place: str, old: str, value: str) -> None:
     if not value and (old == "aws" or old == 'a""ws'):
-        value = "gce"  # an empty argument needs quotes, and nobody plans one
+        value = "gce"  # an empty argument needs quotes, and no plan has one
     found = placed(place, old)
     line, spans = found.command_line(), {}  # type: ignore[var-annotated]
     (item,) = _unit.occurrences(line)
@@ -314,7 +314,7 @@ COMMAND = "ExecStart=/k --v=2 --controllers=*,bootstrap --cloud-config=/c --clou
 
 
 def changed(old: str, new: str) -> tuple[_unit.Sources, unit_edits.Spans]:
-    """A unit, and an edit of one place of it."""
+    """Return a unit, and an edit of one place in the unit."""
     found = sources(COMMAND)
     at = (found.texts[UNIT] or "").index(old)
     return found, {UNIT: [unit_edits.Span(at, at + len(old), new)]}

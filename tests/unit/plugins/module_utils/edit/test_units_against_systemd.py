@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generated units and environment files: what systemd's own library reads before the migration, after it, and after the way back.
+"""Generated units and environment files, as systemd's own library reads them before and after the migration, and after the rollback.
 
-Each host is made by a seed. The product edits its files, somebody else changes them, and the product undoes its edit. Whether an argument
-was lost, added or changed is for systemd to say (tests/systemd.py), never for the product's own reader.
+A seed determines each host. The product edits the host's files, somebody else changes them, and the product undoes its edit. systemd
+(tests/systemd.py) decides whether an argument was lost, added or changed, never the product's own reader.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ NAME = "kubelet.service"
 UNIT = f"/etc/systemd/system/{NAME}"
 DROP_INS = (f"/etc/systemd/system/{NAME}.d/10-kubeadm.conf", f"/etc/systemd/system/{NAME}.d/20-ours.conf")
 FLAGS_ENV, DEFAULT = "/var/lib/kubelet/kubeadm-flags.env", "/etc/default/kubelet"
-#: Texts of each kind. They are drawn in parts, so that more processes can share them.
+#: The number of texts of each kind, and of the parts in which they are generated, so that processes can share the work.
 TEXTS, PARTS = drawn.number(4000), 8
-#: More refusals than these, of a hundred texts, are a fault: an ordinary file must never be refused.
+#: The maximum refusals per hundred texts. More are a fault, because an ordinary file must never be refused.
 REFUSED = {"one environment file": 8, "two environment files": 11, "units and drop-ins": 11}
 
 OTHERS = ["--v=2", "--node-ip=10.0.0.1", "--max-pods=200", "--root-dir=/data/kubelet", "--config=/etc/kubelet.yaml", "--eviction-hard=memory.available<5%",
@@ -34,7 +34,7 @@ OTHERS = ["--v=2", "--node-ip=10.0.0.1", "--max-pods=200", "--root-dir=/data/kub
 CLOUD = ["--cloud-provider=vsphere", "--cloud-provider=", "--cloud_provider=aws", "--cloud-config=/etc/c", "--cloud-provider=external", "--cloud-config=",
          "--feature-gates=X=true, DisableCloudProviders=true", "--feature-gates=DisableCloudProviders=true"]
 MANAGED = re.compile("--(cloud[-_]provider|cloud[-_]config|feature-gates)(=|$)")
-#: What the proof of an edit says. It is there for faults, so of a hundred edits, one may need it.
+#: Messages of the proof after an edit. The proof exists for faults, so it may refuse at most one of a hundred edits.
 PROOF = re.compile("an edit there would also|after the edit, its flags would be|could not be read again|would still change")
 
 
@@ -48,7 +48,7 @@ class Host(NamedTuple):
         return systemd.command_line(NAME, list(self.units.values()), {path: text for path, text in self.environment.items() if text is not None})
 
     def sources(self) -> _unit.Sources:
-        """As from detection. Raises UnitRefused."""
+        """Return the unit's sources as detection returns them. Raises UnitRefused."""
         files = {path: {"exists": text is not None, "content": base64.b64encode((text or "").encode()).decode(), "sha256": "", "problem": ""}
                  for path, text in {**self.units, **self.environment}.items()}
         return _unit.sources(files, {"unit": NAME, "unit_files": list(self.units), "environment_files": list(self.environment)})  # type: ignore[arg-type]
@@ -72,7 +72,7 @@ def words(rand: random.Random, most: int = 4) -> list[str]:
 
 
 def shell_word(rand: random.Random, word: str) -> str:
-    """Spell a word so that $VARIABLE gives it back."""
+    """Return a spelling of a word that $VARIABLE expands to the word."""
     if not re.search(r"""[\s"'\\]""", word) and rand.random() < 0.9:
         return word
     return rand.choice([
@@ -88,7 +88,7 @@ def joined(rand: random.Random, parts: list[str], blanks: list[str]) -> str:
 
 
 def value(rand: random.Random, parts: list[str]) -> str:
-    """Spell words as the value of a variable in an environment file."""
+    """Return a spelling of words as the value of a variable in an environment file."""
     style = rand.randrange(9)
     if style < 2:
         return joined(rand, [re.sub(r"""(["'\\])""", r"\\\1", part) for part in parts], [" ", "  ", " \\\n", " \\\n  "])
@@ -121,7 +121,7 @@ def environment(rand: random.Random, name: str) -> str:
 
 
 def unit_word(rand: random.Random, word: str) -> str:
-    """Spell a word so that a unit gives it back."""
+    """Return a spelling of a word that systemd reads in a unit as the word."""
     word = word.replace("%", "%%").replace("$", "$$")
     if not re.search(r"""[\s"'\\]""", word) and rand.random() < 0.9:
         return word
@@ -174,11 +174,11 @@ def units(rand: random.Random) -> Host:
 KINDS = {"one environment file": one_file, "two environment files": two_files, "units and drop-ins": units}
 
 
-# -- what happens -------------------------------------------------------------------------------------------------------
+# -- the edits and their results ----------------------------------------------------------------------------------------
 
 
 def cloud(argv: list[str]) -> tuple[list[str], Counter[str]]:
-    """Return the arguments that are none of ours, in order, and the managed flags with their values."""
+    """Return the arguments that the product does not manage, in order, and the managed flags with their values."""
     others, managed, rest = [], Counter[str](), argv[1:]
     while rest:
         word = rest.pop(0)
@@ -192,20 +192,20 @@ def cloud(argv: list[str]) -> tuple[list[str], Counter[str]]:
 
 
 def other_people(rand: random.Random, path: str, text: str) -> str:
-    """Change a file as somebody else would: the same change fits the original and the migrated text."""
+    """Change a file as somebody else would. The same change can be made in the original and in the migrated text."""
     changes = [lambda text: "# a note of somebody else\n" + text, lambda text: text.replace("--v=2", "--v=7"),
                lambda text: text.replace("--max-pods=200", "--max-pods=250"), lambda text: text.replace("10.0.0.1", "10.0.0.99")]
     return rand.choice(changes)(text)
 
 
 def judge(rand: random.Random, host: Host) -> tuple[str, str]:
-    """Return what became of a host: right, refused or stopped by a proof (with the reason), or wrong."""
+    """Return the verdict on a host and its reason: right, refused, stopped by a proof, or wrong."""
     version = rand.choice([(1, 29), (1, 30), (1, 30), (1, 32), (1, 33), (1, 35)])
     before = cloud(host.argv())
     try:
         edit = kubelet.plan(host.sources(), version)
     except _unit.UnitRefused as exc:
-        # Such a kubelet has an argument of a carriage return alone, and does not start.
+        # A kubelet with such a file gets an argument that is only a carriage return, and does not start.
         escaped = any("\\\r" in (text or "") for text in host.environment.values())
         return "stopped" if PROOF.search(str(exc)) and not escaped else "refused", str(exc)
     edited = host.with_texts(host.sources().edited(edit.spans).texts)
@@ -268,7 +268,7 @@ def test_what_systemd_reads_is_what_was_planned(kind: str, part: int, record_pro
 
 
 def test_the_reader_agrees_with_systemd_on_any_text() -> None:
-    """Texts of characters that mean something somewhere, most of them nonsense."""
+    """The texts consist of characters that are special in some place; most texts are nonsense."""
     rand = random.Random(33)
     letters = ["a", "b", " ", "\t", "\n", "\r\n", "\r", '"', "'", "\\", "\\\n", "=", "#", ";", "A=", "B=", "$", "`", "--x", "\n#", "%", "é"]
     for _ in range(drawn.number(2000)):
@@ -278,7 +278,7 @@ def test_the_reader_agrees_with_systemd_on_any_text() -> None:
 
 
 def test_each_character_of_an_environment_file_knows_its_place() -> None:
-    """An edit of one place changes this character and no other, and what is inserted at the end of a value comes last."""
+    """An edit of one place changes only the character there, and text that is inserted at the end of a value comes last."""
     rand = random.Random(35)
     letters = ["a", "b", " ", "\t", "\n", "\r", '"', "'", "\\", "\\", "\\\n", "#", "$", "`", "--x", "\nB=", "é"]
     texts = ['A="ab\\"cd"', 'A="ab\\$cd" ', "A='ab\"cd'", 'A="ab\\xcd"', "A=ab\\cd", "A=ab\\\ncd", "A= \\abc", 'A=a b "c" ', "A= 'a' \"b\" c"]
@@ -317,7 +317,7 @@ def test_units_agree_with_systemd_on_any_text() -> None:
 
 
 def test_each_character_of_a_unit_knows_its_place() -> None:
-    """Wherever a variable or an argument has a character, an edit of its place changes it there, and nothing else."""
+    """An edit of the place of a character in a variable or an argument changes that character, and nothing else."""
     rand = random.Random(36)
     letters = ["a", " ", '"', "'", "\\", "\\\n", "\\\r\n", "$A", "${A}", "$$", "%n", "%%", "%", "%z", "\\x41", "\\s", "\\n", "\\q", "\\101",
                "\\u00e9", "--x=", "é"]
@@ -332,7 +332,7 @@ def test_each_character_of_a_unit_knows_its_place() -> None:
         places = {(char.start, char.end) for argument in given for char in argument.chars}
         for start, end in places:
             if "\n" in text[start:end] or text[start:end] == "\\":
-                continue  # with it, the line ends, or a character loses its escape
+                continue  # the new character would end the line, or change an escape
             expected = ["".join("Z" if (char.start, char.end) == (start, end) else char.char for char in argument.chars) for argument in given]
             found = systemd.command_line("kubelet@i.service", [text[:start] + "Z" + text[end:]], {})[1:]
             assert found == expected, (text, text[start:end])
@@ -358,7 +358,7 @@ def test_an_escape_is_that_of_systemd(escape: str, around: str) -> None:
     assert found == expected
 
 
-#: A word of ExecStart, and a variable in every kind of quotes, each with two words of which one is rewritten.
+#: ExecStart and a variable, in every kind of quotes, each with two words, the first of which is replaced.
 PLACES = ["ExecStart=/k {} z", "ExecStart=/k \"{}\" z", "ExecStart=/k '{}' z", 'Environment="A={} z"', "Environment='A={} z'", "Environment=A={}"]
 EMPTY = ['ExecStart=/k "{}" z', "ExecStart=/k '{}' z", "Environment='A=\"{}\" z'", "Environment=\"A='{}' z\"", 'A=z "{}"', "A='\"{}\" z'", "A=\"'{}' z\""]
 FILES = ["A={} z", 'A="{} z"', "A='{} z'", "A=z {}", 'A="z {}"', 'A= "{}"  "  z"']
@@ -366,7 +366,7 @@ FILES = ["A={} z", 'A="{} z"', "A='{} z'", "A=z {}", 'A="z {}"', 'A= "{}"  "  z"
 
 @pytest.mark.parametrize(("place", "empty"), [(place, False) for place in PLACES + FILES] + [(place, True) for place in EMPTY])
 def test_systemd_reads_what_is_written_in_place_of_a_word(place: str, empty: bool) -> None:
-    """Whatever characters it has, and whatever it has in common with the old word."""
+    """This holds for any characters of the new word, and for any overlap with the old word."""
     rand = random.Random(place)
     letters = ["a", "b", "--x=", " ", "\t", '"', "'", "\\", "%", "$", "`", "#", ";", "é", ",", "\n"]
     unit, written = "/etc/systemd/system/kubelet.service", 0
@@ -409,7 +409,7 @@ def test_text_between_empty_quotes_needs_no_escaped_blank(quote: str) -> None:
     "/k ;x --cloud-provider=aws", "/bin/true \\\n  ; /k --cloud-provider=aws \\\n  ;", "/k --x=\\; --cloud-provider=aws", "; /k --cloud-provider=aws",
 ])
 def test_a_flag_of_one_of_several_commands(command: str) -> None:
-    """A semicolon ends a command, and what is added behind it would be another program."""
+    """A semicolon ends a command, and text after the semicolon would be another program."""
     text = f"[Service]\nType=oneshot\nExecStart={command}\n"
     before = cloud(systemd.command_line(NAME, [text], {}))
     edit = kubelet.plan(Host({UNIT: text}, {}).sources(), (1, 30))
@@ -430,7 +430,7 @@ def test_a_flag_at_the_end_of_a_variable_is_one_more_argument(value: str, where:
     before, spans = systemd.command_line("kubelet.service", [text], {"/e": sources.texts["/e"] or ""}), {}  # type: ignore[var-annotated]
     line = sources.command_line()
     if "A" not in line.variables:
-        assert file and value.partition("=")[0] != "A"  # systemd ignores such a line, or it sets B
+        assert file and value.partition("=")[0] != "A"  # systemd ignores such a line, or the line sets B
         return
     unit_edits.append(spans, line, "A", "--cloud-provider=external")
     texts = sources.edited(spans).texts

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flags of a unit between joined lines and comments: there, an edit and its way back, as systemd's own library reads them.
+"""Edits of flags between joined lines and comments of a unit, and their rollback, as systemd's own library reads them.
 
-Comments between the lines of a command are no part of it, and whatever follows a backslash is. So a line that an edit leaves behind may take
-the next setting with it, and a flag may end up in a comment.
+Comments between the lines of a command do not belong to the command, but any line after a backslash does. So a line that an edit leaves may
+swallow the next setting, and a flag may end up in a comment.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ ENDS = ["\nRestart=always\n", " \\\n\nRestart=always\n", "", " \\\n# e\n\nRestar
 FLAGS = [["--cloud-config=/c"], ["--cloud-config", "/c"], ["--cloud-config=/c", "--cloud-config=/d"], ["--cloud-provider=aws", "--cloud-config=/c"],
          ["--cloud-config", "/c", "--cloud-provider=aws"], ["--cloud-provider", "aws", "--cloud-config", "/c"], ["--cloud-provider=aws"]]
 PLACES = ["ExecStart=/usr/bin/kubelet{}", 'ExecStart=/usr/bin/kubelet $A\nEnvironment="A={}"', "ExecStart=/usr/bin/kubelet $A\nEnvironment='A={}'"]
-#: A joined line with nothing on it.
+#: A backslash that joins only comments or an empty line.
 NOTHING = re.compile(r"\\\r?\n(?:[ \t]*[#;].*\n)*[ \t]*(\r?\n|$)")
 
 
 def argv(text: str) -> tuple[list[str], list[str]]:
-    """The arguments without the cloud's flags, and these."""
+    """Return the arguments without the cloud's flags, in order, and the cloud's flags, sorted."""
     words = re.sub("(--cloud-(provider|config)) ", r"\1=", "\0".join(systemd.command_line(NAME, [text], {})[1:]).replace("\0", " ")).split()
     return [word for word in words if not word.startswith("--cloud-")], sorted(word for word in words if word.startswith("--cloud-"))
 
@@ -57,7 +57,7 @@ def test_a_flag_between_lines_goes_and_comes_back_alone(place: str, flags: list[
 
 
 def test_a_flag_behind_the_last_line_of_a_variable_is_in_no_comment() -> None:
-    """The place behind a joined line is behind the comments that follow it."""
+    """The place after a joined line is after the comments that follow the line."""
     text = '[Service]\nExecStart=/usr/bin/kubelet $A\nEnvironment="A=--v=2 \\\n# c \\\n ; d\n"\n'
     sources = _unit.Sources((UNIT,), (), {UNIT: text})
     spans = {}  # type: ignore[var-annotated]

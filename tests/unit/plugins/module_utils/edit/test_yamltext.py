@@ -63,7 +63,7 @@ def test_what_goes_leaves_the_rest_as_it_is(before: str, path: tuple[Any, ...], 
         expected = yamltext.pruned(yaml.safe_load(after))
         assert edited(before, lambda document: document.remove(path), expected) == after
     except EditRefused:
-        assert "why {}" in after  # in a comment it would say nothing
+        assert "why {}" in after  # a comment would have no effect
 
 
 @pytest.mark.parametrize(("before", "paths", "after"), [
@@ -194,7 +194,7 @@ def test_what_is_added_takes_the_place_of_all_that_goes(before: str, edit: str, 
 
 
 @pytest.mark.parametrize(("before", "path", "after"), [
-    ("x:\n  a: 1\n  b: 2\n  a: 3\n", ("x", "a"), "x:\n  b: 2\n"),  # else the first one would count
+    ("x:\n  a: 1\n  b: 2\n  a: 3\n", ("x", "a"), "x:\n  b: 2\n"),  # otherwise, the first key would count
     ("x:\n- a:\n  - 1\n  b: 2\n", ("x", 0, "a", 0), "x:\n- a: []\n  b: 2\n"),
     ("x:\n- |\n  a\n\n- b\n", ("x", 0), "x:\n\n- b\n"),
     ("x:\n- a\n---\n- b\n", ("x", 0), "x: []\n---\n- b\n"),
@@ -264,7 +264,7 @@ OPERATION = "- {op: add, path: /spec/containers/0/command/-, value: --cloud-prov
     (lambda text: rancher.plan("rke2", False, [("/f", text)], [], (1, 33)).texts["/f"], "kubelet-arg: cloud-provider=aws\n"),
 ])
 def test_a_byte_order_mark_stays_and_moves_no_edit(edit: Any, text: str) -> None:
-    """libyaml counts positions without it, so each edit of a line in flow style was one character too early."""
+    """libyaml does not count the mark, so each edit of a line in flow style was once one character too early."""
     after = edit(text)
     assert after != text and edit(BOM + text) == BOM + after
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a DaemonSet, its Pods and a Lease say, as the API gives them, and where the verdict changes."""
+"""The verdict on a DaemonSet, its Pods and a Lease, as the API returns them, and its limits."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def test_which_object_has_the_file_of_a_flag(path: str, volume: Any, mount: Any,
     daemonset = controller(*([f"--config={path}"] if path else []))
     pod_spec = daemonset["spec"]["template"]["spec"]
     pod_spec["volumes"] = [{"name": "cloud-config", "secret": {"secretName": "c"}}, volume]
-    # A folder above is a mount, too: the nearer one counts.
+    # A parent folder is a mount, too: the nearest mount counts.
     pod_spec["containers"][0]["volumeMounts"] = [{"name": "cloud-config", "mountPath": "/etc"}, {"name": "options", **mount}]
     assert health.mounted_file(daemonset, "config") == place
     assert health.mounted_file(None, "config") is None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a host returns is judged before it is believed: nothing but that host's own plan depends on it."""
+"""What a host returns is checked before it is used, and affects only that host's own plan."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HEALTH = {"reasons": [], "unjudged": [], "daemonset": {"ready": 1, "desired": 1}
 
 @pytest.fixture
 def hosts(host_facts: Any) -> dict[str, Any]:
-    """Two workers that are to be migrated."""
+    """Return two workers that are to be migrated."""
     return {name: host_facts(name, {FLAGS_ENV: 'KUBELET_KUBEADM_ARGS="--node-ip=10.0.0.1"\n'}) for name in ("w-1", "w-2")}
 
 
@@ -91,7 +91,7 @@ def test_names_of_nodes(name: str, good: bool) -> None:
     pytest.param(nested(21), "it returned more than 0 MiB", id="too-deep"),
 ])
 def test_where_the_limits_are(facts: Any, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thing that is no text counts as 8 characters."""
+    """A value that is no text counts as 8 characters."""
     monkeypatch.setattr(_host_facts, "LIMIT", 1000)
     assert _host_facts.refusal(facts) == reason
 
@@ -125,7 +125,7 @@ def test_each_host_is_judged_alone(hosts: Any) -> None:
 
 
 def victim(cluster_facts: Any) -> dict[str, Any]:
-    """A cluster with a Node that is in nobody's inventory."""
+    """Return a cluster with a Node that is not in the inventory."""
     cluster: dict[str, Any] = cluster_facts(("w-1", "initialized"), ("w-2", "initialized"), ("victim", "unmanaged"))
     cluster["nodes"][2]["addresses"] = [{"type": "InternalIP", "address": "10.0.0.9"}, {"type": "Hostname", "address": "victim.example"}]
     return cluster

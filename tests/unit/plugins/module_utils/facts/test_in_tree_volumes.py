@@ -27,7 +27,7 @@ def test_every_plug_in_is_known_by_its_field_and_its_provisioner() -> None:
 
 
 def test_the_table_of_plug_ins_is_consistent() -> None:
-    """What the plan takes for granted: no supported release mounts such a volume itself, and no gate turns the translation off."""
+    """The plan assumes that no supported release mounts such a volume itself, and that no gate turns the translation off."""
     for volume in versions.IN_TREE_VOLUMES:
         assert volume.source and volume.provisioner.startswith("kubernetes.io/") and volume.cloud
         stages = [volume.on_in, volume.stable_in, volume.gate_gone_in]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is read of a Node, the way out of a wrong providerID, and what Nodes say beside each other and beside the cloud."""
+"""The facts of a Node, the remedy for a wrong providerID, and comparisons of Nodes with each other and with the cloud."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Classes of Nodes, what they lack, and the verdict on the controller."""
+"""Classes of Nodes, what is missing on each, and the verdict on the controller."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_what_the_runtime_says_of_nodes_is_told_before_anything_is_done_to_them(
 
 
 def test_no_message_asks_for_the_deletion_of_a_server_of_k3s_or_rke2() -> None:
-    """It is known by its embedded providerID, or by the condition of an etcd member."""
+    """A server is recognised by its embedded providerID, or by the condition of an etcd member."""
     def server(provider_id: str, member: bool) -> dict[str, Any]:
         what = node(provider_id)
         what["metadata"]["labels"]["node-role.kubernetes.io/control-plane"] = "true"
@@ -75,7 +75,7 @@ def test_no_message_asks_for_the_deletion_of_a_server_of_k3s_or_rke2() -> None:
     assert all("must not be deleted" in text and "drain and delete" not in text for text in told), told
     matches = [{"name": "n", "verdict": "mismatched", "reason": "replaced: delete the Node and restart its kubelet"}]
     assert "its kubelet; but this is a server of k3s or RKE2" in nodes.judged([ours], matches)[0]["reason"]
-    # A control plane of kubeadm has no member that goes with its Node.
+    # With kubeadm, deleting a control plane's Node removes no etcd member.
     assert "drain and delete the Node" in nodes.summary(server("aws:///a/i-1", False), "sim://")["reason"]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The name with which a kubelet registers: by the rules of the kubelet, of k3s and of RKE2, and as its certificate has it."""
+"""The name with which a kubelet registers, by the rules of the kubelet, of k3s and of RKE2, and in its certificate."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_k3s_and_rke2(values: dict[str, Any], name: str, setting: str, metadata:
 
 
 def certificate(common_name: str, organisation: str = "system:nodes") -> tuple[bytes, str]:
-    """A certificate as kubelets have it, in DER, and with its key in PEM."""
+    """Return a kubelet's certificate in DER, and the certificate with its key in PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.ORGANIZATION_NAME, organisation),
                          x509.NameAttribute(NameOID.COMMON_NAME, common_name, _validate=False)])
@@ -101,7 +101,7 @@ def test_the_command_line_counts_more_than_files_and_files_more_than_the_environ
     "node-name: a\nnode-name: >-\n  b\nwith-node-id: TRUE\n",
 ])
 def test_a_setting_is_read_in_every_spelling_of_yaml(text: str) -> None:
-    """A name that nobody reads here would be computed as the host's, and the plan would write another one."""
+    """If the reader missed the name, it would compute the host's name, and the plan would write a wrong name."""
     found = settings("rke2", ["agent"], ["node-name: a\n", text], {})
     assert found["node-name"] == ("b", "node-name")
     assert registration.of_rancher(found, "host", "1f")["name"] == "b-1f"

@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The typed shapes are those of the modules that return and take them, and of the journal on a host."""
+"""The typed shapes agree with the modules that return and accept them, and with the journal on a host."""
 
 from __future__ import annotations
 

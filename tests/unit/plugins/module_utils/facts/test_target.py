@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which flags go, stay, change or come, for each component and release."""
+"""Which flags are removed, kept, changed or added, for each component and release."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_what_is_left_of_the_flags() -> None:
 ])
 @pytest.mark.parametrize("component", ["kubelet", KCM, "kube-apiserver"])
 def test_a_gate_goes_with_the_blanks_around_it(component: str, before: str, after: str | None) -> None:
-    """component-base strips names and values of gates, so such clusters run."""
+    """component-base strips blanks from names and values of gates, so clusters with such flags run."""
     (change,) = target.gate_changes(component, find_flags(["--feature-gates=" + before]), (1, 32))
     assert (change.now, change.then) == (before, after)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A host that cannot be inspected says why. The answers are those of ansible-core 2.18, 2.19 and 2.21 for such hosts."""
+"""The reason why a host cannot be inspected, from the results of ansible-core 2.18, 2.19 and 2.21 for such hosts."""
 
 from __future__ import annotations
 

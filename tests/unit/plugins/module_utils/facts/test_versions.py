@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of version facts: consistent in itself, asked by its readers, and the source of a page of the documentation."""
+"""The table of version facts: it is consistent, the planner agrees with it, and a page of the documentation is made of it."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ APISERVER = ["--cloud-provider=external", "--cloud-config=/c", "--enable-admissi
 
 @pytest.mark.parametrize("version", RELEASES)
 def test_nothing_that_is_fatal_at_a_release_or_the_next_is_left(version: tuple[int, int]) -> None:
-    """What remains after the change is asked of the table itself, for every component and release."""
+    """For every component and release, the test looks up in the table what is left after the change."""
     argv = {
         "kube-apiserver": APISERVER,
         "kube-controller-manager": ["--cloud-provider=aws", "--cloud-config=/c", APISERVER[-1], "--concurrent-service-syncs=5",
@@ -181,7 +181,7 @@ def test_lists_keep_their_order_and_rest_and_go_only_when_nothing_is_left() -> N
     ("-cloud-node-lifecycle,*", "*"), ("service", ""), ("*,-service,-service-cidr-controller", "*,-service-cidr-controller"),
 ])
 def test_only_cloud_controllers_leave_the_list_of_controllers(value: str, then: str) -> None:
-    """Without the flag, every controller would run, so an empty list stays."""
+    """Without the flag, every controller would run, so the flag stays with an empty list."""
     flags = find_flags(["--controllers=" + value])
     (change,) = target.control_plane_changes("kube-controller-manager", flags, (1, 36))
     assert change.then == then and "1.37, the next release" in change.why

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which cloud configurations a host reports: those that a flag names or named, and that exist."""
+"""A host reports the cloud configurations that a flag names or once named, and that exist."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A kube-controller-manager is good when one leads: it serves its health long before it starts its controllers.
+"""A kube-controller-manager is good only when one leads: the health endpoint answers long before the controllers start.
 
-With CloudAllocator and no cloud, 1.30 ends itself only when it leads, about 15 s after its start, because the old process releases no Lease.
+With CloudAllocator and no cloud, 1.30 exits only when it leads, about 15 s after its start, because the old process releases no Lease.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ API = processes.Process(1, 1, ["kube-apiserver", "--secure-port=6443"])
 
 
 class Clock:
-    """Time that passes only while somebody sleeps."""
+    """A clock that advances only when somebody sleeps."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -32,7 +32,8 @@ class Clock:
 
 
 class Bed:
-    """A control plane with one kube-controller-manager, whose Lease a story says second by second: (holder, renewed), None, or an error."""
+    """A control plane with one kube-controller-manager. `story`: the answer about its Lease at each second: (holder, renewed), a status that
+    is no success, or an exception."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, name: str, *arguments: str) -> None:
         self.clock = Clock()
@@ -76,7 +77,7 @@ def bed(monkeypatch: pytest.MonkeyPatch) -> Bed:
 
 
 def test_it_is_good_when_it_leads_and_has_led_for_a_while(bed: Bed) -> None:
-    """The old process's Lease ends after 15 s; the new one leads and renews every 2 s."""
+    """The old process's Lease expires after 15 s; then the new process leads and renews the Lease every 2 s."""
     bed.story = lambda now: ("cp-1_old", 0) if now < 15 else ("cp-1_new", int(now) // 2)
     assert 18 <= bed.wait() <= 25
     assert set(bed.paths) == {"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-controller-manager"}
@@ -94,7 +95,7 @@ def test_it_is_good_when_another_one_leads(bed: Bed) -> None:
     (lambda now: ("cp-1_{0}".format(int(now) // 2), int(now)), "is not renewed by its holder"),
 ])
 def test_it_is_not_good_while_nobody_leads_for_long(bed: Bed, story: Any, words: str) -> None:
-    """A holder that is gone, none, no Lease, and processes that lead for a second and end themselves."""
+    """The cases: a holder that is gone, no holder, no Lease, and processes that lead for a moment and exit."""
     bed.story = story
     with pytest.raises(_component.Failed, match="no kube-controller-manager leads: the Lease kube-system/kube-controller-manager") as failure:
         bed.wait()
@@ -102,7 +103,7 @@ def test_it_is_not_good_while_nobody_leads_for_long(bed: Bed, story: Any, words:
 
 
 def test_a_process_that_ends_when_it_leads_is_not_good(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A restarted process has another identity, so what the first one renewed does not count for it."""
+    """A restarted process has another identity, so renewals by the first process do not count for it."""
     bed.gone = lambda now: 16 <= now % 20
     bed.story = lambda now: ("cp-1_{0}".format(int(now) // 20), 0 if now % 20 < 15 else int(now))
     counted = itertools.count(1)

@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Root reads and runs only what root alone put there, on real folders, links, FIFOs and devices."""
+"""Root reads and runs only files that nobody but root can have placed, tested with real folders, links, FIFOs and devices."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.threat("pod-cannot-steer-the-collection")
 
 @pytest.fixture(autouse=True)
 def in_time():
-    """Whatever waits for a FIFO's writer or reads an endless file fails instead."""
+    """Let a call that waits for a FIFO's writer, or reads an endless file, fail after 10 s."""
     def late(*unused):
         raise AssertionError("it waits, or reads without end")
 
@@ -86,7 +86,7 @@ def test_a_folder_of_somebody_else_is_not_entered(etc):
 
 @pytest.mark.parametrize("mode", [0o777, 0o757, 0o2777])
 def test_a_folder_that_everybody_writes_to_is_not_entered(etc, mode):
-    """As the kubelet makes an emptyDir: root's, and open to all."""
+    """The kubelet creates an emptyDir like this: root owns it, and everybody may write to it."""
     volume = etc / "kubernetes.io~empty-dir"
     volume.mkdir()
     (volume / "kubelet.yaml").write_text("staticPodPath: /trap")
@@ -198,7 +198,7 @@ def test_a_program_that_others_put_before_the_systems_is_passed_over(etc, tmp_pa
 
 
 def test_a_walk_takes_the_files_that_go_would_take(tmp_path):
-    """filepath.WalkDir: by name in each directory, dotted names too, links to directories are not entered."""
+    """Go's filepath.WalkDir goes by name in each directory, includes dotted names, and does not enter links to directories."""
     for name in ("b.conf", ".a.conf", "a/z.conf", "a/.d/x.conf", "B.conf", "a-b.conf"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("")

@@ -111,7 +111,7 @@ def test_of_two_runs_one_waits_and_none_waits_for_the_dead(tmp_path: pathlib.Pat
 
 
 class Clock:
-    """In place of the module time: sleeping is all that takes time."""
+    """Replaces the module time: only sleeping takes time."""
 
     def __init__(self) -> None:
         self.naps: list[float] = []
@@ -195,7 +195,7 @@ def test_what_is_known_of_a_journal_that_is_gone(tmp_path: pathlib.Path, ended: 
 
 
 def test_what_somebody_else_wrote_in_between_begins_a_new_baseline(tmp_path: pathlib.Path) -> None:
-    """A kubeadm upgrade between two runs: the old image must not come back with the old bytes."""
+    """kubeadm upgrades the host between two runs: restoring the old bytes must not bring the old image back."""
     record(tmp_path, "run-1", b"image: v1.29\n--cloud-provider=aws", b"image: v1.29")
     record(tmp_path, "run-2", b"image: v1.31\n--cloud-provider=aws", b"image: v1.31")
     journal = Journal(str(tmp_path))
@@ -212,7 +212,7 @@ def test_what_somebody_else_wrote_in_between_begins_a_new_baseline(tmp_path: pat
 
 
 def test_a_record_whose_write_never_came_begins_no_baseline(tmp_path: pathlib.Path) -> None:
-    """A run that was killed between its record and its write, and the next one."""
+    """A run was killed after it recorded a write and before the write itself; then the next run comes."""
     record(tmp_path, "run-1", b"a", b"b")
     record(tmp_path, "run-2", b"a", b"c")
     (only,) = Journal(str(tmp_path)).baselines(PATH)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The copy of a journal in the cluster: its form, its Secret, and when it counts."""
+"""The copy of a journal in the cluster: its format, its Secret, and when it is used."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from hypothesis import strategies as st
 PATH = "/etc/default/kubelet"
 LABELS = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", fullmatch=True)
 NODES = st.lists(LABELS, min_size=1, max_size=6).map(".".join).filter(lambda name: len(name) <= 253)
-#: As the API server wants a Secret's name.
+#: The names that the API server accepts for a Secret.
 SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 CONTENTS = st.dictionaries(st.from_regex(r"(originals|written)/[a-z_]{1,20}", fullmatch=True), st.binary(max_size=200), max_size=5)
 
@@ -81,7 +81,7 @@ def test_a_later_release_finds_a_secret_by_the_same_name(node: str, name: str) -
     assert journal_copy.secret_name(node) == name
 
 
-# -- the form -----------------------------------------------------------------------------------------------------------
+# -- the format ---------------------------------------------------------------------------------------------------------
 
 
 @given(st.text(max_size=20), st.integers(min_value=0, max_value=10 ** 6), CONTENTS)
@@ -91,7 +91,7 @@ def test_what_is_packed_comes_back(name: str, serial: int, contents: dict[str, b
     text = encode(given_, "w-1", "m1")
     assert decode(text) == given_ | {"version": 1, "node": "w-1", "machine": "m1"}
     assert encode(copy.deepcopy(given_), "w-1", "m1") == text
-    assert base64.b64decode(text)[4:8] == bytes(4)  # no time in it
+    assert base64.b64decode(text)[4:8] == bytes(4)  # gzip's field for the time is 0
 
 
 @given(st.text(max_size=300))
@@ -102,7 +102,7 @@ def test_any_text_is_a_copy_or_refused(text: str) -> None:
 
 @given(st.data())
 def test_no_altered_byte_goes_unseen(data: st.DataObject) -> None:
-    """Whatever is altered in the Secret's data: the copy is refused."""
+    """The copy is refused, whatever is altered in the Secret's data."""
     found = secret()
     raw = bytearray(base64.b64decode(found["data"]["journal"]))
     index = data.draw(st.integers(0, len(raw) - 1))
@@ -151,7 +151,7 @@ def test_only_base64_is_a_copy() -> None:
         decode(text[:8] + "\n" + text[8:])
 
 
-# -- which one counts ---------------------------------------------------------------------------------------------------
+# -- which journal is used ----------------------------------------------------------------------------------------------
 
 
 def test_a_readable_journal_counts_and_a_lost_one_is_replaced() -> None:
@@ -183,7 +183,7 @@ def test_a_copy_of_another_node_or_machine_or_with_another_content_is_not_used()
     foreign = secret(node="w-2")
     assert choose(said(MISSING, 0, ""), foreign, "w-1").source == "none"
     assert "it belongs to the Node 'w-2'" in choose(said(MISSING, 0, ""), foreign, "w-1").note
-    for machine in ("m2", ""):  # who says nothing of itself is not believed either
+    for machine in ("m2", ""):  # a host without a machine ID is not trusted either
         choice = choose(said(MISSING, 0, "", machine), secret(), "w-1")
         assert choice.source == "none" and "belongs to another machine with the same name" in choice.note
     assert choose(said(MISSING, 0, "", "m1"), secret(machine=""), "w-1").source == "copy"
@@ -208,7 +208,7 @@ def test_a_long_name_of_another_node_is_cut_where_no_node_has_a_longer_one() -> 
 
 def test_a_host_that_was_restored_needs_no_copy() -> None:
     assert choose(said(ROLLED_BACK, 4), secret(), "w-1") == ("none", "", "")
-    assert choose(said(ROLLED_BACK, 4, name="earlier"), secret(), "w-1").source == "copy"  # and lost the journal after that
+    assert choose(said(ROLLED_BACK, 4, name="earlier"), secret(), "w-1").source == "copy"  # the host lost this journal after the rollback
     for serial in (3, 5):  # the host was put back to an older state
         assert choose(said(ROLLED_BACK, 3), secret(serial=serial), "w-1").source == "copy"
     marked = secret()
@@ -244,7 +244,7 @@ def test_what_a_host_says_of_its_journal_is_not_believed_in_any_form() -> None:
 
 @pytest.fixture
 def host(tmp_path: pathlib.Path) -> pathlib.Path:
-    """The folder of a journal with two files: one changed twice, one that was not there."""
+    """Return the folder of a journal with two files: one was changed twice, the other did not exist before."""
     directory = tmp_path / "state"
     _journal.Journal(str(directory)).record(PATH, "kubelet", "run-1", b"a\xff", b"b", 0o640, (0, 5), ["--cloud-provider="])
     _journal.Journal(str(directory)).record(PATH, "kubelet", "run-2", b"somebody else's", b"c", 0o640, (0, 5), [])
@@ -329,7 +329,7 @@ def test_tokens_of_k3s_stay_on_the_host(tmp_path: pathlib.Path, monkeypatch: pyt
     monkeypatch.setattr(_journal.files, "read", lambda path, *limit: now[path] if path in now else real(path, *limit))
     _journal.opened(str(directory), decode(text), adopt=True)
     assert _journal.Journal(str(directory)).original(str(config)) == before
-    # With another token nothing wrong is put back.
+    # With another token, the placeholders cannot be replaced: the original is refused, not restored wrongly.
     shutil.rmtree(directory)
     now[str(config)] = after.replace(b"K10secret", b"K10rotated")
     with pytest.raises(_journal.JournalRefused, match="was altered"):

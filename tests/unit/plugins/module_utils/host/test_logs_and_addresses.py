@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is read on a host, on folders that look like one."""
+"""What is read on a host: logs and addresses, from folders in the form of a host's."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def test_what_was_said_before_the_change_is_no_explanation(container_log, tmp_pa
     assert logs.pod_log(COMPONENT, since=150, logs=str(tmp_path)) == []
 
 
-# -- only this host is asked -------------------------------------------------------------------------------------------
+# -- only this host gets requests --------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def connected(monkeypatch):
-    """Where connections were made to; nobody answers."""
+    """Return a list that gets the address of each connection. All connections are refused."""
     made = []
 
     def connect(where, timeout=None, *unused):
@@ -90,7 +90,7 @@ def test_a_port_that_is_none(connected, port):
 
 @pytest.mark.threat("pod-cannot-steer-the-collection")
 def test_the_kubelets_configuration_is_read_only_where_root_put_it(tmp_path):
-    """A trap as a Pod sets it in an emptyDir: the kubelet makes that folder root's, and open to all."""
+    """A Pod may set a trap in an emptyDir: root owns that folder, and everybody may write to it."""
     (tmp_path / "emptydir").mkdir()
     (tmp_path / "emptydir").chmod(0o777)
     os.mkfifo(str(tmp_path / "fifo"))

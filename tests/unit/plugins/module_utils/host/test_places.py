@@ -42,7 +42,7 @@ def test_what_a_reboot_removes(path: str, words: str) -> None:
 
 
 class Disk:
-    """A file in a folder, and what the kernel says about both."""
+    """A file in a folder, and the kernel's answers about both."""
 
     def __init__(self, root: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder, self.file = root, root / "kubelet"
@@ -81,7 +81,7 @@ def disk(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Disk:
 
 def test_nothing_is_in_the_way_of_an_ordinary_file(disk: Disk) -> None:
     assert disk.obstacle() == disk.obstacle(name="new") == disk.obstacle(name="no/such/folder/new") == ""
-    disk.attributes = {str(disk.file): 0x80000, str(disk.folder): 0x1000}  # extents, and an index of a folder
+    disk.attributes = {str(disk.file): 0x80000, str(disk.folder): 0x1000}  # flags of ext4: extents, and an indexed folder
     assert disk.obstacle() == "" and disk.requests == {0x80086601}  # FS_IOC_GETFLAGS of linux/fs.h
 
 
@@ -112,13 +112,13 @@ def test_mounts_that_keep_a_file_from_being_replaced(disk: Disk) -> None:
 
 
 def letters(path: pathlib.Path) -> str:
-    """What lsattr says about a file, '' where the file system has no attributes."""
+    """Return the attributes that lsattr prints for a file, '' if the file system has none."""
     return subprocess.run(["lsattr", "-d", str(path)], capture_output=True, text=True, check=False).stdout.partition(" ")[0]
 
 
 @pytest.mark.parametrize("letter", ["i", "a", "A"])
 def test_lsattr_and_the_kernel_agree(tmp_path: pathlib.Path, letter: str) -> None:
-    """Only root can set the first two, and not on each file system. Without them, nothing is in the way."""
+    """Only root can set the first two attributes, and not on each file system. Without them, nothing blocks a change."""
     file, new = tmp_path / "kubelet", tmp_path / "new"
     file.write_text("old")
     new.write_text("new")

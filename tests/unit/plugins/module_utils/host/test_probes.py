@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The probes of the gates: each healthy component passes its own, so that no change of a healthy one is taken back."""
+"""The probes of the gates: each healthy component passes its probe, so that the change of a healthy component is never reverted."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def certificate(folder, name):
 
 @pytest.fixture
 def server(tmp_path):
-    """Start HTTPS servers that answer every path with a status; return (port, certificate)."""
+    """Return a function that starts an HTTPS server, which answers every path with a status, and returns (port, certificate)."""
     started = []
 
     def start(status=200, name="serving"):
@@ -67,7 +67,7 @@ def apiserver(port, serving, authority):
 
 
 def test_an_api_server_may_serve_a_certificate_of_another_authority(server, tmp_path):
-    """Its own file says which certificate that is; client-ca-file is about clients."""
+    """The API server's own certificate file tells which certificate to trust; client-ca-file is about clients."""
     port, serving = server()
     authority, unused = certificate(tmp_path, "clients")
     assert probes.component_health("kube-apiserver", apiserver(port, serving, authority)) == ""
@@ -78,7 +78,7 @@ def test_an_api_server_may_serve_a_certificate_of_another_authority(server, tmp_
 
 
 def test_an_authority_of_an_old_kubeadm_is_trusted_with_a_new_python(monkeypatch, tmp_path):
-    """Python 3.13 and later want key identifiers (VERIFY_X509_STRICT), which kubeadm up to 1.18 did not put in."""
+    """Python 3.13 and later require key identifiers (VERIFY_X509_STRICT), which kubeadm up to 1.18 did not write."""
     real = ssl.create_default_context
 
     def strict(*arguments, **options):
@@ -93,7 +93,7 @@ def test_an_authority_of_an_old_kubeadm_is_trusted_with_a_new_python(monkeypatch
 
 @pytest.mark.parametrize(("status", "healthy"), [(200, True), (401, True), (403, True), (404, False), (500, False)])
 def test_a_kubelet_without_a_health_port_answers_on_its_own(server, tmp_path, status, healthy):
-    """healthzPort 0 turns the endpoint off; the kubelet's API serves /healthz, too, to whom it knows."""
+    """healthzPort 0 turns the health port off. The kubelet's API also serves /healthz, to authenticated clients."""
     port, unused = server(status)
     config = tmp_path / "config.yaml"
     config.write_text("healthzPort: 0\nport: {0}\naddress: 127.0.0.1\n".format(port))

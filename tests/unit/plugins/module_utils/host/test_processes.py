@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A component is the process that root started as one; what only calls itself so is reported, and never run."""
+"""A component is a process that root started as one. A process that only has the name is reported, and its program never runs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_the_pod_of_a_process(form, driver, uid):
 
 @pytest.mark.parametrize("path", [
     "/", KUBELET, "/init.scope", "/kubepods/burstable", "/machine.slice/machine-libpod_pod_{0}.slice".format("a" * 64),
-    # What systemd delegates to a user's session, the user may name as he likes.
+    # In a control group that systemd delegates to a user's session, the user may choose any name.
     "/user.slice/user-1000.slice/user@1000.service/kubepods/burstable/pod" + STATIC,
     "/system.slice/theirs.service/kubepods-burstable-pod{0}.slice".format(STATIC),
 ])
@@ -72,7 +72,7 @@ def test_a_host_that_is_itself_a_container():
 
 
 class Host:
-    """A host of files: a /proc, systemd's answers, and the kubelet's folders of logs."""
+    """A host that is only files: a /proc, systemd's answers, and the kubelet's folders of logs."""
 
     def __init__(self, root, monkeypatch):
         self.proc, self.logs, self.units = root / "proc", root / "pods", {}
@@ -127,7 +127,7 @@ def test_the_kubelet_is_the_units_main_process_whatever_else_bears_its_name(host
 
 
 def test_a_pid_that_went_to_a_pod_is_not_the_units(host):
-    """Between systemd's answer and the look at /proc the kubelet may have ended, and its PID been given away."""
+    """After systemd's answer and before the read of /proc, the kubelet may have ended, and another process may have its PID."""
     host.start(647, ["kubelet"], cgroupfs(UUID))
     host.unit("kubelet", 647, KUBELET)
     assert processes.of_unit("kubelet", "kubelet") is None
@@ -185,7 +185,7 @@ def test_names_with_brackets_and_blanks_move_no_field(host):
 
 @pytest.mark.parametrize("part", ["cmdline", "stat", "cgroup"])
 def test_links_in_proc_are_not_followed(host, tmp_path, part):
-    """The kernel makes none: a link there is somebody's trap."""
+    """The kernel creates no such link: a link there is a trap."""
     host.start(647, ["/usr/bin/kubelet"], KUBELET)
     (host.proc / "647" / part).rename(tmp_path / part)
     (host.proc / "647" / part).symlink_to(tmp_path / part)
@@ -220,13 +220,13 @@ def test_the_group_below_which_systemd_runs_everything(host, init, root):
     ("no group\n1:pids\n0::/a\n", "/a"), ("2:pids:/a\n", ""), ("", ""),
 ])
 def test_the_group_in_systemds_hierarchy(text, group):
-    """Control groups may have colons: containerd's have two."""
+    """Names of control groups may have colons: containerd's have two."""
     assert processes.control_group(text) == group
 
 
 def test_static_pods_are_those_whose_uid_no_user_can_get(host):
     host.pod_log("kube-system_kube-apiserver-cp-1_" + STATIC, "kube-apiserver")
-    host.pod_log("kube-system_kube-apiserver-cp-1_" + UUID, "kube-apiserver")  # of a DaemonSet in kube-system
+    host.pod_log("kube-system_kube-apiserver-cp-1_" + UUID, "kube-apiserver")  # a Pod of a DaemonSet in kube-system
     host.pod_log("team-a_kube-apiserver-cp-1_" + OTHER, "kube-apiserver")
     host.pod_log("kube-system_kube-scheduler-cp-1_" + OTHER, "kube-scheduler")
     host.pod_log("kube-system_kube-apiserver-cp-1_" + STATIC + "0", "kube-apiserver")
@@ -257,7 +257,8 @@ def test_a_thousand_impostors_are_not_named_one_by_one(host):
 
 
 def test_impostors_by_the_thousand_cost_one_look_at_the_pods(host, monkeypatch):
-    """A Pod may start processes as it likes, and a node has a hundred folders of logs: the product would stop preflight."""
+    """A Pod may start any number of processes, and a node has a hundred folders of logs. Reading all folders for each process would stop
+    preflight."""
     for pid in range(1000, 1500):
         host.start(pid, ["kubelet"], cgroupfs(UUID))
     looks, real = [], files.listing
@@ -274,7 +275,7 @@ def test_as_many_as_are_named_are_all_named(host):
 
 
 def test_helpers_of_a_component_are_no_impostors(host):
-    """They are in the group of its unit, or in its static Pod; another unit's or Pod's process is none."""
+    """A helper is in the control group of the component's unit or static Pod; a process of another unit or Pod is no helper."""
     host.start(647, ["/usr/bin/kubelet"], KUBELET)
     host.start(648, ["/usr/bin/kubelet", "--helper"], KUBELET + "/inner", parent=647)
     host.start(300, ["kube-apiserver"], by_systemd(STATIC), namespaces="pod")
@@ -290,7 +291,7 @@ def test_helpers_of_a_component_are_no_impostors(host):
 
 
 def test_a_kubelet_in_the_group_of_everything_vouches_for_nobody(host):
-    """With kubeletCgroups: / the kubelet's group has every process below it."""
+    """With `kubeletCgroups: /`, every process is below the kubelet's control group."""
     host.start(647, ["/usr/bin/kubelet"], "/")
     host.start(700, ["kube-scheduler"], "/system.slice/other.service")
     host.unit("kubelet", 647, KUBELET)
@@ -298,7 +299,7 @@ def test_a_kubelet_in_the_group_of_everything_vouches_for_nobody(host):
 
 
 def test_the_kernels_name_of_a_process_counts_like_its_own(host):
-    """The kernel keeps 15 characters of it."""
+    """The kernel keeps 15 characters of the name."""
     host.start(77, ["innocent"], "/a/b", name="kube-controller")
     host.start(78, ["innocent"], "/a/b", name="kube-control")
     (told,) = processes.impostors([], str(host.logs))
@@ -323,7 +324,7 @@ def test_processes_that_end_meanwhile_are_passed_over(host):
 
 @pytest.fixture
 def running(tmp_path):
-    """Start a copy of a real program under a name; it leaves a proof when anybody runs it with --version."""
+    """Return a function that starts a copy of a real program under a name. The copy leaves a file if anybody runs it with --version."""
     started = []
 
     def start(name, folder):
@@ -343,7 +344,7 @@ def running(tmp_path):
 
 @pytest.fixture
 def asked(monkeypatch):
-    """What was run, of which nothing runs here."""
+    """Return a list that gets each command. No command runs."""
     ran = []
 
     def run(argv, timeout=60):
@@ -409,14 +410,14 @@ def test_a_component_under_another_name_of_roots_is_seen(host, group, namespaces
 
 
 @pytest.mark.parametrize(("group", "namespaces"), [
-    (cgroupfs(UUID), "pod"), (by_systemd(UUID), "host"),  # a tenant's control plane (Kamaji), and a Pod with hostPID
+    (cgroupfs(UUID), "pod"), (by_systemd(UUID), "host"),  # a tenant's control plane (Kamaji), and a Pod in the host's PID namespace
     ("/docker/" + "d" * 64 + cgroupfs(STATIC), "kind"),  # a cluster in containers (kind), with Docker's drivers cgroupfs and systemd
     ("/system.slice/docker-{0}.scope".format("d" * 64) + cgroupfs(STATIC), "kind"),
     ("/system.slice/nested.service", "container"),
     ("/user.slice/user-1000.slice/user@1000.service/app.slice/kcm.service", "host"),
 ])
 def test_a_control_plane_of_a_tenant_or_a_user_is_none_of_this_hosts(host, group, namespaces):
-    """Neither is it taken for the host's own component, nor does it keep the host from being migrated."""
+    """Such a control plane is not taken for the host's own component, and does not prevent the host's migration."""
     host.start(77, KCM, group, namespaces=namespaces)
     host.pod_log("tenants_kcm_" + UUID, "kube-controller-manager")
     assert processes.of_static_pod(KCM[0], str(host.logs)) == []

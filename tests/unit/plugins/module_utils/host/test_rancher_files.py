@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which files k3s and RKE2 read, and which options their units give (findConfigFileFlag and dotDFiles in k3s's pkg/configfilearg/parser.go)."""
+"""Which files k3s and RKE2 read, and which options their units set (findConfigFileFlag and dotDFiles in k3s's pkg/configfilearg/parser.go)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def files_of(arguments: list[str], environment: dict[str, str] | None = None, ki
 
 
 def test_every_file_of_the_folder_that_ends_in_yaml_counts(tmp_path: pathlib.Path) -> None:
-    """A provider in a dotted file, or in one with a name in capitals, was not seen."""
+    """A provider in a dotted file, or in a file with a name in capitals, was once missed."""
     config = tmp_path / "config.yaml"
     folder = tmp_path / "config.yaml.d"
     (folder / "inner.yaml").mkdir(parents=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Secrets of k3s and RKE2 stay on the host: texts that leave it have placeholders, which the host replaces again."""
+"""Secrets of k3s and RKE2 stay on the host: texts that leave the host have placeholders, which the host replaces on restore."""
 
 from __future__ import annotations
 

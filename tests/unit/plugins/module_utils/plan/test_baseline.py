@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A component that fails the gate's probe before the change is a problem of preflight: its change would be taken back."""
+"""A component that fails the gate's probe before the change is a problem of preflight, because its change would be reverted."""
 
 from __future__ import annotations
 

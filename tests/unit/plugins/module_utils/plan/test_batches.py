@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches of workers: bad settings are refused before a run begins, and the progress line tells how long the rest takes."""
+"""Batches of workers: bad settings are refused before a run starts, and the progress line estimates the remaining time."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_the_rest_is_estimated_from_a_fixed_time_and_one_for_each_worker() -> No
     assert batches.seconds_left([], [], [5]) == 0.0
     assert batches.seconds_left([1], [10.0], [5, 5]) == 20.0  # nothing is known about the size yet
     assert batches.seconds_left([1, 5], [12.0, 20.0], [12, 12]) == pytest.approx(68.0)  # 10 s and 2 s for each worker
-    assert batches.seconds_left([1, 5], [20.0, 12.0], [12]) == pytest.approx(16.0)  # a slow canary makes no negative slope
+    assert batches.seconds_left([1, 5], [20.0, 12.0], [12]) == pytest.approx(16.0)  # a slow canary must not give a negative slope
     assert batches.seconds_left([10, 20], [10.0, 30.0], [10]) >= 0.0
 
 
@@ -77,7 +77,7 @@ def test_durations_are_read_by_people(seconds: float, text: str) -> None:
 
 
 @pytest.mark.parametrize(("serial", "workers", "forks", "gate", "node", "between", "expected"), [
-    # A host takes 5 gates at most; 30 workers with 5 forks are 6 rounds.
+    # A host waits for at most 5 gates; 30 workers with 5 forks take 6 rounds.
     pytest.param("100%", 30, 5, 180, 120, 0, 6 * 900 + 420, id="A17"),
     pytest.param([1, "10%", "25%"], 120, 5, 180, 120, 0, 6 * 900 + 420, id="the last step is the largest"),
     pytest.param([30, 1], 120, 5, 180, 120, 0, 6 * 900 + 420, id="the first step is the largest"),

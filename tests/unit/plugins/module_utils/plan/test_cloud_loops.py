@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What kube-controller-manager's in-tree loops do, compared with the new controller: allocators, names and routes."""
+"""Differences between kube-controller-manager's in-tree loops and the new controller: allocators, names and routes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who will have which Node and Service, of several clouds of one controller."""
+"""With several clouds of one controller: which cloud will own which Node and which Service."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports within the columns of a terminal: no word is broken, no command, and a row stays a row."""
+"""Reports fit into the columns of a terminal: no word and no command is broken, and a row stays recognisable as a row."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def shown(*lines: str, width: int = 80) -> list[str]:
     ("FAIL  kubelets  w-2: " + LONG, ["FAIL  kubelets  w-2: the kubelet did not become healthy within 180 s,",
                                       "                and so the old file is active again, which nobody",
                                       "                expected"]),
-    # The longest word has no place in the last cell.
+    # The longest word does not fit into the last cell.
     ("FAIL  flags  cp-1: kube-controller-manager /etc/kubernetes/manifests/kube-controller-manager-of-ours.yaml --cloud-config",
      ["FAIL  flags  cp-1: kube-controller-manager",
       "  /etc/kubernetes/manifests/kube-controller-manager-of-ours.yaml", "  --cloud-config"]),
@@ -42,7 +42,7 @@ def shown(*lines: str, width: int = 80) -> list[str]:
 ])
 def test_a_line_fits_eighty_columns(line: str, expected: list[str]) -> None:
     assert shown(line) == expected
-    assert shown(*expected) == expected  # lines that fit are left alone, whoever broke them
+    assert shown(*expected) == expected  # lines that fit are not changed, also if they were wrapped before
 
 
 def test_a_command_in_the_middle_of_a_text_is_a_part_of_it() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Units and environment files that people have: what the plan of a whole host writes, as systemd's own library reads it."""
+"""Real-world units and environment files: what the plan of a whole host writes, as systemd's own library reads the files."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def written(step: dict[str, Any]) -> dict[str, str]:
 
 
 def managed(words: list[str]) -> list[str]:
-    """The cloud flags among arguments, those of two words as one."""
+    """Return the cloud flags among arguments, each as one word."""
     joined = " ".join(words).replace("--cloud-provider ", "--cloud-provider=").replace("--cloud-config ", "--cloud-config=").split(" --")
     return ["--" + word.strip() for word in joined[1:] if word.startswith(("cloud-", "feature-gates"))]
 
 
 @pytest.fixture
 def worker(host_facts: Any) -> Any:
-    """A kubeadm worker, or one with a unit of its own, whose kubelet runs as systemd starts it from its files."""
+    """Return a function that builds a kubeadm worker, or a worker with its own unit. Its kubelet runs with what systemd reads in its files."""
 
     def build(files: dict[str, str], unit: str = "", version: str = "v1.33.4") -> dict[str, Any]:
         facts: dict[str, Any] = host_facts("w-1", {**({OWN: unit} if unit else {}), **files})
@@ -53,7 +53,8 @@ def worker(host_facts: Any) -> Any:
 
 
 def check(facts: dict[str, Any], cluster_facts: Any) -> dict[str, str]:
-    """Plan; check that systemd reads the old arguments and the provider, and that the step says what its edits say. Return the new texts."""
+    """Plan the host's migration, and return the new texts. Check that systemd reads the old arguments and the external provider in them, and
+    that the step's flags agree with its edits."""
     plan = make_plan({"w-1": facts}, cluster_facts(("w-1", "initialized"), version=facts["kubelet"]["version"], kubeadm=""), [])
     problems = [problem for problem in plan["problems"] if "control plane" not in problem and "kube_control_plane" not in problem]
     assert not problems, problems
@@ -82,7 +83,7 @@ def check(facts: dict[str, Any], cluster_facts: Any) -> dict[str, str]:
     '"--root-dir=/data/kubelet --cloud-provider=vsphere" \\\n',
 ])
 def test_the_classic_worker_of_an_in_tree_cloud(worker: Any, cluster_facts: Any, value: str) -> None:
-    """One such host ended the plan of every host with 'overlapping edits', and lost its other flags where a value had more lines."""
+    """One such host once stopped the plan of all hosts with 'overlapping edits', and lost its other flags if a value had several lines."""
     texts = check(worker({FLAGS_ENV: PLAIN, DEFAULT: f"# ours\nKUBELET_EXTRA_ARGS={value}\nOTHER=1\n"}), cluster_facts)
     assert texts[FLAGS_ENV] == PLAIN.replace('0.1"', f'0.1 {EXTERNAL}"')
     assert texts[DEFAULT].startswith("# ours\nKUBELET_EXTRA_ARGS=") and texts[DEFAULT].endswith("OTHER=1\n")
@@ -124,7 +125,7 @@ def test_a_kubelet_with_a_unit_and_a_file_of_its_own(worker: Any, cluster_facts:
     ("ARGS=other", SYSCONFIG),
 ])
 def test_a_variable_that_the_unit_removes_has_no_flags(worker: Any, cluster_facts: Any, unset: str, place: str) -> None:
-    """A flag in it reaches no kubelet, and a new one would not either."""
+    """A flag in such a variable does not reach the kubelet, and neither would a new one."""
     unit = f"[Service]\nEnvironmentFile={SYSCONFIG}\nUnsetEnvironment={unset}\nExecStart=/usr/bin/kubelet --v=2 $ARGS\n"
     texts = check(worker({SYSCONFIG: 'ARGS="--max-pods=200 --cloud-provider=aws"\n'}, unit), cluster_facts)
     assert list(texts) == [place]
@@ -173,7 +174,7 @@ def test_a_quoted_word_keeps_its_quotes(worker: Any, cluster_facts: Any, before:
     ("export KUBELET_EXTRA_ARGS=--v=2", [], ""), ("# export A=--cloud-provider=aws", [], ""), ("export --cloud-provider", [], ""),
 ])
 def test_a_flag_in_a_line_that_systemd_ignores_is_told(worker: Any, cluster_facts: Any, line: str, flags: list[str], name: str) -> None:
-    """People write such a file for a shell. The kubelet never had the flag, and gets it when somebody corrects the line."""
+    """People write such a file for a shell. The kubelet never got the flag, but would get it if somebody corrected the line."""
     facts = worker({FLAGS_ENV: PLAIN, DEFAULT: f"# ours\nOTHER=1\n{line}\n"})
     plan = make_plan({"w-1": facts}, cluster_facts(("w-1", "initialized"), version="v1.33.4", kubeadm=""), [])
     assert [text for text in plan["warnings"] if "ignores" in text] == [
@@ -187,7 +188,7 @@ def test_a_flag_in_a_line_that_systemd_ignores_is_told(worker: Any, cluster_fact
     "/bin/bash --norc +e -c 'exec kubelet --cloud-provider=aws'",
 ])
 def test_a_command_as_text_is_refused_whatever_starts_it(worker: Any, cluster_facts: Any, command: str) -> None:
-    """A flag that is added behind the text is an argument of the shell."""
+    """A flag that is appended after the text would be an argument of the shell."""
     facts = worker({SYSCONFIG: ""}, f"[Service]\nExecStart={command}\n")
     plan = make_plan({"w-1": facts}, cluster_facts(("w-1", "initialized"), version="v1.33.4", kubeadm=""), [])
     assert plan["hosts"]["w-1"]["kubelet"] is None

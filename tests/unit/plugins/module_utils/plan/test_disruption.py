@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What attempts at a URL mean: how many failed, for how long nobody answered, and what people read of it."""
+"""The summary of attempts at a URL: how many failed, how long nothing answered, and the text that people read."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_without_a_failure_there_is_no_disruption() -> None:
 
 
 def test_a_gap_lasts_from_the_first_failure_to_the_next_answer() -> None:
-    """Also over requests that failed in different ways; each gap counts, and the longest is named."""
+    """A gap may contain requests that failed in different ways. Each gap counts, and the summary names the longest one."""
     result = measured((0.0, 0.01, ""), (0.1, 2.1, "timeout"), (2.2, 2.21, "refused"), (2.3, 2.31, ""), (2.4, 2.41, "refused"), (2.5, 2.52, ""))
     assert result["gaps"] == [
         {"at": 0.1, "ms": 2210, "requests": 2, "errors": {"timeout": 1, "refused": 1}},

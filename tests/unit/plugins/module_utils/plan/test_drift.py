@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What runs against what the files say: a difference that no file explains is a problem before the first edit."""
+"""Compares the running flags with the files: a difference that no file explains is a problem before the first edit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LEFTOVERS = ["--cloud-config=/etc/kubernetes/cloud.conf", "--cloud-provider="]
 
 @pytest.fixture
 def control_plane(fixture_text: Any, host_facts: Any) -> Any:
-    """A kubeadm control plane whose processes run as its files say, but for what a test changes."""
+    """Return a function that builds a kubeadm control plane. Its processes run with the flags of its files, except for a test's changes."""
 
     def build(version: str = "v1.36.3", files: dict[str, str] | None = None, components: dict[str, Any] | None = None) -> dict[str, Any]:
         texts = {f"{MANIFESTS}{name}.yaml": fixture_text(f"kubeadm-1.36/{name}.yaml").replace("v1.36.3", version)
@@ -69,7 +69,7 @@ def test_what_this_collection_wrote_and_nobody_restarted_is_explained(control_pl
 
 @pytest.mark.parametrize("version", ["v1.30.4", "v1.33.4"])
 def test_a_component_that_nothing_recognised_starts(control_plane: Any, cluster_facts: Any, fixture_text: Any, version: str) -> None:
-    """Such a host once had a plan with 0 edits and a good verification, while every process ran an in-tree provider."""
+    """Such a host once got a plan with 0 edits and passed the verification, while every process ran an in-tree provider."""
     facts = control_plane(version, components={"kube-controller-manager": ["--cloud-provider=aws"]})
     facts["manifests"].remove(KCM)
     problem = only_problem(planned(facts, cluster_facts, version))
@@ -91,7 +91,7 @@ def test_a_component_on_a_host_of_the_wrong_group(control_plane: Any, cluster_fa
 
 
 def test_a_process_of_roots_that_no_unit_or_manifest_of_that_name_starts(control_plane: Any, cluster_facts: Any) -> None:
-    """A unit of another name, or a static Pod whose container is called otherwise."""
+    """It may be a unit with another name, or a static Pod whose container has another name."""
     facts = control_plane(components={"kube-controller-manager": None})
     facts["manifests"].remove(KCM)
     facts["unrecognised"] = [{"component": "kube-controller-manager", "pid": 77, "flags": ["--cloud-provider=aws"],
@@ -151,7 +151,7 @@ def test_a_unit_of_a_component_with_flags_that_no_file_gives_it(tree_facts: Any,
 
 
 def test_what_must_run_again_after_a_failure_is_what_the_files_say(tree_facts: Any, cluster_facts: Any) -> None:
-    """The old files are put back then, and no process can come out of them with the flags of the process before."""
+    """After a failure, the old files are restored. A process that starts from them has no flag that only the old process had."""
     facts = tree_facts("systemd/control-plane")
     facts["components"]["kube-controller-manager"]["flags"] = facts["kubelet"]["flags"] = ["--cloud-provider=gce"]
     for entry in facts["files"].values():

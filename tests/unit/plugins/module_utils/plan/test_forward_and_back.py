@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forward and back is the identity: after a rollback, what others wrote is theirs, and of ours nothing is left.
+"""A migration and its rollback cancel out: what others wrote stays, and nothing of the product's edits is left.
 
-Hosts are made by a seed: a layout, flags, and then runs (some of them killed) with edits by others between any two of them. Every
-edit is made on a second host, too, which no run ever touches: what a rollback leaves must be what that one has.
+A seed determines each host: its layout, its flags, and then runs (some are killed) with edits by others between them. The others'
+edits are made on a second host, too, which no run ever changes: after the rollback, the first host must equal the second.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Texts = dict[str, "str | None"]
 
 
 class Story(list[Any]):
-    """What happened to a host, one thing a line."""
+    """What happened to a host, one event a line."""
 
     def __repr__(self) -> str:
         return "\n" + "\n".join(map(str, self)) + "\n"
@@ -76,7 +76,7 @@ def further_line(random: random.Random, path: str) -> Callable[[str], str]:
 
 
 def same_line(random: random.Random, path: str) -> Callable[[str], str]:
-    """A flag in the very line that has ours."""
+    """Return an edit that adds another flag to the line with the managed flags."""
     flag = f"--v={random.randrange(10)}"
     if path == FLAGS_ENV:
         return lambda text: text.replace("--node-ip=10.0.0.1", f"--node-ip=10.0.0.1 {flag}")
@@ -90,7 +90,7 @@ def upgrade(random: random.Random, path: str) -> Callable[[str], str]:
 
 
 def rewritten(random: random.Random, path: str) -> Callable[[str], str]:
-    """A tool that writes the file anew, with other line ends of comments."""
+    """Return the edit of a tool that writes the whole file again, without a flag and with other comments."""
     return lambda text: text.replace("    - --leader-elect=true\n", "").replace("# of the installer", "# of the installer, again")
 
 
@@ -98,7 +98,7 @@ EDITS = (comment, further_line, same_line, upgrade, rewritten)
 
 
 def plain(path: str, text: str | None) -> Counter[str]:
-    """A text without our flags, line by line, whatever the order of lines that came back, and without lines that are left empty."""
+    """Return the lines of a text, without order, without managed flags, and without lines that are empty then."""
     lines = OURS.sub("", text or "").replace('"', "").replace("'", "").splitlines()
     words = (" ".join(line.split()).rstrip("-").strip() for line in lines)
     return Counter(line for line in words if line and not line.endswith("_ARGS="))
@@ -155,7 +155,7 @@ def test_forward_and_back_is_the_identity(seed: int, fixture_text: Any, host_fac
     assert journal.Journal(str(host.directory)).files == {}, told
     left = {path for path in {*host.texts, *shadow} if (host.texts.get(path) or "") != (shadow.get(path) or "")}
     assert others or not left, (told, left)
-    for path in left:  # where others wrote in our lines, a flag may stand at another place of its line
+    for path in left:  # if others edited the lines with managed flags, a flag may be at another place in its line
         assert plain(path, host.texts.get(path)) == plain(path, shadow.get(path)), (told, path, host.texts.get(path), shadow.get(path), plan["table"])
         assert flags(host.texts.get(path)) == flags(shadow.get(path)), (told, path, host.texts.get(path), shadow.get(path), plan["table"])
     assert make_rollback_plan({name: host.facts()}, cluster, planes)["files"] == [], told

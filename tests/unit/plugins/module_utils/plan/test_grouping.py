@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many hosts take few words, and no host and no difference is lost."""
+"""Texts about many hosts are short, and no host and no difference is lost."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Private images: whose credentials end with a gate, which Pods that concerns, and what is said of it."""
+"""Private images: which registries' credentials end with a feature gate, which Pods that concerns, and the warnings about it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The inventory against the cluster, one decision at a time: hosts and Nodes are only what each decision reads."""
+"""Compares the inventory with the cluster, one decision at a time. Hosts and Nodes have only what each decision reads."""
 
 from __future__ import annotations
 

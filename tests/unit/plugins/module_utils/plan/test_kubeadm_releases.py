@@ -21,7 +21,7 @@ FLAGS_ENV = "/var/lib/kubelet/kubeadm-flags.env"
 
 
 def leftovers(minor: int) -> dict[str, list[tuple[str, str]]]:
-    """The flags about clouds that a cluster of a release may carry and still run, as kubeadm's extraArgs."""
+    """Return the flags about clouds with which a cluster of a release still runs, as kubeadm's extraArgs."""
     in_tree = minor <= 30
     provider = "vsphere" if in_tree else "external"
     gates = [("feature-gates", "DisableCloudProviders=false,AnonymousAuthConfigurableEndpoints=true")] if in_tree else []
@@ -36,7 +36,7 @@ def leftovers(minor: int) -> dict[str, list[tuple[str, str]]]:
 
 
 def manifest(text: str, component: str, minor: int, flags: list[tuple[str, str]]) -> str:
-    """A manifest as kubeadm of that release writes it: probes' ports were numbers and a null time was written before 1.34."""
+    """Return a manifest as kubeadm of that release writes it. Before 1.34, probes' ports were numbers, and a null time was written."""
     names = {name for name, unused in flags}
     lines = []
     for line in text.replace("v1.36.3", f"v1.{minor}.4").splitlines():
@@ -65,7 +65,7 @@ def cluster_configuration(minor: int, flags: dict[str, list[tuple[str, str]]]) -
 
 @pytest.fixture
 def cluster(fixture_text: Any, host_facts: Any, cluster_facts: Any) -> Any:
-    """Build facts of a control plane and its cluster, of one release; C(texts) replaces what a run has written."""
+    """Return a function that builds facts of a control plane and its cluster, of one release. C(texts): the files that a run has written."""
 
     def build(minor: int, texts: dict[str, str] | None = None, kubeadm: str = "", done: bool = False) -> tuple[dict[str, Any], dict[str, Any]]:
         flags = leftovers(minor)
@@ -118,7 +118,7 @@ def test_every_place_of_a_release_says_the_same_afterwards(cluster: Any, minor: 
         here, there = {flag.name: flag.value for flag in find_flags(argv)}, extra_args(configuration, key)
         base = {"enable-admission-plugins": "NodeRestriction"} if component == "kube-apiserver" else {}
         assert here == {**base, **there}, "the next kubeadm upgrade makes the same manifest"
-        for fact in versions.FACTS:  # not one that is fatal at this release or the next
+        for fact in versions.FACTS:  # no flag is left that is fatal at this release or the next
             if fact.component == component and fact.value is None and fact.fatal_in and fact.fatal_in[1] <= minor + 1:
                 assert fact.flag not in here
         assert "controllers" not in here or minor <= 30, "a name that 1.37 does not know goes as soon as it has no effect"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every layout from its files: what is changed where, nothing on the second run, and a table that is all that changes."""
+"""Every layout, from its files: what changes where, nothing changes in the second run, and only the table decides what changes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def texts(plan: dict[str, Any], host: str) -> dict[str, str]:
 
 
 def changed(facts: dict[str, Any], plan: dict[str, Any], host: str) -> dict[str, list[str]]:
-    """The lines that go and come in each file, without those that only end in other white space."""
+    """Return the removed and added lines of each file. Lines that differ only in trailing white space are not included."""
     result = {}
     for path, after in texts(plan, host).items():
         before = base64.b64decode(facts["files"][path]["content"]).decode()
@@ -42,7 +42,7 @@ def changed(facts: dict[str, Any], plan: dict[str, Any], host: str) -> dict[str,
 
 
 def single(facts: dict[str, Any], cluster_facts: Any, server: bool = True, version: str = VERSION) -> dict[str, Any]:
-    """The plan of a cluster of one host."""
+    """Return the plan of a cluster of one host."""
     name = facts["node_name"]
     cluster = cluster_facts((name, "unmanaged"), version=version, kubeadm="")
     cluster["nodes"][0]["control_plane"] = server
@@ -52,12 +52,12 @@ def single(facts: dict[str, Any], cluster_facts: Any, server: bool = True, versi
 
 
 def again(tree_facts: Any, cluster_facts: Any, tree: str, plan: dict[str, Any], server: bool) -> dict[str, Any]:
-    """The plan of the same host after the first one was carried out."""
+    """Return the plan of the same host after the first plan was carried out."""
     facts = tree_facts(tree, changed=texts(plan, tree.replace("/", "-")))
     return single(facts, cluster_facts, server)
 
 
-# -- units of one's own ------------------------------------------------------------------------------------------------
+# -- the user's own units ----------------------------------------------------------------------------------------------
 
 
 def test_systemd_control_plane(tree_facts: Any, cluster_facts: Any) -> None:
@@ -349,7 +349,7 @@ def test_verification_of_k3s_judges_files_and_start(tree_facts: Any, cluster_fac
 
 
 def flags_in(path: str, text: str) -> Counter[tuple[str, str]]:
-    """Every flag of ours in a file, read by other means than the product's: PyYAML and shlex."""
+    """Return every managed flag in a file, read with PyYAML and shlex instead of the product's readers."""
     words: list[str] = []
     if path.endswith(".yaml"):
         def scalars(data: Any, key: str = "") -> None:
@@ -402,7 +402,7 @@ MANIFESTS = {f"/etc/kubernetes/manifests/{name}.yaml": name for name in ("kube-a
 
 
 def kubespray_control_plane(tree_facts: Any, fixture_text: Any, minor: int, texts: dict[str, str]) -> dict[str, Any]:
-    """kubespray's control planes: kubeadm's static Pods, and a kubelet of its own."""
+    """Return a control plane of kubespray: kubeadm's static Pods, and a kubelet with kubespray's own unit."""
     manifests = {path: fixture_text(f"kubeadm-1.36/{name}.yaml").replace("v1.36.3", f"v1.{minor}.4") for path, name in MANIFESTS.items()}
     facts: dict[str, Any] = tree_facts("kubespray/worker", name="kubespray-cp", version=f"v1.{minor}.4", changed=manifests | texts)
     for path, name in MANIFESTS.items():
@@ -415,7 +415,7 @@ def kubespray_control_plane(tree_facts: Any, fixture_text: Any, minor: int, text
 @pytest.mark.parametrize("minor", range(versions.SUPPORTED[0][1], versions.SUPPORTED[1][1] + 1))
 @pytest.mark.parametrize("tree", [*TREES, "kubespray/control-plane"])
 def test_every_layout_of_every_release(tree: str, minor: int, tree_facts: Any, cluster_facts: Any, fixture_text: Any) -> None:
-    """Go; nothing is left that this release or the next does not start with; and a second run has nothing to do."""
+    """The plan says go, leaves no flag with which this release or the next does not start, and a second run has nothing to do."""
     server = tree.endswith(("control-plane", "server"))
     version = f"v1.{minor}.4"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Leader migration: what its first stage makes of kube-controller-manager, and what the migration after it takes away again."""
+"""Leader migration: the flags that its first stage gives kube-controller-manager, and that the second stage removes again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HANDING_OVER = ["--enable-leader-migration=true", f"--leader-migration-config={C
 
 @pytest.fixture
 def cluster(fixture_text: Any, host_facts: Any, cluster_facts: Any) -> Any:
-    """Build facts of a control plane whose kube-controller-manager has the flags, and of its cluster."""
+    """Return a function that builds facts of a control plane, whose kube-controller-manager has the flags, and of its cluster."""
 
     def build(*flags: str, version: str = "v1.30.4", manifest: str = "") -> tuple[dict[str, Any], dict[str, Any]]:
         text = manifest
@@ -133,7 +133,7 @@ def test_the_flags_of_a_unit_are_changed_as_well(tree_facts: Any, cluster_facts:
 
 
 def test_going_external_leaves_the_lease_to_the_other_side(cluster: Any) -> None:
-    """Stage two: a manager without loops that still asked for the Lease would hold it, and nobody would run them."""
+    """In stage two, kube-controller-manager has no cloud loops. If it still took the Lease, nobody could run these loops."""
     plan = make_plan(*cluster("--cloud-provider=vsphere", *HANDING_OVER), ["cp-1"])
     assert plan["go"] and not any("two owners" in warning for warning in plan["warnings"])
     (step,) = plan["hosts"]["cp-1"]["control_plane"]

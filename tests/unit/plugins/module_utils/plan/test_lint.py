@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The linter: what is found where, of every layout, and what it says of a minor before, at and after the one that stops."""
+"""The linter: its findings and their places, for every layout, one minor before the one that stops, at it, and after it."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_flag_without_effect_is_found_from_that_minor_on_and_a_kubelet_needs_a
 
 
 def test_the_place_is_the_line_that_counts(host_facts: Any, cluster_facts: Any) -> None:
-    """The last one with the value, and where no line has it as it is, the last one with the name."""
+    """This is the last line with the value; if no line has the value literally, the last line with the name."""
     twice = pod("kube-apiserver", "--cloud-provider=aws", "--cloud-provider=gce", "--cloud-config='/a'")
     lines = [(finding["flag"], finding["line"]) for finding in of(host_facts, cluster_facts, twice)["findings"]]
     assert lines == [("--cloud-provider", 10), ("--cloud-provider", 11), ("--cloud-config", 12)]
@@ -199,7 +199,7 @@ def test_flags_that_1_37_does_not_know_are_found_whoever_they_concern(host_facts
 
 
 def test_preflight_warns_of_what_ends_a_component_at_the_next_minor_and_stays(host_facts: Any, cluster_facts: Any) -> None:
-    """The planner removes what concerns clouds; the rest belongs to others."""
+    """The planner removes flags about clouds; other flags belong to other people."""
     env = "/var/lib/kubelet/kubeadm-flags.env"
     files = {
         **pod("kube-apiserver", "--feature-gates=SidecarContainers=true,DisableCloudProviders=true", "--enable-admission-plugins=JobValidation"),
@@ -331,7 +331,7 @@ def test_the_condition_is_true_only_if_all_is_known(
 
 
 def test_many_findings_fit_into_a_condition(host_facts: Any, cluster_facts: Any) -> None:
-    """Every reader of namespaces reads it, on a terminal: a host cannot fill it with long names."""
+    """Everybody who may read namespaces can read the condition on a terminal, so a host must not be able to fill it with long names."""
     facts = {}
     for number in range(9):
         path = "/etc/kubernetes/manifests/{0}{1}.yaml".format("x" * 2000, number)

@@ -16,7 +16,7 @@ METADATA = registration.FROM_METADATA
 
 
 def of_rke2(text: str, server: bool = True, **more: Any) -> tuple[str, list[tuple[str, str | None, str | None]]]:
-    """The new text and the changes of a configuration of RKE2 that is external but for what the text says."""
+    """Return the new text and the changes of RKE2's configuration."""
     edit = rancher.plan("rke2", server, [(CONFIG, text)], [], (1, 33), **more)
     return edit.texts.get(CONFIG, text), [(change.key, change.now, change.then) for change in edit.changes]
 
@@ -35,7 +35,7 @@ def problems(facts: dict[str, Any], cluster: dict[str, Any]) -> list[str]:
 
 
 def test_a_kubelet_that_would_get_another_name_is_not_restarted(host_facts: Any, cluster_facts: Any) -> None:
-    """The in-tree vSphere ignored --hostname-override, which a kubelet with an external cloud obeys."""
+    """The in-tree vSphere provider ignored --hostname-override, but a kubelet with an external cloud uses it."""
     cluster = cluster_facts(("w-1", "unmanaged"), version="v1.29.9", kubeadm="")
     (problem,) = problems(kubelet_facts(host_facts, "w-1", "vm-1"), cluster)
     assert problem == ("w: its Node is w-1, but its kubelet would register a second Node as vm-1 when it restarts with an external cloud "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files, inventories and limits that are unusual: each is handled, or named with its file and line."""
+"""Unusual files, inventories and limits: the plan handles each, or names it with its file and line."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def only_problem(plan: dict[str, Any]) -> str:
 
 
 def test_a_latin_1_comment_in_a_kubelets_file_stays_byte_by_byte(host_facts: Any, cluster_facts: Any) -> None:
-    """systemd reads such a file, since it leaves comments out."""
+    """systemd reads such a file, because it ignores comments."""
     facts = host_facts("w-1", {DEFAULT: "x", FLAGS_ENV: PLAIN_ENV}, ["--cloud-provider="])
     put(facts, DEFAULT, b"# f\xfcr uns\nKUBELET_EXTRA_ARGS=--cloud-provider=\n")
     plan = make_plan({"w-1": facts}, cluster_facts(("w-1", "initialized")), [])

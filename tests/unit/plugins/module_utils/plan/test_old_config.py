@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cloud configurations that nothing reads after the migration: which files, on which hosts, and when there is nothing to say."""
+"""Cloud configurations that nothing reads after the migration: which files, on which hosts, and when there is no such file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOTE = (f"w-1: the migration removed --cloud-config={CONF}, so no component of K
 
 @pytest.fixture
 def migrated(host_facts: Any) -> dict[str, Any]:
-    """A worker whose kubelet had the flag."""
+    """Return a migrated worker whose kubelet had --cloud-config."""
     facts: dict[str, Any] = host_facts("w-1", {ENV: AFTER}, ["--cloud-provider=external"])
     baseline = {"existed": True, "original": base64.b64encode(BEFORE.encode()).decode(), "sha256": "", "copied": False, "written": "",
                 "written_sha256": []}

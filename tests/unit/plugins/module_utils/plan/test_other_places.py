@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Other cloud-controller-managers that no Deployment or DaemonSet shows, and tools that put a paused one back."""
+"""Other cloud-controller-managers that no Deployment or DaemonSet shows, and tools that restore a paused one."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def lease(name: str, namespace: str = "kube-system") -> dict[str, Any]:
 
 @pytest.mark.parametrize(("name", "namespace", "strange"), [
     ("yandex-cloud-controller-manager", "kube-system", True), ("ccm", "cloud", True), ("proxmox-ccm-leader", "kube-system", True),
-    ("cloud-controller-manager", "kube-system", False),  # of the new controller, which the plan judges
+    ("cloud-controller-manager", "kube-system", False),  # the new controller's, which the plan checks
     ("cloud-controller-manager", "openstack", True), ("known-ccm", "kube-system", False), ("ignored-ccm", "kube-system", False),
     ("outoftree-ccm-run", "kube-system", False), ("k3s-cloud-controller-manager", "kube-system", False),
     ("rke2-cloud-controller-manager", "kube-system", False), ("cloud-provider-extraction-migration", "kube-system", False),
@@ -119,7 +119,7 @@ PROXY = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfigurat
     ({"config.conf": "kind: Other\nfeatureGates: {DisableCloudProviders: false}\n"}, ""),
 ])
 def test_gates_of_kube_proxy_are_named(cluster_facts: Any, texts: dict[str, str], words: str) -> None:
-    """kube-proxy does not start with a gate that it does not know (kubernetes/kubernetes#76329), and kubeadm writes them into its ConfigMap."""
+    """kube-proxy does not start with an unknown gate (kubernetes/kubernetes#76329), and kubeadm writes gates into kube-proxy's ConfigMap."""
     made = make_plan({}, {**cluster_facts(version="v1.31.0"), "kube_proxy": texts}, ["cp-1"])
     found = [warning for warning in made["warnings"] if "kube-proxy" in warning]
     assert len(found) == bool(words) and all(words in warning and "kube-scheduler" not in warning for warning in found), made["warnings"]

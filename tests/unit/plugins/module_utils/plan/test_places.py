@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that cannot be changed, or not for long, are problems only if the plan changes them."""
+"""Files that cannot be changed, or whose change would not last, are problems only if the plan changes them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ OWN, SYSCONFIG = "/etc/systemd/system/kubelet.service", "/etc/sysconfig/kubelet"
 
 @pytest.fixture
 def warnings(host_facts: Any, cluster_facts: Any) -> Any:
-    """The warnings about a worker with a unit of its own."""
+    """Return a function that returns the warnings about a worker with its own unit."""
 
     def build(unit: str, flags: str = "--v=2") -> list[str]:
         facts = host_facts("w-1", {OWN: unit, SYSCONFIG: f'KUBELET_EXTRA_ARGS="{flags}"\n'}, [flags] if "cloud" in flags else [])
@@ -76,7 +76,7 @@ RUN = "ExecStart=/usr/bin/kubelet $KUBELET_EXTRA_ARGS\n"
     "ExecCondition=/opt/make-env --to=/etc/sysconfig/kubelet\n",
 ])
 def test_a_command_that_may_write_a_changed_file_is_named_with_its_line(warnings: Any, before: str) -> None:
-    """The new flag would be gone with the restart that is to bring it."""
+    """The restart that should activate the new flag would run the command, which removes the flag."""
     (warning,) = warnings(f"[Service]\nEnvironmentFile={SYSCONFIG}\n{before}{RUN}")
     assert warning.startswith(f"w-1: {OWN} line 3: {before.partition('=')[0]} names {SYSCONFIG}, and runs before each start")
     assert warnings(f"[Service]\nEnvironmentFile={SYSCONFIG}\n{before}{RUN}", "--cloud-provider=external") == []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plan: every edit with its reason, everything that stands in the way, and nothing on the second run."""
+"""The plan: every edit with its reason, every problem, and no edits in the second run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PLAIN_ENV = 'KUBELET_KUBEADM_ARGS="--node-ip=10.0.0.1"\n'
 
 @pytest.fixture
 def leftovers(fixture_text: Any, host_facts: Any) -> dict[str, Any]:
-    """A control plane with dead flags and a worker with an empty one in the wrong file."""
+    """Return a control plane with flags that have no effect, and a worker with an empty flag in the wrong file."""
     manifests = {f"{MANIFESTS}{name}.yaml": fixture_text(f"kubeadm-1.36/{name}.yaml") for name in ("kube-apiserver", "kube-controller-manager")}
     return {
         "cp-1": host_facts("cp-1", {**manifests, FLAGS_ENV: PLAIN_ENV}, components={
@@ -29,7 +29,7 @@ def leftovers(fixture_text: Any, host_facts: Any) -> dict[str, Any]:
 
 
 def migrated(facts: dict[str, Any], plan: dict[str, Any]) -> dict[str, Any]:
-    """Facts as they are once the plan was carried out."""
+    """Return the facts after the plan was carried out."""
     for host, steps in plan["hosts"].items():
         for step in [*steps["control_plane"], *([steps["kubelet"]] if steps["kubelet"] else [])]:
             for item in step["files"]:
@@ -169,7 +169,7 @@ def test_verification_needs_effects_not_files(leftovers: Any, cluster_facts: Any
     assert fails("nodes")
 
 
-# -- what stands in the way, file by file ------------------------------------------------------------------------------
+# -- problems, file by file --------------------------------------------------------------------------------------------
 
 KCM = MANIFESTS + "kube-controller-manager.yaml"
 UNIT = "/etc/systemd/system/kube-apiserver.service"
@@ -178,7 +178,7 @@ SYSTEMD = "systemd-control-plane"
 
 
 def planned(facts: dict[str, Any], cluster_facts: Any, version: str = "v1.36.3", **more: Any) -> dict[str, Any]:
-    """The plan of a cluster of one control plane."""
+    """Return the plan of a cluster of one control plane."""
     name = facts["node_name"]
     return make_plan({name: facts}, cluster_facts((name, "initialized"), version=version, **{"kubeadm": "", **more}), [name])
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clusters and hosts that are not changed: each is refused before the first edit, by name, with a way out."""
+"""Clusters and hosts that are refused before the first edit: each problem names the host and what to do."""
 
 from __future__ import annotations
 

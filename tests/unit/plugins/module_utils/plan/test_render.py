@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What render.yml writes for each release, and that a migration finds nothing to do where it was used."""
+"""The files that render.yml writes for each release, and that a migration has nothing to do on a host with these files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_the_form_is_that_of_the_release(version: str, api: str, arguments: Any,
     cluster = {"kubeadm/cluster-configuration.yaml", "kubeadm/patches/kube-controller-manager0+json.yaml"}
     assert cluster & set(files) == (cluster if patched else set())
     control = yaml.safe_load(files["cluster-api/kubeadm-control-plane.yaml"])["spec"]["kubeadmConfigSpec"]
-    extra = [{"name": "cloud-provider", "value": "external"}]  # a list for every release
+    extra = [{"name": "cloud-provider", "value": "external"}]  # the list that every release gets
     assert control.get("clusterConfiguration") == ({"controllerManager": {"extraArgs": extra}} if patched else None)
     assert control["joinConfiguration"]["nodeRegistration"]["kubeletExtraArgs"] == [{"name": "cloud-provider", "value": "external"}]
     assert all("`{0}`".format(path) in files["README.md"] for path in files if not path.startswith(("controller/", "README")))
@@ -50,7 +50,7 @@ def test_no_value_of_the_secret_is_in_a_file_and_each_object_is_in_one() -> None
 
 
 class Tagged(str):
-    """As Ansible's strings are: a subclass, which YAML does not know."""
+    """A subclass of str, as Ansible's strings are, which PyYAML cannot represent."""
 
 
 def test_each_value_keeps_its_type_its_place_and_its_line() -> None:
@@ -59,7 +59,7 @@ def test_each_value_keeps_its_type_its_place_and_its_line() -> None:
     assert yaml.safe_load(text) == {"kind": "Role", "x": shared, "y": shared}
     lines = text.splitlines()
     assert lines[:4] == ["kind: Role", "x:", "  b: 1", "  a:"] and lines[4:9] == ["  - true", "  - false", "  - null", "  - 1.5", "  - 'true'"]
-    assert "&" not in text and "*" not in text  # no anchors
+    assert "&" not in text and "*" not in text  # no anchors or aliases
 
 
 def test_a_migration_leaves_a_kubelet_with_the_drop_in_as_it_is(host_facts: Any, cluster_facts: Any) -> None:

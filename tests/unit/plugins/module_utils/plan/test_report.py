@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plan as lines for people, and as data without the contents of files."""
+"""The plan as lines for people, and as data that does not include the contents of files."""
 
 from __future__ import annotations
 

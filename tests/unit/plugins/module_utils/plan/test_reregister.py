@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which Nodes of k3s and RKE2 are registered anew, and what a drain does with each Pod."""
+"""Which Nodes of k3s and RKE2 are registered again, and what a drain does with each Pod."""
 
 from __future__ import annotations
 

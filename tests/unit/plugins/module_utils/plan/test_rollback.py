@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rollback's plan: bytes where nobody else wrote, flags where somebody did, and a name for all that cannot go back."""
+"""The rollback's plan: it restores bytes if nobody else wrote, flags if somebody did, and names what it cannot restore."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CLOUD = "    - --cloud-config=/etc/kubernetes/cloud.conf\n    - --cloud-provider
 
 @pytest.fixture
 def control_plane(fixture_text: Any, host_facts: Any, machine: Any) -> Any:
-    """Build a kubeadm control plane of a release, with in-tree flags."""
+    """Return a function that builds a kubeadm control plane of a release, with in-tree flags."""
 
     def build(release: str = "v1.29.9", provider: str = "aws") -> Any:
         text = fixture_text("kubeadm-1.36/kube-controller-manager.yaml").replace("v1.36.3", release)
@@ -56,7 +56,7 @@ def migrate(host: Any, cluster: dict[str, Any], name: str) -> None:
 
 
 def back(host: Any, cluster: dict[str, Any], name: str, **options: Any) -> dict[str, Any]:
-    """Plan the rollback and carry it out."""
+    """Plan the rollback, and carry it out if the plan says go; return the plan."""
     host.version = cluster["version"]
     plan = make_rollback_plan({name: host.facts()}, cluster, [name] if name.startswith("cp") else [], **options)
     if plan["go"]:
@@ -100,12 +100,12 @@ def test_an_upgrade_and_an_operators_flag_stay(control_plane: Any, cluster_facts
     text = host.texts[KCM]
     assert "v1.30.4" in text and "v1.29" not in text and "    - --v=2\n" in text
     assert "--cloud-provider=aws" in text and "--cloud-config=/etc/kubernetes/cloud.conf" in text and "external" not in text
-    # The file of the cloud's configuration is mounted again, or the component would not start.
+    # The file of the cloud's configuration is mounted again; without the mount, the component would not start.
     assert text.count("cloud-config") == control_plane().texts[KCM].count("cloud-config")
 
 
 def test_two_runs_with_an_upgrade_between_them_do_not_bring_the_old_image_back(control_plane: Any, cluster_facts: Any) -> None:
-    """The image of 1.29 was put over that of 1.31, by bytes, and without force."""
+    """The rollback once restored the bytes with the image of 1.29 over the image of 1.31, without `force`."""
     host = control_plane()
     migrate(host, at(cluster_facts, "v1.29.9", "cp-1"), "cp-1")
     patched = host.texts[KCM].replace("v1.29.9", "v1.31.4").replace("--cloud-provider=external", "--cloud-provider=aws")
@@ -145,7 +145,7 @@ def test_two_flags_come_back_into_a_line_that_somebody_else_wrote(worker: Any, c
 
 
 def test_ours_among_somebody_elses_values_is_a_problem(worker: Any, cluster_facts: Any) -> None:
-    """Left as it is, the kubelet would wait for a controller that is about to go."""
+    """With this value left, the kubelet would wait for a controller that is about to be removed."""
     host, cluster = worker('KUBELET_KUBEADM_ARGS="--cloud-provider=aws"\n'), at(cluster_facts, "v1.29.9", "w-1")
     migrate(host, cluster, "w-1")
     host.texts[FLAGS_ENV] = 'KUBELET_KUBEADM_ARGS="--cloud-provider=gce --cloud-provider=external"\n'
@@ -154,11 +154,11 @@ def test_ours_among_somebody_elses_values_is_a_problem(worker: Any, cluster_fact
 
 
 def test_what_is_expected_is_what_the_restored_files_say(worker: Any, cluster_facts: Any) -> None:
-    """The process ran with another flag than its files gave: it is not waited for, since no restart brings it."""
+    """The old process ran with a flag that its files do not give. The rollback does not wait for this flag: no restart brings it back."""
     host, cluster = worker(), at(cluster_facts, "v1.33.4", "w-1")
     facts = host.facts()
     facts["kubelet"].update(flags=["--cloud-provider="], started=100.0)
-    facts["files"][FLAGS_ENV]["changed"] = 100.5  # so that the difference is explained
+    facts["files"][FLAGS_ENV]["changed"] = 100.5  # explains why process and file differ
     forward = make_plan({"w-1": facts}, cluster, [])["hosts"]["w-1"]
     assert forward["kubelet"]["flags_before"] == []
     host.carry_out(forward)
@@ -188,10 +188,10 @@ def test_a_lost_journal_is_named_before_anything_is_taken_away(worker: Any, clus
     assert forced["go"] and forced["unrestored"][0]["host"] == "w-1"
     verdict = judge(forced, {"w-1": host.facts()}, ["w-1"])
     assert verdict["restored"] and not verdict["complete"] and "w-1: its kubelet has" in verdict["unrestored"][0]
-    cluster["others"] = [{"paused": True}]  # another controller comes back, and initialises the Node
+    cluster["others"] = [{"paused": True}]  # the other controller will run again, and initialise the Node
     assert back(host, cluster, "w-1")["go"]
     cluster.update(others=[], runtime={"exists": False, "managed": False})
-    assert back(host, cluster, "w-1")["go"]  # there is nothing to take away
+    assert back(host, cluster, "w-1")["go"]  # there is no controller to remove
 
 
 def test_a_lost_journal_of_k3s_is_found_in_its_configuration(tree_facts: Any, cluster_facts: Any) -> None:
@@ -228,7 +228,7 @@ def test_a_host_whose_kubelet_does_not_run_stops_nothing_unless_it_is_to_be_rest
     migrate(host, cluster, "w-1")
     dead = host.facts(node_name="", problems=["the kubelet does not run"])
     assert "w-1: could not be inspected: the kubelet does not run" in make_rollback_plan({"w-1": dead}, cluster, [])["problems"][0]
-    # Without root nothing is known of a host, and that is no host that needs nothing.
+    # Without root, nothing is known about the host, which does not mean that the host needs no rollback.
     blind = {**dead, "kubelet": {}, "files": {}, "journal": {}, "manifests": [], "problems": ["root is needed"]}
     plan = make_rollback_plan({"w-1": blind}, cluster, [])
     assert "root is needed" in plan["problems"][0] and not judge(plan, {"w-1": blind}, ["w-1"])["restored"]
@@ -246,7 +246,7 @@ def test_a_dead_kubelet_with_a_lost_journal_is_judged_by_its_files(worker: Any, 
 
 @pytest.mark.parametrize("entry", [{"component": "kubelet", "state": "written"}, {"component": "no such thing", "state": "", "baselines": []}])
 def test_a_journal_that_says_too_little_is_named(worker: Any, cluster_facts: Any, entry: dict[str, Any]) -> None:
-    """A hostile or an older host: nothing is forgotten that was not restored."""
+    """The host is hostile or has an older journal: no entry is deleted before its file is restored."""
     facts = worker().facts(journal={FLAGS_ENV: entry})
     cluster = at(cluster_facts, "v1.33.4", "w-1")
     plan = make_rollback_plan({"w-1": facts}, cluster, [])
@@ -324,7 +324,7 @@ def test_k3s_keeps_what_others_added_and_loses_what_the_migration_did(tree_facts
     assert plan["go"], plan["problems"]
     assert modes(plan)[K3S] == "flags"
     expected = before.replace("  - k3s.example.com\n", "  - k3s.example.com\n  - second.example.com\n")
-    # A plugin with which this release does not start is not put back, and that is said.
+    # A plugin with which this release does not start is not restored, and the plan says so.
     assert host.texts[K3S] == expected.replace("NodeRestriction,PersistentVolumeLabel", "NodeRestriction")
     assert any("PersistentVolumeLabel is not restored" in line for line in plan["warnings"])
 
@@ -349,7 +349,7 @@ kubernetesVersion: v1.29.9
 
 
 def kubeadm_journal(host: Any, before: str, cluster_facts: Any) -> str:
-    """Note the ConfigMap in the journal as a migration does; return what it made of it."""
+    """Record the ConfigMap in the journal as a migration does; return the migrated text."""
     after = kubeadm.edit(before, (1, 29))[0]
     journal.Journal(str(host.directory)).record(
         KUBEADM_CONFIG, "kubeadm-config", "run-1", before.encode(), after.encode(), 0o600, (0, 0), [])
@@ -402,7 +402,7 @@ def test_kubeadms_configuration_keeps_the_version_and_form_of_an_upgrade(control
     assert flags["cloud-config"] == "/etc/kubernetes/cloud.conf"
 
 
-# -- each decision alone ------------------------------------------------------------------------------------------------
+# -- single decisions ---------------------------------------------------------------------------------------------------
 
 API = "/etc/kubernetes/manifests/kube-apiserver.yaml"
 
@@ -413,7 +413,7 @@ def manifest(*flags: str, image: str = "kube-apiserver:v1.33.4") -> str:
 
 
 def baseline(original: str | None, written: str, copied: bool = True) -> dict[str, Any]:
-    """What the journal says of a file: its digest is its text here."""
+    """Return a journal's entry about a file. In these tests, the digest of a text is the text itself."""
     return {"original": draft.encoded(original or ""), "existed": original is not None, "sha256": original or "", "written_sha256": [written],
             "written": draft.encoded(written), "copied": copied}
 
@@ -592,7 +592,7 @@ def test_what_was_given_up_or_is_the_clusters_keeps_no_controller(worker: Any) -
     assert judge(plan, {"w-1": facts}, ["w-1"])["waiting"] == ["w-1: the journal cannot be read"]
 
 
-# -- what an undo leaves as it is ---------------------------------------------------------------------------------------
+# -- what an undo does not change ---------------------------------------------------------------------------------------
 
 POD = """kind: Pod
 spec:
@@ -616,7 +616,7 @@ CONFIG = "token: x\nkubelet-arg: [v=2, cloud-provider=aws]\nkube-apiserver-arg+:
 
 
 def unit_kind(path: str, *files: tuple[str, str]) -> undo.Unit:
-    """A file among all that make a kubelet's command line: units first, then environment files."""
+    """Return the kind of a file, with all files of the kubelet's command line: units first, then environment files."""
     units = tuple(name for name, _ in files if unit.is_unit_file(name))
     return undo.Unit("kubelet", path, unit.Sources(units, tuple(name for name, _ in files if name not in units), dict(files)))
 
@@ -698,7 +698,7 @@ VOLUMES = "  extraVolumes:\n  - hostPath: /a\n    mountPath: /a\n    name: a\n"
 
 
 def test_a_volume_comes_back_with_the_flag_that_needs_it() -> None:
-    """Lines that others did not touch come back where they were; an edit would add them at the end."""
+    """Lines that others did not change come back at their old place; an edit would add them at the end."""
     before = manifest("--cloud-config=/a", "--v=1", "--cloud-provider=aws", "--v=2") + MOUNTS
     ours = manifest("--v=1", "--cloud-provider=external", "--v=2")
     undone = undo.undo(KIND, before, ours, ours.replace("v1.33.4", "v1.29.9"), (1, 29)).text
@@ -759,7 +759,7 @@ def test_lines_of_ours_that_nothing_reads_any_more_go_back_too() -> None:
     assert undo.undo(kind, "A=-a\nB=1\n", "A=--cloud-provider=external\nB=1\n", "A=--cloud-provider=external\nB=1\nC=1\n", (1, 29)).text == "A=-a\nB=1\nC=1\n"
 
 
-# -- flags and lines that go back ---------------------------------------------------------------------------------------
+# -- flags and lines that are restored ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("before", "ours", "now", "expected", "kept"), [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rollback says which journals come from the cluster, and stops where a person decides."""
+"""A rollback says which journals come from the cluster, and stops if a person must decide."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PLACE = "Secret kube-system/outoftree-ccm-journal-w-1-0a1b2c3d4e5f"
 
 @pytest.fixture
 def planned(host_facts: Any, cluster_facts: Any) -> Any:
-    """Build the plan of a host that has nothing to restore, with what is said of its journal's copy."""
+    """Return a function that plans the rollback of a host with nothing to restore, with these facts about its journal's copy."""
 
     def build(source: str, problem: str = "", note: str = "", said: tuple[str, ...] = ()) -> dict[str, Any]:
         copies = {"hosts": {"w-1": {"source": source, "place": PLACE, "problem": problem, "note": note, "content": "x"}}, "said": list(said)}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Serving certificates of kubelets: who approves, what waits, what a kubelet really serves."""
+"""Serving certificates of kubelets: who approves requests, which requests are pending, and which certificate a kubelet serves."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_requests_that_nobody_answered() -> None:
 
 @pytest.fixture
 def facts(host_facts: Any) -> dict[str, Any]:
-    """A migrated worker that asks the cluster for its certificate, and has one."""
+    """Return a migrated worker that requests its certificate from the cluster, and has one."""
     found = host_facts("w-1", {"/var/lib/kubelet/kubeadm-flags.env": 'KUBELET_KUBEADM_ARGS="--cloud-provider=external"\n'}, ["--cloud-provider=external"])
     found["kubelet"]["serving"] = {"bootstrap": True, "names": ["w-1", "10.0.0.1"], "not_after": "2027-11-21T00:00:00Z", "problem": ""}
     return {"w-1": found}
@@ -111,7 +111,7 @@ NOBODY = "nothing approves them automatically"
         (serving(dict(APPROVER, running=1)), True, ["the runtime will approve"], ["kubelet-csr-approver (ClusterRole r) approves requests", "Remove it"]),
         (serving(dict(APPROVER, running=0)), True, ["the runtime will approve"], []),
         (serving(pending=("csr-1",)), True, ["the runtime will approve", "1 request(s)", "the runtime will check them"], []),
-        # This run takes the right from the runtime that has it now.
+        # This run removes the runtime's present right to approve.
         (serving(dict(OURS, running=1)), False, [], [NOBODY, "Add kubelet-serving-csr-controller to ccm_runtime_controllers"]),
         (serving(dict(OURS, name="other", running=1)), False, ["ServiceAccount kube-system/other (ClusterRole r) approves them"], []),
         (serving(dict(OURS, namespace="default", running=1)), False, ["ServiceAccount default/cloud-controller-manager"], []),
@@ -165,7 +165,7 @@ def test_verify_wants_every_address_of_the_node_in_the_certificate(facts: Any, c
 
 
 def certificate(folder: Path, name: str) -> str:
-    """A certificate that is its own authority, with its key in the same file."""
+    """Write a self-signed certificate and its key to one file; return the path."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "system:node:w-1")])
     start = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
@@ -181,7 +181,7 @@ def certificate(folder: Path, name: str) -> str:
 
 
 def serve_once(path: str | None) -> int:
-    """A port that answers one handshake, with an alert where there is no certificate, as a kubelet does."""
+    """Serve one TLS handshake; return the port. Without a certificate, the answer is an alert, as a kubelet's is."""
     listener = socket.create_server(("127.0.0.1", 0))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     if path:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Other cloud-controller-managers: by what they are known, what becomes of them, and the way back."""
+"""Other cloud-controller-managers: how they are recognised, what the migration does with them, and the rollback."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_one_that_is_scaled_to_nothing_is_not_active() -> None:
 
 
 def merged(target: Any, patch: Any) -> Any:
-    """A merge patch, as the API server applies it (RFC 7396)."""
+    """Return the result of a merge patch, as the API server applies it (RFC 7396)."""
     if not isinstance(patch, dict):
         return patch
     result = dict(target) if isinstance(target, dict) else {}

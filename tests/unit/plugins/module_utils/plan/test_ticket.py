@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report for a change ticket says what, why, risk, who and what happened, and shows the text of strangers as text."""
+"""The report for a change ticket says what changes, why, at which risk, who approved, and what happened. Text from hosts stays text."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Tags(html.parser.HTMLParser):
 
 
 def everywhere() -> list[ticket.Part]:
-    """A report with a stranger's text in each place."""
+    """Return a report that has markup from outside in each place."""
     evil = edit(**dict.fromkeys(("host", "component", "file", "flag", "now", "then", "why", "risk"), EVIL))
     hosts = [{"host": EVIL, "state": EVIL, "detail": EVIL}]
     done = outcome(hosts=hosts, lines=[EVIL], checks=[{"name": EVIL, "ok": True, "detail": EVIL}])

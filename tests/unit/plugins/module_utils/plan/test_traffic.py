@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a check of the traffic creates, and how long it waits for an address."""
+"""What a traffic check creates, and how long it waits for an address."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_the_service_is_one_that_the_controller_serves(served: Any, name: Any):
 
 
 def waited(limit: float, service: Dict[str, Any], controller: Dict[str, Any], step: float = 0.5) -> float:
-    """Return the seconds until the wait is over, if nothing changes."""
+    """Return the seconds until the wait ends if nothing changes."""
     patience, now = traffic.Patience(limit, 1000.0), 1000.0
     while not patience.is_over(now, service, controller):
         now += step
@@ -67,7 +67,7 @@ def test_a_change_of_leaders_and_a_quota_that_is_free_again_end_no_wait(good: Di
     bad = {**LEADS, "leads": False}
     answers: List[bool] = []
     for now in range(0, 600, 10):
-        lapses = now % 40 != 0  # three looks in a row, and then one that is good
+        lapses = now % 40 != 0  # three bad reads in a row, then a good one
         answers.append(patience.is_over(now, {**WAITS, **good}, bad if lapses else LEADS))
     assert not any(answers)
 
@@ -78,7 +78,7 @@ def test_the_newest_warning_counts():
 
 
 def hoped(address: str, scores: Dict[int, int], limit: float = 180) -> float:
-    """Return the seconds until no better answer is expected. `scores`: from which second on the answers are how good."""
+    """Return the seconds until no better answer is expected. `scores`: the answers' score from each second on."""
     hope, now = traffic.Hope(limit, address, 0.0), 0.0
     while not hope.is_over(now, (max([0] + [score for since, score in scores.items() if since <= now]),)):
         now += 0.5

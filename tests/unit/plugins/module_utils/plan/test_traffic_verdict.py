@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the answers to a check of the traffic mean: each breakage is named by its cause, and nothing else is."""
+"""The verdict of a traffic check: it names the cause of each breakage, and no other cause."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def ring(kind: str, name: str) -> List[Dict[str, Any]]:
 
 
 def healthy() -> Evidence:
-    """The evidence of a cluster in which everything works."""
+    """Return the evidence of a cluster in which everything works."""
     both = {name: [result("service:", 5), result("balancer:", 5)] for name in NODES}
     return {
         "limit": 60,
@@ -241,7 +241,7 @@ def test_a_controller_without_load_balancers_is_no_failure_but_the_report_says_w
 
 
 def test_one_node_that_answers_alone_is_no_proof_against_the_others():
-    """A load balancer may choose by the client's address."""
+    """A load balancer may choose the Node by the client's address."""
     evidence = healthy()
     evidence["second"]["outside"] = result("", 48, nodes=["w-1"])
     verdict = traffic_verdict.judge(evidence)

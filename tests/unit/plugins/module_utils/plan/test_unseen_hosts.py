@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts that could not be inspected: one problem for each reason, and no advice that the next run refuses."""
+"""Hosts that could not be inspected: one problem for each reason, and only advice that the next run accepts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_hosts_with_one_reason_are_one_problem_and_one_limit_excludes_all_of_the
     first, second = problems(unseen, CONTROL_PLANE)
     assert first.startswith("2 hosts: w-1, w-3: could not be inspected: connect to host 10.0.0.1 port 22: No route to host. Fix this, or exclude")
     assert second.startswith("w-2: could not be inspected: it has no Python at /usr/bin/python3.")
-    # With a limit for its own hosts only, the next run would refuse the others.
+    # If a problem's advice excluded only its own hosts, the next run would refuse the others.
     assert limits(first) == limits(second) == ["all:!w-1:!w-2:!w-3"]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each check of verify by itself: what fails it, and the table of Nodes."""
+"""Each check of verify alone, with what makes it fail, and the table of Nodes."""
 
 from __future__ import annotations
 

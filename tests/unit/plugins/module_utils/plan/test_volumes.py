@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Volumes of in-tree plug-ins: what a restart of which Nodes does to them, and what the plan says of it."""
+"""Volumes of in-tree plug-ins: what the restart of a Node's kubelet does to them, and what the plan says about it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def found(**more: Any) -> dict[str, Any]:
 
 
 def judged(what: dict[str, Any], ignored: tuple[str, ...] = (), reregister: tuple[str, ...] = ()) -> dict[str, Any]:
-    """A plan that restarts the kubelets of the hosts one and two, which are the Nodes w-1 and w-2; three and w-3 stay."""
+    """Return a checked plan. It restarts the kubelets of hosts one and two (Nodes w-1 and w-2), and not of host three (w-3)."""
     steps = {"one": {"control_plane": [], "kubelet": STEP}, "two": {"control_plane": [], "kubelet": STEP},
              "three": {"control_plane": [STEP], "kubelet": None}}
     plan: dict[str, Any] = {"problems": [], "warnings": [], "notes": [], "hosts": steps, "reregister": list(reregister),
