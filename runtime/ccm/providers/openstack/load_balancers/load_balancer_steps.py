@@ -74,12 +74,14 @@ def steps(
 ) -> list[Step]:
     """Return all steps that are possible now for the Service whose load balancer is named `name`; [] if none is needed.
 
+    A listener whose port the Service no longer has goes last: it serves until Octavia has accepted its successor.
     `owner`: the load balancer was created for this Service. `serial`: change members one by one.
     Raises Conflict if another Service's listener uses a port.
     """
     present = {key_of(row): row for row in seen.listeners}
     keys = {(TRANSPORT.get(each.protocol, "TCP"), each.port): each for each in wanted}
     found: list[Step] = []
+    left: list[Step] = []
     for key, row in present.items():
         each = keys.get(key)
         ours = is_ours(row, name, owner=owner)
@@ -88,7 +90,9 @@ def steps(
                 f"port {key[1]}/{key[0]} of load balancer {balancer_id} is already used by listener {row['id']}, which "
                 "belongs to another Service"
             )
-        if ours and (each is None or each.protocol != row["protocol"]):
+        if ours and each is None:
+            left += removal(row, seen)
+        elif ours and each is not None and each.protocol != row["protocol"]:  # two cannot have one port
             found += removal(row, seen)
     for key, each in keys.items():
         listener = present.get(key)
@@ -96,7 +100,7 @@ def steps(
             found.append(Step("POST", "/listeners", {"listener": each.body() | {"loadbalancer_id": balancer_id}}))
         elif listener["protocol"] == each.protocol:
             found += _listener_steps(each, listener, seen, serial)
-    return found
+    return found + left
 
 
 def after(seen: Observed, step: Step, answer: Any) -> Observed | None:

@@ -105,6 +105,18 @@ def test_what_cannot_be_changed_is_deleted() -> None:
     assert steps(listener_row(), monitor={"type": "HTTP"}) == [Step("DELETE", "/healthmonitors/h1")]
 
 
+@pytest.mark.parametrize(
+    ("row", "order"),
+    [
+        ({"protocol_port": 8080}, ["POST /listeners", "DELETE /pools/p1", "DELETE /listeners/l1"]),
+        ({"protocol": "UDP"}, ["POST /listeners", "DELETE /pools/p1", "DELETE /listeners/l1"]),
+        ({"protocol": "HTTP"}, ["DELETE /pools/p1", "DELETE /listeners/l1"]),  # two cannot have one port
+    ],
+)
+def test_a_former_port_serves_until_its_successor_is_accepted(row: dict[str, Any], order: list[str]) -> None:
+    assert [f"{step.method} {step.path}" for step in steps(listener_row(**row))] == order
+
+
 P1: dict[str, Any] = {"id": "p1"}
 BOTH = {"members": [ONE.body(), TWO.body()]}
 
