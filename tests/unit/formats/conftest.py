@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of file formats have: the programs that decide what a file means, compiled into the bed's cache."""
+"""Fixtures for the tests of file formats: programs that decide what a file means, compiled into the bed's cache."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ __all__ = ["cluster_facts", "fixture_text", "host_facts"]
 
 
 class Refused(ValueError):
-    """Kubernetes does not read the text; the message is its own."""
+    """Kubernetes does not read the text; the message is Kubernetes' own."""
 
 
 class Kubernetes:
-    """Kubernetes' parser of YAML in a process of its own."""
+    """Kubernetes' parser of YAML, in a separate process."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
 
     def load(self, text: str) -> Any:
-        """The text's data. Raises Refused."""
+        """Return the text's data. Raises Refused."""
         assert self._process.stdin and self._process.stdout
         self._process.stdin.write(json.dumps(text) + "\n")
         self._process.stdin.flush()

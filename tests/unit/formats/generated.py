@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests with generated texts have in common: how a text comes out, and the table that they print."""
+"""What the tests with generated texts share: values of flags, the count of results, and edits by others."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import yaml
 #: libyaml's writer, which is ten times as fast, where PyYAML has it.
 DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
-#: A person's or a program's edit of a text with this data.
+#: An edit of a text by a person or a program; the second argument is the text's data.
 Edit = Callable[[str, Any], str]
 
-#: Values of flags that a migration changes, and of others.
+#: Possible values of flags that a migration changes; OTHERS has flags that it does not change.
 MANAGED = {
     "cloud-provider": ["aws", "external", "", "openstack"],
     "cloud-config": ["/etc/kubernetes/cloud.conf", "/etc/cloud/c.ini"],
@@ -41,7 +41,7 @@ OTHERS = {
 
 
 class Tally:
-    """How many texts came out in which way, with the first examples of each wrong way."""
+    """The number of texts for each result, with the first examples of each wrong result."""
 
     def __init__(self, title: str) -> None:
         self.title, self.ways, self.examples = title, Counter[str](), dict[str, list[Any]]()
@@ -52,7 +52,7 @@ class Tally:
             self.examples[way].append(example)
 
     def attempt(self, check: Callable[..., tuple[Any, ...]], *arguments: Any) -> None:
-        """Add what the check returns. A crash is a way of its own, with the check's arguments as its example."""
+        """Add the result that the check returns. A crash is also a result; its example is the check's arguments."""
         try:
             self.add(*check(*arguments))
         except Exception:  # a crash is what the tests count
@@ -73,12 +73,12 @@ class Tally:
 
 
 def rewritten(data: Any) -> str:
-    """Data as a program writes it that reads and writes the whole file."""
+    """Return data as written by a program that reads and writes the whole file."""
     return str(yaml.dump(data, Dumper=DUMPER, default_flow_style=False))
 
 
 def edits_by_others(add_argument: Edit) -> list[Edit]:
-    """What somebody does to a migrated file before its rollback."""
+    """Return edits that somebody may make in a migrated file before its rollback."""
     return [
         lambda text, data: text,
         lambda text, data: ("# later\n" + text) if not text.startswith(("%", "{")) else text,

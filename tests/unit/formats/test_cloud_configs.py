@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values of providers' configurations reach them as somebody wrote them, and mean what Go's libraries say."""
+"""Providers read the values of their configurations as they were written, and as Go's libraries read them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ccm.providers.openstack.settings import Settings as OpenStack
 from ccm.providers.static.settings import Settings as Static
 from ccm.providers.vsphere.settings import Settings as VSphere
 
-#: Plain scalars that YAML or somebody's reader takes for something else, and secrets of bug reports.
+#: Plain scalars that YAML or some reader takes for another type, and secrets from bug reports.
 WORDS = (
     *("0123456", "007", "0o17", "0x1F", "0b101", "1_000", "1.10", "1e3", ".5", "+12", "-0", "12:30:45", "1e999"),
     *("yes", "No", "on", "OFF", "y", "n", "true", "False", "null_", "2026-02-30", "2026-02-03", "99999999999999999999"),
@@ -37,7 +37,7 @@ SIGNS = "aZ09#;\"'\\$%[]{}=:,&*!|>@`~^?<-_. "
 
 
 def secrets(dice: random.Random, count: int, more: str = "") -> Iterator[str]:
-    """Texts without blanks at their ends."""
+    """Yield WORDS and random texts without blanks at their ends."""
     yield from (word for word in WORDS)
     for _ in range(count):
         if text := "".join(dice.choice(SIGNS + more) for _ in range(dice.randrange(1, 12))).strip():
@@ -46,7 +46,7 @@ def secrets(dice: random.Random, count: int, more: str = "") -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def go() -> Iterator[Callable[[str, str], str | None]]:
-    """The value that Go's library reads from a text, None if it refuses the text."""
+    """Yield a function that returns the value that Go's library reads from a text, or None if it refuses the text."""
     program = go_programs.ensure("cloud-configs", Progress())
     with subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None and process.stdout is not None
@@ -98,7 +98,7 @@ def test_yaml_means_what_yaml_v2_says(go: Callable[[str, str], str | None]) -> N
         top = read(text, problems)
         theirs = go("yaml", text)
         if problems.found or theirs is None:
-            continue  # refused, by us with file and line
+            continue  # one side refuses the text
         value = top.value["global"].value["value"]
         ours = "" if value.value is None else value.text
         assert ours is None or ours == theirs, raw
@@ -107,7 +107,7 @@ def test_yaml_means_what_yaml_v2_says(go: Callable[[str, str], str | None]) -> N
 
 
 def ini(value: str) -> Iterator[str]:
-    """The forms in which gcfg's files have a value."""
+    """Yield the forms of a value in gcfg's files."""
     escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
     yield f'"{escaped}"'
     yield f'"{escaped}"   # a comment'
@@ -146,7 +146,8 @@ AZURE = (
 GUIDS = ("12345678-1234-1234-1234-123456789012",)
 ONE_LINE = "".join(chr(each) for each in range(32, 127))
 CLOUDSTACK = "[Global]\napi-url = https://c.example/client/api\napi-key = k\nsecret-key = {}\n"
-#: Provider and key -> its reader, the text around a form, the forms, where the value is, and which values it may have.
+#: Provider and key -> the reader of the file, a function that puts a form into a file, a function that yields a value's
+#: forms, a function that returns the value that was read, and further characters that values may have.
 KEYS: dict[str, tuple[Any, Callable[[str], str], Callable[[str], Iterator[str]], Callable[[Any], Any], str]] = {
     "openstack password": (
         lambda config: OpenStack.parse(config, {}),

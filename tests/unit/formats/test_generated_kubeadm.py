@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Edits of generated ClusterConfigurations, there and back. Kubernetes' parser says what each text means."""
+"""Migration and rollback of generated ClusterConfigurations. Kubernetes' parser decides what each text means."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SECTIONS = {"apiServer": "kube-apiserver", "controllerManager": "kube-controller
 
 
 def arguments(chance: random.Random, listed: bool) -> Any:
-    """extraArgs, in any of the ways that say nothing, too."""
+    """Return a section's extraArgs: a list or a mapping, which may be empty, and may have an argument twice."""
     names = chance.sample([*MANAGED, *OTHERS], chance.choice([0, 1, 1, 2, 3, 5]))
     pairs = [(name, chance.choice({**MANAGED, **OTHERS}[name])) for name in names]
     if pairs and chance.random() < 0.1:
@@ -89,7 +89,7 @@ def pairs_of(section: Any) -> list[tuple[str, str]]:
 
 
 def expected(data: Any, version: tuple[int, int]) -> dict[str, list[tuple[str, str]]]:
-    """The arguments that the migration should leave in each section."""
+    """Return the arguments that each section should have after the migration."""
     result = {}
     for key, component in SECTIONS.items():
         pairs = pairs_of(data.get(key))
@@ -104,7 +104,7 @@ def expected(data: Any, version: tuple[int, int]) -> dict[str, list[tuple[str, s
 
 
 def rest(data: Any) -> Any:
-    """Everything but the arguments and the volumes."""
+    """Return everything except the arguments and the volumes."""
     plain = {key: value for key, value in data.items() if key not in SECTIONS}
     for key in SECTIONS:
         plain[key] = {
@@ -121,7 +121,7 @@ def mounts(data: Any) -> dict[str, list[str]]:
 
 
 def left_mounts(before: Any, after: dict[str, list[tuple[str, str]]]) -> dict[str, list[str]]:
-    """The volumes that stay: those that have none of the files that only a removed flag named."""
+    """Return the volumes that stay in each section: a volume goes if it has a file that only a removed flag named."""
     result = {}
     for key, paths in mounts(before).items():
         gone = {
@@ -132,7 +132,7 @@ def left_mounts(before: Any, after: dict[str, list[tuple[str, str]]]) -> dict[st
 
 
 def add_argument(text: str, data: Any) -> str:
-    """Add an argument to each section, as a program does that writes the whole text."""
+    """Add an argument to each section, as a program does that writes the whole text. Return the new text."""
     listed = not data["apiVersion"].endswith("v1beta3")
     for key in SECTIONS:
         section = data.get(key) or {}
@@ -146,7 +146,8 @@ EDITS = edits_by_others(add_argument)
 
 
 def same_flags(one: list[tuple[str, str]], other: list[tuple[str, str]]) -> bool:
-    """Whether the arguments are equal; only those of one name have an order, and the items of a list have none."""
+    """Return whether the arguments are equal. Order counts only among arguments with the same name, and not in lists of
+    items."""
 
     def ordered(pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
         split = [

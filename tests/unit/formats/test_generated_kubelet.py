@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is read of generated KubeletConfigurations: settings on the host by plain Python, gates on the controller."""
+"""Reads generated KubeletConfigurations: settings as on the host, with plain Python; gates as on the controller."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ def configuration(chance: random.Random) -> dict[str, Any]:
 
 
 def again(chance: random.Random, text: str) -> str:
-    """The text with a key twice, with a value on the next line, or with a tag."""
+    """Return the text with one more line: a repeated key, a value on the next line, or a tag. A text in flow style, or
+    with several documents, stays."""
     if (
         text.lstrip("-#\r\n abcdefghijklmnopqrstuvwxyzYAML%.1").startswith(("{", "["))
         or "\n---" in text.rstrip()
@@ -93,7 +94,7 @@ def read(kubernetes: Kubernetes, text: str, version: tuple[int, int]) -> tuple[A
     return ("right",)
 
 
-#: Texts by hand: what stands around a key and its value.
+#: Handwritten texts: what may be around a key and its value.
 AROUND = [
     "port: 1\n", "port : 1\n", "port:\t1\n", '"port": 1\n', "'port': 1\n", "port: 1 # c\n", "port: 1# c\n", "port: 1",
     "port: '1' # c\n", "port: 1\nport: 2\n", "port: 1\nport:\n", "port: &x 1\n", "port: !!int 2\n",

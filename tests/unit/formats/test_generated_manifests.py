@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Edits of generated manifests and patches, there and back. Kubernetes' parser says what each text means."""
+"""Migration and rollback of generated manifests and patches. Kubernetes' parser decides what each text means."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def arguments(chance: random.Random) -> list[str]:
 
 
 def pod(chance: random.Random, component: str) -> dict[str, Any]:
-    """A static Pod with arguments in its command, its args, or both, and with none to several mounts."""
+    """Return a static Pod with arguments in its command, its args, or both, and with any number of mounts."""
     split = chance.random()
     container: dict[str, Any] = {"command": [component, *(arguments(chance) if split < 0.8 else [])]}
     if split > 0.6:
@@ -74,7 +74,7 @@ def argv(data: Any, component: str) -> list[str]:
 
 
 def expected(before: list[str], component: str, version: tuple[int, int]) -> list[str]:
-    """The arguments that the migration should leave."""
+    """Return the arguments that the component should have after the migration."""
     words: list[str | None] = list(before)
     added = []
     for change in control_plane_changes(component, find_flags(before), version):
@@ -88,7 +88,8 @@ def expected(before: list[str], component: str, version: tuple[int, int]) -> lis
 
 
 def plain(words: list[str]) -> list[tuple[str, str]]:
-    """Arguments without their order, except of equal names; a flag in two words is the same as in one."""
+    """Return arguments in a form that does not depend on their order, except for equal names, nor on whether a flag has
+    one word or two."""
     flags = find_flags(words)
     inside = {index for flag in flags for index in range(flag.index, flag.index + flag.width)}
     pairs = [("", word) for index, word in enumerate(words) if index not in inside]
@@ -99,7 +100,7 @@ def plain(words: list[str]) -> list[tuple[str, str]]:
 
 
 def rest(data: Any, component: str) -> Any:
-    """Everything but the arguments, the mounts and the volumes."""
+    """Return everything except the arguments, the mounts and the volumes."""
     containers = [
         {key: value for key, value in item.items() if key not in ("command", "args", "volumeMounts")}
         if item["name"] == component
@@ -116,7 +117,7 @@ def mounts(data: Any, component: str) -> tuple[list[str], list[str]]:
 
 
 def left_mounts(before: Any, component: str, wanted: list[str]) -> tuple[list[str], list[str]]:
-    """The mounts that stay: those that have none of the files that only a removed flag named."""
+    """Return the mounts and volumes that stay: a mount goes if it has a file that only a removed flag named."""
     gone = {flag.value for flag in find_flags(argv(before, component)) if flag.name in FILES} - {
         flag.value for flag in find_flags(wanted)
     }
@@ -129,7 +130,7 @@ def left_mounts(before: Any, component: str, wanted: list[str]) -> tuple[list[st
 
 
 def add_argument(text: str, data: Any) -> str:
-    """Add an argument, as a program does that writes the whole text."""
+    """Return the text with another argument, as a program does that writes the whole text."""
     container = next(item for item in data["spec"]["containers"] if item["name"] in COMPONENTS)
     container["command"] = [*container["command"], "--later=1"]
     return rewritten(data)
@@ -182,7 +183,7 @@ def there_and_back(
 
 @pytest.mark.parametrize("number", [TEXTS])
 def test_generated_patches(kubernetes: Kubernetes, number: int) -> None:
-    """Each patch of a file loses the flags that the manifest loses, and nothing else."""
+    """The migration removes from each patch of a file the flags that it removes from the manifest, and nothing else."""
     chance, tally = random.Random("patches"), Tally("kubeadm's patches")
     for _ in range(number):
         component, version = chance.choice(COMPONENTS), chance.choice([(1, 31), (1, 33), (1, 36)])

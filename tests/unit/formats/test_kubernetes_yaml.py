@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a text of YAML means is what Kubernetes' own parser says, whether people wrote it or a generator did."""
+"""Our reader of YAML agrees with Kubernetes' own parser, about texts of people and about generated texts."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def theirs(kubernetes: Kubernetes, text: str) -> Any:
 
 
 def same(mine: Any, other: Any) -> bool:
-    """Whether both refuse the text, or read the same data; 1 and true differ."""
+    """Return whether both refuse the text, or read the same data; 1 and true differ."""
     if isinstance(mine, Exception) or isinstance(other, Exception):
         return isinstance(mine, Exception) and isinstance(other, Exception)
     if isinstance(mine, dict) and isinstance(other, dict):
@@ -102,7 +102,7 @@ def same(mine: Any, other: Any) -> bool:
 
 @pytest.fixture(params=["libyaml", "PyYAML alone"])
 def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """PyYAML with and without libyaml. CI has both."""
+    """Use PyYAML with and without libyaml."""
     assert kubernetes_yaml.LIBYAML is not None, "this PyYAML was built without libyaml"
     if request.param != "libyaml":
         monkeypatch.setattr(kubernetes_yaml, "LIBYAML", None)
@@ -133,7 +133,7 @@ _1 1_ 0x_1 0x1_0 - + -- _ . .. .5 -.5 +.5 .5e3 ._5 5. 5.e1 -5.5 1e3 1e+3 1E-3 1e
 
 
 def rounded(data: Any) -> Any:
-    """Go writes a large number with a fraction as a whole one."""
+    """Return the data with a large number as a float: Go writes a large number with a fraction as an integer."""
     value = data["a"] if isinstance(data, dict) else None
     return {"a": float(value)} if isinstance(value, int | float) and abs(value) > 2**53 else data
 
@@ -269,7 +269,7 @@ def odd(chance: random.Random) -> str:
 
 
 def damaged(chance: random.Random) -> str:
-    """A manifest in which a piece was put, left out or doubled."""
+    """Return a manifest in which a piece was inserted, replaced or repeated."""
     at, length = chance.randrange(len(MANIFEST)), chance.choice([0, 0, 1, 3])
     return MANIFEST[:at] + chance.choice([*PIECES, MANIFEST[at : at + 9]]) + MANIFEST[at + length :]
 
@@ -277,7 +277,7 @@ def damaged(chance: random.Random) -> str:
 @pytest.mark.usefixtures("parser")
 @pytest.mark.parametrize(("texts", "number"), [(odd, 6000), (damaged, 700)])
 def test_an_odd_text_means_what_it_means_to_kubernetes(kubernetes: Kubernetes, texts: Any, number: int) -> None:
-    """Of 3,000 texts, one may be refused that Kubernetes reads: an empty list or mapping with remains behind it."""
+    """Our reader may refuse one of 3,000 texts that Kubernetes reads: an empty list or mapping with text after it."""
     chance, number = random.Random(33), drawn.number(number)
     tally = Tally(f"YAML, {texts.__name__} texts")
     for _ in range(number):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes data as people, installers and editors write YAML: in lines or in one line, with quotes and comments."""
+"""Writes data as people, installers and editors write YAML: in block or flow style, with quotes and comments."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WORDS = {"y", "n", "yes", "no", "true", "false", "on", "off", "null"}
 
 
 class Writer:
-    """One text's style. The chance of each habit is drawn once, so that texts differ more than their lines do."""
+    """The style of one text. Each habit's probability is drawn once for a text, so texts differ more than lines."""
 
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
