@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where binaries come from: given ones, the cache, a release server (a local one here), the compiler."""
+"""The sources of binaries: a given folder, the cache, a release server (a local one here), the compiler."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ETCD = f"#!/bin/sh\necho etcd Version: {VERSION.etcd.removeprefix('v')}\n"
 
 
 class Release:
-    """A release server: ``files`` by path, and what was asked of it."""
+    """A release server: ``files`` by path, and the paths that were requested."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
@@ -234,7 +234,7 @@ class TestBuild:
 
     @staticmethod
     def compiler(commands: list[tuple[str, ...]], fails: str = "") -> Callable[..., str]:
-        """A Go that writes programs as `go build` does: into the folder that -o names, else to that file."""
+        """Return a stand-in for Go that writes programs as `go build` does: to the folder or file that -o names."""
 
         def compile_(*command: str, cwd: str, **_: object) -> str:
             assert (Path(cwd) / "go.mod").is_file()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a node's unit bed-cni writes about the Pods' networks."""
+"""The node's unit bed-cni writes a CNI configuration with the Pods' networks."""
 
 import json
 import os
@@ -15,7 +15,7 @@ SCRIPT = paths.BED / "node" / "rootfs" / "usr" / "local" / "sbin" / "bed-cni"
 
 
 def run(folder: Path, *answers: str) -> dict[str, Any]:
-    """Run it with a kubectl that gives ``answers`` as the Node's podCIDRs, and an ip that notes how it was called."""
+    """Run bed-cni; return the `ipam` that it wrote. kubectl answers with the Node's podCIDRs, ip records its calls."""
     conf = folder / "10-bed.conflist"
     programs = {
         "kubectl": "".join(f"echo '{answer}'\n" for answer in answers),

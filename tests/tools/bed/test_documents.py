@@ -131,7 +131,7 @@ def test_a_dual_stack_cluster_has_both_families_everywhere() -> None:
     }
     assert "fd00:10:89:77::11" in cluster["apiServer"]["certSANs"]
     assert registration["kubeletExtraArgs"] == flags_of({"node-ip": "10.89.77.11,fd00:10:89:77::11"}, old=False)
-    # The API server's own address is of the family of the first network of Services.
+    # The API server's own address has the family of the first network of Services.
     assert init["InitConfiguration"]["localAPIEndpoint"]["advertiseAddress"] == "10.89.77.11"
     machine = documents.instance(bed, bed.workers[0])
     assert [address["address"] for address in machine["addresses"] if address["type"] == "InternalIP"] == [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The forwarder before several API servers: one that is down is passed over, and both directions end by themselves."""
+"""The forwarder before several API servers skips a server that is down, and each direction ends by itself."""
 
 import asyncio
 import importlib.util

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a compiled program is known by."""
+"""The key under which a compiled program is cached."""
 
 from pathlib import Path
 

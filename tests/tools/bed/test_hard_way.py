@@ -12,7 +12,7 @@ UNITS = "/etc/systemd/system"
 
 
 def files(kubernetes: str, leftovers: bool) -> tuple[dict[str, str], dict[str, str]]:
-    """Those of the control plane and those of the worker."""
+    """Return the files of the control plane, and the files of the worker."""
     bed = plan.make("demo", kubernetes, workers=1, leftovers=leftovers, hard_way=True)
     first, worker = bed.nodes
     return (

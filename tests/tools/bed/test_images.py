@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Archives that need no registry, and the keys that decide when something is made again."""
+"""Archives that need no registry, and the keys that decide when an image is built again."""
 
 import hashlib
 import io
@@ -94,7 +94,7 @@ def test_another_vendors_image_is_made_only_when_asked_for(
 
 @pytest.mark.parametrize("vendor", sorted(set(images.VENDORS) - {"sim"}))
 def test_a_vendors_image_has_the_tag_of_the_release_that_it_holds(vendor: str) -> None:
-    """In the scenarios, too: what they say of a release is true of no other."""
+    """The scenarios name the same tag, because their evidence is about this release only."""
     image = images.VENDORS[vendor].image
     program = go_programs.PROGRAMS[images.VENDORS[vendor].program]
     repository, _, tag = image.rpartition(":")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files of a cluster that is arranged as kubespray leaves it."""
+"""The files of a cluster with the layout of kubespray."""
 
 import shlex
 
@@ -18,7 +18,7 @@ def texts(node: int, leftovers: bool = False) -> dict[str, str]:
 
 
 def variables(text: str) -> dict[str, str]:
-    """As systemd reads an environment file: a backslash continues a line."""
+    """Read an environment file as systemd does: a backslash continues a line."""
     words = shlex.split(text.replace("\\\n", ""), comments=True)
     return dict(word.split("=", 1) for word in words)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits of the host that nodes share."""
+"""Limits of the host that all nodes share."""
 
 import io
 from pathlib import Path

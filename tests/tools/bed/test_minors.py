@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a minor is written, its newest patch, and the Go module that names its binaries."""
+"""The spelling of a minor version, its newest patch, and the Go module that names its binaries."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_module_names_the_binaries_and_the_versions_of_kubernetes_own_parts():
 
 
 def test_a_module_appears_only_when_it_is_complete(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """It is written once: the second time Go is not asked for it."""
+    """The module is written once: the second time, no Go command runs."""
     monkeypatch.setenv("OUTOFTREE_CACHE", str(tmp_path))
     (tmp_path / "own.mod").write_text(OWN)
     asked: list[str] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is missing is named, with the exact way to get it."""
+"""Messages about missing prerequisites say exactly how to install them."""
 
 import io
 

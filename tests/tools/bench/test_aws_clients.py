@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The comparison of AWS clients: the server's answers are what botocore reads, and the table says what was measured."""
+"""The comparison of AWS clients: botocore can read the server's answers, and the table has what was measured."""
 
 from __future__ import annotations
 

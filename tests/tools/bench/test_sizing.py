@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page about sizing has the figures of the last benchmarks, and keeps what people wrote."""
+"""The page about sizing gets the figures of the last benchmarks, and keeps what people wrote."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What benches make of figures: the targets' verdicts, the page, and the parsing of /proc and metrics."""
+"""How benches use figures: verdicts on the targets, the page, and the parsing of /proc and metrics."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_the_targets_of_many_services(changed: dict[str, Any], missed: str) -> N
 
 
 def test_a_model_of_what_was_not_measured() -> None:
-    """The model draws lines through the measured points, and shows their error at a larger one."""
+    """The model draws lines through the measured points, and shows the lines' error at a larger point."""
     figures = {"api_cpu": 1.0, "cpu": 1.0, "peak": 50.0, "cloud_calls": 3}
     growth = [{**initialised("ours", size / 1000 + 1, size=size), **figures} for size in (1000, 2000, 5000)]
     measured = {**initialised("ours", 20.0, size=15_000), **figures, "cpu": 2.0}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page has every figure, the smallest number of workers first, and keeps those that are not measured again."""
+"""The page has every figure, the smallest number of workers first, and keeps figures that are not measured again."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def test_a_new_module_is_found_by_its_name_or_docstring(
 
 @pytest.fixture(scope="module")
 def worker() -> Iterator[Workers]:
-    """One for all tests: it imports for two seconds what tests load, and forks for each job."""
+    """Yield one worker for all tests: it imports what tests load, which takes two seconds, and forks for each job."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MUTATION_PATIENCE", "5")
         with Workers(1) as workers:

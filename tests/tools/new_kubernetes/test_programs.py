@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `make new-kubernetes-cluster` reads in help texts, and what it makes of two minors."""
+"""What `make new-kubernetes-cluster` reads in help texts, and its report about two minors."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def release(minor: tuple[int, int], flags: dict[str, str], gates: dict[str, str]
 
 
 def part(text: str, title: str) -> list[str]:
-    """The lines below a title."""
+    """Return the lines below a title, up to an empty line."""
     lines = text.splitlines()
     start = next(number for number, line in enumerate(lines) if line.startswith(title)) + 1
     return [line.strip() for line in lines[start : [*lines, ""].index("", start)]]
@@ -77,7 +77,7 @@ def test_what_concerns_us_is_apart():
 
 
 def test_flags_and_controllers_of_cloud_loops_concern_us():
-    """As 1.37 removed them: none of them has the word cloud in its name."""
+    """1.37 removed such flags and controllers; none has the word cloud in its name."""
     old = release((1, 36), {"concurrent-service-syncs": ""}, {}, controllers={"service-lb-controller", "ttl"})
     new = release((1, 37), {}, {}, controllers={"ttl", "fresh-controller"})
     text = programs.report(old, new, (), VERSIONS.FACTS, set())
@@ -92,7 +92,7 @@ def test_flags_and_controllers_of_cloud_loops_concern_us():
 
 
 def test_the_table_of_facts_is_held_against_the_programs():
-    """It says that 1.34's kubelet has no --cloud-config, and that kube-controller-manager has one."""
+    """The table says that 1.34's kubelet has no --cloud-config, and that kube-controller-manager has the flag."""
     found = list(programs.disagreements(release((1, 34), {"cloud-config": ""}, {}), VERSIONS.FACTS))
     assert "kubelet: --cloud-config is gone, says the table; the program knows it" in found
     assert (

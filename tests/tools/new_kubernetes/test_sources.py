@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `make new-kubernetes` calls a difference, and what `make lint` says of the decisions about them."""
+"""What `make new-kubernetes` calls a difference, and what `make lint` reports about decisions on differences."""
 
 from __future__ import annotations
 
@@ -249,7 +249,7 @@ def test_a_supported_minor_without_a_file(tmp_path):
 
 
 def test_the_file_of_a_minor_that_is_no_longer_supported_may_go(tmp_path):
-    """As MAINTAINERS.md says."""
+    """MAINTAINERS.md says so."""
     (tmp_path / "1.38.yml").write_text(decisions.text([DONE], "Title."))
     assert decisions.check(((1, 38), (1, 38)), tmp_path) == []
 
@@ -260,7 +260,7 @@ def test_all_differences_of_supported_minors_are_decided():
 
 @pytest.mark.parametrize("path", sorted(decisions.FOLDER.glob("*.yml")), ids=lambda path: path.stem)
 def test_what_is_decided_as_a_fact_or_as_parity_is_there(path):
-    """Flags, gates, plugins, controllers and API versions that are gone are rows of the table of facts."""
+    """Removed flags, gates, plugins, controllers and API versions are rows of the table of facts."""
     minor = minor_of(path.stem)
     gone = [fact for fact in kubernetes_versions.load().FACTS if minor in (fact.gone_in, fact.fatal_in)]
     rows = {fact.flag for fact in gone} | {(fact.value or "").partition("=")[0] for fact in gone}
@@ -296,7 +296,8 @@ def test_a_minor_that_does_not_exist_is_named_and_not_the_one_before_it(monkeypa
 
 
 def looked(monkeypatch, ids, versions):
-    """A weekly look: the last supported minor has these differences, and the proxy these versions of Kubernetes."""
+    """Run the weekly check; return its status. The last supported minor has the differences `ids`, and the module proxy
+    has these versions of Kubernetes."""
 
     def compare(old, new, progress):
         if new > decisions.supported()[1]:

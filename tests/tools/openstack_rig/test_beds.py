@@ -96,7 +96,7 @@ def handshake(context: ssl.SSLContext, trusted: str, address: str) -> tuple[ssl.
 
 @pytest.fixture(scope="module")
 def fabric() -> ModuleType:
-    """gateway/fabric.py, which runs alone in a container."""
+    """Import gateway/fabric.py, which is no part of a package because it runs alone in a container."""
     spec = importlib.util.spec_from_file_location("rig_fabric", places.RIG / "gateway" / "fabric.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -127,7 +127,7 @@ def test_a_floating_address_forwards_as_its_vip(fabric: ModuleType, tmp_path: Pa
         "floating": {"10.89.77.201": "10.89.77.70", "10.89.77.202": "10.89.77.12"},
     }
     (tmp_path / "network.json").write_text(json.dumps(network))
-    (tmp_path / "network.half").write_text("{")  # what is just being written
+    (tmp_path / "network.half").write_text("{")  # a file that is still being written
     wanted = fabric.wanted(tmp_path)
     assert wanted.routes == network["routes"]
     assert wanted.addresses == {"10.89.77.70", "10.89.77.201"}, "a server's own floating address is not served"

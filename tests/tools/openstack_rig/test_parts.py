@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rig's parts that need no service: ports, configuration files, what is counted apart."""
+"""The rig's parts that need no running service: ports, configuration files, and which calls are counted."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_fingerprint_changes_with_the_content(tmp_path: Path) -> None:
 def written(tmp_path: Path) -> dict[str, configparser.RawConfigParser]:
     settings = Settings(tmp_path, tmp_path / "venv", Ports(15000))
     settings.write()
-    settings.write()  # a second time, too
+    settings.write()  # writing again must work, too
     found = {}
     for file in (tmp_path / "etc").iterdir():
         found[file.stem] = configparser.RawConfigParser()
@@ -88,7 +88,7 @@ def test_services_ask_one_another_past_the_proxy_so_that_only_clients_are_counte
         for key, value in parsed.items(section)
         if any(each in value for each in proxied)
     }
-    # What clients are told: where to log in, and where octavia's links lead.
+    # Services give clients only two addresses: where to log in, and where octavia's links lead.
     assert {each for each in told if "www_authenticate_uri" not in each} == {"octavia [api_settings] api_base_uri"}
 
 
@@ -106,7 +106,7 @@ def test_versions_are_counted_apart_but_only_once_for_each_service() -> None:
 
 
 class Statements:
-    """A database that only notes what it is told."""
+    """A database that only records statements."""
 
     def __init__(self, **answers: str) -> None:
         self.answers, self.told = answers, []

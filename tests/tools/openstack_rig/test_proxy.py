@@ -56,12 +56,12 @@ def test_a_fault_takes_what_it_names_and_nothing_else() -> None:
 
 def test_a_fault_lets_some_pass_breaks_some_and_ends() -> None:
     fault = Fault(path="/ports", skip=2, times=3)
-    fault.takes(call(path="/other"))  # what does not match is not counted
+    fault.takes(call(path="/other"))  # a call that does not match is not counted
     assert [fault.takes(call()) for _ in range(7)] == [False, False, True, True, True, False, False]
 
 
 class Blocks:
-    """`Ports` of single free ports, because a test has no block of its own."""
+    """Replaces `Ports` with single free ports, because a test has no block of ports."""
 
     def __init__(self) -> None:
         self._public = {service: free_port() for service in SERVICES}
@@ -77,7 +77,7 @@ class Blocks:
 
 
 class Service:
-    """The service behind the proxy: it answers with what it was asked, and counts."""
+    """The service behind the proxy: it records each request, and returns the request's body."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -94,7 +94,7 @@ class Service:
 
 
 class Rig:
-    """A proxy that runs, the service behind it, and its control as tests use it."""
+    """A running proxy, the service behind it, and the proxy's control as tests use it."""
 
     def __init__(self, ports: Blocks, service: Service, data: Path) -> None:
         self.ports, self.service = ports, service
@@ -104,7 +104,7 @@ class Rig:
         self.control = Control(data)
 
     async def tell(self, method: str, *args: Any, **named: Any) -> Any:
-        """`Control` blocks, and the proxy runs in this event loop."""
+        """Call a method of `Control` in a thread, because it blocks and the proxy runs in this event loop."""
         return await asyncio.to_thread(lambda: getattr(self.control, method)(*args, **named))
 
     async def get(self, path: str = "/v2.0/ports", **more: Any) -> tuple[int, Any]:
@@ -167,7 +167,7 @@ async def test_services_learn_by_which_scheme_a_client_came(tmp_path: Path) -> N
         url = f"https://127.0.0.1:{proxy.ports.public('network')}/"
         for _ in range(200):
             with contextlib.suppress(aiohttp.ClientConnectionError):
-                # What a client says of itself is not believed.
+                # The proxy ignores what a client says about its own scheme.
                 async with session.get(url, ssl=trust, headers={"x-forwarded-proto": "gopher"}) as found:
                     assert found.status == 200
                 break

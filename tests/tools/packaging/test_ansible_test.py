@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each test of the collection can run below `ansible-test units` (make sanity, make cores).
 
-That takes the tree of tools/packaging/artifact.py and the packages of tools/packaging/environments.py. Tests of modules
-and of what they share run without the half of Ansible that managed nodes do not get.
+Such a run has only the tree of tools/packaging/artifact.py and the packages of tools/packaging/environments.py. Tests
+of modules and of their shared code run without the part of Ansible that managed nodes do not get.
 """
 
 from __future__ import annotations
@@ -24,19 +24,20 @@ from tools.packaging import artifact, environments
 OURS = "ansible_collections.outoftree.ccm."
 TREE = {path for path in artifact.tracked(*artifact.TREE) if path.endswith(".py")}
 TESTS = sorted(path for path in TREE if path.startswith("tests/unit/plugins/"))
-#: Those that ansible-test keeps apart from the controller's code, and the conftest that they have in common.
+#: Tests that ansible-test runs without the controller's code, and the conftest that all tests share.
 OF_NODES = [path for path in TESTS if re.match(r"tests/unit/plugins/(module_utils/|modules/|conftest\.py)", path)]
-#: What they get of Ansible: `get_units_ansible_python_path` in ansible_test/_internal/commands/units/__init__.py.
+#: The modules of Ansible that these tests get (`get_units_ansible_python_path` in
+#: ansible_test/_internal/commands/units/__init__.py).
 FOR_NODES = re.compile(r"ansible(\.module_utils(\..+)?)?")
 #: Names of arguments that sanity's validate-modules refuses, because Ansible uses them itself.
 RESERVED = {"message", "syslog_facility"}
-#: Those of pytest itself, and that of pytest-timeout. ansible-test reads no pytest.ini: the conftest registers others.
+#: Marks of pytest and of pytest-timeout. ansible-test reads no pytest.ini, so the conftest registers other marks.
 MARKS = {"filterwarnings", "parametrize", "skip", "skipif", "timeout", "usefixtures", "xfail"}
 
 
 @functools.cache
 def imported(path: str) -> frozenset[str]:
-    """What a file imports, in its functions, too: modules, and what it takes from them."""
+    """Return the modules and names that a file imports, also inside functions."""
     return frozenset(_imported(ast.parse((artifact.REPOSITORY / path).read_text())))
 
 
@@ -49,14 +50,14 @@ def _imported(tree: ast.AST) -> Iterator[str]:
 
 
 def file_of(name: str) -> str:
-    """The file of this repository that an imported name is, or is in; "" for what comes from elsewhere."""
+    """Return the file of this repository that an imported name is, or is in; "" for names from elsewhere."""
     path = name.removeprefix(OURS).replace(".", "/")
     places = [f"{each}{end}" for each in (path, path.rpartition("/")[0]) if each for end in (".py", "/__init__.py")]
     return next((place for place in places if (artifact.REPOSITORY / place).is_file()), "")
 
 
 def reached(path: str) -> set[str]:
-    """A file, and the files of this repository that its import brings with it."""
+    """Return a file, and the files of this repository that it imports, directly or indirectly."""
     found, todo = {path}, {path}
     while todo:
         todo = {file_of(name) for each in todo for name in imported(each)} - found - {""}
@@ -66,7 +67,7 @@ def reached(path: str) -> set[str]:
 
 @functools.cache
 def provided() -> frozenset[str]:
-    """The packages of an environment, and what they need."""
+    """Return the packages of an environment, with all their requirements."""
     found: set[str] = set()
     todo = ["ansible-core", "kubernetes", *environments.FOR_TESTS]
     while todo:
@@ -75,19 +76,19 @@ def provided() -> frozenset[str]:
         if name in found or (requirement.marker and not requirement.marker.evaluate({"extra": ""})):
             continue
         found.add(name)
-        with contextlib.suppress(metadata.PackageNotFoundError):  # what is not here, no test imports
+        with contextlib.suppress(metadata.PackageNotFoundError):  # no test can import a package that is not installed
             todo += metadata.requires(name) or []
     return frozenset(found)
 
 
 @functools.cache
 def packages() -> Mapping[str, list[str]]:
-    """By name of import, the packages that have it."""
+    """Return the packages that provide each importable name."""
     return metadata.packages_distributions()
 
 
 def foreign(path: str) -> set[str]:
-    """What a file imports that is neither ours, nor Python's, nor in an environment."""
+    """Return the imported names that are neither ours, nor Python's, nor of a package in an environment."""
     tops = {name.split(".")[0] for name in imported(path) if not file_of(name)} - set(sys.stdlib_module_names)
     return {top for top in tops if not {canonicalize_name(each) for each in packages().get(top, ())} & provided()}
 
@@ -122,7 +123,7 @@ def test_every_mark_is_known_there(path: str) -> None:
 
 @pytest.mark.parametrize("path", sorted(path for path in TREE if path.startswith("plugins/modules/ccm_")))
 def test_no_argument_has_a_name_that_ansible_keeps_for_itself(path: str):
-    """An argument, or one below it, as its call of `dict` names it."""
+    """The test checks arguments and their sub-options: the keywords whose value is a call with `type`."""
     calls = [
         each for each in ast.walk(ast.parse((artifact.REPOSITORY / path).read_text())) if isinstance(each, ast.Call)
     ]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make cores`: which sanity tests it leaves out where their requirements cannot be had."""
+"""`make cores` leaves out the sanity tests whose requirements cannot be downloaded."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_tests_whose_requirements_are_released_are_all_run(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("status", [200, 302, 404])
 def test_a_test_whose_address_answers_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int) -> None:
-    """What it answers is the test's own matter: pip says what is wrong."""
+    """`make cores` does not judge the answer: if it is wrong, pip reports that."""
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     with servers.serve(lambda *_: (status, {"Location": "/elsewhere"} if status == 302 else {}, b"")) as host:
         write(tmp_path, "sanity.pylint.txt", f"astroid==4.0.4\ndill @ http://{host}/dill.zip#sha256=00\n")

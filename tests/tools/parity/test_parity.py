@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every behaviour of upstream is shown by a test of ours, or a note says why not; the page says the same."""
+"""Each behaviour of upstream has a test of ours, or a note with the reason; the page says the same."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tools.parity.collector import HERE, PAGE, Parity, ParityError, contradictio
 
 @pytest.fixture(scope="module")
 def parity(request: pytest.FixtureRequest) -> Parity:
-    """Load the parity. If this run leaves out single tests, what it collected is not used."""
+    """Load the parity. If this run deselects single tests, collect all tests again instead of using its own list."""
     chosen = [name for name in ("keyword", "markexpr", "deselect", "lf") if request.config.getoption(name, None)]
     return load(collector.collect_node_ids([] if chosen else [item.nodeid for item in request.session.items]))
 
@@ -65,7 +65,7 @@ def test_ids_are_found_in_names_and_parameters(node_id: str, expected: list[str]
 
 @pytest.fixture
 def made(tmp_path: Path):
-    """Builds a Parity from the real behaviours, the given notes and node ids."""
+    """Return a function that builds a Parity from the real behaviours, the given notes and node IDs."""
 
     def make(notes: str, *node_ids: str) -> Parity:
         (tmp_path / "behaviours").symlink_to(HERE / "behaviours")
