@@ -5,8 +5,8 @@
       TestDiscoverNodeIPs:
         NAME OF THE CASE: {kind: different, why: one sentence}
 
-Kinds: `different` on purpose; `stricter`: our function refuses what the peer accepts; `not-comparable`: the row alone
-does not say enough, or needs something that does not exist here.
+Kinds: `different`: on purpose; `stricter`: our function refuses what the peer accepts; `not-comparable`: the row alone
+does not say enough, or needs something that our code does not have.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 from .suite import Suite, Table, Unresolved
 
 KINDS = ("different", "stricter", "not-comparable")
-#: Test -> case -> its note.
+#: Notes by test and case.
 Notes = Mapping[str, Mapping[str, Any]]
 
 

@@ -45,7 +45,8 @@ def _ports(rows: Any) -> tuple[Port, ...]:
 
 
 def wanted(service: LoadBalancerSpec, common: Global | None = None) -> Any:
-    """The load balancer of the type that the Service asks for, or ERROR. A Service keeps the type that it has."""
+    """Return the desired load balancer of the type that the Service requests, or ERROR if it requests another type than
+    it has."""
 
     def make() -> Any:
         kind = type_rules.type_of(service, type_rules.CLASSIC)
@@ -64,7 +65,7 @@ def instance_id(row: Row) -> tuple[Any, Any]:
 
 @SUITE.table("aws_loadbalancer_test.go::TestBuildTargetGroupName", rows=9)
 def group_name(row: Row) -> tuple[Any, Any]:
-    """Ours has targets by instance only; the rows for IP targets are not comparable."""
+    """Our provider has only instances as targets; rows with IP targets are not comparable."""
     arguments = row["args"]
     service = spec(namespace=arguments["serviceName"]["Namespace"], name=arguments["serviceName"]["Name"])
     port = Port("", "TCP", arguments["servicePort"], arguments["nodePort"])
@@ -211,7 +212,8 @@ def group_attributes(row: Row) -> tuple[Any, Any]:
 
 
 def _addresses(row: Row) -> tuple[Any, Any]:
-    """As the peer's makeInstance: one interface in use, if any. The test looks at the number, and for some of them."""
+    """The instance is that of the peer's makeInstance: at most one interface, in use. We compare only the number of
+    addresses."""
     interface = {
         "Status": "in-use",
         "PrivateIpAddresses": [{"PrivateIpAddress": row["PrivateIP"]}],
@@ -240,7 +242,7 @@ def families(row: Row) -> tuple[Any, Any]:
 
 @SUITE.table("aws_test.go::Test_findELBSubnets", rows=11)
 def subnets(row: Row) -> tuple[Any, Any]:
-    """Zones other than those of the region are told apart by their type, which the test's cloud knows by its name."""
+    """Our function knows local and wavelength zones by their type; the test's cloud derives the type from the name."""
     rows = [
         {
             "SubnetId": subnet["SubnetId"],

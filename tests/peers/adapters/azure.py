@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of cloud-provider-azure. Its tests of load balancers are calls to mocks; the provider has none of them."""
+"""Tables of cloud-provider-azure, without its tests of load balancers, which expect calls of mocks: our provider has
+no load balancers."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ def unmanaged(row: Row) -> tuple[Any, Any]:
 
 @SUITE.table("azure_zones_test.go::TestGetZone", rows=6, variable="testcases")
 def zone(row: Row) -> tuple[Any, Any]:
-    """A zone of an instance's own metadata, which is the machine's row here."""
+    """The peer reads the zone from the instance's own metadata; our function reads it from the machine's row."""
     if row.get("isNilResp"):
         return ERROR, "a row of the machine, always"
     return _zone(row, row["location"], [row["zone"]] if row.get("zone") else None, row.get("faultDomain"))
@@ -43,7 +44,7 @@ def _zone(row: Row, location: str, zones: Any, domain: Any) -> tuple[Any, Any]:
 
 @SUITE.table("azure_vmss_test.go::TestGetZoneByNodeName", rows=4, variable="testCases")
 def zone_in_scale_set(row: Row) -> tuple[Any, Any]:
-    """The test's scale sets are in westus unless the row says otherwise."""
+    """The test's scale sets are in westus, unless the row has a location."""
     if row.get("expectError"):
         return ERROR, "a row of the machine, always"
     return _zone(row, row.get("location", "westus"), [row["zone"]] if row.get("zone") else None, row["faultDomain"])
@@ -51,7 +52,7 @@ def zone_in_scale_set(row: Row) -> tuple[Any, Any]:
 
 @SUITE.table("azure_instances_test.go::TestInstanceShutdownByProviderID", rows=11, variable="testcases")
 def shutdown(row: Row) -> tuple[Any, Any]:
-    """Without a machine for the providerID nothing is shut down."""
+    """If there is no machine for the providerID, our answer is False."""
     machine = resource_ids.of_provider_id(row.get("providerID", ""))
     power = (row.get("vmList") or {}).get(machine.name) if machine else None
     if power is None:

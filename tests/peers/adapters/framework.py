@@ -26,12 +26,13 @@ SUITE = Suite("framework", "controllers/service")
 
 
 def judge(node: Node) -> Vouched | None:
-    """A cloud that vouches for every Node with a providerID."""
+    """Judge a Node for a cloud that vouches for every Node with a providerID."""
     return Vouched((Address(AddressType.INTERNAL_IP, node.spec.provider_id),)) if node.spec.provider_id else None
 
 
 def _node(row: Row, field: str) -> Node:
-    """What the peer's makeNode makes, with what its tweaks change. Conditions never decide about backends here."""
+    """Return the Node of the peer's makeNode with its tweaks. Tweaks of conditions are ignored: our backends do not
+    depend on conditions."""
     labels, taints, provider_id, deleted = {}, [], "providerID", None
     for name, arguments in row.calls(field):
         if name == "tweakSetLabel":
@@ -117,7 +118,7 @@ def without_taint(row: Row) -> tuple[Any, Any]:
 
 @SUITE.table("node/helpers/taints_test.go::TestTaintExists", rows=3, variable="cases")
 def taint_exists(row: Row) -> tuple[Any, Any]:
-    """The two taints stand above the peer's table."""
+    """The peer's test declares these two taints above its table."""
     present = [Taint(key="foo_1", effect="NoExecute"), Taint(key="foo_2", effect="NoSchedule")]
     taint = row["taintToFind"]
     return row["expectedResult"], node_rules.has_taint(present, taint["Key"], taint["Effect"])

@@ -26,7 +26,7 @@ def zone(row: Row) -> tuple[Any, Any]:
 
 
 def _instance(tables: Row, name: str) -> Any:
-    """Our instance, of that with this name among the test's; None without one."""
+    """Return our instance for the test's instance with this name; None if the test has none."""
     for variable in tables:
         row = tables[variable]
         if not variable.startswith("instance") or row["Name"] != name:
@@ -68,7 +68,7 @@ def pod_ranges(tables: Row) -> tuple[Any, Any]:
 
 @SUITE.whole("gce_instances_test.go::TestNodeAddresses")
 def addresses(tables: Row) -> tuple[Any, Any]:
-    """Compute Engine's own order; ours has the families one after another, in the order of the flag."""
+    """The peer keeps Compute Engine's order; our addresses are sorted by family, in the order of the flag."""
     expected, ours = {}, {}
     for row in tables["testcases"]:
         found = _instance(tables, row["nodeName"])

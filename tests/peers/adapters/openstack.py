@@ -33,7 +33,7 @@ _IDS = ("subnet-id", "network-id")
 
 
 def identity(text: str) -> str:
-    """A text of the peer's tests as an ID."""
+    """Return an ID for a text of the peer's tests, "" for ""."""
     return str(uuid.uuid5(uuid.NAMESPACE_URL, text)) if text else ""
 
 
@@ -58,7 +58,7 @@ _OPTIONS = {"SubnetID": "subnet_id", "NetworkID": "network_id", "MemberSubnetID"
 
 
 def section(options: Mapping[str, Any]) -> tuple[LoadBalancerSection, dict[str, LoadBalancerClass]]:
-    """`[LoadBalancer]` and its classes, from the peer's struct."""
+    """Return `[LoadBalancer]` and its classes from the peer's struct."""
     ids = {_OPTIONS[name]: identity(options[name]) for name in options if name in _OPTIONS}
     more = {"lb_method": options["LBMethod"]} if "LBMethod" in options else {}
     if "LBProvider" in options:
@@ -74,7 +74,7 @@ def section(options: Mapping[str, Any]) -> tuple[LoadBalancerSection, dict[str, 
 
 
 def desired(service: Any, options: Mapping[str, Any], **more: Any) -> Any:
-    """The desired state, or ERROR."""
+    """Return the desired state, or ERROR if our function refuses the Service."""
     return outcome(lambda: load_balancer_rules.desired_load_balancer(spec(service, **more), *section(options)), Invalid)
 
 
@@ -91,7 +91,7 @@ def text_of(address: Address) -> tuple[str, str]:
 
 @SUITE.table("instances_test.go::Test_instanceIDFromProviderID", rows=5)
 def provider_id_with_region(row: Row) -> tuple[Any, Any]:
-    """The peer's test has IDs that nova does not have."""
+    """The peer's test uses IDs of a form that nova does not use, so they are replaced."""
     spelt = row["args"]["providerID"].replace("testInstanceID", identity("testInstanceID"))
     expected = None if row["wantErr"] else identity(row["wantInstanceID"])
     return expected, instance_rules.server_id(spelt, row["wantRegion"] or "us-east-1")
@@ -131,7 +131,7 @@ _RULE = {
 
 
 def _rules(rows: Any) -> list[dict[str, Any]]:
-    """Rules as neutron has them, whose protocols are in lower case."""
+    """Return the rules in neutron's form, with protocols in lower case."""
     found = [{ours: row[name] for name, ours in _RULE.items() if row.get(name)} for row in rows or ()]
     return [rule | {"protocol": str(rule["protocol"]).lower()} if "protocol" in rule else rule for rule in found]
 
@@ -144,7 +144,7 @@ def security_group_rules(row: Row) -> tuple[Any, Any]:
 
 
 def _listener(conf: Any, protocol: str = "TCP", options: Mapping[str, Any] | None = None, service: Any = None) -> Any:
-    """The listener of a Service's port, with what the peer keeps in its configuration of the Service."""
+    """Return the listener of a Service's port, or ERROR. Settings of the peer's `svcConf` become annotations."""
     said = {}
     if conf.get("tlsContainerRef"):
         said[f"{PREFIX}default-tls-container-ref"] = f"https://barbican/v1/{conf['tlsContainerRef']}"
@@ -172,12 +172,12 @@ def listener_protocol(row: Row) -> tuple[Any, Any]:
 
 @SUITE.table("loadbalancer_test.go::Test_buildPoolCreateOpt", rows=7)
 def pool(row: Row) -> tuple[Any, Any]:
-    """The row's protocol is the listener's, which follows from the Service's settings where it is HTTP."""
+    """The row has the listener's protocol. If that is HTTP, our listener gets it from the Service's settings."""
     arguments, want = row["args"], row["want"]
     conf = dict(arguments["svcConf"])
     options = arguments["lbaasV2"]["LoadBalancer"]["opts"]
     if conf.get("proxyProtocolVersion") and conf.get("keepClientIP"):
-        conf["keepClientIP"] = False  # ours refuses both; the peer lets PROXY win
+        conf["keepClientIP"] = False  # our provider refuses both; with the peer, PROXY wins
     protocol = "TCP" if "HTTP" in arguments["protocol"] else arguments["protocol"]
     listener = _listener(conf, protocol, options, arguments["service"])
     expected = want["Protocol"], want["LBMethod"], want.at("Persistence", "Type")
@@ -189,7 +189,7 @@ def pool(row: Row) -> tuple[Any, Any]:
 
 @SUITE.table("loadbalancer_test.go::Test_buildMonitorCreateOpts", rows=4)
 def monitor(row: Row) -> tuple[Any, Any]:
-    """`monitorPort` decides about HTTP in the peer, the Service's traffic policy here; the provider ovn has no HTTP."""
+    """The peer chooses HTTP by `monitorPort`, we by the Service's traffic policy. The provider ovn has no HTTP."""
     arguments, want = row["testArg"], row["want"]
     conf, options = arguments["svcConf"], arguments["lbaas"]["LoadBalancer"]["opts"]
     said = {
@@ -232,7 +232,7 @@ def listener(row: Row) -> tuple[Any, Any]:
 
 @SUITE.table("loadbalancer_test.go::Test_getProxyProtocolFromServiceAnnotation", rows=6)
 def proxy_protocol(row: Row) -> tuple[Any, Any]:
-    """An invalid annotation is reported on the Service."""
+    """We report an invalid annotation on the Service, so the row must expect an error."""
     said = Annotations(annotations_of(row["args"]["service"]))
     return row["want"] or "", ERROR if said.problems else said.get("proxy-protocol", "")
 
@@ -257,7 +257,7 @@ def member_subnet(row: Row) -> tuple[Any, Any]:
 
 @SUITE.table("loadbalancer_test.go::TestLbaasV2_getNetworkID", rows=4)
 def network(row: Row) -> tuple[Any, Any]:
-    """The peer's last call takes the class first for an external load balancer, the annotation for an internal one."""
+    """The peer's last call prefers the class for an external load balancer, and the annotation for an internal one."""
     options = row["lbaas"].at("LoadBalancer", "opts", default={})
     return _place(row.get("want"), row.get("wantErr"), _internal(row["arg"]["service"], options), "network_id")
 
@@ -280,7 +280,7 @@ def _place(want: str | None, error: str | None, found: Any, attribute: str) -> t
 
 @SUITE.table("loadbalancer_test.go::Test_nodeAddressForLB", rows=15)
 def node_address(row: Row) -> tuple[Any, Any]:
-    """Without a family, the peer takes any address. A Service always has one."""
+    """Without a family, the peer takes any address; a Service always has a family."""
     arguments = row["testArgs"]
     return row["expect"], backend_addresses.node_address(
         backend(arguments["node"]), arguments.get("preferredIPFamily", "")
@@ -353,7 +353,7 @@ for _test in (
 
 @SUITE.table("instances_addresses_test.go::TestGetSortPriority", rows=6)
 def sort_priority(row: Row) -> tuple[Any, Any]:
-    """The peer counts from behind, for the two networks that stand above its table."""
+    """The peer's priorities are in reverse order, for the two networks that its test declares above the table."""
     order = tuple(map(ipaddress.ip_network, ("192.168.100.0/24", "2001:4800:790e::/64")))
     try:
         address = Address(AddressType.INTERNAL_IP, str(ipaddress.ip_address(row["key"])))

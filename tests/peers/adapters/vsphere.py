@@ -47,7 +47,8 @@ def addresses(row: Row) -> tuple[Any, Any]:
 
 
 def _metadata(setup: Row) -> str:
-    """What the peer's three helpers write: cloud-init's metadata, its network as it is or packed."""
+    """Return the metadata for cloud-init of a row, "" for none. The peer's helper encodes the network, with or without
+    gzip."""
     name, arguments = setup.call("guestinfo") or ("", [])
     if not name:
         return setup.get("guestinfo") or ""
@@ -65,7 +66,7 @@ def _network(addresses: str) -> dict[str, Any]:
 
 @SUITE.table("nodemanager_test.go::TestExcludeLocalhostIPs", rows=11, variable="ipAddrNetworkNames")
 def usable(row: Row) -> tuple[Any, Any]:
-    """All but the last two are left out, the test says below its table."""
+    """The peer's test says below its table that all addresses but the last two are excluded."""
     ours = address_rules.usable(row["ipAddr"])
     return (row["ipAddr"] if row["key"] in ("9", "10") else None), (str(ours) if ours else None)
 
