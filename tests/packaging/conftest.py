@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A user: an empty home folder, the README's two packages, and the collection from its tarball."""
+"""Fixtures of a user: an empty home folder, the README's two packages, and the collection from its tarball."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class User:
     def run(
         self, program: str, *arguments: str, seconds: float = 500, **variables: str
     ) -> subprocess.CompletedProcess[str]:
-        """Run a program of Ansible in the home folder, set up as it is by itself unless variables say otherwise."""
+        """Run a program of Ansible in the home folder. Ansible has its default settings, except for `variables`."""
         return subprocess.run(
             [self.environment / "bin" / program, *arguments],
             cwd=self.home,

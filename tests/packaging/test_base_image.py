@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The base of the released image: pinned by the digest of the day, recorded in the image, and compared later."""
+"""The base of the released image: pinned by its current digest, recorded in the image, and compared later."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LABELS = {"org.opencontainers.image.base.name": TAG, "org.opencontainers.image.b
 
 @pytest.fixture
 def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What skopeo answers for each image. The program stands in for it: no registry is asked."""
+    """Return a mapping of skopeo's answers by image. A script replaces skopeo, so no registry gets a request."""
     answers: dict[str, Any] = {}
     program = tmp_path / "skopeo"
     script = f"""#!/usr/bin/env python3

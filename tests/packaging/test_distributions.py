@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the controller's wheel contains, and that it has nothing of the simulated cloud, whose fault API needs no
-credentials. The image is made of just this: tests/integration/test_production_image.py."""
+"""The contents of the controller's wheel: nothing of the simulated cloud, whose fault API needs no credentials. The
+image contains only this wheel (tests/integration/test_production_image.py)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_the_controller_is_all_that_its_wheel_contains(controller: Path) -> None
         names = made.namelist()
         texts = {name: made.read(name) for name in names}
     assert {name.split("/")[0] for name in names} == {"ccm", "outoftree_ccm-0.1.0.dist-info"}
-    assert "ccm/providers/sim/__init__.py" in names  # it talks to a simulated cloud, and is none
+    assert "ccm/providers/sim/__init__.py" in names  # a client of the simulated cloud, no part of it
     assert not [name for name in names if "simcloud" in name]
     assert not [name for name, text in texts.items() if b"/admin/" in text]
 

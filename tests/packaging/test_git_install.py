@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The README's two lines that install from git, each from a checkout and from a bare repository."""
+"""Runs the README's two commands that install from git, each with a checkout and with a bare repository."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_the_readme_shows_the_line(line: str):
 
 @each_kind
 def test_one_line_installs_what_the_tarball_has(user: User, tmp_path: Path, kind: list[str]):
-    """Dependencies come from Galaxy, which no test asks: the one that is needed lies beside it."""
+    """Dependencies usually come from Galaxy. Tests do not call Galaxy, so the required collection is a local file."""
     source = tmp_path / "ccm"
     subprocess.run(["git", "clone", "--quiet", *kind, str(REPOSITORY), str(source)], check=True)
     needed = artifact.repacked("kubernetes.core", tmp_path)
@@ -54,7 +54,7 @@ def test_one_line_installs_what_the_tarball_has(user: User, tmp_path: Path, kind
 
 @each_kind
 def test_one_line_installs_the_runtime(tmp_path: Path, kind: list[str]):
-    """By pip itself. What the runtime depends on is that of build/venv: pip would get the newest from an index."""
+    """pip installs only the runtime. Its dependencies come from build/venv, because pip would download the newest."""
     source, folder = tmp_path / "ccm", tmp_path / "environment"
     subprocess.run(["git", "clone", "--quiet", *kind, str(REPOSITORY), str(source)], check=True)
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Galaxy's own checks of a tarball, with Galaxy's own program."""
+"""Runs Galaxy's own checks of a tarball with Galaxy's own program."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tools.packaging import environments
 
 from .conftest import User
 
-# Two minutes and a half, most of them ansible-lint, which make lint runs as well.
+# The test takes two and a half minutes, most of it for ansible-lint, which `make lint` runs as well.
 pytestmark = [pytest.mark.timeout(600), pytest.mark.long]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The installed collection in an empty folder, beside nothing but ansible-core and the library `kubernetes`."""
+"""Uses the installed collection in an empty folder, with only ansible-core and the library `kubernetes`."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from .conftest import User
 
 pytestmark = pytest.mark.timeout(
     600
-)  # each start of Ansible takes seconds, a module two, and a busy machine ten times that
+)  # Ansible takes seconds to start, a module two, and on a busy machine ten times as long
 BOOKS = ("preflight", "site", "leader_migration", "verify", "verify_active", "rollback")
 
 
 @pytest.fixture
 def inventory(user: User, apiserver: ApiServer, tmp_path: Path) -> Iterator[Path]:
-    """A control plane and a worker, as files and processes, with Nodes in the API server; and a user's variables."""
+    """Yield an inventory with a user's variables: a control plane and a worker, each only files and processes. Their
+    Nodes are in the API server."""
     cluster = Cluster(apiserver, tmp_path)
     hosts: dict[str, Machine] = {name: cluster.add(name, HOSTS[name]) for name in ("kubeadm-cp", "kubeadm-worker")}
     groups = {"kube_control_plane": "kubeadm-cp", "kube_node": "kubeadm-worker"}
@@ -60,7 +61,7 @@ def test_a_sample_inventory_is_understood(user: User, path: Path):
 
 
 def shown(text: str) -> list[str]:
-    """The lines of a text as a person reads them on the screen: without what JSON puts around each of them."""
+    """Return the lines of a text as a person reads them on the screen, without JSON's quotes and commas."""
     return [line.strip().removesuffix(",").strip('"') for line in text.splitlines()]
 
 
@@ -72,13 +73,13 @@ def title(edit: dict[str, str]) -> str:
 def test_preflight_shows_the_plan_and_changes_nothing(user: User, inventory: Path, form: str):
     folder = inventory.parent
     before = {path: path.read_bytes() for path in (folder / "hosts").rglob("etc/**/*") if path.is_file()}
-    variables = {"COLUMNS": "10000"}  # each sentence in one line
-    if form != "json":  # which is Ansible's own choice
+    variables = {"COLUMNS": "10000"}  # no line is wrapped
+    if form != "json":  # JSON is Ansible's default
         variables["ANSIBLE_CALLBACK_RESULT_FORMAT"] = form
     run = user.run("ansible-playbook", "outoftree.ccm.preflight", "-i", str(inventory), **variables)
     assert run.returncode == 0, run.stdout + run.stderr
     report = json.loads((folder / "report.json").read_text())
-    # The lines of each edit below its host and file; and what comes after them.
+    # The lines of each edit are below its host and file; other lines may follow.
     lines = shown(run.stdout)
     for edit in report["edits"]:
         start = next(number for number, line in enumerate(lines) if line.startswith(title(edit)))
@@ -110,7 +111,7 @@ def test_verify_says_what_is_missing(user: User, inventory: Path):
 
 
 def test_a_role_can_be_used_in_a_playbook_of_the_users_own(user: User, inventory: Path):
-    """As the role's README shows."""
+    """The playbook is that of the role's README."""
     book = inventory.parent / "own.yml"
     book.write_text(
         "- hosts: kube_control_plane:kube_node\n  gather_facts: false\n  roles:\n    - outoftree.ccm.ccm_install\n"

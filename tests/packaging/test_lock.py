@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The locks of the image (`make lock`), of its packages and of what builds its wheel: whole, in agreement with
-pyproject.toml, and the same for everybody."""
+"""The locks of the image (`make lock`), for its packages and for the packages that build its wheel: they are complete,
+agree with pyproject.toml, and are the same for everybody."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PROJECT = tomllib.loads((RUNTIME / "pyproject.toml").read_text())
 
 
 def pins(text: str) -> Pins:
-    """Name -> (version, hashes), of every platform."""
+    """Return name -> (version, hashes), for all platforms."""
     packages = re.finditer(r"^(?P<name>[a-z0-9-]+)==(?P<version>[^ ;\\]+)(?P<rest>.*(?:\n .*)*)", text, re.MULTILINE)
     return {
         match["name"]: (Version(match["version"]), re.findall(r"--hash=sha256:([0-9a-f]{64})", match["rest"]))
@@ -59,7 +59,7 @@ def test_every_package_has_hashes_and_none_an_address(lock: str):
 def test_the_image_is_built_from_them():
     built = (RUNTIME / "Containerfile").read_text()
     assert f'if [ "$EXTRAS" = {",".join(EXTRAS)} ]; then cp requirements.lock requirements.txt' in built
-    # Nothing else may come from an index, the build backend above all: pip would take its newest release.
+    # Nothing else may come from an index, above all not the build backend, whose newest release pip would take.
     installs = re.findall(r"pip --python \S+ install (.*?)(?: *\\)?$", built, re.MULTILINE)
     assert installs == [
         "--requirement requirements.txt",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `make newcomer` runs, without running it: the whole is that command's, and takes minutes."""
+"""The list of commands that `make newcomer` runs. These tests do not run the commands, which takes minutes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HERE = newcomer.World(Path("/here"), "http://127.0.0.1/", Path("/here/kubeconfig
 
 
 def masked(command: str) -> str:
-    """A command without the ports in it, which are free ones when it runs."""
+    """Return a command with its ports replaced, because each run uses other free ports."""
     return re.sub(r"\b\d{4,5}\b", "PORT", command)
 
 

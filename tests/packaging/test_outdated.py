@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make outdated`: what it reads of pins, and what it calls newer."""
+"""`make outdated`: how it reads pins, and which versions it calls newer."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `make release-check` is made of. The whole is that command's: it takes minutes."""
+"""The parts of `make release-check`. Only that command runs the whole check, which takes minutes."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_the_registry_keeps_what_is_what_its_digest_says(registry: tuple[servers
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """The files that declare or use the version, in a repository of their own."""
+    """Return a repository that has only the files that declare or use the version."""
     for path in [*versions.DECLARED, "README.md", "changelogs/changelog.yaml", "plugins/modules/ccm_image.py"]:
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text((REPOSITORY / path).read_text())

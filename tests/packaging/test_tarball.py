@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is published is what users need, and nothing else."""
+"""The published tarball contains what users need, and nothing else."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def test_it_has_every_part_that_works_for_users(files: set[str]):
 
 
 def test_it_has_nothing_else(files: set[str]):
-    # `make release-prepare` renders it.
+    # `make release-prepare` renders CHANGELOG.md, so it may be missing.
     assert {Path(name).parts[0] for name in files} - {"CHANGELOG.md"} == TOP
     assert {name for name in files if name.startswith("changelogs/")} == {
         "changelogs/changelog.yaml",
         "changelogs/config.yaml",
     }
-    # What Galaxy adds, and CHANGELOG.md, are not in git. A stray file of a work tree is neither.
+    # Galaxy's own files and CHANGELOG.md are not in git. Any other file must be, so no stray file is published.
     assert files - {"MANIFEST.json", "FILES.json", "CHANGELOG.md"} <= set(artifact.tracked("."))
     odd = {name for name in files if Path(name).suffix not in SUFFIXES}
     assert not odd, "add them to build_ignore, or their kind to SUFFIXES"
@@ -55,5 +55,5 @@ def test_what_it_depends_on_is_said_once_in_each_place_that_is_asked(user: User)
 def test_an_installed_collection_is_listed(user: User):
     listed = user.run("ansible-galaxy", "collection", "list", "--format", "json")
     found = {name for path in json.loads(listed.stdout).values() for name in path}
-    # What ansible-core brings is a part of it.
+    # The list includes the collections of ansible-core.
     assert {name for name in found if not name.startswith("ansible.")} == {"outoftree.ccm", "kubernetes.core"}
