@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures: Prometheus' own programs, compiled the first time, and what the runtime's integration tests have."""
+"""Fixtures: Prometheus' own programs, compiled the first time, and the fixtures of the runtime's integration tests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["clean", "cloud", "start_ccm"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The first test that asks for a program compiles it, which takes minutes."""
+    """Set a long timeout: the first test that uses a program compiles it, which takes minutes."""
     for item in items:
         if item.path.parent == Path(__file__).parent:
             item.add_marker(pytest.mark.long)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happens to a process, minute by minute, and which alerts fire then: the table behind test_rules.py.
+"""The table of test_rules.py: what happens to a process, minute by minute, and which alerts fire.
 
-A situation changes the runtime's own metrics, as the code that has them does. So names, labels and the first values are
-the runtime's, and a metric that appears with its first failure is missing until then.
+A situation changes the runtime's own metrics as the runtime's code does. So names, labels and first values are the
+real ones, and a metric that appears only with the first failure is missing until then.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ QUEUE = "Nodes"
 START, LASTS, AFTER = 60, 90, 90
 END = START + LASTS + AFTER
 
-#: Called in each minute of the fault with its number, from 0, after `healthy`.
+#: A function that is called in each minute of the fault, after `healthy`, with the minute's number from 0.
 Fault = Callable[[int], object]
-#: Alert -> its own labels.
+#: The labels of each alert.
 Alerts = Mapping[str, Mapping[str, str]]
 
-#: What is more than 0 while something is wrong -> the alert, and its labels.
+#: Gauges that are more than 0 while something is wrong: by the problem, the gauge, its alert, and the labels.
 GAUGES = {
     "Nodes whose instances are gone stay": (node_lifecycle_metrics.MISSING, "CcmNodesMissing", {}),
     "Ready Nodes have no instance": (node.VANISHED, "CcmReadyNodesWithoutInstance", {}),
@@ -45,9 +45,9 @@ GAUGES = {
 
 @dataclass(frozen=True)
 class Situation:
-    """`alerts`: those that fire, and no other. `fires`: after how many minutes all of them do; by itself a minute after
-    the time for which the rule waits. `lasts`: minutes. `cloud`: whether it answers; `runs`: whether processes do.
-    `elsewhere`: series of other programs that are 1 during the fault, else 0."""
+    """A fault, and its alerts. `alerts`: all alerts that fire. `fires`: the minutes until all of them fire; 0 means one
+    minute more than the rule waits. `lasts`: the fault's minutes. `cloud`: whether the cloud answers. `runs`: whether
+    processes run. `elsewhere`: series of other programs that are 1 during the fault, else 0."""
 
     name: str
     fault: Fault = lambda minute: None
@@ -60,10 +60,10 @@ class Situation:
 
 
 def healthy(minute: int, *, leads: bool, cloud: bool) -> None:
-    """A minute in the life of a process without problems of its own. A standby asks the cloud at its start alone."""
+    """Set the metrics for a minute of a healthy process. A standby calls the cloud only at its start."""
     process.BUILD_INFO.labels("1.0.0").set(1)
     metrics.LEADER.labels(LEASE).set(leads)
-    if minute == 0:  # `increase` estimates: a little more for a counter that is not at its beginning
+    if minute == 0:  # `increase` extrapolates: it gives a little more for a counter that did not just start
         DEVIATIONS.inc(10)
         for _ in range(10):
             LAG.observe(2)
@@ -74,14 +74,14 @@ def healthy(minute: int, *, leads: bool, cloud: bool) -> None:
         gateway.BREAKER_OPEN.labels("instances").set(0)
         calls(success=9, NotFound=1)
     if leads:
-        metrics.QUEUES.depth.labels(QUEUE).set(30 if minute % 10 != 9 else 0)  # long, but emptied again and again
+        metrics.QUEUES.depth.labels(QUEUE).set(30 if minute % 10 != 9 else 0)  # long, but empty every ten minutes
         metrics.QUEUES.longest.labels(QUEUE).set(2.0)
         for gauge, _, labels in GAUGES.values():
             (gauge.labels(**labels) if labels else gauge).set(0)
 
 
 def calls(seconds: float = 0.01, **results: int) -> None:
-    """Calls to the cloud with these results. Each waited for its turn for some seconds."""
+    """Count calls to the cloud with these results. Each call waited for `seconds`."""
     for result, count in results.items():
         gateway.REQUESTS.labels("instances.list", result).inc(count)
         for _ in range(count):
@@ -89,7 +89,7 @@ def calls(seconds: float = 0.01, **results: int) -> None:
 
 
 def away(minute: int) -> None:
-    """The cloud does not answer: calls fail until the breaker opens, and probes fail from then on."""
+    """Let the cloud not answer: calls fail until the breaker opens, and from then on probes fail."""
     calls(Transient=4 if minute else 8)
     gateway.BREAKER_OPEN.labels("instances").set(1)
 
@@ -103,7 +103,7 @@ def once(change: Callable[[], object]) -> Fault:
 
 
 def of_upgrades() -> list[Situation]:
-    """By the status of the condition that lint writes, as kube-state-metrics shows it."""
+    """Return a situation for each status of the condition that lint writes, as kube-state-metrics shows it."""
     found = []
     for status in ("true", "false", "unknown"):
         labels = f'namespace="kube-system",condition="UpgradeableToNextMinor",status="{status}"'
@@ -114,7 +114,8 @@ def of_upgrades() -> list[Situation]:
 
 
 def of_new_nodes() -> list[Situation]:
-    """By what kube-state-metrics shows of a Node: one that waits for the controller has the taint."""
+    """Return situations of a new Node, as kube-state-metrics shows it. A Node that waits for the controller has the
+    taint."""
     node = 'kube_node_info{node="worker-9",provider_id=""}'
     taint = 'kube_node_spec_taint{node="worker-9",key="node.cloudprovider.kubernetes.io/uninitialized"}'
     alerts: Alerts = {"CcmNodeUnmanaged": {"node": "worker-9"}}
@@ -198,5 +199,5 @@ SITUATIONS = [
 
 
 def brief(situation: Situation, minutes: int) -> Situation:
-    """The same for so few minutes that no alert fires."""
+    """Return the same situation for so few minutes that no alert fires."""
     return replace(situation, name=f"{situation.name}, for {minutes} minutes", alerts={}, lasts=minutes)

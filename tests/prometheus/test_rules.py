@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The alerts of ccm_runtime, by Prometheus' own tool: each fires in its situation, and no other does."""
+"""Tests the alerts of ccm_runtime with Prometheus' own tool: in each situation, exactly its alerts fire."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ ALERTS: dict[str, dict[str, Any]] = {
     rule["alert"]: rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]
 }
 NAMED = set(re.findall(r"\b(?:ccm|workqueue|leader_election)_\w+", " ".join(rule["expr"] for rule in ALERTS.values())))
-#: A component that the same Prometheus scrapes, with metrics of the same names.
+#: Series of another component that the same Prometheus scrapes, with metrics of the same names.
 OTHER = [
     'leader_election_master_status{instance="other",name="kube-scheduler"}',
     'workqueue_depth{instance="other",name="jobs"}',
     'workqueue_longest_running_processor_seconds{instance="other",name="jobs"}',
 ]
-#: Series -> a value for each minute; None: not exposed.
+#: The value of each series in each minute; None if the series is not exposed.
 Story = dict[str, list[float | None]]
 
 
 def minutes(alert: str) -> int:
-    """For how long a rule waits."""
+    """Return the minutes for which a rule waits."""
     number, unit = re.fullmatch(r"(\d+)([mh])", ALERTS[alert]["for"]).groups()  # type: ignore[union-attr]
     return int(number) * (60 if unit == "h" else 1)
 
@@ -48,7 +48,7 @@ EVERY = every_situation()
 
 
 def lived(number: int, leads: bool) -> Story:
-    """What one process exposes in a situation. It runs in a process of its own, because metrics do not forget."""
+    """Return what one process exposes in a situation. It needs a separate process, because metrics keep their values."""
     situation = EVERY[number]
     exposed = REGISTRY.restricted_registry(NAMED)
     story: Story = defaultdict(lambda: [None] * table.END)
@@ -67,7 +67,7 @@ def lived(number: int, leads: bool) -> Story:
 
 
 def values(story: list[float | None]) -> str:
-    """As promtool reads them. A series that a scrape no longer has is stale at once."""
+    """Return the values in promtool's notation. A series that a scrape no longer has is stale at once."""
     shown, before = [], None
     for value in story:
         shown.append(str(value) if value is not None else "stale" if before is not None else "_")
@@ -76,7 +76,7 @@ def values(story: list[float | None]) -> str:
 
 
 def switched(situation: Situation) -> str:
-    """1 during the fault, else 0."""
+    """Return the values, in promtool's notation, of a series that is 1 during the fault, else 0."""
     after = table.END - table.START - situation.lasts
     return f"0x{table.START - 1} 1x{situation.lasts - 1} 0x{after - 1}"
 
@@ -93,7 +93,8 @@ def firing(alert: str, labels: Any) -> dict[str, Any]:
 
 
 def checks(situation: Situation) -> list[dict[str, Any]]:
-    """Which alerts fire in some minutes. Those that fire do not fire before the time for which they wait."""
+    """Return promtool's checks of which alerts fire in some minutes. An alert fires only after its rule's wait, and has
+    ended in the last minute."""
     found = []
 
     def check(minute: int, alert: str, fires: bool) -> None:
@@ -122,7 +123,8 @@ def test_prometheus_accepts_the_rules(promtool: Path):
 
 @pytest.fixture(scope="module")
 def stories() -> dict[str, Story]:
-    """What a leader and a standby expose in each situation. A fault is the leader's, but for a restart."""
+    """Return what a leader and a standby expose in each situation. The fault hits only the leader, except that in a
+    situation without running processes both are gone."""
     restarted = [number for number, each in enumerate(EVERY) if not each.runs]
     with multiprocessing.get_context("fork").Pool(2, maxtasksperchild=1) as pool:
         leaders = pool.starmap(lived, [(number, True) for number in range(len(EVERY))], chunksize=1)

@@ -33,7 +33,7 @@ PODS = "/api/v1/namespaces/kube-system/pods"
 
 
 def blocks_of_the_page() -> list[str]:
-    """The YAML of docs/how-to/monitoring.md, block by block."""
+    """Return the blocks of YAML in docs/how-to/monitoring.md."""
     text = (ROOT / "docs/how-to/monitoring.md").read_text()
     found = re.findall(r"^( *)```yaml\n(.*?)^\1```$", text, re.MULTILINE | re.DOTALL)
     return [re.sub(rf"^{indent}", "", body, flags=re.MULTILINE) for indent, body in found]
@@ -58,7 +58,7 @@ class Prometheus:
             )
 
     async def ask(self, what: str, **parameters: str) -> Any:
-        """The data of an answer of its API; None while it does not listen yet."""
+        """Return the data of an answer of Prometheus' API; None while Prometheus does not listen yet."""
         assert self.process.poll() is None, self._log.read_text()
         try:
             async with (
@@ -87,7 +87,7 @@ class Prometheus:
 
 @pytest.fixture
 async def ccm(start_ccm: StartCcm, kube: KubeClient, cloud: Simulator) -> AsyncIterator[Ccm]:
-    """A leader, and the object of its Pod, in which only the label and the address matter."""
+    """Yield a leader that has an object of its Pod, in which only the label and the address matter."""
     cloud.add_instance("worker")
     await kube.create(NODES, node_body("worker"))
     await set_ready(kube, "worker", "True")
@@ -113,7 +113,7 @@ async def ccm(start_ccm: StartCcm, kube: KubeClient, cloud: Simulator) -> AsyncI
 
 @pytest.fixture
 async def scraping(ccm: Ccm, prometheus: Path, apiserver: ApiServer, tmp_path: Path) -> AsyncIterator[Prometheus]:
-    """Prometheus with the page's job and the token of the page's ServiceAccount, which has no rights yet."""
+    """Yield Prometheus with the page's job and the token of the page's ServiceAccount, which has no rights yet."""
     apiserver.kubectl("create", "namespace", "monitoring")
     apiserver.kubectl("-n", "monitoring", "create", "serviceaccount", "prometheus")
     token = tmp_path / "token"
@@ -151,7 +151,7 @@ async def test_it_scrapes_with_the_rights_of_the_page_and_alerts_while_the_cloud
     (role,) = (each for each in blocks_of_the_page() if "name: prometheus-read-metrics" in each)
     apiserver.kubectl("apply", "-f", "-", input=role)
     try:
-        # The process remembers a refusal for ten seconds.
+        # The process caches a refusal for ten seconds.
         await eventually(lambda: target("up"), 60)
         await scraping.becomes("CcmNotRunning", "inactive")
         await scraping.becomes("CcmCloudBreakerOpen", "inactive")
