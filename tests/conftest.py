@@ -14,7 +14,7 @@ import pytest
 
 from tests import processor, quarantine
 
-if TYPE_CHECKING:  # unit tests start without them
+if TYPE_CHECKING:  # not imported at run time: unit tests start faster
     from ccm.engine.client import KubeClient
     from tests.integration.cluster import ApiServer
 
@@ -62,7 +62,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> None:
-    """JUnit XML has the properties of a test's last report, which is that of its teardown."""
+    """Add the test's cost at its teardown, because JUnit XML has the properties of a test's last report."""
     if call.when == "teardown" and _begun in item.stash:
         others = [(name, value) for name, value in item.user_properties if name != "cpu"]
         cost = max(0.0, processor.used() - item.stash[_begun])

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Flaky tests, until their cause is fixed: they run and are reported, but cannot fail a run.
 
-tests/quarantine.txt names them, one a line: the day it began, the test, and why. After 14 days `make lint` fails:
+tests/quarantine.txt has one test a line: the first day in quarantine, the test, and why. After 14 days, `make lint`
+fails. For example:
 
     2026-11-25 tests/integration/faults/test_cloud.py::test_a_slow_cloud waits for a second of the clock, issue 32
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The real ansible-rulebook with the rulebooks of this collection, whose playbooks only record that they ran."""
+"""Runs the real ansible-rulebook with this collection's rulebooks and with playbooks that only record that they ran."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from bed.progress import Progress
 from tests.ports import free_port
 from tools.packaging import environments
 
-#: A run starts a Java machine and an Ansible, on a busy machine.
+#: Seconds until a condition holds: a run starts a Java virtual machine and Ansible, maybe on a busy machine.
 PATIENCE = 300
 TOKEN = "a-token"
 INVENTORY = {"kube_control_plane": {"hosts": {"cp-1": {}}}, "kube_node": {"hosts": {"w-1": {}, "w-2": {}}}}
@@ -45,7 +45,7 @@ def environment() -> Path:
 
 @pytest.fixture(scope="session")
 def collections(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """This collection with a recording `site` and `verify`, as if it was installed."""
+    """Return a folder with this collection, installed with a `site` and a `verify` that only record their runs."""
     folder = tmp_path_factory.mktemp("collections")
     root = folder / "ansible_collections" / "outoftree" / "ccm"
     shutil.copytree(environments.REPOSITORY / "extensions", root / "extensions")
@@ -65,13 +65,13 @@ def recording(book: str) -> dict[str, Any]:
 
 
 class Rulebook:
-    """A rulebook that runs."""
+    """A running rulebook."""
 
     def __init__(self, process: subprocess.Popen[bytes], port: int, runs: Path, log: Path) -> None:
         self._process, self._port, self._runs, self._log = process, port, runs, log
 
     def send(self, body: Any, token: str = TOKEN) -> int:
-        """What Alertmanager does with a message; the status of the answer."""
+        """Post a message as Alertmanager does; return the status of the answer."""
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
         request = urllib.request.Request(f"http://127.0.0.1:{self._port}/", data, headers)
@@ -93,7 +93,7 @@ class Rulebook:
 
     @property
     def runs(self) -> list[str]:
-        """What ran, in this order: playbook, limit and hosts."""
+        """Return the playbook, the limit and the hosts of each run, in the order of the runs."""
         files = sorted(self._runs.iterdir(), key=lambda path: path.stat().st_mtime_ns)
         return [file.name.rpartition(" ")[0] for file in files]
 
@@ -106,7 +106,7 @@ class Rulebook:
 
 @pytest.fixture
 def start(environment: Path, collections: Path, tmp_path: Path) -> Iterator[Callable[..., Rulebook]]:
-    """Starts a rulebook with these variables."""
+    """Yield a function that starts a rulebook with variables."""
     started: list[subprocess.Popen[bytes]] = []
     runs, log = tmp_path / "runs", tmp_path / "log"
     runs.mkdir()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The jobs of docs/how-to/awx.md, run by ansible-runner as AWX does: a survey's answers go in, artifacts come out.
+"""Runs the jobs of docs/how-to/awx.md with ansible-runner, as AWX does: from a survey's answers to artifacts.
 
 AWX itself needs a database and images. It runs a job with ansible-runner, takes the data of `set_stats` from the last
 event, and passes it to the next job of the workflow as variables.
@@ -22,7 +22,7 @@ from ..integration.collection.test_layouts import HOSTS, Cluster, cluster
 __all__ = ["cluster"]
 
 SURVEYS = environments.REPOSITORY / "docs/how-to/awx"
-#: Each key of the table of the page, with its type.
+#: The type of each key in the page's table.
 KEYS = {"verdict": str, "ok": bool, "counts": dict, "changes": list, "problems": list, "next": list, "report": str}
 
 
@@ -81,7 +81,7 @@ def test_each_job_hands_on_what_the_page_says_also_when_it_fails(jobs: Jobs) -> 
     assert status == "successful" and found["outoftree_ccm"]["verdict"] == "go"
     assert {name: type(value) for name, value in found["outoftree_ccm"].items()} == KEYS
     assert len(found["outoftree_ccm"]["changes"]) == found["outoftree_ccm"]["counts"]["edits"] > 0
-    # The next job of the workflow gets them as variables, and replaces them.
+    # The next job of the workflow gets the artifacts as variables, and replaces them.
     status, found = jobs.run("verify", found)
     assert status == "failed" and found["outoftree_ccm"]["verdict"] == "failed"
     assert not found["outoftree_ccm"]["ok"] and found["outoftree_ccm"]["problems"]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .process import Process
     from .simulation import Simulation
 
-#: Operation, the name of a method of the simulator, or else a function.
+#: The operation's name, the handler's name if it is a method of the simulator (else None), and the handler.
 _Operation = tuple[str, str | None, Any]
 
 PROJECT = "demo"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes runs with faults from a seed, and shortens a run that went wrong as far as it still goes wrong."""
+"""Makes runs with faults from a seed, and shortens a run that violates an invariant as long as it still does."""
 
 from __future__ import annotations
 

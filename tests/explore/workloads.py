@@ -342,7 +342,7 @@ def mistakes(seed: int) -> Workload:
     return Workload(f"mistakes-{seed}", before, tuple(steps))
 
 
-#: How many episodes a chain has. Everything is right after one before the next one begins.
+#: The number of episodes of a chain. An episode starts only when everything is right after the previous one.
 EPISODES = 24
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A leader and a standby under a steady churn: nothing in them grows.
 
-SOAK_SECONDS: about how long (`make soak`: 30 minutes; otherwise 2). The figures are kept in build/soak/.
+SOAK_SECONDS: the approximate duration (`make soak`: 30 minutes; otherwise 2). The figures are kept in build/soak/.
 
 Values are measured when everything is right after a round of changes: work that waits on a busy machine is no leak. The
 number of rounds is fixed, so a slow machine takes longer.
