@@ -15,7 +15,8 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,11 +29,13 @@ from bed.progress import Progress, Step  # noqa: E402
 from bed.run import in_parallel, run  # noqa: E402
 from tools.e2e import page, results  # noqa: E402
 
-#: The client's address, in a network that is reserved for documentation (RFC 5737).
-CLIENT = "203.0.113.7"
+#: The clients' addresses, in a network that is reserved for documentation (RFC 5737). Specs in different clients run at
+#: the same time.
+CLIENTS = ("203.0.113.7", "203.0.113.8", "203.0.113.9")
 NAME = "e2e"
-#: Slow specs: each makes five rolling updates of Pods that take a minute to stop.
+#: Slow specs: each makes five rolling updates of Pods that take a minute to stop, and waits most of the time.
 SLOW = "rolling update"
+POLICIES = ("Cluster", "Local")
 #: Specs that cannot pass in a mode: a proxy connects to node ports.
 IMPOSSIBLE = {"proxy": ["without NodePort"]}
 SECONDS = 7200
@@ -49,20 +52,28 @@ exec "$@"
 
 @dataclass(frozen=True)
 class Part:
-    """Specs that run together, by Ginkgo's labels. `prefix`: of the JUnit file. `deletes`: the specs delete
-    instances."""
+    """Specs that a client runs one after another: those with Ginkgo's `labels` whose names match `only`, and not
+    `without`. `prefix`: of the client's files in the report. `deletes`: the specs delete instances."""
 
     title: str
     labels: str
     prefix: str = ""
+    only: str = ""
+    without: str = ""
     deletes: bool = False
 
 
-#: The parts in their order. The last one stops a machine.
-PARTS = (
-    Part("Specs of load balancers", "Feature: containsAny LoadBalancer"),
-    Part("Specs of Nodes", "Feature: containsAny CloudProvider", "nodes_", deletes=True),
-)
+def rounds(options: argparse.Namespace) -> list[list[Part]]:
+    """Return lists of parts that run at the same time, one list after another. The last one stops a machine."""
+    balancers = Part("load balancers", "Feature: containsAny LoadBalancer", only=options.focus)
+    nodes = Part("Nodes", "Feature: containsAny CloudProvider", "nodes_", only=options.focus, deletes=True)
+    if options.focus and not options.quick:
+        return [[balancers], [nodes]]
+    slow = [
+        replace(balancers, title=f"{SLOW}, {policy}", prefix=f"rolling_{policy.lower()}_", only=f"{SLOW}.*{policy}")
+        for policy in POLICIES
+    ]
+    return [[replace(balancers, without=SLOW), *([] if options.quick else slow)], [nodes]]
 
 
 def main(arguments: list[str]) -> int:
@@ -140,29 +151,48 @@ def prepare(bed: cluster.Bed, archives: list[Path], progress: Progress) -> None:
 def run_specs(
     bed: cluster.Bed, program: Path, report: Path, options: argparse.Namespace, progress: Progress
 ) -> list[results.Result]:
-    """Run the specs and return their results. The whole output goes to the report's folder; failures are also
-    printed."""
-    on(bed.plan.gateway_name, "ip", "route", "replace", f"{CLIENT}/32", "via", client_address(bed.plan))
-    log, file = report / "specs.log", report / "results.jsonl"
+    """Run the specs and return their results. The whole output goes to the report's folder."""
+    for client, address in enumerate(CLIENTS):
+        on(bed.plan.gateway_name, "ip", "route", "replace", f"{address}/32", "via", client_address(bed.plan, client))
+    file = report / "results.jsonl"
     file.touch()
-    for part in PARTS:
-        with progress.step(f"{part.title}, {options.mode}") as step, log.open("a") as out:
-            process = subprocess.Popen(client_command(bed, program, report, part, options), stdout=out, stderr=out)
-
-            def ended(part: Part = part, process: subprocess.Popen[bytes] = process, step: Step = step) -> bool:
-                step.detail = results.summary(results.read(file.read_text().splitlines()))
-                if part.deletes:
-                    end_deleted_machines(bed, lambda name: cluster.node_remove(NAME, name, progress))
-                return process.poll() is not None
-
-            try:
-                machines.wait_until(ended, "the end of the specs", SECONDS, pause=2)
-            finally:
-                podman("rm", "--force", f"{NAME}-client", check=False)
-                process.wait(60)
+    for parts in rounds(options):
+        with progress.step(f"Specs of {'; '.join(part.title for part in parts)}, {options.mode}") as step:
+            run_at_once(bed, program, report, options, parts, step)
     if not (found := results.read(file.read_text().splitlines())):
-        raise BedError(f"no spec ran: see {log}")
+        raise BedError(f"no spec ran: see {report}/specs.log")
     return found
+
+
+def run_at_once(
+    bed: cluster.Bed, program: Path, report: Path, options: argparse.Namespace, parts: list[Part], step: Step
+) -> None:
+    """Run each part in a client of its own, and wait for all. Raises BedError if a client ends without a reason."""
+    file = report / "results.jsonl"
+    with ExitStack() as stack:
+        processes = []
+        for client, part in enumerate(parts):
+            out = stack.enter_context((report / f"{part.prefix}specs.log").open("w"))
+            command = client_command(bed, program, report, part, client, options)
+            processes.append(subprocess.Popen(command, stdout=out, stderr=out))
+
+        def ended() -> bool:
+            step.detail = results.summary(results.read(file.read_text().splitlines()))
+            if any(part.deletes for part in parts):
+                end_deleted_machines(bed, lambda name: cluster.node_remove(NAME, name, Progress()))
+            return all(process.poll() is not None for process in processes)
+
+        try:
+            machines.wait_until(ended, "the end of the specs", SECONDS, pause=2)
+        finally:
+            for client, process in enumerate(processes):
+                podman("rm", "--force", client_name(client), check=False)
+                process.wait(60)
+    failed = results.failures(results.read(file.read_text().splitlines()))
+    for part, process in zip(parts, processes, strict=True):
+        if process.returncode and not failed:
+            log = report / f"{part.prefix}specs.log"
+            raise BedError(f"the specs of {part.title} ended with {process.returncode}, and none failed: see {log}")
 
 
 def end_deleted_machines(bed: cluster.Bed, end: Callable[[str], None]) -> None:
@@ -173,21 +203,28 @@ def end_deleted_machines(bed: cluster.Bed, end: Callable[[str], None]) -> None:
         end(node.name)
 
 
-def client_address(wanted: plan.Plan) -> str:
+def client_address(wanted: plan.Plan, client: int) -> str:
     """Return the client's address in the bed, apart from those of nodes and load balancers."""
-    return wanted.host(252)
+    return wanted.host(252 + client)
 
 
-def client_command(bed: cluster.Bed, program: Path, report: Path, part: Part, options: argparse.Namespace) -> list[str]:
-    """Return the command of the client's container. It has the bed's label, so it is removed with the bed."""
+def client_name(client: int) -> str:
+    return f"{NAME}-client-{client}"
+
+
+def client_command(
+    bed: cluster.Bed, program: Path, report: Path, part: Part, client: int, options: argparse.Namespace
+) -> list[str]:
+    """Return the command of a client's container. It has the bed's label, so it is removed with the bed."""
     wanted = bed.plan
-    start = _CLIENT_START.format(client=CLIENT, gateway=wanted.gateway, subnet=wanted.subnet)
+    start = _CLIENT_START.format(client=CLIENTS[client], gateway=wanted.gateway, subnet=wanted.subnet)
     kubectl = binaries.ensure(bed.version, Progress()) / "kubectl"
     mounts = {program: "/e2e", kubectl: "/usr/local/bin/kubectl", bed.kubeconfig: "/kubeconfig"}
     volumes = [word for file, place in mounts.items() for word in ("--volume", f"{file}:{place}:ro")]
     return [
-        "podman", "--runtime", "runc", "run", "--rm", "--name", f"{NAME}-client", "--label", f"{LABEL}={wanted.name}",
-        "--network", wanted.network, "--ip", client_address(wanted), "--user", "0", "--privileged",
+        "podman", "--runtime", "runc", "run", "--rm", "--name", client_name(client),
+        "--label", f"{LABEL}={wanted.name}", "--network", wanted.network, "--ip", client_address(wanted, client),
+        "--user", "0", "--privileged",
         "--http-proxy=false", *machines.limits(), *volumes, "--volume", f"{report}:/report",
         "--entrypoint", "sh", images.PYTHON_IMAGE, "-c", start, "client",
         *spec_command(part, options), f"--cloud-url={wanted.cloud_url}", f"--cloud-token={plan.CLOUD_TOKEN}",
@@ -195,14 +232,14 @@ def client_command(bed: cluster.Bed, program: Path, report: Path, part: Part, op
 
 
 def spec_command(part: Part, options: argparse.Namespace) -> list[str]:
-    chosen = [f"--ginkgo.focus={options.focus}"] if options.focus else []
-    left_out = [*IMPOSSIBLE.get(options.mode, []), *([SLOW] if options.quick else [])]
+    chosen = [f"--ginkgo.focus={part.only}"] if part.only else []
+    left_out = [*IMPOSSIBLE.get(options.mode, []), *([part.without] if part.without else [])]
     chosen += [f"--ginkgo.skip={name}" for name in left_out]
     return [
         "/e2e", "--provider=sim", "--kubeconfig=/kubeconfig", "--kubectl-path=/usr/local/bin/kubectl",
         "--allowed-not-ready-nodes=1", "--disable-log-dump", f"--ginkgo.label-filter={part.labels}",
-        f"--ginkgo.timeout={SECONDS}s", "--ginkgo.no-color", "--report-dir=/report", f"--report-prefix={part.prefix}",
-        "--results=/report/results.jsonl", *chosen,
+        f"--ginkgo.timeout={SECONDS}s", "--ginkgo.no-color", "--ginkgo.v", *chosen,
+        "--report-dir=/report", f"--report-prefix={part.prefix}", "--results=/report/results.jsonl",
     ]  # fmt: skip
 
 

@@ -19,7 +19,10 @@ MODES = ("pass-through", "proxy")
 def record(mode: str, results: Sequence[Result], folder: Path = RECORDED) -> Path:
     """Store the results of this mode, sorted by the specs' titles; return the file."""
     rows = [
-        {"spec": each.title, "state": each.state, "seconds": round(each.seconds, 1), "reason": _short(each.reason)}
+        {
+            **{"spec": each.title, "state": each.state, "seconds": round(each.seconds, 1)},
+            **{"reason": _short(each.reason), "requests": each.requests, "lost": each.lost},
+        }
         for each in sorted(results, key=lambda each: each.title)
     ]
     file = folder / f"{mode}.json"
@@ -47,11 +50,13 @@ def filled(text: str) -> str:
 
 def _read(file: Path) -> dict[str, str]:
     rows = json.loads(file.read_text()) if file.exists() else []
-    return {row["spec"]: _cell(row["state"], row["seconds"], row["reason"]) for row in rows}
+    return {row["spec"]: _cell(**{key: value for key, value in row.items() if key != "spec"}) for row in rows}
 
 
-def _cell(state: str, seconds: float, reason: str) -> str:
-    return f"{state}: {reason}" if state == SKIPPED else f"{state}, {seconds:.0f} s"
+def _cell(state: str, seconds: float, reason: str, requests: int = 0, lost: int = 0) -> str:
+    if state == SKIPPED:
+        return f"{state}: {reason}"
+    return f"{state}, {seconds:.0f} s" + (f", {lost} of {requests:,} requests lost" if requests else "")
 
 
 def _short(reason: str) -> str:

@@ -16,12 +16,15 @@ _LONGEST_REASON = 200
 
 @dataclass(frozen=True)
 class Result:
-    """The result of a spec. `reason`: why it was skipped, or what failed."""
+    """The result of a spec. `reason`: why it was skipped, or what failed. `requests`: how many the spec counted, and
+    `lost`: how many of them failed; most specs count none."""
 
     name: str
     state: str
     seconds: float
     reason: str = ""
+    requests: int = 0
+    lost: int = 0
 
     @property
     def title(self) -> str:
@@ -39,6 +42,8 @@ def table(results: Sequence[Result]) -> str:
     lines = []
     for each in results:
         lines.append(f"{each.state:<8} {each.seconds:6.1f} s  {each.title}")
+        if each.requests:
+            lines.append(f"{'':19}{each.lost} of {each.requests:,} requests lost")
         if each.reason:
             lines.append(f"{'':19}{' '.join(each.reason.split())[:_LONGEST_REASON]}")
     return "\n".join([*lines, summary(results)])
@@ -46,8 +51,11 @@ def table(results: Sequence[Result]) -> str:
 
 def summary(results: Sequence[Result]) -> str:
     passed, skipped = (sum(each.state == state for each in results) for state in (PASSED, SKIPPED))
-    failed = len(results) - passed - skipped
-    return f"{passed} of {len(results)} specs passed, {skipped} skipped, {failed} failed"
+    return f"{passed} of {len(results)} specs passed, {skipped} skipped, {len(failures(results))} failed"
+
+
+def failures(results: Sequence[Result]) -> list[Result]:
+    return [each for each in results if each.state not in (PASSED, SKIPPED)]
 
 
 def is_success(results: Sequence[Result], may_skip: bool = False) -> bool:

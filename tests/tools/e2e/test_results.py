@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import re
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from bed import images, machines, paths, plan
 from bed.cluster import Bed
+from bed.progress import Step
 from tools.e2e import __main__ as e2e
 from tools.e2e import page, results
 from tools.e2e.results import Result
@@ -31,6 +33,8 @@ def test_a_line_for_each_spec_with_its_reason_and_a_sum() -> None:
     assert lines[2].strip() == "LoadBalancer uses 'Proxy' IPMode"
     assert lines[4].strip() == "x" * 200
     assert lines[-1] == "1 of 3 specs passed, 1 skipped, 1 failed"
+    lossy = results.table([Result("d", "passed", 650, "", 31_000, 2)])
+    assert lossy.splitlines()[1].strip() == "2 of 31,000 requests lost"
 
 
 @pytest.mark.parametrize(
@@ -72,11 +76,11 @@ def test_only_a_whole_run_is_recorded(less: str, capsys: pytest.CaptureFixture[s
 
 
 def test_the_table_has_a_row_for_each_spec_and_a_column_for_each_mode(tmp_path: Path) -> None:
-    page.record("pass-through", [ONE, Result("b", "passed", 2)], tmp_path)
+    page.record("pass-through", [ONE, Result("b", "passed", 2, "", 31_000, 1)], tmp_path)
     page.record("proxy", [Result("b", "skipped", 1, "uses\n 'Proxy' IPMode")], tmp_path)
     assert page.table(tmp_path).splitlines()[2:] == [
         "| LoadBalancers should be able to switch affinity | passed, 21 s | not run |",
-        "| b | passed, 2 s | skipped: uses 'Proxy' IPMode |",
+        "| b | passed, 2 s, 1 of 31,000 requests lost | skipped: uses 'Proxy' IPMode |",
     ]
 
 
@@ -113,35 +117,88 @@ def options(**more: Any) -> argparse.Namespace:
 
 
 @pytest.mark.parametrize(
-    ("more", "words"),
+    ("more", "balancers", "nodes"),
     [
-        ({}, []),
-        ({"focus": "UDP"}, ["--ginkgo.focus=UDP"]),
-        ({"quick": True}, ["--ginkgo.skip=rolling update"]),
-        ({"mode": "proxy"}, ["--ginkgo.skip=without NodePort"]),
-        ({"mode": "proxy", "quick": True}, ["--ginkgo.skip=without NodePort", "--ginkgo.skip=rolling update"]),
+        (
+            {},
+            [["skip=rolling update"], ["focus=rolling update.*Cluster"], ["focus=rolling update.*Local"]],
+            [],
+        ),
+        ({"focus": "UDP"}, [["focus=UDP"]], ["focus=UDP"]),
+        ({"quick": True}, [["skip=rolling update"]], []),
+        ({"focus": "UDP", "quick": True}, [["focus=UDP", "skip=rolling update"]], ["focus=UDP"]),
+        (
+            {"mode": "proxy"},
+            [
+                ["skip=without NodePort", "skip=rolling update"],
+                ["focus=rolling update.*Cluster", "skip=without NodePort"],
+                ["focus=rolling update.*Local", "skip=without NodePort"],
+            ],
+            ["skip=without NodePort"],
+        ),
     ],
 )
-def test_which_specs_run(more: dict[str, Any], words: list[str]) -> None:
-    balancers, nodes = (e2e.spec_command(part, options(**more)) for part in e2e.PARTS)
-    for command in (balancers, nodes):
-        assert [word for word in command if "focus" in word or "skip" in word] == words
-    assert "--ginkgo.label-filter=Feature: containsAny LoadBalancer" in balancers
-    assert {"--ginkgo.label-filter=Feature: containsAny CloudProvider", "--report-prefix=nodes_"} < set(nodes)
+def test_which_specs_run(more: dict[str, Any], balancers: list[list[str]], nodes: list[str]) -> None:
+    asked = options(**more)
+    commands = [[e2e.spec_command(part, asked) for part in parts] for parts in e2e.rounds(asked)]
+
+    def chosen(command: list[str]) -> list[str]:
+        words = [word.removeprefix("--ginkgo.") for word in command]
+        return [word for word in words if word.startswith(("focus=", "skip="))]
+
+    assert [[chosen(command) for command in each] for each in commands] == [balancers, [nodes]]
+    files = [word for each in commands for command in each for word in command if word.startswith("--report-prefix=")]
+    assert len(set(files)) == len(files) and len(balancers) <= len(e2e.CLIENTS)
+    assert all("--ginkgo.label-filter=Feature: containsAny LoadBalancer" in command for command in commands[0])
+    assert "--ginkgo.label-filter=Feature: containsAny CloudProvider" in commands[1][0]
+
+
+def test_every_recorded_spec_is_run_by_one_client_alone() -> None:
+    asked = options()
+    for row in json.loads((page.RECORDED / "pass-through.json").read_text()):
+        ways = [
+            part
+            for part in e2e.rounds(asked)[0]
+            if re.search(part.only, row["spec"]) and not (part.without and re.search(part.without, row["spec"]))
+        ]
+        assert len(ways) == 1, row["spec"]
 
 
 def test_the_client_is_of_another_network_and_goes_with_the_bed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(e2e.binaries, "ensure", lambda *_: Path("/cache/v1"))
     bed = Bed(plan.make("e2e", "v1.37.2"), {})
-    command = e2e.client_command(bed, Path("/cache/e2e"), Path("/out"), e2e.PARTS[0], options())
-    subnet, address = bed.plan.subnet, command[command.index("--ip") + 1]
-    assert command[command.index("--label") + 1] == f"{machines.LABEL}=e2e"
-    assert address not in {node.address for node in bed.plan.nodes} and address.endswith(".252")
-    (start,) = [word for word in command if "ip route" in word]
-    assert f"ip route replace {subnet} dev eth0 src 203.0.113.7" in start
+    subnet, (part, *_) = bed.plan.subnet, e2e.rounds(options())[0]
+    addresses = set()
+    for client, outside in enumerate(e2e.CLIENTS):
+        command = e2e.client_command(bed, Path("/cache/e2e"), Path("/out"), part, client, options())
+        addresses |= {command[command.index("--ip") + 1]}
+        assert command[command.index("--label") + 1] == f"{machines.LABEL}=e2e"
+        (start,) = [word for word in command if "ip route" in word]
+        assert f"ip route replace {subnet} dev eth0 src {outside}" in start
+    assert addresses == {bed.plan.host(number) for number in (252, 253, 254)}
+    assert not addresses & {node.address for node in bed.plan.nodes}
     assert command[command.index("client") + 1] == "/e2e"
     assert images.PYTHON_IMAGE in command
     assert f"--cloud-url=http://{bed.plan.gateway}:9440/v1/projects/demo" in command
+
+
+@pytest.mark.parametrize(
+    ("state", "status", "message"),
+    [("passed", 0, ""), ("failed", 1, ""), ("passed", 125, "load balancers ended with 125, and none failed")],
+)
+def test_a_client_that_ends_without_a_reason_is_an_error(
+    state: str, status: int, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = json.dumps(vars(Result("a", state, 1)))
+    script = f"echo '{line}' >> {tmp_path}/results.jsonl; exit {status}"
+    monkeypatch.setattr(e2e, "client_command", lambda *_: ["sh", "-c", script])
+    monkeypatch.setattr(e2e, "podman", lambda *_, **__: "")
+    wait = machines.wait_until
+    monkeypatch.setattr(e2e.machines, "wait_until", lambda *words, pause: wait(*words, pause=0.01))
+    (tmp_path / "results.jsonl").touch()
+    bed, asked = Bed(plan.make("e2e", "v1.37.2"), {}), options(quick=True)
+    with pytest.raises(e2e.BedError, match=message) if message else contextlib.nullcontext():
+        e2e.run_at_once(bed, Path("e2e"), tmp_path, asked, e2e.rounds(asked)[0], Step("specs"))
 
 
 def test_a_machine_ends_with_its_instance_and_no_other_does(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -200,10 +200,11 @@ def ensure_dns(progress: Progress) -> Path:
     """Return the archive of CoreDNS. Only clusters for end-to-end specs run it."""
     binary = go_programs.ensure("coredns", progress)
     archive = folder() / f"coredns-{keys.of_binaries([binary])}.tar"
-    if not archive.exists():
-        with progress.step(f"Archive {archive.name}"):
-            write([Image(DNS_IMAGE, (("/coredns", binary),), entrypoint=("/coredns",))], archive)
-            _forget_others(archive, "coredns-*.tar")
+    with locks.held("images"):
+        if not archive.exists():
+            with progress.step(f"Archive {archive.name}"):
+                write([Image(DNS_IMAGE, (("/coredns", binary),), entrypoint=("/coredns",))], archive)
+                _forget_others(archive, "coredns-*.tar")
     return archive
 
 

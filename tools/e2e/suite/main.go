@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"strconv"
 	"testing"
 
 	"github.com/onsi/ginkgo/v2"
@@ -36,10 +37,27 @@ var results = flag.String("results", "", "append a line of JSON for each spec th
 
 // A result is a line of the table.
 type result struct {
-	Name    string  `json:"name"`
-	State   string  `json:"state"`
-	Seconds float64 `json:"seconds"`
-	Reason  string  `json:"reason"`
+	Name     string  `json:"name"`
+	State    string  `json:"state"`
+	Seconds  float64 `json:"seconds"`
+	Reason   string  `json:"reason"`
+	Requests int     `json:"requests"`
+	Lost     int     `json:"lost"`
+}
+
+// What the specs of rolling updates print after each update.
+var (
+	requests = regexp.MustCompile(`Load Balancer total HTTP requests: (\d+)`)
+	lost     = regexp.MustCompile(`(?:Network|HTTP) errors: (\d+)`)
+)
+
+func sum(pattern *regexp.Regexp, output string) int {
+	total := 0
+	for _, match := range pattern.FindAllStringSubmatch(output, -1) {
+		number, _ := strconv.Atoi(match[1])
+		total += number
+	}
+	return total
 }
 
 func record(report ginkgo.SpecReport) {
@@ -47,7 +65,11 @@ func record(report ginkgo.SpecReport) {
 	if report.State.Is(types.SpecStatePending) || report.State.Is(types.SpecStateSkipped) && report.Failure.Message == "" {
 		return
 	}
-	line, err := json.Marshal(result{report.FullText(), report.State.String(), report.RunTime.Seconds(), report.Failure.Message})
+	output := report.CapturedGinkgoWriterOutput
+	line, err := json.Marshal(result{
+		report.FullText(), report.State.String(), report.RunTime.Seconds(), report.Failure.Message,
+		sum(requests, output), sum(lost, output),
+	})
 	if err == nil {
 		err = appendLine(*results, line)
 	}
