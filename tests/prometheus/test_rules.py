@@ -48,7 +48,7 @@ EVERY = every_situation()
 
 
 def lived(number: int, leads: bool) -> Story:
-    """Return what one process exposes in a situation. It needs a separate process, because metrics keep their values."""
+    """Return what a process exposes in a situation. Call it in a separate process: metrics keep their values."""
     situation = EVERY[number]
     exposed = REGISTRY.restricted_registry(NAMED)
     story: Story = defaultdict(lambda: [None] * table.END)

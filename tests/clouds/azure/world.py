@@ -122,7 +122,7 @@ async def azure(**more: Any) -> AsyncIterator[tuple[Face, AzureCloud]]:
 
 @contextlib.asynccontextmanager
 async def subject(in_sets: bool) -> AsyncIterator[Subject]:
-    """All that the kit needs."""
+    """Yield all that the kit needs."""
     async with running(filled()) as face:
         face.page_limit = PAGE
         world = AzureWorld(face, in_sets)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a CloudStack-shaped cloud has: machines, networks, addresses, rules, tags, and jobs that take time.
 
-A command that creates something shows it at once, in a state of its own, and its job completes it. The effect of any
-other job comes with its end. Jobs end in the order in which they started.
+A new object is visible at once, in a state for incomplete objects, until the job of its command ends. Any other job
+takes effect when it ends. Jobs end in the order in which they started.
 """
 
 from __future__ import annotations

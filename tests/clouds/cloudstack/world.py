@@ -143,7 +143,7 @@ async def cloudstack(
 
 @contextlib.asynccontextmanager
 async def subject() -> AsyncIterator[Subject]:
-    """All that the kit needs."""
+    """Yield all that the kit needs."""
     async with cloudstack(page=PAGE) as (face, _):
         yield Subject(
             "cloudstack",

@@ -124,7 +124,7 @@ async def gce(instances: int = 5, **more: Any) -> AsyncIterator[tuple[Face, GceC
 
 @contextlib.asynccontextmanager
 async def subject() -> AsyncIterator[Subject]:
-    """All that the kit needs."""
+    """Yield all that the kit needs."""
     project = Project()
     for number in range(5):
         project.add(f"worker-{number}", ZONES[number % 3])

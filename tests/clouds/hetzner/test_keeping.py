@@ -22,7 +22,7 @@ async def test_a_protected_one_is_protected_in_the_cloud_until_its_service_says_
         await settled(cloud, spec, backends)
         (row,) = face.project.load_balancers.values()
         assert row["protection"]["delete"] and (await cloud.load_balancers.list(spec.cluster))[0].protected
-        row["protection"]["delete"] = False  # somebody in the console
+        row["protection"]["delete"] = False  # as somebody does in the console
         assert "it is not protected against deletion" in (await cloud.load_balancers.deviations(spec, backends))[0]
         await settled(cloud, spec, backends)
         assert row["protection"]["delete"]

@@ -129,6 +129,6 @@ async def hetzner(
 
 @contextlib.asynccontextmanager
 async def subject() -> AsyncIterator[Subject]:
-    """All that the kit needs."""
+    """Yield all that the kit needs."""
     async with hetzner(page_limit=PAGE) as (face, _):
         yield Subject("hetzner", HetznerCloud, config(face), allow_writes=True, world=HetznerWorld(face))

@@ -147,6 +147,6 @@ def config(url: str, token: str = TOKEN) -> ProviderConfig:
 
 @contextlib.asynccontextmanager
 async def subject() -> AsyncIterator[Subject]:
-    """All that the kit needs."""
+    """Yield all that the kit needs."""
     async with running() as (droplets, url):
         yield Subject("libcloud", LibcloudCloud, config(url), allow_writes=True, world=DropletWorld(droplets))

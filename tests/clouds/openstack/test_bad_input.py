@@ -85,8 +85,8 @@ async def test_what_a_project_lacks_is_told_on_the_service_and_served_later(
         await asyncio.to_thread(network.delete_quota, site.project)
 
         # The load balancer is created with a good token, its floating IP is not. The other Services have theirs by
-        # then, so only one Service makes refused requests, one after the other. The last of them may still be under
-        # way.
+        # then, so only one Service makes refused requests, one after the other. Its last refused request may still be
+        # running.
         await eventually(lambda: served(kube, *names[:3]), SECONDS)
         site.rig.reset()
         site.rig.load_balancers(0.1)
