@@ -36,7 +36,7 @@ Row = dict[str, Any]
 
 
 def rows_of(part: str, tests: Iterable[Test]) -> list[Row]:
-    """A row for each file of a part; a test without a file, such as one of a scenario, has a row of its own."""
+    """Return a row for each file of a part. A test without a file, such as a scenario's, has a separate row."""
     files: dict[str, Row] = {}
     for test in tests:
         name = test.file or test.name
@@ -48,7 +48,7 @@ def rows_of(part: str, tests: Iterable[Test]) -> list[Row]:
 
 
 def part_row(figures: Row, files: Sequence[Row]) -> Row:
-    """Return the row of a part with its own seconds: its files run side by side, so theirs do not add up to them."""
+    """Return the row of a part. Its seconds are not the sum of the files' seconds, because files run in parallel."""
     return {"part": figures["part"], "file": "", "tests": sum(row["tests"] for row in files)} | {
         name: figures[name] for name in ("seconds", "cpu")
     }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What pytest's runs wrote about their tests (JUnit XML), with the properties of tests/conftest.py."""
+"""Reads what runs of pytest wrote about their tests (JUnit XML), with the properties of tests/conftest.py."""
 
 from __future__ import annotations
 

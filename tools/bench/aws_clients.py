@@ -83,7 +83,7 @@ def _elastic(operation: str, body: str, version: str = "2015-12-01") -> str:
 
 
 def answers() -> dict[str, bytes]:
-    """Operation -> what the server answers."""
+    """Return the server's answer to each operation."""
     balancer = f"{ARN}:loadbalancer/net/a0b2a3c4d11112222333344445555666/1"
     tags = "".join(f"<member><Key>tag-{each}</Key><Value>value</Value></member>" for each in range(6))
     health = "".join(

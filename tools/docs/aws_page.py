@@ -39,7 +39,7 @@ COLUMNS = ("Annotation", "Value", "Default", "Effect")
 
 
 def page(head: str, table: Any) -> Iterator[str]:
-    """`table` makes a table of column names and rows."""
+    """Yield the page's text. `table` makes a table of column names and rows."""
     yield head + INTRO
     for name, section in conf.SECTIONS.items():
         yield f"### `[{name}]`\n"

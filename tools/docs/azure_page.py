@@ -30,7 +30,7 @@ tokens of managed identities. All of them are those of Azure's own libraries.
 
 
 def page(head: str, table: Any) -> Iterator[str]:
-    """`table` makes a table of column names and rows."""
+    """Yield the page's text. `table` makes a table of column names and rows."""
     yield head + INTRO
     for title, section in (("## Keys", conf.Common), ("## `runtime`", conf.Runtime)):
         yield f"{title}\n\n{section.__doc__}\n"

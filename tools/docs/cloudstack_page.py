@@ -35,7 +35,7 @@ and an unknown name with this prefix; nothing of such a Service is written.
 
 
 def page(head: str, table: Any) -> Iterator[str]:
-    """`table` makes a table of column names and rows."""
+    """Yield the page's text. `table` makes a table of column names and rows."""
     yield head + INTRO
     for name, section in SECTIONS.items():
         yield f"### `[{name}]`\n"

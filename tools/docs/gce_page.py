@@ -28,7 +28,7 @@ names another metadata server, as for Google's own libraries.
 
 
 def page(head: str, table: Any) -> Iterator[str]:
-    """`table` makes a table of column names and rows."""
+    """Yield the page's text. `table` makes a table of column names and rows."""
     yield head + INTRO
     for name, section in conf.SECTIONS.items():
         yield f"## `[{name}]`\n\n{section.__doc__}\n"

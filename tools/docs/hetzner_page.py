@@ -34,7 +34,7 @@ with this prefix; nothing of such a Service is written.
 
 
 def page(head: str, table: Any) -> Iterator[str]:
-    """`table` makes a table of column names and rows."""
+    """Yield the page's text. `table` makes a table of column names and rows."""
     yield head + INTRO
     for ours in (False, True):
         if ours:

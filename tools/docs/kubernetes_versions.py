@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Print kubernetes-versions.md from the collection's table of version facts; a unit test compares the file with it.
+"""Prints kubernetes-versions.md from the collection's table of version facts. A unit test compares file and output:
 
 python tools/docs/kubernetes_versions.py > docs/reference/kubernetes-versions.md
 """
@@ -45,7 +45,7 @@ Kubernetes translates volumes of these plug-ins into volumes of their CSI driver
 
 
 def load() -> ModuleType:
-    """The table is stdlib-only: it can be read without Ansible."""
+    """Import the table, which needs only the standard library, without Ansible."""
     spec = importlib.util.spec_from_file_location("kubernetes_versions_table", TABLE)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -58,7 +58,7 @@ def row(*cells: str) -> str:
 
 
 def what(names: list[tuple[str, str]]) -> str:
-    """Flags, or a flag and its values, as one cell."""
+    """Return several flags, or a flag and its values, as one cell."""
     values = [f"`{value}`" for _, value in names if value]
     return f"{names[0][0]} {', '.join(values)}" if values else ", ".join(name for name, _ in names)
 
@@ -68,7 +68,7 @@ def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
 
 
 def page(versions: Any) -> str:
-    """The whole page as Markdown."""
+    """Return the whole page as Markdown."""
     show = versions.show
 
     def since(version: tuple[int, int] | None) -> str:
@@ -80,7 +80,7 @@ def page(versions: Any) -> str:
         stages = (fact.deprecated_in, fact.no_effect_in, fact.fatal_in, fact.gone_in)
         cells = (name, fact.value or "", *map(since, stages), fact.reason)
         components.setdefault(cells, []).append(fact.component)
-    # What shares its life cycle and reason is one row: values of one flag, or flags of one component.
+    # Facts with the same life cycle and reason share a row: values of one flag, or flags of one component.
     alike: dict[tuple[str, ...], list[tuple[str, str]]] = {}
     for (name, value, *cells), those in components.items():
         alike.setdefault((", ".join(those), name if value else "", *cells), []).append((name, value))

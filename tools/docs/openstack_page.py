@@ -46,7 +46,7 @@ name nothing else of the project. `sharing` limits `load-balancer-id`.
 
 
 def page(head: str, table: Any) -> Iterator[str]:
-    """`table` makes a table of column names and rows."""
+    """Yield the page's text. `table` makes a table of column names and rows."""
     yield head + INTRO
     for name, section in config.SECTIONS.items():
         yield f"### `[{name}]`\n"

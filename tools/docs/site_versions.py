@@ -32,20 +32,20 @@ _FRONT = """<!doctype html>
 
 @dataclass(frozen=True)
 class Version:
-    """What readers see, and the folder where it is."""
+    """A version of the site: its title for readers, and its folder."""
 
     name: str
     folder: str
 
 
 def releases(site: Path) -> list[str]:
-    """The releases that are there, the newest first."""
+    """Return the releases in the site's folder, the newest first."""
     folders = [path.name for path in site.iterdir() if RELEASE.fullmatch(path.name) and path.is_dir()]
     return sorted(folders, key=lambda name: [int(part) for part in name.split(".")], reverse=True)
 
 
 def versions(site: Path) -> list[Version]:
-    """All versions in the order of the list."""
+    """Return all versions in the order of the pages' list."""
     found = releases(site)
     newest = [Version(f"latest ({found[0]})", LATEST)] if found else []
     devel = [Version(DEVEL, DEVEL)] if (site / DEVEL).is_dir() else []
@@ -53,7 +53,7 @@ def versions(site: Path) -> list[Version]:
 
 
 def publish(site: Path) -> list[Version]:
-    """Make one site of the versions that are in a folder. Returns the versions."""
+    """Make one site of the versions that are in a folder; return the versions."""
     if found := releases(site):
         shutil.rmtree(site / LATEST, ignore_errors=True)
         shutil.copytree(site / found[0], site / LATEST)
@@ -68,7 +68,8 @@ def publish(site: Path) -> list[Version]:
 
 
 def choice(site: Path, page: Path, here: Version, listed: list[Version]) -> str:
-    """The list in a page. Each entry leads to the same page of that version, or to its first page if it is missing."""
+    """Return the list for a page. Each entry leads to the same page of another version, or to that version's first page
+    if it does not have the page."""
     inside = page.relative_to(site / here.folder)
     up = "../" * len(inside.parts)
 

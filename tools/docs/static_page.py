@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of docs/providers/static.md: what the provider `static` reads, from its own tables."""
+"""Makes the tables of docs/providers/static.md, which say what the provider `static` reads, from its own tables."""
 
 from __future__ import annotations
 

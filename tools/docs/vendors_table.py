@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of docs/how-to/another-controller.md: the vendors whose controllers the role ccm_runtime knows by name."""
+"""Makes the tables of docs/how-to/another-controller.md: vendors whose controllers ccm_runtime knows by name."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ message List {
 
 
 def versions() -> dict[str, str]:
-    """The version of each module in the peer's go.mod."""
+    """Return the version of each module in the peer's go.mod."""
     text = (PEER / "go.mod").read_text()
     return {module: re.search(rf"^\t{re.escape(module)} (v\S+)", text, re.MULTILINE)[1] for module in MODULES}  # type: ignore[index]
 
@@ -188,7 +188,7 @@ def _short(message: DescriptorProto, names: set[str]) -> DescriptorProto:
 
 
 def is_opaque(field: FieldDescriptorProto) -> bool:
-    """Whether the field is a map or a list of messages: each entry stays bytes until it is read."""
+    """Return whether the field is a map or a list of messages, whose entries stay bytes until they are read."""
     return field.label == FieldDescriptorProto.LABEL_REPEATED and field.type == FieldDescriptorProto.TYPE_MESSAGE
 
 

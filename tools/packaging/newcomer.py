@@ -108,7 +108,7 @@ class World:
 
     @property
     def repository(self) -> Path:
-        """The checkout, as the project's page would give it."""
+        """Return the repository from which newcomers clone."""
         return self.folder / "ccm.git"
 
 
@@ -193,7 +193,7 @@ def needed(page: str) -> str:
 
 
 def shown(page: str) -> list[str]:
-    """The commands of a page that are run here."""
+    """Return the commands of a page that run here."""
     return [each for each in commands(page) if not each.startswith(ELSEWHERE) or each.endswith(HERE)]
 
 

@@ -51,7 +51,7 @@ def serve(application: Application) -> Iterator[str]:
         do_DELETE = do_GET = do_HEAD = do_PATCH = do_POST = do_PUT = answer
 
         def log_message(self, *_: object) -> None:
-            """Nobody reads a log."""
+            """Log nothing: nobody reads the log."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)

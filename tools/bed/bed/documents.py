@@ -90,7 +90,7 @@ def _control_plane(plan: Plan) -> dict[str, dict[str, Any]]:
     version = find(plan.kubernetes)
     # By default kubeadm lets the API server accept any kubelet's certificate; signed ones can be verified.
     apiserver = {"kubelet-certificate-authority": "/etc/kubernetes/pki/ca.crt"} if plan.serving_certs else {}
-    # It gives each node its podCIDR. Who creates the routes is what these clusters test.
+    # kube-controller-manager gives each node its podCIDR. Which controller creates the routes is under test.
     manager = {"allocate-node-cidrs": "true"}
     if plan.leftovers:
         manager |= {"cloud-provider": "", "cloud-config": LEFTOVER_CLOUD_CONF}

@@ -85,7 +85,7 @@ INOTIFY_LIMITS = {"max_user_instances": 1024, "max_user_watches": 262144}
 
 
 def podman(*arguments: str, check: bool = True, stdin: str | None = None, timeout: float = 600) -> str:
-    """``podman`` with the runtime that works on every host (crun refuses a hybrid cgroup v1 one)."""
+    """Run ``podman`` with the runtime that works on every host: crun refuses a hybrid cgroup v1 host."""
     return run("podman", "--runtime", "runc", *arguments, check=check, stdin=stdin, timeout=timeout)
 
 
@@ -227,7 +227,7 @@ def load_images(node: Node, archives: Sequence[Path]) -> None:
 
 
 def wait_until(true, what: str, seconds: float, pause: float = 0.2) -> None:  # type: ignore[no-untyped-def]
-    """Wait for ``true()``; BedError naming ``what`` when that takes longer than ``seconds``."""
+    """Wait until ``true()``. Raises BedError, which names ``what``, after ``seconds``."""
     deadline = time.monotonic() + seconds
     while not true():
         if time.monotonic() > deadline:

@@ -91,7 +91,7 @@ class Plan:
         return f"{self.twin(self.host(0)).removesuffix('0')}/64"
 
     def addresses(self, node: Node) -> list[str]:
-        """The addresses of a node, IPv4 first."""
+        """Return the addresses of a node, IPv4 first."""
         return [node.address, *([self.twin(node.address)] if self.dual_stack else [])]
 
     @property
