@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ask an address again and again, and count what fails: load.py URL RESULT STOP_FILE [KUBECONFIG]
+"""Send requests to an address all the time, and count failures: load.py URL RESULT STOP_FILE [KUBECONFIG]
 
-Ten requests a second, each on a connection of its own, until STOP_FILE exists, at most for half an hour. With a
-KUBECONFIG the URL is a path of the API server, asked with that file's client certificate. RESULT gets
+Sends ten requests a second, each on a new connection, until STOP_FILE exists, at most for half an hour. With a
+KUBECONFIG, the URL is a path of the API server, and requests have that file's client certificate. RESULT gets
 {"requests": N, "seconds": S, "ended": "asked to" or "time", "failures": [...], "by_node": {...}}; `by_node` counts the
 answers by their end, "node=NAME". "time" means that the half hour was over before STOP_FILE existed.
 """

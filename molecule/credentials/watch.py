@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Secrets and where they may not be seen: watch.py forms FILE | watch.py ps FORMS RESULT COMMAND ...
+"""Find secrets that processes show: watch.py forms FILE | watch.py ps FORMS RESULT COMMAND ...
 
-`forms` reads a secret from standard input and adds it to FILE, together with what base64 makes of it wherever it may
-begin. `ps` runs a command, looks ten times a second at the arguments and environment of every process (those in
+`forms` reads a secret from standard input and adds it to FILE, together with its base64 at each of the three possible
+offsets. `ps` runs a command, looks ten times a second at the arguments and environment of every process (those in
 containers are processes of this machine, too), and writes the names of those that show a secret to RESULT.
 """
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Record which Nodes carry the taint of an uninitialised Node, and when: watch_nodes.py RESULT STOP_FILE KUBECONFIG
 
-A watch, so that nothing between two looks is missed. It ends when STOP_FILE exists, at most after half an hour. RESULT
-gets {"most_at_once": N, "ended": "asked to" or "time", "history": [["NODE", "tainted" or "free"], ...]}.
+Uses a watch, so that it misses no change. Ends when STOP_FILE exists, at most after half an hour. RESULT gets
+{"most_at_once": N, "ended": "asked to" or "time", "history": [["NODE", "tainted" or "free"], ...]}.
 """
 
 from __future__ import annotations

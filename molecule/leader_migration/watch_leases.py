@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Record who holds which Lease of kube-system, and which controllers it names: watch_leases.py KUBECONFIG RESULT STOP
+"""Record holder and named controllers of each Lease in kube-system: watch_leases.py KUBECONFIG RESULT STOP
 
-Four times a second until the file STOP exists, at most for half an hour. RESULT gets {"ended": "asked to" or "time",
-"seen": [...]}, one for each state of a Lease: {"lease": NAME, "holder": ID, "controllers": TEXT, "acquired": TIME,
-"first": TIME, "last": TIME}, in seconds since 1970 by the holder's clock; `last` is its last renewal.
+Looks four times a second until the file STOP exists, at most for half an hour. RESULT gets
+{"ended": "asked to" or "time", "seen": [...]}. `seen` has an entry for each state of a Lease: {"lease": NAME,
+"holder": ID, "controllers": TEXT, "acquired": TIME, "first": TIME, "last": TIME}. Times are seconds since 1970 by the
+holder's clock; `last` is the last renewal.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Start a run of Ansible and kill it with SIGKILL at some task: interrupt.py HOW AFTER TASK SECONDS NODES COMMAND ...
+"""Start a run of Ansible and kill it with SIGKILL at a task: interrupt.py HOW AFTER TASK SECONDS NODES COMMAND ...
 
 The kill comes SECONDS after Ansible has announced the TASK (a part of its line), or, where AFTER is `module`, after the
 first module of that task has begun on one of NODES (names of containers with commas between them). HOW is `controller`:
