@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# `make demo` and `make test` are all that a fresh machine needs; both install what they lack.
+# A fresh machine needs only `make demo` and `make test`; both install what is missing.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -12,9 +12,9 @@ BED := PYTHONPATH=tools/bed python3 -m bed
 RIG := PYTHONPATH=tools/bed:tools/clouds/openstack $(BIN)/python -m rig
 export PATH := $(BIN):$(PATH)
 export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
-# Compiled once, and not beside the sources: it halves the time in which each program of Python starts.
+# Python compiles modules once, apart from the sources. That halves the time in which each Python program starts.
 export PYTHONPYCACHEPREFIX := $(CURDIR)/build/pycache
-# Set in many containers. It would compile all sources again for each of a thousand processes.
+# Many containers set this variable. Each of a thousand processes would compile all sources again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help
@@ -25,7 +25,7 @@ help: ## list the commands
 demo: prerequisites setup images ## a live cluster goes external: raise it, migrate it, show it
 	@$(BIN)/python tools/bed/demo.py
 
-# One of them: FAULT="Quota".
+# FAULT="Quota" runs only this fault.
 FAULT ?=
 .PHONY: demo-faults
 demo-faults: setup ## break the cluster of make demo in ten ways, and see what ccm explain, doctor, plan and status say
@@ -43,13 +43,13 @@ demo-picture: setup ## docs/images/demo.svg: records a run of make demo, removes
 status-picture: setup ## docs/images/status-*.png: the page /statusz of an example, light and dark (needs chromium)
 	@$(BIN)/python tools/docs/status_picture.py
 
-# tools/run.py runs targets of this file as parts of one run, and sums up. KEEP_GOING=1 (or make -k) runs all parts, whatever
-# fails; ONE_AT_A_TIME=1 is for a machine with one core, or a busy one. Each part alone: `make lint`, `make unit`, and so on.
+# tools/run.py runs targets of this file as parts of one run, and prints a summary. KEEP_GOING=1 (or make -k) runs all parts even if
+# one fails; ONE_AT_A_TIME=1 is for a machine with one core, or a busy one. `make lint`, `make unit` and so on run one part alone.
 KEEP_GOING ?= $(findstring k,$(filter-out --%,$(firstword $(MAKEFLAGS))))
 ONE_AT_A_TIME ?=
 PARTS := $(BIN)/python -m tools.run $(if $(KEEP_GOING),--keep-going) $(if $(ONE_AT_A_TIME),--one-at-a-time)
-# Where the results of a target's tests go in such a run: $(call junit,NAME) has pytest's options for it. There a test that
-# fails gets a second try, which the summary reports.
+# The folder for results of a target's tests in such a run; $(call junit,NAME) returns pytest's options for it. In such a run, a test
+# that fails gets a second try, which the summary reports.
 RESULTS ?=
 junit = $(if $(RESULTS),--junitxml=$(RESULTS)/$(1).xml --reruns=1 --reruns-delay=2)
 
@@ -59,7 +59,7 @@ test: prerequisites setup ## what a contributor runs before a change lands; docs
 		--elsewhere "make test-ci: a real cluster, OpenStack, all of make integration, the tarball, 5,000 sequences of faults" \
 		--elsewhere "make test-all: every ansible-core, other clusters and clouds, half an hour of churn, mutation"
 
-# docs/testing.md says what make test-all has beside this, and why: other clusters and clouds, the playbooks' long stories, the
+# docs/testing.md says what make test-all runs in addition, and why: other clusters and clouds, the playbooks' long stories, the
 # mutants of the kit.
 .PHONY: test-ci
 test-ci: export CLOUD_TESTS := not long
@@ -72,7 +72,7 @@ test-ci: prerequisites setup ## what CI runs after make test: a real cluster, Op
 .PHONY: test-all
 test-all: test test-ci integration-long chaos test-prometheus test-eda test-clouds cores ee newcomer molecule-layouts molecule-others test-e2e soak mutation ## what must pass before a release: test, test-ci, and all that takes longer
 
-# An earlier table, of build/costs; by itself the newest one.
+# An earlier table in build/costs to compare with; by default the newest one.
 BEFORE ?=
 .PHONY: test-costs
 test-costs: setup ## what each part and file of the last make test and make test-ci cost, and what it found: BEFORE=FILE
@@ -97,7 +97,7 @@ binaries: ## etcd and the Kubernetes binaries: found, cached, downloaded, or bui
 images: binaries ## the container images of the test bed, and the runtime's
 	@$(BED) images --version $(KUBERNETES_VERSION)
 
-# Without it, packages stay at the versions that the lock has, as far as pyproject.toml allows.
+# UPGRADE= keeps the versions in the lock if pyproject.toml allows them.
 UPGRADE ?= --upgrade
 .PHONY: lock
 lock: setup ## runtime/*.lock: the packages of the image, and those that build its wheel: the newest ones, or UPGRADE= for no newer ones
@@ -115,7 +115,7 @@ outdated: setup ## what is pinned and has a newer release: packages, Go modules,
 image: ## the runtime's image and its archive for nodes without a registry
 	@$(BED) images --only runtime
 
-# What passed on the same contents, here or in another checkout, is not run again (tools/kept.py).
+# A check that passed on the same contents, here or in another checkout, does not run again (tools/kept.py).
 KEPT := $(BIN)/python -m tools.kept
 CHECKS := $(or $(OUTOFTREE_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/outoftree.ccm)/checks
 
@@ -137,7 +137,8 @@ lint: setup types ## ruff, mypy, import layers, words, commits, changelog fragme
 	@$(KEPT) changelog changelogs galaxy.yml -- antsibull-changelog lint
 	@$(KEPT) ansible-lint $(LINTED) -- ansible-lint --offline -q
 
-# What ansible-lint reads, in three minutes. Of module_utils it asks for the options that modules share; make test-ci lints the whole tarball.
+# What ansible-lint reads in three minutes. Of module_utils, it needs only the file with the options that modules share. make test-ci
+# lints the whole tarball.
 LINTED := .ansible-lint ansible.cfg galaxy.yml requirements.yml site.yml docs/docsite docs/how-to docs/inventories extensions meta molecule \
 	playbooks $(filter-out plugins/module_utils,$(wildcard plugins/*)) plugins/module_utils/cluster/api.py roles ':!*.md'
 
@@ -146,7 +147,7 @@ types: setup ## mypy, strictly, on the runtime and the suite
 	@$(KEPT) types runtime ':!*.md' -- sh -c 'cd runtime && mypy --no-error-summary --cache-dir $(CHECKS)/mypy'
 	@$(KEPT) types-of-suite suite -- sh -c 'cd suite && mypy --no-error-summary --cache-dir $(CHECKS)/mypy-suite'
 
-# What `make quick` runs of the unit tests: the files that differ from origin/main, unless they are named.
+# The unit tests that `make quick` runs: by default the test files that differ from origin/main.
 TESTS ?= $(shell git diff --name-only --diff-filter=d origin/main -- 'tests/unit/**test_*.py' 2>/dev/null)
 .PHONY: quick
 quick: setup types ## the fast loop, under half a minute: ruff, mypy, words, and TESTS=tests/unit/...
@@ -171,7 +172,7 @@ unit: setup ## pure logic, and 10,000 sequences of faults
 	@pytest -q $(call junit,unit) -n 2 --timeout 300 tests/unit tests/tools tests/peers tests/explore
 	@python -m tests.explore --seeds 0-59 --chains 0-379 --jobs 2 --least 10000
 
-# Files whose formats the programs decide that own them: systemd, Kubernetes' parser.
+# Tests that compare with the program that owns a file's format: systemd, Kubernetes' parser.
 DRAWN := tests/unit/formats tests/unit/plugins/module_utils/edit/test_units_against_systemd.py
 .PHONY: sequences
 sequences: setup ## 5,000 sequences of faults more than make unit has, and all texts of which that draws a thousand
@@ -183,7 +184,7 @@ CORE ?= 2.19
 sanity: setup ## ansible-test sanity and units with one ansible-core, CORE=2.19, as a Galaxy user's CI has them
 	@python -m tools.packaging.cores --do sanity,units '$(CORE)'
 
-# One of them, or several: ONLY="2.21 2.22".
+# ONLY="2.21 2.22" names the releases of ansible-core to test.
 ONLY ?=
 .PHONY: cores
 cores: setup binaries ## the collection with every supported ansible-core that a Python can be found for: or ONLY=2.22
@@ -205,14 +206,14 @@ ee: setup ## build the execution environment of docs/how-to, use it, and remove 
 newcomer: setup binaries ## README and the first pages, word by word, in a bare Debian 12 and a bare Ubuntu 24.04
 	@PYTHONPATH=tools/bed:. python -m tools.packaging.newcomer
 
-# How often `make chaos` kills the leader under load (`make integration`: 3 times), and how long `make soak` takes.
+# How often `make chaos` kills the leader under load (`make integration`: 3 times). SOAK_SECONDS: how long `make soak` takes.
 CHAOS_KILLS ?= 100
-# Files of tests side by side, each with an API server of its own: they wait more than they work.
+# The number of pytest workers, each with its own API server. It may exceed the number of cores, because tests mostly wait.
 SIDE_BY_SIDE ?= 4
 SOAK_SECONDS ?= 1800
-# Clouds that are stand-ins in the test's own process: their tests need nothing but binaries.
+# Tests of clouds that are stand-ins in the test's own process: they need only binaries.
 STAND_INS := $(addprefix tests/clouds/,azure cloudstack gce hetzner libcloud)
-# One way through each real part: `make test` has it, and leaves the rest to CI.
+# The integration tests that `make test` runs: one path through each real part. CI runs the rest.
 SPINE := $(addprefix tests/integration/,collection/test_runs.py engine runtime test_admission_policy.py test_production_image.py)
 INTEGRATION := pytest -q -n $(SIDE_BY_SIDE) --dist loadfile --no-loadscope-reorder
 
@@ -239,17 +240,17 @@ integration-long: setup binaries ## the long stories among the tests, which make
 chaos: setup binaries ## the leader is killed CHAOS_KILLS times at random moments: 100 times, unless you say otherwise
 	@CHAOS_KILLS=$(CHAOS_KILLS) pytest -q $(call junit,chaos) tests/integration/faults/test_chaos.py
 
-# Seeds: one (7), a range (0-9999), or several with commas between; each gives about 20 sequences.
+# A seed (7), a range (0-9999), or several of these, separated by commas. Each seed gives about 20 sequences.
 SEEDS ?= 0-499
-# Seeds of chains, each with 25 sequences that follow each other in one cluster: less than half the CPU of a run for each.
+# Seeds of chains: 25 sequences, one after the other in one cluster. A sequence of a chain takes less than half the CPU of a single run.
 CHAINS ?=
-# One sequence, as a finding names it: then only that one is run, and its story told.
+# A sequence as a finding names it: only this sequence runs, and what happens is printed.
 REPLAY ?=
 .PHONY: explore
 explore: setup ## faults at every read and write, in virtual time: SEEDS=0-9999, or REPLAY='...' for one sequence
 	@python -m tests.explore --seeds '$(SEEDS)' --chains '$(CHAINS)' --replay '$(REPLAY)'
 
-# MUTATE names files by parts of their paths; MOST=20 tries at most so many changes for each file.
+# MUTATE selects files by parts of their paths; MOST=20 tries at most 20 changes for each file.
 MUTATE ?=
 MOST ?= 0
 .PHONY: mutation
@@ -260,7 +261,7 @@ mutation: setup ## would the tests notice? one operator changed at a time in all
 soak: setup binaries ## half an hour of churn in which nothing may grow; figures in build/soak
 	@SOAK_SECONDS=$(SOAK_SECONDS) pytest -q tests/soak
 
-# Of those that tools/suite.py knows; each goes on where it was stopped, unless AGAIN=1.
+# Names of controllers in tools/suite.py. A stopped run resumes where it stopped, unless AGAIN=1.
 CONTROLLERS ?=
 AGAIN ?=
 .PHONY: ccm-suite
@@ -285,7 +286,7 @@ docs: setup ## pages of docs/reference from the code and its tables
 	@python -m tools.e2e.page
 	@PYTHONPATH=tools/bed:. python -m tools.suite --page
 
-# CI runs `default` on each change; the others run before a release. Each raises a cluster of its own and removes it.
+# CI runs `default` on each change; the other scenarios run before a release. Each creates its own cluster and removes it.
 LAYOUT_SCENARIOS := kubespray dual_stack
 OTHER_SCENARIOS := $(filter-out default $(LAYOUT_SCENARIOS),$(patsubst molecule/%/molecule.yml,%,$(wildcard molecule/*/molecule.yml)))
 
@@ -305,10 +306,10 @@ molecule-layouts: setup images ## the collection on a cluster as kubespray leave
 molecule-others: setup images ## the other scenarios on real clusters, Kubernetes 1.30 and 1.36 among them
 	@molecule/run $(OTHER_SCENARIOS)
 
-# `proxy` has load balancers as make demo has them: two specs skip themselves there, and one is left out.
+# With MODE=proxy, load balancers are as in make demo: two specs skip themselves, and one is left out.
 MODE ?= pass-through
-# Only specs whose names match; QUICK=1 leaves out both rolling updates, KEEP=1 leaves the cluster as it is, and RECORD=1 keeps
-# the results for the table of docs/testing.md.
+# FOCUS selects specs by their names; QUICK=1 leaves out both rolling updates, KEEP=1 leaves the cluster as it is, and RECORD=1
+# keeps the results for the table of docs/testing.md.
 FOCUS ?=
 QUICK ?=
 KEEP ?=
@@ -326,7 +327,7 @@ openstack: setup ## keystone, neutron, octavia, nova... on loopback; says where 
 openstack-down: ## end the OpenStack services and remove their data (the cache stays)
 	@PYTHONPATH=tools/bed:tools/clouds/openstack python3 -m rig down
 
-# All of it, unless a part is named. CLOUD_TESTS is an expression of pytest's -m.
+# The tests to run, by default all. CLOUD_TESTS is an expression for pytest's -m.
 OPENSTACK_TESTS ?= tests/clouds/openstack
 CLOUD_TESTS ?=
 .PHONY: test-openstack
@@ -390,7 +391,7 @@ bench: setup binaries ## measure against the upstream framework: half an hour, o
 bench-collection: setup binaries ## measure the playbooks over 50, 200 and 1,000 hosts: an hour, or BENCH="--hosts 50"
 	@PYTHONPATH=tools/bed:. python -m tools.bench_collection --keep now $(BENCH)
 
-# The release that is prepared, and the base of its image: the bed's own, unless one is named.
+# The release to prepare, and the base of its image, by default the bed's own base.
 changelog release-check release-prepare: VERSION ?= 1.0.0
 BASE_IMAGE ?=
 
@@ -411,7 +412,7 @@ release-prepare: setup ## set VERSION=1.0.0 everywhere, and render CHANGELOG.md 
 release-tag: setup ## the signed tag of a release that is prepared and committed; does not push it
 	@python -m tools.packaging.tag
 
-# A minor to compare with, such as AGAINST=1.35; by itself the one before.
+# A minor to compare with, such as AGAINST=1.35; by default the minor before VERSION.
 AGAINST ?=
 .PHONY: new-kubernetes
 new-kubernetes: setup ## what a Kubernetes minor changes for us, from its sources: VERSION=1.38; without, what is new since the last look
