@@ -33,7 +33,7 @@ CLUSTER_CIDR = "10.244.0.0/16"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # all that was started ends with it
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that started processes are stopped
     try:
         status: int = options.command(options)
         return status
