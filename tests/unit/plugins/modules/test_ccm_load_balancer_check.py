@@ -149,7 +149,7 @@ def outcome(broken: str, monkeypatch: pytest.MonkeyPatch) -> Tuple[Dict[str, Any
 
 
 class Api:
-    """The part of a client that the check uses. Its clock is far from both renewals of the Lease."""
+    """The part of a client that the check uses. Its clock is 5 s after the last renewal of a live Lease."""
 
     def __init__(self, world: World) -> None:
         self.get, self.items, self.call = world.get, world.items, world.call
