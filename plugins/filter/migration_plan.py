@@ -121,7 +121,7 @@ _value:
 """
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.outoftree.ccm.plugins.module_utils.plan.clouds import Cloud
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.clouds import Cloud, default_of
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.isolation import isolated, leave_out
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.plan import make_plan
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import Choices, NewController
@@ -144,9 +144,9 @@ def migration_plan(detected, cluster, control_plane, adopt=True, excluded_hosts=
 
 
 def served(clouds, provider_ids):
-    """Return the clouds as the plan knows them. If none is marked, the first one serves the Services without a class."""
+    """Return the clouds as the plan knows them. If none is marked, the first one with load balancers serves the Services without a class."""
     marked = [each["provider"] for each in clouds if each.get("default_load_balancers")]
-    default = marked[0] if marked else clouds[0]["provider"] if clouds else ""
+    default = marked[0] if marked else default_of([each["provider"] for each in clouds])
     return [Cloud(each["provider"], provider_ids.get(each["provider"]) or "", list(each.get("nodes") or []), list(each.get("load_balancer_classes") or []),
                   each["provider"] == default) for each in clouds]
 

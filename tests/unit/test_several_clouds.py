@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 import base64
+from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.outoftree.ccm.plugins.filter.migration_plan import served
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.clouds import WITHOUT_LOAD_BALANCERS
 
 from ccm.options.clouds import CloudFlags
 from ccm.options.command_line import parse
@@ -47,6 +50,27 @@ def test_another_cloud_may_serve_the_services_without_a_class() -> None:
     assert parse([*given, "--kubeconfig=/nowhere"]).default_load_balancer_provider == "static"
 
 
+@pytest.mark.parametrize(
+    ("first", "marked", "expected"),
+    [("openstack", False, "openstack"), ("vsphere", False, ""), ("vsphere", True, "static")],
+)
+def test_a_provider_without_load_balancers_is_not_the_default(first: str, marked: bool, expected: str) -> None:
+    cloud = METAL | {"default_load_balancers": marked}
+    given = arguments(ccm_runtime_cloud_provider=first, ccm_runtime_clouds=[cloud])
+    assert parse([*given, "--kubeconfig=/nowhere"]).default_load_balancer_provider == expected
+    assert next(each.default for each in served([{"provider": first}, cloud], {}) if each.provider == "static") == (
+        expected != "openstack"
+    )
+
+
+def test_the_providers_without_load_balancers_are_those_of_the_runtime() -> None:
+    sources = Path(__file__).parents[2] / "runtime/ccm/providers"
+    without = {
+        each.parent.name for each in sources.glob("*/__init__.py") if "self.load_balancers = " not in each.read_text()
+    }
+    assert set(value("__ccm_runtime_without_load_balancers", **FIRST)) == without == set(WITHOUT_LOAD_BALANCERS)
+
+
 def test_one_cloud_has_the_arguments_of_before() -> None:
     given = arguments(ccm_runtime_load_balancer_classes=["a", "b"])
     assert given[:2] == ["--cloud-provider=openstack", "--cloud-config=/etc/ccm/cloud/cloud.conf"]
@@ -72,11 +96,20 @@ def test_the_secret_has_a_file_for_each_cloud() -> None:
             {"ccm_runtime_clouds": [{"provider": name, "default_load_balancers": True} for name in ("sim", "static")]},
             "default_load_balancers is set for sim and static",
         ),
-        ({"ccm_runtime_clouds": [METAL], "ccm_runtime_credentials": {"static.conf": "x"}}, "the key static.conf"),
+        ({"ccm_runtime_clouds": [METAL | {"provider": "gce"}]}, "set for gce, which has no load balancers"),
         (
-            {"ccm_runtime_clouds": [METAL], "ccm_runtime_controllers": ["*", "node-ipam-controller"]},
-            "node-ipam-controller does not support several clouds yet",
+            {"ccm_runtime_clouds": [{"provider": "gce", "default_load_balancers": True}]},
+            "set for gce, which has no load balancers",
         ),
+        (
+            {
+                "ccm_runtime_clouds": [METAL],
+                "ccm_runtime_controllers": ["*", "instance-tags-controller", "node-ipam-controller"],
+                "ccm_runtime_volume_webhook": True,
+            },
+            "",
+        ),
+        ({"ccm_runtime_clouds": [METAL], "ccm_runtime_credentials": {"static.conf": "x"}}, "the key static.conf"),
     ],
 )
 def test_what_one_controller_cannot_serve_together(variables: dict[str, Any], problem: str) -> None:

@@ -18,6 +18,8 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import P
 
 #: Results for Nodes that belong to none of the clouds, and for those about which only the clouds know.
 NOBODY, ASK = "", "?"
+#: Providers of the runtime that have no load balancers, however they are configured.
+WITHOUT_LOAD_BALANCERS = frozenset(["azure", "gce", "libcloud", "vsphere"])
 
 
 class Cloud(NamedTuple):
@@ -31,6 +33,17 @@ class Cloud(NamedTuple):
     patterns: Sequence[str] = ()
     classes: Sequence[str] = ()
     default: bool = False
+
+
+def default_of(providers: Sequence[str]) -> str:
+    """Return which of these serves the Services without a class if none is marked: the first one, or the only one that may have load
+    balancers if the first has none. C(NOBODY) if the controller decides by what each has."""
+    if len(providers) == 1:
+        return providers[0]
+    able = [each for each in providers if each not in WITHOUT_LOAD_BALANCERS]
+    if providers[:1] == able[:1]:
+        return able[0] if able else NOBODY
+    return able[0] if len(able) == 1 else NOBODY
 
 
 def of_node(node: NodeFacts, clouds: Sequence[Cloud]) -> str:

@@ -102,7 +102,13 @@ def division(
             classes[name] = provider
     if default not in ("", NOBODY):
         if problem := _server_problem(default, able, with_balancers):
-            problems.append(f"--default-load-balancer-provider={default} {problem}")
+            others = " or ".join([*able, NOBODY])
+            problems.append(f"--default-load-balancer-provider={default} {problem}: set it to {others}")
+    elif default == NOBODY and able and not declared:
+        problems.append(
+            f"--default-load-balancer-provider={NOBODY} without --load-balancer-class leaves no Service to serve: name "
+            "a class, or turn the controller off with --controllers='*,-service-lb-controller'"
+        )
     elif not default and len(able) > 1:
         problems.append(
             f"{' and '.join(able)} both have load balancers: say with --default-load-balancer-provider who serves "
