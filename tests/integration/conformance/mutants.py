@@ -243,6 +243,21 @@ class CannotReadForeignIds(SimInstances):
         return super().owns(provider_id)
 
 
+@mutant("instances.a_reloaded_cloud_owns_the_same_ids")
+class OwnsWhatItHasSeen(SimInstances):
+    def __init__(self, api: Api) -> None:
+        super().__init__(api)
+        self._seen: set[str] = set()
+
+    def owns(self, provider_id: str) -> bool:
+        return super().owns(provider_id) and provider_id in self._seen
+
+    async def list_page(self, token: str | None) -> Page:
+        page = await super().list_page(token)
+        self._seen |= {each.provider_id for each in page.instances}
+        return page
+
+
 @mutant("instances.instances_are_well_formed")
 class ZonesThatNoLabelCanHold(SaysElse):
     def _told(self, instance: cloud.Instance) -> cloud.Instance:

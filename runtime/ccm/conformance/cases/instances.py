@@ -106,6 +106,18 @@ async def it_leaves_foreign_ids_alone(trial: Trial) -> None:
 
 
 @case()
+async def a_reloaded_cloud_owns_the_same_ids(trial: Trial) -> None:
+    """A second cloud with the same configuration owns what the first one lists. Ownership follows from the
+    configuration alone: a Node whose providerID no cloud owns is left alone for ever."""
+    owned = [each.provider_id for each in await trial.some_instances() if trial.instances.owns(each.provider_id)]
+    async with trial.another() as cloud:
+        await trial.ask(cloud.start)
+        for provider_id in owned:
+            if cloud.instances is None or cloud.instances.owns(provider_id) is not True:
+                raise Failed(f"a second cloud with the same configuration does not own {provider_id!r}")
+
+
+@case()
 async def instances_are_well_formed(trial: Trial) -> None:
     """Types match the contract, IP addresses and pod CIDRs are valid, and type, zone and region are valid label
     values."""
