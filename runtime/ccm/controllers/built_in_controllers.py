@@ -90,7 +90,7 @@ BUILT_IN: tuple[ControllerSpec[Any], ...] = (
             delete_orphans=flags.delete_orphaned_load_balancers,
             classes=flags.served_classes(),
         ),
-        make=lambda context, options: ServiceController(context, options, context.vouched()),
+        make=lambda context, options: ServiceController(context, options, context.vouched(), context.holders),
     ),
     ControllerSpec(
         name=RouteController.name,
@@ -113,6 +113,7 @@ BUILT_IN: tuple[ControllerSpec[Any], ...] = (
         alias="pvlabel",
         summary="Labels manually created PersistentVolumes with the zone and region of their volume.",
         needs=_volumes,
+        runs_beside_others=True,
         rights=(Right("persistentvolumes", "patch"),),
         watches=(VOLUMES,),
         make=lambda context, _: VolumeController(context, context.cache(VOLUMES)),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The webhooks that a process can serve: the framework's own, and those of the provider."""
+"""The webhooks that a process can serve: the framework's own, and those of its providers."""
 
 from __future__ import annotations
 
@@ -16,20 +16,27 @@ VOLUMES, VOLUMES_PATH = "persistentvolume-label", "/persistentvolume-label"
 
 
 class Webhooks:
-    """Raises StartError if a webhook of the provider has a name or path of the framework's."""
+    """The webhooks of one cloud or of several. Raises StartError if two webhooks have the same name or path."""
 
-    def __init__(self, gateway: Gateway) -> None:
-        self._gateway = gateway
+    def __init__(self, *gateways: Gateway) -> None:
+        self._gateways = gateways
         self._own: dict[str, Webhook] = {}
-        if gateway.cloud.volumes is not None:
-            self._own[VOLUMES] = Webhook(VOLUMES_PATH, VolumeWebhook(gateway).handle)
-        for name, webhook in gateway.cloud.webhooks.items():
-            if name in self._own or webhook.path in {own.path for own in self._own.values()}:
-                raise StartError(
-                    f"the provider {gateway.cloud.name!r} has a webhook {name!r} at {webhook.path}, which is a name or "
-                    "path of the framework's own webhooks: rename the provider's"
-                )
+        with_volumes = [each for each in gateways if each.cloud.volumes is not None]
+        if with_volumes:
+            self._own[VOLUMES] = Webhook(VOLUMES_PATH, VolumeWebhook(*with_volumes).handle)
+        owners = dict.fromkeys(self._own, "the framework")
+        paths = {webhook.path: "the framework" for webhook in self._own.values()}
+        for gateway in gateways:
+            provider = gateway.cloud.name
+            for name, webhook in gateway.cloud.webhooks.items():
+                if other := owners.get(name) or paths.get(webhook.path):
+                    raise StartError(
+                        f"the provider {provider!r} has a webhook {name!r} at {webhook.path}, which is a name or path "
+                        f"of a webhook of {other}: rename the provider's"
+                    )
+                owners[name] = paths[webhook.path] = f"the provider {provider!r}"
 
     def offered(self) -> Mapping[str, Webhook]:
         """Return the webhooks by name. The provider's are those of the current cloud, which a reload replaces."""
-        return {**self._gateway.cloud.webhooks, **self._own}
+        theirs = {name: webhook for each in self._gateways for name, webhook in each.cloud.webhooks.items()}
+        return {**theirs, **self._own}

@@ -76,6 +76,8 @@ class ControllerSpec(Generic[S]):
     watches: tuple[Watched[Any], ...] = ()
     #: Whether each of several clouds of a process may have one; built-in controllers only.
     runs_beside_others: bool = False
+    #: Whether one serves all clouds of a process together, because it needs none of them; built-in controllers only.
+    runs_once: bool = False
     #: Whether it writes information from Nodes to the cloud, so that the cloud must vouch for the Nodes.
     vouching: bool = False
     #: Whether the default leader migration moves it from kube-controller-manager; built-in controllers only.

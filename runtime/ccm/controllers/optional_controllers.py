@@ -12,6 +12,7 @@ from .controller_spec import ControllerSpec, Right
 from .serving_certificates.signing_requests import GROUP, SIGNER, SIGNING_REQUESTS
 from .shared.context import Controller
 
+NODE_IPAM = "node-ipam-controller"
 #: The values of `--cidr-allocator-type`.
 RANGE_ALLOCATOR, CLOUD_ALLOCATOR = "RangeAllocator", "CloudAllocator"
 
@@ -23,7 +24,7 @@ def _instances(cloud: Cloud) -> str | None:
 def _serving_csr(context: ControllerContext, _: object) -> Controller:
     from .serving_certificates.serving_csr import ServingCsrController
 
-    return ServingCsrController(context, context.cache(SIGNING_REQUESTS))
+    return ServingCsrController(context, context.cache(SIGNING_REQUESTS), share=context.share)
 
 
 def _node_ipam(context: ControllerContext, options: Any) -> Controller:
@@ -67,7 +68,7 @@ def _tags(cloud: Cloud) -> str | None:
 def _instance_tags(context: ControllerContext, options: Any) -> Controller:
     from .instance_tags.instance_tags import InstanceTagsController
 
-    return InstanceTagsController(context, options, context.vouched())
+    return InstanceTagsController(context, options, context.vouched(), context.share)
 
 
 def _instance_tags_options(flags: Any) -> object:
@@ -88,6 +89,7 @@ OPTIONAL: tuple[ControllerSpec[Any], ...] = (
         alias="kubelet-serving-csr",
         summary="Approves kubelets' requests for serving certificates whose names and addresses the cloud confirms.",
         needs=_instances,
+        runs_beside_others=True,
         rights=(
             Right("certificatesigningrequests/approval", "patch", GROUP),
             Right("signers", "approve", GROUP, name=SIGNER),
@@ -96,8 +98,9 @@ OPTIONAL: tuple[ControllerSpec[Any], ...] = (
         make=_serving_csr,
     ),
     ControllerSpec(
-        name="node-ipam-controller",
+        name=NODE_IPAM,
         alias="nodeipam",
+        runs_once=True,
         summary="Assigns pod CIDRs to Nodes, from --cluster-cidr or from the cloud; requires --allocate-node-cidrs.",
         rights=(Right("nodes", "patch"), Right("pods", "list", namespace="kube-system")),
         flags=_node_ipam_options,
@@ -109,6 +112,7 @@ OPTIONAL: tuple[ControllerSpec[Any], ...] = (
         alias="instance-tags",
         summary="Adds the tags of --instance-tags to the instances of Nodes.",
         needs=_tags,
+        runs_beside_others=True,
         vouching=True,
         flags=_instance_tags_options,
         off=_without_tags,

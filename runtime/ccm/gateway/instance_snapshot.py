@@ -65,6 +65,11 @@ class Snapshot:
         """Whether an instance that is not in the listing does not exist."""
         return bool(self.by_id) and not self.unusable and not self.unreachable
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether the listing is complete, and has no instance."""
+        return not (self.by_id or self.unusable or self.unreachable)
+
     @functools.cached_property
     def _by_folded_id(self) -> dict[str, str]:
         return {provider_id.casefold(): provider_id for provider_id in self.by_id}

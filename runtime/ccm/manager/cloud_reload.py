@@ -12,7 +12,7 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,6 +42,10 @@ SILENT_AFTER = 300.0
 
 #: (type, reason, message) of an Event.
 Notice = Callable[[str, str, str], None]
+
+
+async def _alone() -> str:
+    return ""
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,10 @@ class CloudReloader:
         except ConfigError as error:
             raise StartError(_problems(settings, error)) from None
         self.gateway = Gateway(cloud, clock=clock, name=settings.name)
+        #: Returns why this cloud cannot be served beside the others of the process, "" if it can.
+        self.beside: Callable[[], Awaitable[str]] = _alone
+        #: Whether the cloud has accepted the credentials.
+        self._accepted = False
         #: Whether the cloud refused the configuration, and has not accepted one since.
         self._was_refused = False
         #: Set when the cloud has accepted the credentials for the first time.
@@ -108,13 +116,14 @@ class CloudReloader:
     async def start(self) -> None:
         """Verify the credentials. Waits while the cloud does not answer.
 
-        Raises StartError if the cloud rejects the credentials or the configuration cannot be used.
+        Raises StartError if the cloud rejects the credentials, the configuration cannot be used, or the cloud cannot be
+        served beside the others.
         """
         delay = 1.0
-        while True:
+        while not self._accepted:
             try:
                 await self.gateway.call("cloud.start", self.gateway.cloud.start)
-                break
+                self._accepted = True
             except Unauthorized as error:
                 source = self._settings.file or "the provider"
                 raise StartError(f"{self._settings.subject} rejects the credentials of {source}: {error}") from None
@@ -125,9 +134,10 @@ class CloudReloader:
                 wait = max(delay, error.retry_after or 0.0)
                 log.warning("%s does not answer, trying again in %.0f s: %s", self._settings.subject, wait, error)
                 # A wrong address in the file may be the cause.
-                if await self._reloaded_within(wait):
-                    break
+                await self._reloaded_within(wait)
                 delay = min(PATIENCE, delay * 2)
+        if problem := await self.beside():
+            raise StartError(problem)
         self._waiting = ""
         self.started.set()
         log.info("%s accepts the credentials", self._settings.subject)
@@ -145,10 +155,7 @@ class CloudReloader:
                     log.error("%s", error)
                     self.notice("Warning", "CloudConfigRefused", str(error))
                 self._waiting, self._is_silent, self._was_refused = str(error), False, True
-            if await self._reloaded_within(PATIENCE):
-                self._waiting = ""
-                self.started.set()
-                return
+            await self._reloaded_within(PATIENCE)
 
     async def watch(self) -> None:
         """Follow the file, and the files that the cloud watches (`Cloud.watched_files`), until cancelled."""
@@ -207,7 +214,7 @@ class CloudReloader:
             log.warning("%s changed, but the cloud does not answer with it; trying again: %s", source, error)
             self._again_at = self._clock() + self._delay
             return False
-        self._done, self._tried = in_force, ""
+        self._done, self._tried, self._accepted = in_force, "", True
         self._reloads.labels("success").inc()
         log.info("%s changed: the new cloud configuration is in use", source)
         self.notice("Normal", "CloudConfigReloaded", f"the changed cloud configuration {source} is in use")

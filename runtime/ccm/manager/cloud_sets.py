@@ -10,20 +10,29 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
+import logging
+import math
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ccm.base.start_error import StartError
+from ccm.cloud import CloudError
 from ccm.controllers.controller_context import ControllerContext
 from ccm.controllers.controller_spec import ControllerSpec
 from ccm.controllers.nodes.owners import Owners, Share
-from ccm.controllers.nodes.ownership_rules import Declarations
+from ccm.controllers.nodes.ownership_rules import Declarations, same_machine
+from ccm.controllers.routes.route import RouteController
+from ccm.controllers.services.service import ServiceController
+from ccm.controllers.services.service_holders import ServiceHolders
 from ccm.controllers.shared.notes_of_cloud import NotesOfCloud
 from ccm.gateway.gateway import Gateway
 
 from .cloud_reload import CloudReloader, CloudSettings
 from .running_controllers import ConfiguredController, RunningControllers
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -56,6 +65,18 @@ def create(settings: Iterable[CloudSettings]) -> list[CloudReloader]:
     return made
 
 
+def unconnected(sets: Sequence[CloudSet]) -> str:
+    """Return what does not connect the Pods of several clouds, "" if cloud routes connect none."""
+    routing = [each.name for each in sets if RouteController.name in each.controllers]
+    if len(sets) < 2 or not routing:
+        return ""
+    return (
+        f"routes of {' and '.join(routing)} lead to the cloud's own Nodes only: they do not connect Pods of "
+        f"{' and '.join(each.name for each in sets)} with one another. An overlay must, if these Pods shall reach "
+        "each other"
+    )
+
+
 def specs_of(sets: Sequence[CloudSet], names: Iterable[str]) -> list[ControllerSpec[Any]]:
     """Return the controllers that run for any cloud, in the order of `names`."""
     return [
@@ -71,11 +92,39 @@ async def start(sets: Sequence[CloudSet], cleanup: contextlib.AsyncExitStack) ->
     if len(sets) == 1:
         await sets[0].cloud.start()
         return [sets[0].cloud.watch()]
+    for each in sets:
+        each.cloud.beside = functools.partial(_overlap, each, sets)
     tasks = [asyncio.create_task(each.cloud.start_beside_others(), name=f"start {each.name}") for each in sets]
     for task in tasks:
         cleanup.callback(task.cancel)
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     return [_follow(each.cloud, task) for each, task in zip(sets, tasks, strict=True)]
+
+
+async def _overlap(own: CloudSet, sets: Sequence[CloudSet]) -> str:
+    """Return why a cloud cannot be served beside those that have started, "" if it can: they must not share machines.
+
+    A cloud that cannot be listed now is not compared: it must not hold up another one.
+    """
+    if (directory := own.gateway.instances) is None:
+        return ""
+    try:
+        listing = await directory.list(not_before=math.inf)  # a new one
+    except CloudError as error:
+        log.warning("cloud %s does not list its instances, and is not compared with the others: %s", own.name, error)
+        return ""
+    for other in sets:
+        instances = other.gateway.instances
+        if other is own or not other.cloud.started.is_set() or instances is None or instances.latest is None:
+            continue
+        if found := same_machine(instances.latest.by_id.values(), listing.by_id.values()):
+            theirs, ours = found
+            return (
+                f"clouds {other.name} and {own.name} overlap: {theirs.provider_id} and {ours.provider_id} are one "
+                f"machine, {ours.name}, so both reach the same project. Leave one of them out, or correct its "
+                "configuration"
+            )
+    return ""
 
 
 async def _follow(cloud: CloudReloader, start: asyncio.Task[None]) -> None:
@@ -94,11 +143,14 @@ def divide(
         directories,
         Declarations(tuple(directories), patterns),
         has_started=lambda name: with_nodes[name].cloud.started.is_set(),
+        is_failing=lambda name: with_nodes[name].gateway.failing_since is not None,
         monotonic=context.monotonic,
     )
+    holders = ServiceHolders([each.name for each in sets if ServiceController.name in each.controllers])
     return [
         replace(
             context,
+            holders=holders,
             gateway=each.gateway,
             notes=NotesOfCloud(context.notes, each.name),
             holds=context.holds.part(),
@@ -115,9 +167,15 @@ async def run_all(sets: Sequence[CloudSet], contexts: Sequence[ControllerContext
         return
     for cache in contexts[0].caches.values():
         cache.catch_up()
+    first = sets[0].controllers
+    once = [name for name in names if name in first and first[name].spec.runs_once]
     async with asyncio.TaskGroup() as tasks:
+        if once:  # they wait for no cloud
+            shared = RunningControllers((first[name] for name in once), contexts[0], catches_up=False)
+            tasks.create_task(shared.run(), name="controllers of all clouds")
         for each, context in zip(sets, contexts, strict=True):
-            tasks.create_task(_run(each, context, names), name=f"controllers of {each.name}")
+            own = [name for name in names if name not in once]
+            tasks.create_task(_run(each, context, own), name=f"controllers of {each.name}")
 
 
 async def _run(part: CloudSet, context: ControllerContext, names: Sequence[str]) -> None:

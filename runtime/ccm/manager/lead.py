@@ -39,7 +39,7 @@ def contexts_of(
     )
     contexts = [shared] if len(sets) == 1 else divide(sets, shared, patterns)
     return [
-        each if each.gateway.instances is None else dataclasses.replace(each, vouching=Vouching(each))
+        each if each.gateway.instances is None else dataclasses.replace(each, vouching=Vouching(each, each.share))
         for each in contexts
     ]
 

@@ -88,6 +88,8 @@ async def _live(options: Options) -> None:
     sets = [
         CloudSet(each, usable_controllers(flags, each.gateway.cloud)) for each, flags in zip(clouds, own, strict=True)
     ]
+    if gap := cloud_sets.unconnected(sets):
+        log.warning("%s", gap)
     specs = {spec.name: spec for spec in cloud_sets.specs_of(sets, options.controllers)}
     parts = split(specs, options.migration())
     if parts.elsewhere:

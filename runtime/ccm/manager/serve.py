@@ -69,6 +69,6 @@ async def serve(
         )
         return statusz.response(request, status_collection.report(sources))
 
-    servers = ports.Serving(settings, client, Webhooks(gateways[0]).offered, cleanup, show_status)
+    servers = ports.Serving(settings, client, Webhooks(*gateways).offered, cleanup, show_status)
     await servers.start(health)
     return servers

@@ -18,7 +18,9 @@ from ccm import __version__
 from ccm.cloud import registry
 from ccm.controllers.controller_registry import BUILT_IN
 from ccm.controllers.nodes.node_lifecycle_rules import Safety
+from ccm.controllers.optional_controllers import CLOUD_ALLOCATOR, NODE_IPAM
 from ccm.controllers.services.class_rules import ServedClasses, together
+from ccm.controllers.services.service import ServiceController
 from ccm.controllers.shared import pod_network_rules
 
 from . import clouds, config_file, feature_gates, leader_migration
@@ -26,7 +28,7 @@ from .declaration import Flag, flags_of
 from .flags import FLAGS, Flags
 from .ignored_flags import IGNORED, Ignored
 from .leader_migration import Migration
-from .load_balancer_classes import NOBODY, served_classes
+from .load_balancer_classes import served_classes
 from .restrictions import parse_cap
 from .tls_options import TlsOptions
 from .values import GATES
@@ -297,7 +299,9 @@ def _class_problems(o: Options) -> list[str]:
     shows only when its configuration is read."""
     if o.are_of_several:
         able = dict.fromkeys(clouds.provider_names(o.cloud_provider), True)
-        return clouds.division(o.load_balancer_class, o.default_load_balancer_provider or NOBODY, able)[1]
+        if ServiceController.name not in o.controllers:
+            return []
+        return clouds.division(o.load_balancer_class, o.default_load_balancer_provider or next(iter(able)), able)[1]
     try:
         o.served_classes()
     except ValueError as error:
@@ -315,10 +319,13 @@ def _several_problems(o: Options) -> list[str]:
         f"--controllers: {name} does not support several providers yet. Leave it out, or run it in a process of its "
         "own with one provider and another Lease (--leader-elect-resource-name)"
         for name in o.controllers
-        if name not in BUILT_IN or not BUILT_IN[name].runs_beside_others
+        if name not in BUILT_IN or not (BUILT_IN[name].runs_beside_others or BUILT_IN[name].runs_once)
     ]
-    if o.webhooks:
-        found.append(f"--webhooks={','.join(o.webhooks)} does not support several providers yet: leave it out")
+    if NODE_IPAM in o.controllers and o.cidr_allocator_type == CLOUD_ALLOCATOR:
+        found.append(
+            f"--cidr-allocator-type={CLOUD_ALLOCATOR} does not support several providers: ranges of two clouds may "
+            "overlap. Leave it out, so that all Nodes get blocks of --cluster-cidr"
+        )
     return found
 
 

@@ -15,12 +15,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from prometheus_client import Counter, Gauge
+from prometheus_client import Counter
 
+from ccm.base.cloud_metrics import CloudGauge
 from ccm.cloud import CloudError, InstanceTags, NotFound
 from ccm.engine.objects import Node
 from ccm.engine.queue import Requeue, WorkQueue
 
+from ..nodes.owners import Share
 from ..nodes.vouching import Vouching
 from ..nodes.vouching_rules import Vouched
 from ..shared.context import Context, log_failure
@@ -30,7 +32,7 @@ from . import instance_tags_rules as rules
 log = logging.getLogger(__name__)
 
 TAGGED = Counter("ccm_instances_tagged", "Instances to which missing tags were added.")
-MISSING = Gauge(
+MISSING = CloudGauge(
     "ccm_instances_without_tags",
     "Instances of Nodes without some of the tags of --instance-tags, at the last look, by reason: Missing (they are "
     "added), OtherValue (a key has another value, which is kept).",
@@ -52,13 +54,17 @@ class InstanceTagsOptions:
 class InstanceTagsController:
     name: ClassVar[str] = "instance-tags-controller"
 
-    def __init__(self, context: Context, options: InstanceTagsOptions, vouching: Vouching) -> None:
+    def __init__(
+        self, context: Context, options: InstanceTagsOptions, vouching: Vouching, share: Share | None = None
+    ) -> None:
+        """`share`: the Nodes of this cloud; None if there is one cloud."""
         if context.gateway.cloud.instance_tags is None or context.gateway.instances is None:
             raise ValueError(f"{self.name} needs a provider with instance tags")
-        self._context, self._options, self._vouching = context, options, vouching
+        self._context, self._options, self._vouching, self._share = context, options, vouching, share
         self._directory = context.gateway.instances
         self._events = EventBudget(context.recorder(self.name), context.monotonic)
-        self._queue: WorkQueue[str] = WorkQueue("InstanceTags", base_delay=1.0, max_delay=AUDIT)
+        self._queue: WorkQueue[str] = WorkQueue(context.of_cloud("InstanceTags"), base_delay=1.0, max_delay=AUDIT)
+        self._missing_gauge = MISSING.of(context.gateway.name)
         self._wake = asyncio.Event()
         #: The tags that were missing at the last look, by name of the Node.
         self._missing: dict[str, Mapping[str, str]] = {}
@@ -117,10 +123,12 @@ class InstanceTagsController:
                 others += 1
                 message = rules.other_message(self._options.tags, difference, node.spec.provider_id)
                 self._events.event(node, "Warning", "InstanceTagKept", message)
-        MISSING.labels("Missing").set(len(self._missing))
-        MISSING.labels("OtherValue").set(others)
+        self._missing_gauge.labels("Missing").set(len(self._missing))
+        self._missing_gauge.labels("OtherValue").set(others)
 
     def _is_vouched(self, node: Node) -> bool:
+        if self._share is not None and not self._share.has(node):
+            return False
         return bool(node.spec.provider_id) and isinstance(self._vouching.judge(node), Vouched)
 
     async def _sync(self, name: str) -> None:
@@ -140,6 +148,6 @@ class InstanceTagsController:
                 raise Requeue(error.retry_after) from error
             raise
         self._missing.pop(name, None)
-        MISSING.labels("Missing").set(len(self._missing))
+        self._missing_gauge.labels("Missing").set(len(self._missing))
         TAGGED.inc()
         log.info("node %s: added tags to instance %s: %s", name, provider_id, ", ".join(sorted(missing)))

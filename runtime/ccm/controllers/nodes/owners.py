@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from ccm.cloud import CloudError, Instance, Transient
+from ccm.cloud import CloudError, Instance, NotFound, Transient
 from ccm.engine.objects import Node
 from ccm.gateway.instance_directory import InstanceDirectory
 
@@ -41,7 +41,8 @@ class _Decision:
 
 class Owners:
     """`directories`: by the name of the cloud, in the order of `--cloud-provider`. `has_started`: whether a cloud has
-    accepted its credentials; before that, it is not asked."""
+    accepted its credentials; before that, it is not asked. `is_failing`: whether the last call to a cloud failed; its
+    older listing counts at once then."""
 
     def __init__(
         self,
@@ -49,10 +50,11 @@ class Owners:
         declarations: Declarations,
         *,
         has_started: Callable[[str], bool] = lambda cloud: True,
+        is_failing: Callable[[str], bool] = lambda cloud: False,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._directories, self._declarations, self._monotonic = directories, declarations, monotonic
-        self._has_started = has_started
+        self._has_started, self._is_failing = has_started, is_failing
         self._decisions: dict[str, _Decision] = {}
 
     @property
@@ -65,6 +67,10 @@ class Owners:
         """Return the clouds that own the form of a providerID. No I/O."""
         return [cloud for cloud, directory in self._directories.items() if directory.owns(provider_id)]
 
+    def known(self, cloud: str, provider_id: str) -> Instance | None:
+        """Return the instance as a cloud last described it, None if it did not. No I/O."""
+        return self._directories[cloud].known(provider_id)
+
     def have(self, node: Node) -> str | None:
         """Return the cloud that may update and delete an initialised Node, None if there is none. No I/O."""
         return rules.keeper(node, self.owning(node.spec.provider_id), self._declarations)
@@ -76,7 +82,12 @@ class Owners:
         """
         meta, provider_id = node.metadata, node.spec.provider_id
         found = self._decisions.get(meta.name)
-        if found is None or (found.uid, found.provider_id) != (meta.uid, provider_id) or _is_stale(found, not_before):
+        if (
+            found is None
+            or (found.uid, found.provider_id) != (meta.uid, provider_id)
+            or _is_stale(found, not_before)
+            or not self._is_possible(found)
+        ):
             task = asyncio.create_task(self._decide(node, not_before), name=f"whose is {meta.name}")
             found = self._decisions[meta.name] = _Decision(meta.uid, provider_id, not_before, task)
         return await asyncio.shield(found.task)
@@ -85,6 +96,11 @@ class Owners:
         """Forget the owner: the Node is gone, or its owner does not have its machine any more. A decision in progress
         is not cancelled, because that would cancel the set of controllers that waits for it, too."""
         self._decisions.pop(name, None)
+
+    def _is_possible(self, decision: _Decision) -> bool:
+        """Return whether the owner still owns the form of the providerID: a reload may have changed its region."""
+        found = decision.task.result() if decision.provider_id and decision.task.done() else None
+        return not isinstance(found, Owned) or found.cloud in self.owning(decision.provider_id)
 
     async def _decide(self, node: Node, not_before: float) -> Ownership:
         asked = rules.candidates(node, self.owning(node.spec.provider_id), self._declarations)
@@ -120,7 +136,7 @@ class Owners:
         found = {}
         for cloud, task in tasks.items():
             answer = task.result() if task.done() else Transient(f"{cloud} has not answered yet")
-            counts = task.done() or not patient
+            counts = task.done() or not patient or self._is_failing(cloud)
             found[cloud] = CloudAnswer(answer, counts and self._was_listed_without(cloud, node))
         return found
 
@@ -130,12 +146,18 @@ class Owners:
         try:
             return await self._directories[cloud].lookup(node_rules.instance_ref(node), not_before=not_before)
         except CloudError as error:
+            listing = self._directories[cloud].latest
+            if listing is not None and listing.is_empty and listing.began >= not_before:
+                # Of a deletion it would prove nothing. But a cloud without machines must not delay those of others.
+                return NotFound(f"{cloud} lists no instances at all")
             return error
 
     def _was_listed_without(self, cloud: str, node: Node) -> bool:
         listing = self._directories[cloud].latest
-        if listing is None or not listing.proves_absence:
+        if listing is None or not (listing.proves_absence or listing.is_empty):
             return False
+        if listing.is_empty:
+            return True
         try:
             listing.find(node_rules.instance_ref(node))
         except CloudError as error:
@@ -163,6 +185,16 @@ class Share:
         """Return whether this set looks at the Node: it is the set's own, or has no providerID and the set reports such
         Nodes."""
         return self.has(node) if node.spec.provider_id else self.reports
+
+    def may_lack(self, provider_id: str) -> bool:
+        """Return whether another cloud may have the machine, and this one is not known to have it. No I/O."""
+        return self.owners.known(self.cloud, provider_id) is None and len(self.owners.owning(provider_id)) > 1
+
+    def answers_for(self, node: Node | None) -> bool:
+        """Return whether this set answers questions about the Node, None for one that does not exist: it is the set's
+        own, or it is no cloud's and the set reports such Nodes. No I/O."""
+        owner = None if node is None else self.owners.have(node)
+        return self.reports if owner is None else owner == self.cloud
 
     async def includes(self, node: Node, *, not_before: float) -> bool:
         """Return whether the Node belongs to this cloud. Raises OwnershipUnclear if no cloud owns it, or none yet."""

@@ -231,5 +231,29 @@ def keeper(node: Node, owners: Collection[str], declarations: Declarations) -> s
     return found[0] if isinstance(found, tuple) and len(found) == 1 else None
 
 
+def same_machine(ours: Iterable[Instance], theirs: Iterable[Instance]) -> tuple[Instance, Instance] | None:
+    """Return a machine that two clouds both list, as each describes it: the clouds share a project. None if there is
+    none.
+
+    It is one machine if the SMBIOS UUID is the same, or both the name and the cloud's ID, which is the last part of a
+    providerID. An ID that is only the name proves nothing: names are chosen by people.
+    """
+    known: dict[tuple[str, ...], Instance] = {}
+    for instance in ours:
+        known.update(dict.fromkeys(_identities(instance), instance))
+    for instance in theirs:
+        for identity in _identities(instance):
+            if identity in known:
+                return known[identity], instance
+    return None
+
+
+def _identities(instance: Instance) -> Iterable[tuple[str, ...]]:
+    yield from (("uuid", each) for each in instance.system_uuids)
+    id_ = instance.provider_id.rpartition("/")[2].lower()
+    if id_ not in (each.lower() for each in instance.names):
+        yield "id", id_, instance.name
+
+
 def _names(clouds: Iterable[str]) -> str:
     return " and ".join(clouds)

@@ -32,6 +32,7 @@ from . import node_rules
 from . import vouching_rules as rules
 from .first_listing import missing_from_first_listing
 from .known_nodes import KnownNodes
+from .owners import Share
 from .vouching_rules import Reason, Refused, Verdict, Vouched
 
 log = logging.getLogger(__name__)
@@ -84,11 +85,11 @@ class _Look:
 class Vouching:
     """One for each cloud. It follows the Nodes from its construction; `run` asks the cloud, and only on the leader."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, share: Share | None = None) -> None:
         if context.gateway.instances is None:
             raise ValueError("vouching for Nodes needs a provider with instances")
         self._directory: InstanceDirectory = context.gateway.instances
-        self._context = context
+        self._context, self._share = context, share
         self._events: EventBudget | None = None
         #: Nodes by normalised providerID (`InstanceDirectory.same_as`), then by name.
         self._claims: dict[str, dict[str, Node]] = {}
@@ -130,7 +131,7 @@ class Vouching:
         cached = self._judged.get(name)
         if cached is not None and cached[0] is node:
             return cached[1]
-        if not self._directory.owns(provider_id):
+        if not self._directory.owns(provider_id) or (self._share and self._share.may_lack(provider_id)):
             return None
         look = self._look_of(node)
         verdict = rules.judge(

@@ -42,6 +42,7 @@ from .orphans import OrphanAudit
 from .service_balancers import ServiceBalancers
 from .service_condition_rules import appears, is_left_behind
 from .service_conditions import ServiceConditions
+from .service_holders import Held, ServiceHolders
 from .service_release import ServiceRelease
 from .service_state import ServiceState
 from .service_steps import BEHIND, ServiceSteps
@@ -88,10 +89,12 @@ def _key(service: Service) -> str:
 class ServiceController:
     name: ClassVar[str] = "service-lb-controller"
 
-    def __init__(self, context: Context, options: ServiceOptions, vouching: Vouching) -> None:
+    def __init__(
+        self, context: Context, options: ServiceOptions, vouching: Vouching, holders: ServiceHolders | None = None
+    ) -> None:
         if context.gateway.cloud.load_balancers is None:
             raise ValueError(f"{self.name} needs a provider with load balancers")
-        self._vouching = vouching
+        self._vouching, self._held = vouching, Held(holders, context.gateway.name, self._has)
         self._context = context
         self._options = options
         self._events = context.recorder("service-controller")
@@ -169,11 +172,17 @@ class ServiceController:
         )
         audit.saw(self._balancers.at_start.values())
         self._nodes.begin()
+        self._held.join()
         await self._handed_over.record()
         self._may_write = True
         self._check_all()
         await self._release_unwanted(self._balancers.at_start)
         return audit
+
+    def _has(self, uid: str) -> bool:
+        """Return whether this cloud may have the load balancer of the Service: it listed or served it."""
+        served = (state for state in (*self._known.values(), *self._vanished.states.values()) if state.is_wanted)
+        return uid in self._balancers.at_start or any(state.service.metadata.uid == uid for state in served)
 
     def _in_hand(self) -> set[str]:
         """Return the UIDs of Services in the queue's care, including those that are gone but not yet released."""
@@ -270,7 +279,10 @@ class ServiceController:
             state.service, state.following.updating = service, False
             # A Service that is being deleted can no longer be given our finalizer.
             if rules.wants_it_served(service, self._classes):
+                state.is_wanted = True
                 await self._ensure(key, service, state)
+            elif self._held.leaves_to_others(service):
+                self._forget(key)
             else:
                 await self._release.clean_up(service, state)
                 if service.metadata.deletion_timestamp is None and not self._classes.exclude(service):

@@ -128,7 +128,7 @@ class ServiceState:
 
     `cloud`: the cloud that all this applies to. `ingress`: the addresses last written to the status. `warnings`: those
     that Events reported. `reported`: an Event has reported the current failure; `lost_races`: writes in a row for which
-    the API server no longer knew the Service.
+    the API server no longer knew the Service. `is_wanted`: this cloud served the Service since it is known.
     """
 
     service: Service
@@ -142,6 +142,7 @@ class ServiceState:
     warnings: ToldWarnings = field(default_factory=ToldWarnings)
     reported: bool = False
     lost_races: int = 0
+    is_wanted: bool = False
 
     def use(self, cloud: LoadBalancers) -> None:
         """Use this cloud from now on. What was written to another cloud does not count for it."""

@@ -17,8 +17,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from prometheus_client import Counter, Gauge
+from prometheus_client import Counter
 
+from ccm.base.cloud_metrics import CloudGauge
 from ccm.base.text import shorten
 from ccm.cloud import CloudError, Conflict, Instance, InstanceRef, NotFound
 from ccm.engine.client import ApiError, ConflictError, NotFoundError
@@ -26,6 +27,7 @@ from ccm.engine.informer import Informer
 from ccm.engine.objects import Node
 from ccm.engine.queue import Requeue, WorkQueue
 
+from ..nodes.owners import Share
 from ..shared.context import Context, log_failure
 from ..shared.event_budget import EventBudget
 from . import serving_csr_rules as rules
@@ -37,7 +39,7 @@ log = logging.getLogger(__name__)
 APPROVED = Counter(
     "ccm_serving_certificate_requests_approved", "Requests of kubelets for serving certificates approved."
 )
-WAITING = Gauge(
+WAITING = CloudGauge(
     "ccm_serving_certificate_requests_waiting",
     "Requests for serving certificates of kubelets that are not approved, by reason: Requester, Malformed, Usages, "
     "TooMany, Node, Instance, Names, Cloud, API.",
@@ -61,14 +63,22 @@ class ServingCsrController:
     name: ClassVar[str] = "kubelet-serving-csr-controller"
 
     def __init__(
-        self, context: Context, requests: Informer[SigningRequest], options: ServingCsrOptions | None = None
+        self,
+        context: Context,
+        requests: Informer[SigningRequest],
+        options: ServingCsrOptions | None = None,
+        share: Share | None = None,
     ) -> None:
+        """`share`: the Nodes of this cloud; None if there is one cloud."""
         if context.gateway.instances is None:
             raise ValueError(f"{self.name} needs a provider with instances")
         self._context, self._requests, self._options = context, requests, options or ServingCsrOptions()
+        self._share, self._waiting_gauge = share, WAITING.of(context.gateway.name)
         self._directory = context.gateway.instances
         self._events = EventBudget(context.recorder(self.name), context.monotonic)
-        self._queue: WorkQueue[str] = WorkQueue("CertificateSigningRequests", base_delay=1.0, max_delay=300.0)
+        self._queue: WorkQueue[str] = WorkQueue(
+            context.of_cloud("CertificateSigningRequests"), base_delay=1.0, max_delay=300.0
+        )
         #: Names of the waiting requests, by requester.
         self._waiting: dict[str, set[str]] = {}
         #: Why each of them waits, by name of the request.
@@ -104,6 +114,10 @@ class ServingCsrController:
             self._queue.add(username)
 
     async def _sync(self, username: str) -> None:
+        if self._share is not None and not self._share.answers_for(self._context.nodes.get(rules.node_name(username))):
+            for name in self._waiting.get(username, ()):
+                self._note(name, None)  # another cloud's controllers answer, and say why a request waits
+            return
         found = (self._requests.get(name) for name in sorted(self._waiting.get(username, ())))
         chosen, others = rules.newest(each for each in found if each is not None and is_waiting(each))
         for each in others:
@@ -143,7 +157,7 @@ class ServingCsrController:
     async def _instance(self, name: str) -> Instance:
         """Return the instance of a Node, from reads that begin now. Raises WaitError and CloudError."""
         found = self._context.nodes.get(name)
-        node = rules.check_node(found, name, owned=found is not None and self._directory.owns(found.spec.provider_id))
+        node = rules.check_node(found, name, owned=found is not None and self._owns(found))
         now = self._context.monotonic()
         by_id, by_name = await asyncio.gather(
             self._directory.lookup(InstanceRef(name, node.spec.provider_id), not_before=now),
@@ -159,6 +173,9 @@ class ServingCsrController:
             gone_for=self._directory.gone_for(by_id.provider_id),
         )
         return by_id
+
+    def _owns(self, node: Node) -> bool:
+        return self._directory.owns(node.spec.provider_id) if self._share is None else self._share.has(node)
 
     def _claimants(self, key: str) -> Iterable[Node]:
         nodes = self._context.nodes.items()
@@ -202,4 +219,4 @@ class ServingCsrController:
         for each, change in ((before, -1), (reason, 1)):
             if each is not None:
                 self._counts[each] += change
-                WAITING.labels(each.value).set(self._counts[each])
+                self._waiting_gauge.labels(each.value).set(self._counts[each])

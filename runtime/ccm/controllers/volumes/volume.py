@@ -54,7 +54,7 @@ class VolumeController:
             raise ValueError(f"{self.name} needs a provider with volumes")
         self._context, self._volumes, self._options = context, volumes, options or VolumeOptions()
         self._events = context.recorder(self.name)
-        self._queue: WorkQueue[str] = WorkQueue("PersistentVolumes", base_delay=1.0, max_delay=600.0)
+        self._queue: WorkQueue[str] = WorkQueue(context.of_cloud("PersistentVolumes"), base_delay=1.0, max_delay=600.0)
 
     @property
     def _cloud(self) -> Volumes:

@@ -47,10 +47,10 @@ CONCURRENCY = 5
 
 
 class VolumeWebhook:
-    """Answers requests for admission. The cloud of `gateway` must have volumes."""
+    """Answers requests for admission. The clouds of all `gateways` must have volumes."""
 
-    def __init__(self, gateway: Gateway, clock: Callable[[], float] = time.monotonic) -> None:
-        self._gateway, self._slots = gateway, asyncio.Semaphore(CONCURRENCY)
+    def __init__(self, *gateways: Gateway, clock: Callable[[], float] = time.monotonic) -> None:
+        self._gateways, self._slots = gateways, asyncio.Semaphore(CONCURRENCY)
         self._questions = TokenBucket(RATE, BURST, clock)
 
     async def handle(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -78,13 +78,31 @@ class VolumeWebhook:
         return self._answer("Completed", rules.completed(volume, added))
 
     async def _ask(self, ref: VolumeRef) -> Mapping[str, str]:
+        """Return the labels by the first cloud that has the volume. Raises NotImplementedByCloud if none has volumes of
+        this driver, and otherwise the error of a cloud that may have it. A silent cloud delays no other one."""
+        async with self._slots:
+            if len(self._gateways) == 1:
+                return await self._ask_one(self._gateways[0], ref)
+            tasks = [asyncio.create_task(self._ask_one(gateway, ref)) for gateway in self._gateways]
+            try:
+                errors: list[CloudError] = []
+                for answer in asyncio.as_completed(tasks):
+                    try:
+                        return await answer
+                    except CloudError as error:
+                        errors.append(error)
+                raise next((each for each in errors if not isinstance(each, NotImplementedByCloud)), errors[0])
+            finally:
+                for task in tasks:
+                    task.cancel()
+
+    async def _ask_one(self, gateway: Gateway, ref: VolumeRef) -> Mapping[str, str]:
         async def labels() -> Mapping[str, str]:
-            volumes = self._gateway.cloud.volumes  # read for each call: the cloud is replaced when it is reloaded
+            volumes = gateway.cloud.volumes  # read for each call: the cloud is replaced when it is reloaded
             assert volumes is not None
             return await volumes.labels(ref)
 
-        async with self._slots:
-            return await self._gateway.call("volumes.labels", labels)
+        return await gateway.call("volumes.labels", labels)
 
     def _answer(self, result: str, response: Mapping[str, Any]) -> Mapping[str, Any]:
         REVIEWS.labels(result).inc()

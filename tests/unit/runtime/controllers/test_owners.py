@@ -61,7 +61,12 @@ class World:
         self.clouds = clouds
         self.gateways = {name: Gateway(Site(machines), clock=now) for name, machines in clouds.items()}
         directories = {name: gateway.instances for name, gateway in self.gateways.items()}
-        self.owners = Owners(directories, Declarations(tuple(clouds), patterns or {}), monotonic=now)
+        self.owners = Owners(
+            directories,
+            Declarations(tuple(clouds), patterns or {}),
+            is_failing=lambda name: self.gateways[name].failing_since is not None,
+            monotonic=now,
+        )
 
     async def listed(self):
         await asyncio.gather(*(each.instances.list(not_before=now()) for each in self.gateways.values()))
@@ -184,5 +189,57 @@ def test_a_node_that_is_forgotten_meanwhile_cancels_nobody_who_waits_for_its_own
         await asyncio.sleep(0)
         world.owners.forget("a")
         assert await waiting == Owned("north")
+
+    run()
+
+
+@pytest.mark.parametrize("down", [False, True], ids=["answers", "hangs-later"])
+def test_a_cloud_without_machines_delays_no_burst_of_another_one(down):
+    """Many questions are answered by one listing, which is empty: of a deletion it would prove nothing."""
+
+    @in_virtual_time
+    async def run():
+        world = World(north=Machines("n", *(f"a{each}" for each in range(20))), metal=Machines("m"))
+        await world.listed()
+        if down:
+            world.clouds["metal"].error, world.clouds["metal"].latency = Transient("503"), 20.0
+        began = now()
+        found = await asyncio.gather(*(world.of(f"a{each}", uid=str(each)) for each in range(20)))
+        assert found == [Owned("north")] * 20 and now() - began < (PATIENCE + 0.5 if down else 2)
+
+    run()
+
+
+def test_a_node_waits_for_a_failing_cloud_no_longer_than_if_there_were_none():
+    @in_virtual_time
+    async def run():
+        world = World(north=Machines("n", "old"), metal=Machines("m", "theirs"))
+        await world.listed()
+        world.clouds["metal"].error, world.clouds["metal"].latency = Transient("503"), 20.0
+        metal = world.gateways["metal"]
+        with pytest.raises(Transient):
+            await metal.instances.list(not_before=now())
+        assert metal.failing_since is not None
+        world.clouds["north"].names += ["new", "alone"]
+        alone = World(north=world.clouds["north"])
+        began = now()
+        assert await alone.of("alone") == Owned("north")
+        took = now() - began
+        began = now()
+        assert await world.of("new") == Owned("north")
+        assert now() - began <= took
+
+    run()
+
+
+def test_a_reload_with_another_region_changes_whose_the_nodes_are():
+    @in_virtual_time
+    async def run():
+        world = World(north=Machines("n", "a"), metal=Machines("m", "b"))
+        assert await world.of("a", provider_id="n://a") == Owned("north")
+        await world.gateways["north"].replace(Site(Machines("s", "c")))
+        assert (await world.of("a", provider_id="n://a")).reason == "ForeignProviderID"
+        assert world.owners.have(node("a", provider_id="n://a")) is None, "nobody updates or deletes it"
+        assert world.owners.have(node("c", provider_id="s://c")) == "north"
 
     run()

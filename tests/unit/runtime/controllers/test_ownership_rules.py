@@ -158,3 +158,21 @@ def test_declarations_that_cannot_be_meant():
     scope, twice, both = wrong.problems()
     assert "'vendor', which is no cloud" in scope and "'north' is named more than once" in twice
     assert "'a-*' of Node names is declared for both 'north' and 'south'" in both
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "is_one"),
+    [
+        (("sim://north/i-1", "web"), ("metro://south/i-1", "web"), True),
+        (("openstack:///5A", "web"), ("libcloud://5a", "web"), True),
+        (("hcloud://4711", "web"), ("digitalocean://4711", "db"), False),
+        (("gce://p/z/web", "web"), ("static://cellar/web", "web"), False),
+        (("vsphere://1", "web", "u-1"), ("static://cellar/db", "db", "u-1"), True),
+        (("vsphere://1", "web", "u-1"), ("vsphere://2", "web", "u-2"), False),
+    ],
+    ids=["id-and-name", "case", "same-number", "names-as-ids", "uuid", "other-uuid"],
+)
+def test_what_shows_that_two_clouds_share_machines(ours, theirs, is_one):
+    first, second = (Instance(id_, name, system_uuids=tuple(uuids)) for id_, name, *uuids in (ours, theirs))
+    others = [Instance("x://9", "nine")]
+    assert rules.same_machine([*others, first], [second]) == ((first, second) if is_one else None)

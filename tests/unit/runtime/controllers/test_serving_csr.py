@@ -3,12 +3,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
 from collections.abc import Callable
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import msgspec
+import pytest
 
+from ccm.base import cloud_metrics
 from ccm.cloud import Transient
+from ccm.controllers.nodes.owners import Owners, Share
+from ccm.controllers.nodes.ownership_rules import Declarations
 from ccm.controllers.serving_certificates import serving_csr
 from ccm.controllers.serving_certificates.serving_csr import ServingCsrController
 from ccm.controllers.serving_certificates.signing_requests import (
@@ -19,9 +26,10 @@ from ccm.controllers.serving_certificates.signing_requests import (
 )
 from ccm.engine.api_errors import ConflictError
 from ccm.engine.objects import ObjectMeta
+from ccm.gateway.gateway import Gateway
 
-from ..gateway.virtual import in_virtual_time
-from .nodes_harness import Cluster, machine, until
+from ..gateway.virtual import in_virtual_time, now
+from .nodes_harness import Cluster, FakeCloud, Machines, machine, until
 from .signing_request_bodies import pem, request
 
 GOOD, BAD = pem(), pem(names=["n1", "10.0.0.2"])
@@ -189,3 +197,39 @@ async def test_a_conflict_is_tried_again():
         requests.conflicts = 2
         requests.ask(GOOD, "csr-1")
         await until(lambda: requests.approved == ["csr-1"], 10)
+
+
+class MetalMachines(Machines):
+    def owns(self, provider_id: str) -> bool:
+        return provider_id.startswith("metal://")
+
+
+@in_virtual_time
+async def test_of_several_clouds_only_that_of_the_node_answers():
+    """The other one has a machine of that name, too, with the address of the request. A request about a Node that is
+    no cloud's is reported once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cloud_metrics, "_of_clouds", WeakKeyDictionary())
+        async with Cluster(machine("n1")) as c:
+            metal = MetalMachines(
+                machine("n1", "10.0.0.2", provider_id="metal://n1"), machine("m1", provider_id="metal://m1")
+            )
+            other = Gateway(FakeCloud(metal), clock=now, name="second")
+            directories = {"first": c.gateway.instances, "second": other.instances}
+            owners = Owners(directories, Declarations(tuple(directories), {}), monotonic=now)
+            requests = Requests(c)
+            c.api.add("n1", tainted=False, providerID="fake://n1")
+            c.api.add("m1", tainted=False, providerID="metal://m1")
+            for name, context in (("first", c.context), ("second", dataclasses.replace(c.context, gateway=other))):
+                c.run(ServingCsrController(context, requests, share=Share(owners, name)))  # type: ignore[arg-type]
+            requests.ask(BAD, "bad")
+            requests.ask(pem("system:node:m1", ["m1"]), "good", username="system:node:m1")
+            requests.ask(pem("system:node:new", ["new"]), "unknown", username="system:node:new")
+            await until(lambda: requests.approved and c.api.told(EVENT))
+            await asyncio.sleep(300)
+            assert requests.approved == ["good"] and len(c.api.told(EVENT)) == 1
+            assert not [call for call in metal.calls if "n1" in call], metal.calls
+            second = serving_csr.WAITING.of("second")
+            assert (waiting("Names"), waiting("Node")) == (1, 1)
+            assert [second.labels(reason)._value.get() for reason in ("Names", "Node")] == [0, 0]
+            await other.close()

@@ -55,7 +55,7 @@ def cloud(volumes: FakeVolumes | None) -> FakeCloud:
 
 
 def webhook(volumes: FakeVolumes) -> VolumeWebhook:
-    return VolumeWebhook(Gateway(cloud(volumes), clock=now), now)
+    return VolumeWebhook(Gateway(cloud(volumes), clock=now), clock=now)
 
 
 def count(result: str) -> float:
@@ -178,7 +178,50 @@ async def test_the_framework_serves_it_if_the_provider_has_volumes():
 @in_virtual_time
 async def test_a_reloaded_cloud_answers():
     gateway, newer = Gateway(cloud(FakeVolumes({ZONE: "old"})), clock=now), FakeVolumes({ZONE: "new"})
-    hook = VolumeWebhook(gateway, now)
+    hook = VolumeWebhook(gateway, clock=now)
     await gateway.replace(cloud(newer))
     assert b'"new"' in base64.b64decode((await hook.handle(request(raw(CSI))))["patch"])
     assert len(newer.asked) == 1
+
+
+@in_virtual_time
+async def test_the_cloud_that_has_the_driver_answers_beside_one_that_hangs_and_one_that_is_down():
+    class Others(FakeVolumes):
+        """Volumes of another driver; `error` comes first, as from a gateway whose breaker is open."""
+
+        def __init__(self, error: Exception | None = None, latency: float = 0.0) -> None:
+            super().__init__()
+            self.error, self.latency = error, latency
+
+        async def labels(self, ref):
+            await asyncio.sleep(self.latency)
+            raise self.error or NotImplementedByCloud("another driver")
+
+    ours = FakeVolumes({ZONE: "ours"})
+
+    def hook(*volumes):
+        gateways = (Gateway(cloud(each), clock=now, name=f"c{number}") for number, each in enumerate(volumes))
+        return VolumeWebhook(*gateways, clock=now)
+
+    began = now()
+    answer = await hook(Others(latency=20.0), Others(Transient("503")), ours).handle(request(raw(CSI)))
+    assert b'"ours"' in base64.b64decode(answer["patch"]) and now() - began < 1
+    assert await hook(Others(), Others()).handle(request(raw(CSI))) == {"allowed": True}
+    for volumes in ((Others(), Others(Transient("503"))), (Others(Transient("503")), Others())):
+        assert "503" in (await hook(*volumes).handle(request(raw(CSI))))["warnings"][0]
+
+
+@in_virtual_time
+async def test_two_providers_cannot_have_the_same_webhook():
+    async def handle(request: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"allowed": True}
+
+    def offering(**paths: str) -> Gateway:
+        made = cloud(None)
+        made.webhooks = {name: Webhook(path, handle) for name, path in paths.items()}
+        return Gateway(made)
+
+    assert set(Webhooks(offering(a="/a"), offering(b="/b")).offered()) == {"a", "b"}
+    for other in (offering(a="/b"), offering(b="/a")):
+        with pytest.raises(StartError, match="of a webhook of the provider 'fake': rename"):
+            Webhooks(offering(a="/a"), other)

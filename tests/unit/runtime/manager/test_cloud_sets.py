@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -16,6 +17,7 @@ from ccm.base import cloud_metrics
 from ccm.base.start_error import StartError
 from ccm.cloud import Cloud, ConfigError, Limits, ProviderConfig, Transient, Unauthorized, registry
 from ccm.controllers.controller_context import ControllerContext
+from ccm.controllers.nodes.ownership_rules import LABEL
 from ccm.controllers.nodes.vouching import Vouching
 from ccm.controllers.shared.holds import Holds
 from ccm.engine.objects import ObjectMeta
@@ -46,6 +48,9 @@ class Api(services_harness.Api):
         self.put(kind, (strategic_merge if strategic else merge)(self.objects[kind][key], patch))
         return ObjectMeta()
 
+    async def list(self, path: str, type: Any, **how: Any) -> tuple[list[Any], str]:
+        return ([], "1") if path.endswith("/pods") else await super().list(path, type, **how)
+
     async def delete(self, path: str, **_: Any) -> None:
         self.remove(*self._key(path))
 
@@ -62,7 +67,7 @@ class Place:
     """The machines and load balancers of one cloud. `error`: raised at its start and by every call."""
 
     def __init__(self, machines: Machines) -> None:
-        self.machines, self.balancers = machines, Balancers()
+        self.machines, self.balancers, self.tags = machines, Balancers(), Tags(machines)
         self._error: BaseException | None = None
 
     @property
@@ -75,13 +80,26 @@ class Place:
         self.balancers.fault = lambda verb, spec: error
 
 
+class Tags:
+    """`added`: the tags that were added, by providerID."""
+
+    def __init__(self, machines: Machines) -> None:
+        self._machines, self.added = machines, dict[str, dict[str, str]]()
+
+    async def list(self) -> dict[str, dict[str, str]]:
+        return {each.provider_id: self.added.get(each.provider_id, {}) for each in self._machines.all()}
+
+    async def add(self, provider_id: str, tags: Mapping[str, str]) -> None:
+        self.added[provider_id] = dict(tags)
+
+
 class PlacedCloud(Cloud):
     has_cluster_id = True
 
     def __init__(self, name: str, place: Place) -> None:
         super().__init__(ProviderConfig())
         self.name, self._place = name, place
-        self.instances, self.load_balancers = place.machines, place.balancers
+        self.instances, self.load_balancers, self.instance_tags = place.machines, place.balancers, place.tags
         self.limits = Limits(calls_per_second=1e6, burst=10**6, concurrency=1000)
 
     async def start(self) -> None:
@@ -117,7 +135,7 @@ class Process(services_harness.Cluster):
         contexts = [shared]
         if len(self.sets) > 1:
             contexts = cloud_sets.divide(self.sets, shared, room_settings.declarations(self.options))
-        contexts = [dataclasses.replace(each, vouching=Vouching(each)) for each in contexts]
+        contexts = [dataclasses.replace(each, vouching=Vouching(each, each.share)) for each in contexts]
         running = cloud_sets.run_all(self.sets, contexts, self.options.controllers)
         self._tasks += [asyncio.create_task(each) for each in (*following, running)]
 
@@ -328,5 +346,92 @@ def test_the_only_cloud_has_the_names_that_it_always_had(world):
             assert "cloud" not in labels
             (only,) = p.sets
             assert only.name == "" and {"Nodes", "service"} <= set(samples("workqueue_depth", "name"))
+
+    run()
+
+
+def test_clouds_that_share_a_project_are_not_served_together(world):
+    """The one that starts second is refused, and says why; it starts when they do not overlap any more."""
+
+    @in_virtual_time
+    async def run():
+        async with world(*BOTH) as p:
+            for name, place in p.places.items():
+                place.machines.put("shared", "192.0.2.9", provider_id=f"{name}://i-1")
+            p.add_new("a", p.fake)
+            await p.lead()
+            await until(lambda: not p.api.is_tainted("a"))
+            await asyncio.sleep(600)
+            fake, metal = p.sets
+            assert fake.cloud.standing() == Standing() and not metal.cloud.started.is_set()
+            refused = metal.cloud.standing()
+            assert not refused.is_silent, "a rollout stops"
+            assert "clouds fake and metal overlap: fake://i-1 and metal://i-1 are one machine, shared" in refused.reason
+            p.metal.machines.missing.add("metal://i-1")
+            p.metal.machines.put("other", "192.0.2.8", provider_id="metal://i-2")
+            await until(metal.cloud.started.is_set, 120)
+            assert metal.cloud.standing() == Standing()
+
+    run()
+
+
+def test_clouds_with_machines_of_the_same_names_are_served_together(world):
+    @in_virtual_time
+    async def run():
+        async with world(*BOTH) as p:
+            for name, place in p.places.items():
+                place.machines.put("same", "192.0.2.9", provider_id=f"{name}://{name}-1")
+            await p.lead()
+            await until(lambda: all(each.cloud.started.is_set() for each in p.sets), 60)
+
+    run()
+
+
+def test_instances_are_tagged_in_the_cloud_of_their_node(world):
+    @in_virtual_time
+    async def run():
+        async with world(*BOTH, f"{NODES},instance-tags-controller", "--instance-tags=team=a") as p:
+            p.add_new("a", p.fake)
+            p.add_new("b", p.metal)
+            p.add_node("vendors", labels={LABEL: "vendor"})
+            await p.lead()
+            await until(lambda: p.fake.tags.added and p.metal.tags.added, 120)
+            await asyncio.sleep(1800)
+            added = [p.places[each].tags.added for each in ("fake", "metal")]
+            assert added == [{"fake://a": {"team": "a"}}, {"metal://b": {"team": "a"}}]
+            missing = samples("ccm_instances_without_tags", "cloud")
+            assert missing == {"fake": 0, "metal": 0}
+
+    run()
+
+
+def test_one_allocator_serves_the_nodes_of_all_clouds_and_waits_for_none(world):
+    @in_virtual_time
+    async def run():
+        flags = ("--controllers=node-ipam-controller", "--allocate-node-cidrs", "--cluster-cidr=10.244.0.0/16")
+        async with world(*BOTH, *flags) as p:
+            p.fake.error = Transient("503")
+            p.add_new("a", p.fake)
+            p.add_new("b", p.metal)
+            await p.lead()
+
+            def cidrs() -> set[str]:
+                return {p.api.objects["nodes"][each]["spec"].get("podCIDR", "") for each in ("a", "b")}
+
+            await until(lambda: len(cidrs() - {""}) == 2, 120)
+
+    run()
+
+
+def test_what_cloud_routes_do_not_connect_is_named(world):
+    @in_virtual_time
+    async def run():
+        async with world(*BOTH) as p:
+            await p.lead()
+            assert cloud_sets.unconnected(p.sets) == ""
+            routed = {**p.sets[0].controllers, "node-route-controller": None}
+            gap = cloud_sets.unconnected([CloudSet(p.sets[0].cloud, routed), p.sets[1]])
+            assert "routes of fake lead to the cloud's own Nodes only" in gap and "fake and metal" in gap
+            assert cloud_sets.unconnected([CloudSet(p.sets[0].cloud, routed)]) == ""
 
     run()

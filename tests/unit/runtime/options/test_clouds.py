@@ -73,6 +73,8 @@ def test_who_serves_which_services(declared, default, able, expected):
         (["a=static", "a=openstack"], "none", "openstack static", "names a more than once"),
         (["a b=static"], "none", "openstack static", "no class that a Service can have"),
         ([], "static", "openstack", "names 'static', which has no load balancers"),
+        ([], "static", "openstack", "set it to openstack or none"),
+        ([], "none", "openstack static", "leaves no Service to serve: name a class"),
         ([], "aws", "openstack", "names 'aws', which --cloud-provider does not name"),
     ],
 )
@@ -98,10 +100,8 @@ def test_the_command_line_names_several_clouds():
         (["--cloud-config=/etc/cloud.conf"], "does not say whose it is"),
         (["--load-balancer-class=metal"], "names no provider: with several, write NAME=PROVIDER"),
         (["--default-load-balancer-provider=aws"], "names 'aws', which --cloud-provider does not name"),
-        (["--controllers=*,node-ipam-controller"], "node-ipam-controller does not support several providers yet"),
-        (["--controllers=*,instance-tags-controller"], "instance-tags-controller does not support several"),
-        (["--feature-gates=CloudControllerManagerWebhook=true", "--webhooks=persistentvolume-label"],
-         "--webhooks=persistentvolume-label does not support several providers yet"),
+        (["--controllers=*,node-ipam-controller", "--cidr-allocator-type=CloudAllocator"],
+         "--cidr-allocator-type=CloudAllocator does not support several providers"),
         (["--cloud-provider=static", "--cloud-nodes=static=n*"], "needs several providers"),
     ],
 )  # fmt: skip
@@ -115,5 +115,6 @@ def test_a_command_asks_several_clouds_by_the_same_flags():
     options = parse_as(PlanFlags, [f"--cloud-provider={BOTH}", "--load-balancer-class=metal=static"])
     assert [each.provider for each in options.clouds()] == ["openstack", "static"]
     assert options.served_classes() == ServedClasses(frozenset({"metal"}), True, True)
-    nobody = parse_as(PlanFlags, [f"--cloud-provider={BOTH}", "--default-load-balancer-provider=none"])
+    flags = ["--load-balancer-class=metal=static", "--default-load-balancer-provider=none"]
+    nobody = parse_as(PlanFlags, [f"--cloud-provider={BOTH}", *flags])
     assert nobody.served_classes().without_class is False

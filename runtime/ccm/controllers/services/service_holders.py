@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which of several clouds may have the load balancer of a Service that is no load balancer any more. No I/O.
+
+The API server removes a Service's class together with its type, so the class does not say whose the Service was. Only
+what each cloud served or listed does. The finalizer is one for all clouds: whoever removes it while another cloud still
+has the load balancer leaves that behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ccm.engine.objects import Service
+from ccm.engine.queue import Requeue
+
+from . import service_rules as rules
+
+#: Seconds until the next look at a Service whose load balancer another cloud may have.
+AGAIN = 5.0
+
+
+class ServiceHolders:
+    """`clouds`: those with load balancers, by name. A cloud that has not joined yet may have any load balancer."""
+
+    def __init__(self, clouds: Sequence[str]) -> None:
+        self._clouds = tuple(clouds)
+        self._has: dict[str, Callable[[str], bool]] = {}
+
+    def join(self, cloud: str, has: Callable[[str], bool]) -> None:
+        """Count on a cloud that has been listed. `has`: whether it has the load balancer of a Service, by UID."""
+        self._has[cloud] = has
+
+    def others(self, cloud: str, uid: str) -> list[str]:
+        """Return the other clouds that may have the load balancer of this Service."""
+        return [each for each in self._clouds if each != cloud and (each not in self._has or self._has[each](uid))]
+
+    def releases_the_rest(self, cloud: str) -> bool:
+        """Return whether this cloud's controllers release Services of which no cloud has a load balancer."""
+        return self._clouds[:1] == (cloud,)
+
+
+@dataclass(frozen=True)
+class Held:
+    """What one cloud holds. `holders`: None if the process has one cloud. `has`: as for `ServiceHolders.join`."""
+
+    holders: ServiceHolders | None
+    cloud: str
+    has: Callable[[str], bool]
+
+    def join(self) -> None:
+        if self.holders is not None:
+            self.holders.join(self.cloud, self.has)
+
+    def leaves_to_others(self, service: Service) -> bool:
+        """Return whether another cloud releases a Service that is no load balancer any more. Raises Requeue while
+        another one may have its load balancer."""
+        uid = service.metadata.uid
+        if self.holders is None or service.spec.type == "LoadBalancer" or self.has(uid):
+            return False
+        if not self.holders.releases_the_rest(self.cloud):
+            return True
+        if rules.needs_cleanup(service) and self.holders.others(self.cloud, uid):
+            raise Requeue(AGAIN)
+        return False
