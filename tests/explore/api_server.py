@@ -20,7 +20,7 @@ from yarl import URL
 
 from . import faults
 from .store import Change, Document, Refusal, Store
-from .virtual_time import WORLD
+from .virtual_time import PART, WORLD
 
 if TYPE_CHECKING:
     from .process import Process
@@ -85,6 +85,7 @@ class Request:
         self.only_name = self.query.get("fieldSelector", "").removeprefix("metadata.name=")
         self.verb = "WATCH" if "watch" in self.query else "LIST" if method == "GET" and not self.key else method
         self.body: Document = msgspec.json.decode(data) if data else {}
+        self.part = PART.get()
         self.is_strategic = any(name == "Content-Type" and "strategic" in value for name, value in headers)
 
     @property

@@ -18,6 +18,7 @@ from .process import CLUSTER, CLUSTER_CIDR
 if TYPE_CHECKING:
     from .api_server import ApiServer, Request
     from .cloud import InProcessCloud
+    from .cloud import _Request as CloudRequest
     from .process import Process
     from .simulation import Simulation
     from .store import Change, Document
@@ -117,16 +118,25 @@ class Checks:
         if request.verb == "PATCH" and request.resource == "nodes" and server.is_genuine:
             self._check_fence(request)
             self._check_label(request)
+        if request.verb in ("PATCH", "PUT", "DELETE") and request.resource in ("nodes", "services"):
+            self._check_part(request.part, self._simulation.cloud_of(request.key), request.what)
         if request.verb in ("PATCH", "POST", "PUT", "DELETE") and request.resource not in ("events", "leases"):
             self._check_leadership(process, f"{request.what}")
 
-    def before_cloud(
-        self, process: Process, operation: str, id_: str, data: bytes | None, cloud: InProcessCloud
-    ) -> None:
+    def _check_part(self, part: str, cloud: InProcessCloud, what: str) -> None:
+        """Check that nothing is written by the controllers of another one of two clouds."""
+        if len(self._simulation.clouds) > 1 and part != cloud.name:
+            self.violated("foreign-write", f"controllers of {part or 'no cloud'} write what is {cloud.name}'s: {what}")
+
+    def before_cloud(self, process: Process, operation: str, request: CloudRequest, cloud: InProcessCloud) -> None:
+        id_, data = request.match_info["id"], request.data
         verb = operation.partition(".")[2]
         if operation.startswith(("instances.", "tokens.", "project.")) or verb in ("list", "get"):
             return
         self._check_leadership(process, operation)
+        self._check_part(request.part, cloud, operation)
+        if (uid := cloud.about(operation, request)) and (key := self._service_key(uid)):
+            self._check_part(cloud.name, self._simulation.cloud_of(key), f"{operation} for Service {key}")
         project = cloud.project
         if operation == "load_balancers.delete":
             row = project.load_balancers.rows.get(id_)
@@ -138,7 +148,8 @@ class Checks:
             if len(same) > 1:
                 self.violated("load-balancer-doubled", f"{self._service_name(tags)}: it has {len(same)} load balancers")
         elif operation in ("load_balancers.update", "load_balancers.set_targets"):
-            self._check_targets(process, project.load_balancers.rows.get(id_), msgspec.json.decode(data or b"{}"))
+            row = project.load_balancers.rows.get(id_)
+            self._check_targets(process, cloud, row, msgspec.json.decode(data or b"{}"))
         elif operation == "routes.delete":
             route = project.routes.rows.get(id_)
             if route is not None and route.state == "active":
@@ -151,7 +162,7 @@ class Checks:
             return
         if request.body["metadata"].get("resourceVersion") != node["metadata"]["resourceVersion"]:
             return  # the API server refuses it
-        for row in self._simulation.cloud.project.instances.rows.values():
+        for row in self._simulation.cloud_of(request.key).project.instances.rows.values():
             is_its = row.id == _id(node) or row.name == request.key
             since = self._simulation.loop.now - self._started.get(row.id, -STARTED)
             if is_its and row.state == "running" and since > STARTED:
@@ -177,14 +188,14 @@ class Checks:
                 other = "a process that has ended" if self._simulation.has_ended(holder) else "another process"
                 self.violated("write-without-lease", f"{process.name} writes while {other} leads: {what}")
 
-    def _check_targets(self, process: Process, row: Any, body: Document) -> None:
+    def _check_targets(self, process: Process, cloud: InProcessCloud, row: Any, body: Document) -> None:
         if row is None or "targets" not in body or not self._lives(row.tags.get("service_uid", "")):
             return
         left = {each["instance_id"] for each in body["targets"]}
         if left and all(each.get("draining") for each in body["targets"]):
             self.violated("nobody-serves", f"{self._service_name(row.tags)}: all targets of its load balancer drain")
         taken = {target.instance_id for target in row.targets} - left
-        lost = sorted(name for name, id_ in self._backends().items() if id_ in taken and self._is_settled(name))
+        lost = sorted(name for name, id_ in self._backends(cloud).items() if id_ in taken and self._is_settled(name))
         if lost:
             name = self._service_name(row.tags)
             how = "backend-removed" if process.first_list_right.get("nodes") else "backend-removed-at-start"
@@ -223,30 +234,34 @@ class Checks:
         services = store.table("services").values() if store is not None else ()
         return any(each["metadata"]["uid"] == uid and each["metadata"].get("finalizers") for each in services)
 
+    def _service_key(self, uid: str) -> str:
+        services = self._simulation.store.table("services").items()
+        return next((key for key, service in services if service["metadata"]["uid"] == uid), "")
+
     def _service_name(self, tags: Any) -> str:
-        for key, service in self._simulation.store.table("services").items():
-            if service["metadata"]["uid"] == tags.get("service_uid"):
-                return f"Service {key}"
-        return f"Service with UID {tags.get('service_uid')}"
+        uid = tags.get("service_uid")
+        return f"Service {self._service_key(uid) or f'with UID {uid}'}"
 
     def _instance(self, node: Document) -> Any:
-        return self._simulation.cloud.project.instances.rows.get(_id(node))
+        cloud = self._simulation.cloud_of(node["metadata"]["name"])
+        return cloud.project.instances.rows.get(_id(node))
 
     def _named(self, name: str) -> bool:
-        return any(row.name == name for row in self._simulation.cloud.project.instances.rows.values())
+        return any(row.name == name for row in self._simulation.cloud_of(name).project.instances.rows.values())
 
-    def _backends(self) -> dict[str, str]:
-        """Return Node -> ID of its instance, for the Nodes that should be backends of load balancers."""
+    def _backends(self, cloud: InProcessCloud) -> dict[str, str]:
+        """Return Node -> ID of its instance, for the Nodes that should be backends of a cloud's load balancers."""
         found = {}
         for name, node in self._simulation.store.table("nodes").items():
             excluded = EXCLUDE_LABEL in node["metadata"].get("labels", {})
-            if self._instance(node) is not None and not excluded:
+            is_its = self._simulation.cloud_of(name) is cloud
+            if is_its and self._instance(node) is not None and not excluded:
                 found[name] = _id(node)
         return found
 
-    def _draining(self) -> list[str]:
+    def _draining(self, cloud: InProcessCloud) -> list[str]:
         """Return the IDs of instances whose Nodes drain; none if all Nodes would drain."""
-        nodes, backends = self._simulation.store.table("nodes"), self._backends()
+        nodes, backends = self._simulation.store.table("nodes"), self._backends(cloud)
         found = sorted(
             id_
             for name, id_ in backends.items()
@@ -258,12 +273,14 @@ class Checks:
 
     def behind(self) -> list[tuple[str, str]]:
         """Return violations for load balancers whose targets differ from the Nodes that should be backends."""
-        targets, found = sorted(self._backends().values()), []
-        for row in self._simulation.cloud.project.load_balancers.rows.values():
-            is_ours = row.tags.get("cluster") == CLUSTER and self._wants(row.tags.get("service_uid", ""))
-            if is_ours and row.state == "active" and sorted(each.instance_id for each in row.targets) != targets:
-                name = self._service_name(row.tags)
-                found.append(("backends-behind", f"{name}: its load balancer does not follow the Nodes"))
+        found = []
+        for cloud in self._simulation.clouds.values():
+            targets = sorted(self._backends(cloud).values())
+            for row in cloud.project.load_balancers.rows.values():
+                is_ours = row.tags.get("cluster") == CLUSTER and self._wants(row.tags.get("service_uid", ""))
+                if is_ours and row.state == "active" and sorted(each.instance_id for each in row.targets) != targets:
+                    name = self._service_name(row.tags)
+                    found.append(("backends-behind", f"{name}: its load balancer does not follow the Nodes"))
         return found
 
     def silent(self) -> list[tuple[str, str]]:
@@ -289,7 +306,7 @@ class Checks:
     def is_initialised(self, name: str) -> None:
         node = self._simulation.store.table("nodes").get(name)
         if self._simulation.is_undisturbed and node is not None and not _id(node):
-            self.violated("node-waits", f"Node {name} is not initialised, and only load balancers are slow")
+            self.violated("node-waits", f"Node {name} is not initialised, and its cloud lists its machine")
 
     def is_gone(self, key: str) -> None:
         service = self._simulation.store.table("services").get(key)
@@ -307,8 +324,9 @@ class Checks:
         """Return invariant and sentence for everything that is not as cluster and cloud should be at rest."""
         return [
             *self._node_problems(),
-            *self._route_problems(),
-            *self._service_problems(),
+            *(problem for cloud in self._simulation.clouds.values() for problem in self._route_problems(cloud)),
+            *(problem for cloud in self._simulation.clouds.values() for problem in self._service_problems(cloud)),
+            *self._released_problems(),
             *self._volume_problems(),
         ]
 
@@ -344,14 +362,14 @@ class Checks:
                 found.append(("not-converged", f"Node {name} has yet to register"))
         return found
 
-    def _route_problems(self) -> list[tuple[str, str]]:
+    def _route_problems(self, cloud: InProcessCloud) -> list[tuple[str, str]]:
         found = []
         wanted = {}
-        for node in self._simulation.store.table("nodes").values():
-            if self._instance(node) is not None:
+        for name, node in self._simulation.store.table("nodes").items():
+            if self._simulation.cloud_of(name) is cloud and self._instance(node) is not None:
                 wanted |= {cidr: _id(node) for cidr in node["spec"].get("podCIDRs", ())}
         present = {}
-        for row in self._simulation.cloud.project.routes.rows.values():
+        for row in cloud.project.routes.rows.values():
             if _is_ours(row.destination):
                 if row.destination in present:
                     found.append(("route-doubled", f"{row.destination} is routed twice"))
@@ -374,15 +392,16 @@ class Checks:
                 found.append(("not-converged", f"PersistentVolume {name} is labelled {here}, not {row.zone}"))
         return found
 
-    def _service_problems(self) -> list[tuple[str, str]]:
+    def _service_problems(self, cloud: InProcessCloud) -> list[tuple[str, str]]:
         found = []
-        services = self._simulation.store.table("services")
-        wanted = {each["metadata"]["uid"]: (key, each) for key, each in services.items() if wants(each)}
+        services = self._simulation.store.table("services").items()
+        its = [(key, each) for key, each in services if wants(each) and self._simulation.cloud_of(key) is cloud]
+        wanted = {each["metadata"]["uid"]: (key, each) for key, each in its}
         rows: dict[str, list[Any]] = {}
-        for row in self._simulation.cloud.project.load_balancers.rows.values():
+        for row in cloud.project.load_balancers.rows.values():
             if row.tags.get("cluster") == CLUSTER:
                 rows.setdefault(row.tags.get("service_uid", ""), []).append(row)
-        targets = sorted(self._backends().values())
+        targets = sorted(self._backends(cloud).values())
         for uid, same in rows.items():
             if uid not in wanted:
                 how = UNHELD if self._is_held_in_restored(uid, same[0].created_at) else ""
@@ -401,14 +420,18 @@ class Checks:
                 found.append(("not-converged", f"the load balancer of Service {key} has other ports"))
             if sorted(target.instance_id for target in row.targets) != targets:
                 found.append(("not-converged", f"the load balancer of Service {key} has other targets"))
-            if sorted(target.instance_id for target in row.targets if target.draining) != self._draining():
+            if sorted(target.instance_id for target in row.targets if target.draining) != self._draining(cloud):
                 found.append(("not-converged", f"the load balancer of Service {key} has other targets that drain"))
             ingress = service.get("status", {}).get("loadBalancer", {}).get("ingress") or []
             if [entry.get("ip") for entry in ingress] != [row.ip]:
                 found.append(("not-converged", f"Service {key} does not name its load balancer's address"))
             if service["status"].get("conditions"):
                 found.append(("not-converged", f"Service {key} is served and says that it waits"))
-        for key, service in services.items():
+        return found
+
+    def _released_problems(self) -> list[tuple[str, str]]:
+        found = []
+        for key, service in self._simulation.store.table("services").items():
             ingress = (service.get("status", {}).get("loadBalancer") or {}).get("ingress")
             if not wants(service) and (service["metadata"].get("finalizers") or ingress):
                 found.append(("not-converged", f"Service {key} was not let go"))

@@ -21,7 +21,7 @@ from ccm_simcloud.server import Server
 from ccm_simcloud.world import Project
 
 from . import faults
-from .virtual_time import WORLD
+from .virtual_time import PART, WORLD
 
 if TYPE_CHECKING:
     from .process import Process
@@ -33,14 +33,23 @@ _Operation = tuple[str, str | None, Any]
 PROJECT = "demo"
 #: Seconds after which the provider gives up a request without an answer.
 NO_ANSWER = 20.0
-CONFIG = configuration.from_data(
-    {
-        "projects": [
-            {"name": PROJECT, "token": "t", "region": "north", "load_balancer_addresses": "192.0.2.1-192.0.2.250"}
-        ],
-        "timing": {"load_balancer_create": 2.0, "load_balancer_update": 0.5, "load_balancer_delete": 1.0},
-    }
-)
+#: Providers of a workload with two clouds. The second one's provider is that of the simulated cloud, too.
+FIRST, SECOND = "sim", "static"
+
+
+def _config(region: str, addresses: str) -> configuration.Config:
+    return configuration.from_data(
+        {
+            "projects": [{"name": PROJECT, "token": "t", "region": region, "load_balancer_addresses": addresses}],
+            "timing": {"load_balancer_create": 2.0, "load_balancer_update": 0.5, "load_balancer_delete": 1.0},
+        }
+    )
+
+
+CONFIG = _config("north", "192.0.2.1-192.0.2.250")
+CONFIGS = {FIRST: CONFIG, SECOND: _config("south", "198.51.100.1-198.51.100.250")}
+#: No ID of an object is that of an object in the other cloud.
+NUMBERS = {FIRST: 0, SECOND: 0x5000}
 #: `listing_lag`: with it, the provider declares that answers may be stale. A wrong answer is a separate fault.
 CLOUD_CONF = f"""\
 endpoint: http://cloud
@@ -82,6 +91,7 @@ class _Request:
         self.method, self.path, self.headers = method, path, options.get("headers", {})
         self.query = MultiDict(options.get("params") or ())
         self.data: bytes | None = options.get("data")
+        self.part = PART.get()
         parts = path.strip("/").split("/")
         self.match_info = {"project": PROJECT, "id": parts[4] if len(parts) > 4 else ""}
 
@@ -109,9 +119,11 @@ REFUSALS = {
 
 
 class InProcessCloud:
-    def __init__(self, simulation: Simulation) -> None:
-        self.simulation = simulation
-        self.server = Server(CONFIG)
+    def __init__(self, simulation: Simulation, name: str = FIRST) -> None:
+        self.simulation, self.name = simulation, name
+        self.server = Server(CONFIGS[name])
+        self.server.world._number = NUMBERS[name]
+        self.point = "cloud" if name == FIRST else f"cloud@{name}"
         self.server.world._clock = lambda: simulation.loop.now
         self.down_until = self.stale_until = self.throttled_until = 0.0
         #: UID of a Service -> the refusal of changes of its load balancer. Changes of its targets succeed.
@@ -147,7 +159,7 @@ class InProcessCloud:
             answer.set_exception(aiohttp.ClientConnectionError("dead"))
             return answer
         call = OPERATIONS[_shape(method, path)]
-        kind = self.simulation.reach(f"cloud {call[0]}", process)
+        kind = self.simulation.reach(f"{self.point} {call[0]}", process)
         request = _Request(method, path, options)
         due = loop.now + self.simulation.latency()
         if self.slow:
@@ -194,7 +206,7 @@ class InProcessCloud:
         is_change = operation in ("load_balancers.create", "load_balancers.update")
         if self.refused and is_change and (how := self.refused.get(self.about(operation, request))):
             return REFUSALS[how]
-        self.simulation.checks.before_cloud(process, operation, request.match_info["id"], request.data, self)
+        self.simulation.checks.before_cloud(process, operation, request, self)
         bound = getattr(self.server, name) if name else handler
         answer = self.server._answer(bound, request, request.data or b"", _plan(kind), PROJECT)  # type: ignore[arg-type]
         body = answer.body

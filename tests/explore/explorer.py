@@ -133,6 +133,8 @@ def sequences_of(seed: int, outcome_of: Callable[[Trial], Outcome]) -> list[tupl
     seldom = {each.seldom: each.name for each in known if each.seldom > 1 and seed % each.seldom == each.seldom - 1}
     made = [*[f"churn-{seed}"] * 3, f"mistakes-{seed}", f"fencing-{seed}"]
     workload = seldom[max(seldom)] if seldom else chance.choice([*usual, *made])
+    if workload == workloads.TWO_CLOUDS.name and seed % 2:
+        workload = f"clouds-{seed}"
     plain = Trial(workload, seed)
     outcome = outcome_of(plain)
     done = [(plain, outcome)]

@@ -115,7 +115,7 @@ def kinds_at(point: str) -> tuple[str, ...]:
     """Return every kind of fault that can happen at a point."""
     side, what = point.partition("#")[0].split(" ", 1)
     verb = what.partition(" ")[0]
-    if side == "cloud":
+    if side.startswith("cloud"):
         group, _, operation = what.partition(".")
         if group == "tokens" or operation == "replace":
             own = CLOUD_READ

@@ -52,13 +52,15 @@ class People:
         if _key(name) in self.store.table("services"):
             return
         ports = [{"name": "http", "protocol": "TCP", "port": port, "nodePort": 30000 + port}]
+        is_second = self._simulation.cloud_of(name) is not self._simulation.cloud
+        of_class = {"loadBalancerClass": "metal"} if is_second else {}
         self.store.create(
             "services",
             {
                 "apiVersion": "v1",
                 "kind": "Service",
                 "metadata": dict(zip(("namespace", "name"), _key(name).split("/"), strict=True)),
-                "spec": {"type": "LoadBalancer", "ports": ports, "externalTrafficPolicy": "Cluster"},
+                "spec": {"type": "LoadBalancer", "ports": ports, "externalTrafficPolicy": "Cluster", **of_class},
                 "status": {"loadBalancer": {}},
             },
         )
@@ -95,6 +97,10 @@ class People:
     def slow_down(self, name: str, seconds: float) -> None:
         if (service := self.store.table("services").get(_key(name))) is not None:
             self._simulation.cloud.slow[service["metadata"]["uid"]] = seconds
+
+    def take_down(self, cloud: str, seconds: float) -> None:
+        """Let one of two clouds not answer for so many seconds."""
+        self._simulation.clouds[cloud].go_down(seconds)
 
     def break_down(self, group: str) -> None:
         """Let a part of the cloud fail until `correct_all`."""
@@ -141,7 +147,7 @@ class People:
     def settled(self, name: str, number: int) -> None:
         """Create a Node with its route as the runtime leaves it: it existed long before the first process."""
         self._machine(name, number)
-        project = self._simulation.cloud.project
+        project = self._simulation.cloud_of(name).project
         id_ = next(row.id for row in project.instances.rows.values() if row.name == name)
         cidr = f"10.120.{number}.0/24"
         project.create_route(RouteBody(cidr, id_, CLUSTER))
@@ -149,8 +155,8 @@ class People:
         for domain, kind, value in (
             ("failure-domain.beta.kubernetes.io", "zone", "north-1"),
             ("topology.kubernetes.io", "zone", "north-1"),
-            ("failure-domain.beta.kubernetes.io", "region", "north"),
-            ("topology.kubernetes.io", "region", "north"),
+            ("failure-domain.beta.kubernetes.io", "region", project.region),
+            ("topology.kubernetes.io", "region", project.region),
             ("beta.kubernetes.io", "instance-type", "sim.small"),
             ("node.kubernetes.io", "instance-type", "sim.small"),
         ):
@@ -166,16 +172,17 @@ class People:
                 "apiVersion": "v1",
                 "kind": "Node",
                 "metadata": {"name": name, "labels": labels, "creationTimestamp": OLD},
-                "spec": {"podCIDR": cidr, "podCIDRs": [cidr], "providerID": f"sim://north/{id_}"},
+                "spec": {"podCIDR": cidr, "podCIDRs": [cidr], "providerID": f"sim://{project.region}/{id_}"},
                 "status": {"addresses": addresses, "conditions": [network, {"type": "Ready", "status": "True"}]},
             },
         )
 
     def _machine(self, name: str, number: int) -> None:
-        if all(row.name != name for row in self._simulation.cloud.project.instances.rows.values()):
+        project = self._simulation.cloud_of(name).project
+        if all(row.name != name for row in project.instances.rows.values()):
             addresses = (Address("InternalIP", f"10.0.0.{number}"),)
             body = InstanceBody(name=name, zone="north-1", addresses=addresses)
-            made = self._simulation.cloud.project.create_instance(body)
+            made = project.create_instance(body)
             self._simulation.checks.starts(made.id)
 
     def _register(self, name: str, number: int, *, old: bool = False) -> None:
@@ -208,9 +215,10 @@ class People:
 
     def lose(self, name: str) -> None:
         """Delete the machine; its kubelet falls silent, as after a scale-down or the loss of a spot instance."""
-        for row in list(self._simulation.cloud.project.instances.rows.values()):
+        project = self._simulation.cloud_of(name).project
+        for row in list(project.instances.rows.values()):
             if row.name == name:
-                self._simulation.cloud.project.delete_instance(row.id)
+                project.delete_instance(row.id)
         self.ready(name, "Unknown")
 
     def replace(self, name: str, number: int) -> None:
@@ -236,9 +244,10 @@ class People:
 
     def switch(self, name: str, state: Any) -> None:
         """Change only the state of the machine: its kubelet reports later, if at all."""
-        for row in list(self._simulation.cloud.project.instances.rows.values()):
+        project = self._simulation.cloud_of(name).project
+        for row in list(project.instances.rows.values()):
             if row.name == name:
-                self._simulation.cloud.project.change_instance(row.id, InstancePatch(state=state))
+                project.change_instance(row.id, InstancePatch(state=state))
                 if state == "running":
                     self._simulation.checks.starts(row.id)
 
@@ -252,10 +261,11 @@ class People:
 
     def tag(self, name: str, rack: str = "") -> None:
         """Change the machine's label for its rack, or remove the label."""
-        for row in list(self._simulation.cloud.project.instances.rows.values()):
+        project = self._simulation.cloud_of(name).project
+        for row in list(project.instances.rows.values()):
             if row.name == name:
                 patch = InstancePatch(labels={RACK: rack} if rack else {})
-                self._simulation.cloud.project.change_instance(row.id, patch)
+                project.change_instance(row.id, patch)
 
     def label(self, name: str, rack: str) -> None:
         """Set the Node's label by hand, as an administrator does."""

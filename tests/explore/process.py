@@ -29,8 +29,9 @@ from ccm.engine.client import KubeClient
 from ccm.engine.election import LeadershipLost
 from ccm.engine.identity import ClusterChanged
 from ccm.engine.queue import QUEUES
-from ccm.manager import cloud_reload, leadership, room_settings
+from ccm.manager import cloud_reload, cloud_sets, leadership, room_settings
 from ccm.manager.cloud_reload import CloudReloader, CloudSettings
+from ccm.manager.cloud_sets import CloudSet
 from ccm.manager.lead import lead
 from ccm.manager.leadership import Leadership
 from ccm.manager.observe import observe
@@ -43,7 +44,7 @@ from ccm.providers.sim.settings import Settings
 
 from . import cloud, connections
 from .api_server import ApiServer
-from .virtual_time import OWNER, wall_clock
+from .virtual_time import OWNER, PART, wall_clock
 
 if TYPE_CHECKING:
     from .simulation import Simulation
@@ -182,20 +183,26 @@ class Process:
         client = KubeClient(Access(server="http://api"))
         use(client, simulation.api, self)
         clock = simulation.loop.time
-        keeper = CloudReloader(room_settings.cloud(given), clock=clock)
-        gateway = keeper.gateway
-        usable = usable_controllers(given, gateway.cloud)
-        parts = split(usable, given.migration())
-        specs = [usable[name].spec for name in (*parts.own, *parts.migrated)]
+        keepers = [CloudReloader(each, clock=clock) for each in room_settings.clouds(given)]
+        gateways = [each.gateway for each in keepers]
+        own = room_settings.for_each(given, [each.cloud for each in gateways])
+        sets = [
+            CloudSet(each, usable_controllers(flags, each.gateway.cloud))
+            for each, flags in zip(keepers, own, strict=True)
+        ]
+        specs = {spec.name: spec for spec in cloud_sets.specs_of(sets, given.controllers)}
+        parts = split(specs, given.migration())
+        here = [specs[name] for name in (*parts.own, *parts.migrated)]
         async with contextlib.AsyncExitStack() as cleanup:
-            cleanup.push_async_callback(gateway.close)
-            view = observe(client, specs, cleanup)
-            leader = Leadership(room_settings.election(given), parts, client, [gateway], view.recorders)
+            for gateway in gateways:
+                cleanup.push_async_callback(gateway.close)
+            view = observe(client, here, cleanup)
+            leader = Leadership(room_settings.election(given), parts, client, gateways, view.recorders)
             self.elector = leader.main
-            await keeper.start()
-            context = ControllerContext(
+            following = await cloud_sets.start(sets, cleanup)
+            shared = ControllerContext(
                 client,
-                gateway,
+                gateways[0],
                 view.caches[NODES],
                 view.caches[SERVICES],
                 view.recorders.of,
@@ -205,18 +212,36 @@ class Process:
                 now=lambda: wall_clock(clock()),
                 caches=view.caches,
             )
-            context = dataclasses.replace(context, vouching=Vouching(context))
+            contexts = [shared]
+            if len(sets) > 1:
+                contexts = cloud_sets.divide(sets, shared, room_settings.declarations(given))
+            contexts = [dataclasses.replace(each, vouching=Vouching(each, each.share)) for each in contexts]
 
             async def work(names: tuple[str, ...]) -> None:
                 await view.identity.settled()
                 self.leads = True
                 simulation.note(f"{self.name} leads")
-                before = set(QUEUES)
-                controllers = RunningControllers((usable[name] for name in names), context)
-                self.queues += sorted(set(QUEUES) - before, key=lambda queue: queue.name)
-                await controllers.run()
+                if len(sets) == 1:
+                    await self._control(sets[0], contexts[0], names)
+                    return
+                for cache in view.caches.values():
+                    cache.catch_up()
+                async with asyncio.TaskGroup() as tasks:
+                    for each, context in zip(sets, contexts, strict=True):
+                        tasks.create_task(self._control(each, context, names))
 
-            await lead(leader, work, (*(informer.run() for informer in view.informers), keeper.watch()))
+            await lead(leader, work, (*(informer.run() for informer in view.informers), *following))
+
+    async def _control(self, part: CloudSet, context: ControllerContext, names: tuple[str, ...]) -> None:
+        """Run the controllers of one cloud, as `ccm.manager.cloud_sets.run_all` does."""
+        if part.name:
+            PART.set(part.name)
+            await part.cloud.started.wait()
+        before = set(QUEUES)
+        own = (part.controllers[name] for name in names if name in part.controllers)
+        controllers = RunningControllers(own, context, catches_up=not part.name)
+        self.queues += sorted(set(QUEUES) - before, key=lambda queue: queue.name)
+        await controllers.run()
 
 
 def _innermost(error: BaseException) -> str:
@@ -285,15 +310,15 @@ def in_process() -> Iterator[None]:
         metrics.labelled.cache_clear()  # it remembers what `labels` returned meanwhile
 
 
-def _read(_: CloudSettings) -> str:
-    """Return the current text of the file `--cloud-config`."""
-    return _current().simulation.cloud_conf
+def _read(settings: CloudSettings) -> str:
+    """Return the current text of the file `--cloud-config`. Only that of the first cloud changes."""
+    return cloud.CLOUD_CONF if settings.provider == cloud.SECOND else _current().simulation.cloud_conf
 
 
-def _build(_: CloudSettings, text: str) -> Cloud:
+def _build(settings: CloudSettings, text: str) -> Cloud:
     process = _current()
-    provider = SimCloud(ProviderConfig(text, "cloud.conf"))
-    session = cloud.Session(process.simulation.cloud, process)
+    provider = SimCloud(ProviderConfig(text, settings.file))
+    session = cloud.Session(process.simulation.clouds[settings.provider], process)
     provider._api.open = functools.partial(_open, provider._api, session)  # type: ignore[method-assign]
     return provider
 

@@ -18,7 +18,7 @@ from ccm.engine.queue import QUEUES
 from . import faults
 from .api_server import ApiServer
 from .checks import Checks, Violation
-from .cloud import CLOUD_CONF, InProcessCloud
+from .cloud import CLOUD_CONF, FIRST, SECOND, InProcessCloud
 from .faults import Fault, Surprises
 from .people import People
 from .process import Process, in_process
@@ -99,6 +99,10 @@ class Simulation:
         self.store.create("namespaces", {"metadata": {"name": "kube-system"}})
         self.store.create("services", _KUBERNETES)
         self.cloud = InProcessCloud(self)
+        #: By provider. Most workloads have one.
+        self.clouds = {FIRST: self.cloud}
+        if workload.has_two_clouds:
+            self.clouds[SECOND] = InProcessCloud(self, SECOND)
         self.people = People(self)
         self.checks = Checks(self)
         self.store.listeners.append(self._on_change)
@@ -113,6 +117,10 @@ class Simulation:
     def is_undisturbed(self) -> bool:
         """Return whether the run has no faults."""
         return not self._planned and self._surprises is None
+
+    def cloud_of(self, key: str) -> InProcessCloud:
+        """Return the cloud of a Node or Service. With two clouds, names that begin with an M are the second one's."""
+        return self.clouds[SECOND if SECOND in self.clouds and key.rpartition("/")[2].startswith("m") else FIRST]
 
     def has_ended(self, identity: str) -> bool:
         """Return whether this is the identity of a process that has ended."""
@@ -157,6 +165,7 @@ class Simulation:
     def _happen(self, kind: str, point: str, process: Process | None = None) -> str:
         """Apply a fault of whole servers. Return the kind of fault for the request itself, "" for none."""
         seconds = faults.DURATION.get(kind, 0.0)
+        cloud = self.clouds[SECOND if point.startswith(f"cloud@{SECOND}") else FIRST]
         match kind:
             case "api-down":
                 self.api.go_down(seconds)
@@ -178,11 +187,11 @@ class Simulation:
             case "api-throttled":
                 self.api.throttled_until = self.loop.now + seconds
             case "cloud-down":
-                self.cloud.go_down(seconds)
+                cloud.go_down(seconds)
             case "cloud-stale":
-                self.cloud.stale_until = self.loop.now + seconds
+                cloud.stale_until = self.loop.now + seconds
             case "cloud-throttled":
-                self.cloud.throttled_until = self.loop.now + seconds
+                cloud.throttled_until = self.loop.now + seconds
             case "relist-empty" | "relist-shrunken":
                 self.api.make_list_again(kind.removeprefix("relist-"))
             case "kill" if process is not None and " EVENT " in point:
@@ -322,7 +331,8 @@ class Simulation:
                 continue
             is_quiet = now - max(self._last_write, self._last_trouble) >= self._quiet
             is_late = now - self._last_trouble > BOUND + self._workload.patience
-            self.cloud.server.world.tick()
+            for cloud in self.clouds.values():
+                cloud.server.world.tick()
             if (is_quiet or is_late) and self._is_judged(is_quiet, is_late):
                 return
             if now - self._begun > LONGEST:
@@ -373,7 +383,7 @@ _KUBERNETES: dict[str, Any] = {
 def _is_write(what: str) -> bool:
     """Return whether a request is a write, or a read that a write causes. Renewals of the Lease do not count, because
     they never end."""
-    reads = ("api GET", "api LIST", "api WATCH", "api EVENT", "cloud instances")
+    reads = ("api GET", "api LIST", "api WATCH", "api EVENT", "cloud instances", f"cloud@{SECOND} instances")
     return not what.startswith(reads) and "leases/" not in what and not what.endswith((".list", ".get"))
 
 

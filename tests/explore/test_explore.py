@@ -14,6 +14,8 @@ import pytest
 from ccm.cloud import InstanceState, NotFound, Page
 from ccm.controllers.nodes import node_fencing_rules
 from ccm.controllers.nodes.node_fencing import Fencing
+from ccm.controllers.nodes.owners import Share
+from ccm.controllers.services.class_rules import ServedClasses
 from ccm.controllers.services.service import ServiceController
 from ccm.controllers.services.service_balancers import ServiceBalancers
 from ccm.controllers.services.service_conditions import ServiceConditions
@@ -225,6 +227,33 @@ def test_a_running_machine_that_is_fenced_is_caught(monkeypatch):
     monkeypatch.setattr(node_fencing_rules, "is_dead", lambda answer: True)
     monkeypatch.setattr(Fencing, "_is_confirmed_dead", confirmed)
     assert "node-fenced" in Trial("fencing", 0).run().invariants
+
+
+def _serve_everybody(monkeypatch):
+    monkeypatch.setattr(ServedClasses, "include", lambda self, service: service.spec.type == "LoadBalancer")
+
+
+def _keep_everybody(monkeypatch):
+    """Both clouds own the form of every providerID, and the rule for that case is missing."""
+    monkeypatch.setattr(SimInstances, "owns", lambda self, provider_id: provider_id.startswith("sim://"))
+    monkeypatch.setattr(Share, "has", lambda self, node: True)
+
+
+@pytest.mark.parametrize(
+    ("workload", "breaking"),
+    [("two-clouds", _serve_everybody), ("clouds-13", _serve_everybody), ("two-clouds", _keep_everybody)],
+)
+def test_a_cloud_that_writes_what_is_another_ones_is_caught(workload, breaking, monkeypatch):
+    assert Trial(workload, 13).run().violations == []
+    breaking(monkeypatch)
+    assert "foreign-write" in Trial(workload, 13).run().invariants
+
+
+def test_clouds_that_own_the_same_ids_write_nothing_of_each_other(monkeypatch):
+    """Nodes whose machines are gone stay then, because a cloud without the machine proves nothing. The route
+    controllers of both once marked the Nodes of the other cloud as having no route."""
+    monkeypatch.setattr(SimInstances, "owns", lambda self, provider_id: provider_id.startswith("sim://"))
+    assert "foreign-write" not in Trial("two-clouds", 0).run().invariants
 
 
 def test_what_does_not_matter_is_left_out(monkeypatch):

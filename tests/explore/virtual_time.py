@@ -46,6 +46,8 @@ class Owner(Protocol):
 
 #: Whose code is running.
 OWNER: contextvars.ContextVar[Owner | None] = contextvars.ContextVar("owner", default=None)
+#: The cloud whose controllers send a request, "" if the process has one cloud, or for what all of its clouds share.
+PART: contextvars.ContextVar[str] = contextvars.ContextVar("part", default="")
 #: The context of callbacks that belong to nobody.
 WORLD = contextvars.Context()
 

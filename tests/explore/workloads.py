@@ -9,6 +9,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+#: The flags of a process with two clouds.
+TWO = (
+    "--cloud-provider=sim,static",
+    "--cloud-config=sim=cloud.conf,static=static.conf",
+    "--default-load-balancer-provider=sim",
+    "--load-balancer-class=metal=static",
+)
+
 
 class Step(NamedTuple):
     """A step. `at`: seconds after its episode began. An episode begins when everything is right after the one
@@ -35,6 +43,10 @@ class Workload:
     patience: float = 0.0
     arguments: tuple[str, ...] = ()
     seldom: int = 1
+
+    @property
+    def has_two_clouds(self) -> bool:
+        return self.arguments[: len(TWO)] == TWO
 
 
 def _nodes(number: int) -> tuple[tuple[Any, ...], ...]:
@@ -279,12 +291,67 @@ DRAINS = Workload(
         (27, "join", "n4", 4),
     ),
 )
+#: Each cloud has two Nodes and a Service; those whose names begin with an M are the second cloud's.
+_OF_BOTH = (
+    *_settled(2),
+    ("settled", "m1", 101),
+    ("settled", "m2", 102),
+    ("create_service", "web"),
+    ("create_service", "mweb", 81),
+)
+TWO_CLOUDS = Workload(
+    "two-clouds",
+    _OF_BOTH,
+    _steps(
+        (4, "join", "n3", 3),
+        (5, "join", "m3", 103),
+        (6, "change-port", "web", 83),
+        (8, "lose", "m2"),
+        (12, "change-port", "mweb", 84),
+        (16, "create-service", "mapi", 85),
+        (20, "drain", "n2"),
+        (24, "delete-service", "mweb"),
+        (26, "change-type", "web", "ClusterIP"),
+        (30, "power", "m1", "stopped"),
+        (45, "power", "m1", "running"),
+    ),
+    arguments=TWO,
+    seldom=7,
+)
+def _outage(name: str, down: str, silent: str, well: str, seldom: int) -> Workload:
+    """Return a workload in which one of two clouds does not answer for 30 minutes, while a kubelet of one of its Nodes
+    is silent. `silent`, `well`: the letters with which names of the clouds' Nodes begin."""
+    first, service = (0, "") if well == "n" else (100, "m")
+    return Workload(
+        name,
+        _OF_BOTH,
+        _steps(
+            (10, "take-down", down, 1800.0),
+            (11, "ready", f"{silent}1", "Unknown"),
+            (20, "join", f"{well}3", first + 3),
+            (28, "expect-initialised", f"{well}3"),
+            (400, "lose", f"{well}2"),
+            (900, "create-service", f"{service}api", 82),
+            (915, "expect-served", f"{service}api"),
+            (1000, "join", f"{well}4", first + 4),
+            (1008, "expect-initialised", f"{well}4"),
+            (1830, "ready", f"{silent}1", "True"),
+        ),
+        arguments=TWO,
+        patience=600.0,
+        seldom=seldom,
+    )
+
+
+OUTAGE_FIRST = _outage("outage-of-first", "sim", "n", "m", 70)
+OUTAGE_SECOND = _outage("outage-of-second", "static", "m", "n", 71)
 WORKLOADS = {
     each.name: each
     for each in (
         *(SERVICES, NODES, REPLACE, LEADERS, SCALE_DOWN, SCALE_DOWN_30),
         *(ONE_SERVICE, ONE_NODE, ONE_REPLACED, VOLUMES, RELOAD, TWO_LEADERS, RIVALS, MIGRATION),
         *(REFUSED, REFUSED_LEADERS, TENANTS, SLOW, BLIND, DEAD_CONNECTIONS, FENCING, RELABELLED, DRAINS),
+        *(TWO_CLOUDS, OUTAGE_FIRST, OUTAGE_SECOND),
     )
 }
 
@@ -452,6 +519,30 @@ def fencing(seed: int) -> Workload:
     return Workload(f"fencing-{seed}", (*_settled(7), ("create_service", "web")), tuple(steps), arguments=FENCED)
 
 
+def clouds(seed: int) -> Workload:
+    """Return the workload clouds-SEED: random changes in two clouds."""
+    chance, at, number, steps = random.Random(f"clouds {seed}"), 4.0, 10, []
+    for _ in range(chance.randint(3, 7)):
+        at += chance.choice([0.01, 0.3, 1.5, 4.0, 8.0])
+        which = chance.choice(["n", "m"])
+        service, machine = chance.choice(["web", "api"] if which == "n" else ["mweb", "mapi"]), f"{which}2"
+        match chance.randrange(8):
+            case 0 | 1:
+                steps.append(Step(at, "create-service", (service, chance.randint(80, 99))))
+            case 2:
+                steps.append(Step(at, "delete-service", (service,)))
+            case 3:
+                steps.append(Step(at, "change-port", (service, chance.randint(80, 99))))
+            case 4 | 5:
+                number += 1
+                steps.append(Step(at, "join", (f"{which}{number}", number + (100 if which == "m" else 0))))
+            case 6:
+                steps.append(Step(at, chance.choice(["lose", "drain"]), (machine,)))
+            case 7:
+                steps.append(Step(at, chance.choice(["kill-leader", "stop-leader"])))
+    return Workload(f"clouds-{seed}", _OF_BOTH, tuple(steps), arguments=TWO)
+
+
 def find(name: str) -> Workload:
     """Return a workload by its name. Raises KeyError for an unknown one."""
     kind, _, number = name.rpartition("-")
@@ -465,4 +556,5 @@ GENERATED: dict[str, Callable[[int], Workload]] = {
     "mistakes": mistakes,
     "chain": chain,
     "fencing": fencing,
+    "clouds": clouds,
 }
