@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
-from . import large, neighbours, nodes, objects, services
+from . import large, neighbours, nodes, objects, services, several_clouds
 from .cloud import summary
 from .cluster import NODES
 from .stage import LIMITS, POD_CIDR, Bench, Run, ready_nodes, running, scene
@@ -87,4 +87,5 @@ BENCHES: Mapping[str, Callable[[Bench], AsyncIterator[Run]]] = {
     "handover": handover,
     "large": large.large,
     "neighbours": neighbours.neighbours,
+    "clouds": several_clouds.clouds,
 }
