@@ -82,6 +82,26 @@ async def test_a_rollout_takes_the_image_for_the_api_servers_version(cluster: Cl
     assert container["image"] == "example.com/hcloud:newest"
 
 
+async def test_a_rollout_removes_what_somebody_added_to_the_node_selector(cluster: Cluster):
+    """A label that no Node has is how a DaemonSet is stopped. An apply alone would leave it."""
+    variables = complete("hcloud") | {"ccm_runtime_name": "stopped", "ccm_runtime_kubernetes_version": "1.36"}
+    (daemonset,) = rendered("daemonset.yaml.j2", **variables)
+    wanted = dict(daemonset["spec"]["template"]["spec"]["nodeSelector"])
+    daemonset["spec"]["template"]["spec"]["nodeSelector"]["example.com/nowhere"] = "true"
+    cluster.apiserver.kubectl("create", "-f", "-", input=json.dumps(daemonset))
+    rollout = {"name": "outoftree.ccm.ccm_runtime", "tasks_from": "rollout/controller"}
+    tasks = [{"ansible.builtin.include_role": rollout}]
+    play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": tasks}
+    variables["ccm_install_kubeconfig"] = str(cluster.apiserver.kubeconfig())
+    try:
+        told = await playbook("/dev/stdin", "--check", "-e", json.dumps(variables), given=json.dumps([play]))
+    finally:
+        cluster.apiserver.kubectl("-n", "kube-system", "delete", "daemonset", "stopped")
+    assert told.status == 0, told.output[-3000:]
+    (undone,) = [result for name, result in told.tasks if "Undo a stop of the controller" in name]
+    assert undone["changed"] and undone["result"]["spec"]["template"]["spec"]["nodeSelector"] == wanted
+
+
 async def test_preflight_reports_the_vendors_controller_or_all_that_it_needs(cluster: Cluster):
     cluster.add("kubeadm-cp", HOSTS["kubeadm-cp"])
     known: dict[str, Any] = {"ccm_runtime_vendor": "hcloud", "ccm_runtime_kubernetes_version": "1.36"}
