@@ -100,6 +100,11 @@ message:
   type: list
   elements: str
   sample: []
+advice:
+  description: What to do about the first failure. Empty without one.
+  returned: always
+  type: str
+  sample: ""
 lines:
   description: The checks for people, at most 80 columns wide.
   returned: always
@@ -430,7 +435,7 @@ def main():
         problem = check.refusal()
     except _api.ApiError as exc:
         problem = _api.explain(exc)
-    nothing = dict(checks=[], message=[], requests={})
+    nothing = dict(checks=[], message=[], advice="", requests={})
     if problem:
         module.fail_json(msg="Nothing was created: {0}".format(problem), ok=False, cause="refused", lines=[], **nothing)
     if module.check_mode:

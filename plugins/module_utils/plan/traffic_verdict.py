@@ -59,16 +59,18 @@ class Check(NamedTuple):
 
 
 def judge(evidence: Row) -> Row:
-    """Return {ok, cause, checks, message, lines, requests}. C(cause) is that of the first question that failed, in the order of the questions."""
+    """Return {ok, cause, checks, message, advice, lines, requests}. C(cause) and C(advice) are those of the first question that failed."""
     checks = [question(evidence) for question in (_pods, _pod_network, _address, _outside, _port_change, _behind, _inside, _removal, _nodes)]
     failed = [check for check in checks if check.state == FAILED]
     lines = [_line(check) for check in checks]
+    advice = ADVICE[failed[0].cause] if failed else ""
     if failed and evidence["controller"]["differences"]:
         lines += ["", "The controller compared the load balancer with the Service: " + evidence["controller"]["differences"]]
     if failed:
-        lines += ["", "Do next: " + ADVICE[failed[0].cause]]
+        lines += ["", "Do next: " + advice]
     return {"ok": not failed, "cause": failed[0].cause if failed else "", "checks": [dict(check._asdict()) for check in checks],
-            "message": ["{0}: {1} [{2}]".format(check.name, check.detail, check.cause) for check in failed], "lines": columns.fitted(lines),
+            "message": ["{0}: {1} [{2}]".format(check.name, check.detail, check.cause) for check in failed],
+            "advice": advice, "lines": columns.fitted(lines),
             "requests": {name: _counts(result) for name, result in _asked(evidence)}}
 
 

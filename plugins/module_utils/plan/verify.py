@@ -21,21 +21,34 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import C
 #: With more Nodes than this, those that are initialised share one line.
 MANY = 12
 
+#: What is at risk while a check fails.
+RISKS = {
+    "hosts": "nobody knows what runs on a host that was not inspected",
+    "flags": "at its next start, a component with such a flag may fail, or act for the cloud beside the controller",
+    "kubelets": "if the Node of such a kubelet registers again, no controller initialises it",
+    "kubeadm-config": "the next kubeadm upgrade brings the old flags back",
+    "nodes": "such a Node gets no address, zone, route or load balancer from the cloud, and no Pods while it is uninitialized",
+    "runtime": "while no controller works, new Nodes wait, and load balancers and routes stay as they are",
+    "serving-certs": "kubectl logs and exec, and the metrics of such a kubelet, may fail",
+    "services": "nobody outside of the cluster reaches such a Service",
+}
+
 
 class Verification(TypedDict):
-    """The verdict of a verification. C(message) is C(failures) for a message that ends a run."""
+    """The verdict of a verification. C(message) is C(failures) for a message that ends a run, and C(risk) what is at risk now."""
 
     ok: bool
     checks: List[Check]
     failures: List[str]
     message: List[str]
+    risk: str
     notes: List[str]
     lines: List[str]
 
 
 def verify(detected: Dict[str, HostAnswer], cluster: ClusterFacts, health: HealthFacts,
            control_plane: List[str], names: Optional[Dict[str, List[str]]] = None, controller: str = "") -> Verification:
-    """Return {ok, checks: [{name, ok, detail}], failures, message, notes, lines}. Every check runs, even if others fail.
+    """Return {ok, checks: [{name, ok, detail}], failures, message, risk, notes, lines}. Every check runs, even if others fail.
 
     C(controller) is the name of a vendor's controller, for the message about what it does not report.
     """
@@ -84,7 +97,8 @@ def verify(detected: Dict[str, HostAnswer], cluster: ClusterFacts, health: Healt
     notes = grouping.equal_messages(old_config.notes(known))
     lines += ["note  " + text for text in notes]
     failures = ["{name}: {detail}".format(**item) for item in checks if not item["ok"]]
-    return {"ok": not failures, "checks": checks, "failures": failures, "message": grouping.cut(message), "notes": notes, "lines": lines}
+    risk = "; ".join(RISKS[item["name"]] for item in checks if not item["ok"])
+    return {"ok": not failures, "checks": checks, "failures": failures, "message": grouping.cut(message), "risk": risk, "notes": notes, "lines": lines}
 
 
 def _good_services(services: List[BalancedService]) -> str:

@@ -247,5 +247,6 @@ async def test_the_playbook_fails_with_the_cause_and_hands_the_result_on(
         leaves_nothing(world)
     assert run.status != 0 and "Traceback" not in run.output
     assert run.failures[-1].startswith("address: no cloud-controller-manager is at work"), run.failures
+    assert "Next: Run outoftree.ccm.verify" in run.failures[-1] and run.failures[-1].endswith(".verify_active")
     shown = run.output[run.output.index('"custom_stats"') :]
     assert '"verdict": "failed"' in shown and "dead-controller" in shown

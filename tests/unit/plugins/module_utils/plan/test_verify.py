@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.outoftree.ccm.plugins.module_utils.plan.verify import nodes_table, verify
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.verify import RISKS, nodes_table, verify
 
 FLAGS_ENV = "/var/lib/kubelet/kubeadm-flags.env"
 HEALTH = {"reasons": [], "daemonset": {"ready": 1, "desired": 2}, "lease": {"holder": "cp-1_x"}, "unjudged": []}
@@ -17,6 +17,7 @@ def checks(detected: dict[str, Any], cluster: dict[str, Any], health: dict[str, 
     found = verify(detected, cluster, health, [])
     assert found["ok"] is all(check["ok"] for check in found["checks"]) and found["ok"] is not bool(found["failures"])
     assert [line.split()[0] == "ok" for line in found["lines"]] == [check["ok"] for check in found["checks"]]
+    assert found["risk"] == "; ".join(RISKS[check["name"]] for check in found["checks"] if not check["ok"])
     assert len({line.index(check["detail"]) for line, check in zip(found["lines"], found["checks"])}) == 1, "columns"
     return {check["name"]: (check["ok"], check["detail"]) for check in found["checks"]}
 
