@@ -35,7 +35,7 @@ def outcome(title: str, plan: Row, summary: Row, verified: Row, traffic: Row) ->
     ok = bool(summary.get("ok", True) and all(part.get("ok") for part in checked) and (checked if summary else report["go"]))
     problems = _problems(report, summary, verified, traffic)
     return {
-        "verdict": _verdict(ok, bool(plan), bool(summary), bool(checked)), "ok": ok, "counts": _counts(report, summary, problems),
+        "verdict": _verdict(ok, bool(plan), bool(summary), bool(checked)), "ok": ok, "counts": _counts(report, summary, verified, problems),
         "changes": _bounded(["{0}: {1}".format(", ".join(names[:1]) if len(names) == 1 else grouping.hosts(names), _change(edit))
                              for edit, names in grouping.equal_edits(report["edits"])]),
         "problems": _bounded(grouping.equal_messages(problems)), "next": list(summary.get("advice") or []),
@@ -60,11 +60,13 @@ def _problems(report: Report, summary: Row, verified: Row, traffic: Row) -> List
     return found + list(traffic.get("message") or [])
 
 
-def _counts(report: Report, summary: Row, problems: List[str]) -> Row:
+def _counts(report: Report, summary: Row, verified: Row, problems: List[str]) -> Row:
     hosts: Dict[str, int] = {}
     for entry in summary.get("hosts") or []:
         hosts[entry["state"]] = hosts.get(entry["state"], 0) + 1
     done = sum(entry["edits"] for entry in summary.get("hosts") or [])
+    if summary and verified.get("ok"):  # no host made these edits, and a passed verification shows that they are made
+        done += sum(edit["component"] == "node" or edit["host"] == "(cluster)" for edit in report["edits"])
     return {"edits": len(report["edits"]), "done": done, "hosts": hosts, "problems": len(problems), "warnings": len(report["warnings"])}
 
 

@@ -54,6 +54,12 @@ def test_changes_problems_and_counts_are_there() -> None:
     assert run_outcome({}, traffic=TRAFFIC)["problems"] == ["outside: no answer [security-group]"]
 
 
+@pytest.mark.parametrize(("verified", "done"), [(GOOD, 3), (BAD, 1), ({}, 1)])
+def test_edits_of_nodes_and_of_the_cluster_are_done_when_the_verification_passes(verified: dict[str, Any], done: int) -> None:
+    edits = [EDIT, {**EDIT, "host": "w-1", "component": "node"}, {**EDIT, "host": "(cluster)", "component": "kubeadm-config"}]
+    assert run_outcome(plan(edits=edits), summary=SUMMARY, verified=verified)["counts"]["done"] == done
+
+
 def test_it_is_bounded() -> None:
     edits = [{**EDIT, "host": "host{0}x".format(number), "file": "/f{0}".format(number)} for number in range(2000)]
     result = run_outcome(plan(edits=edits, go=False, problems=["a{0} b{0} c{0}: d{0}".format(number) for number in range(2000)]))
