@@ -159,6 +159,8 @@ are fixed:
   by Kubernetes' spec "should be able to create LoadBalancer Service without NodePort and change it".
 - After a takeover, a Service without an address waited until the load balancers of all others were written, if Nodes
   had changed meanwhile. Found by `balancer.udp` and three others on OpenStack's services on a busy machine.
+- The provider `openstack` deleted the listener of a Service's former port before Octavia had accepted the one of the
+  new port. Found by `balancer.members-after-refusal`.
 - A namespace that was being deleted cost a log line for each Event about its Services. Found in the logs of
   Kubernetes' specs, which delete their namespaces.
 """
