@@ -10,5 +10,6 @@
 `recent` bounds what a provider remembers. `untrusted_text` makes text of others safe in messages.
 `kept_settings` reports settings that an existing load balancer cannot get. `kept_load_balancers` has the rules for load
 balancers that outlive their Service.
+`limited_members` chooses nodes where a load balancer has no room for all.
 `backend_addresses`, `pod_ranges`, `rule_changes` and `retry_after` are small decisions that many clouds need.
 """

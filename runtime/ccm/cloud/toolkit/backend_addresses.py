@@ -3,17 +3,11 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TypeVar
 
 from ccm.cloud import AddressType, Backend
 
 Selector = Mapping[str, str | None]
-#: How a provider names a member: by address, or by the ID of its machine.
-Member = TypeVar("Member", str, int)
-ZONE = "topology.kubernetes.io/zone"
 
 
 def node_address(backend: Backend, family: str) -> str:
@@ -42,28 +36,6 @@ def serving(backends: Sequence[Backend], family: str, selector: Selector | None 
         if address := node_address(backend, family):
             found.setdefault(address, backend)
     return found
-
-
-def limited(members: Mapping[Member, Backend], most: int, service: str) -> Mapping[Member, Backend]:
-    """Choose at most `most` of the members, in their order; 0 for all.
-
-    Each `service` sorts the nodes of a zone in its own order (rendezvous hashing), and the zones take turns. So zones
-    and Services share the nodes fairly, and a node that joins or leaves replaces at most one member.
-    """
-    if not most or len(members) <= most:
-        return members
-
-    def score(member: Member) -> str:
-        return hashlib.sha256(f"{service}\n{members[member].node_name}".encode()).hexdigest()
-
-    turns: Counter[str] = Counter()
-    order: list[tuple[int, str, Member]] = []
-    for own, member in sorted((score(member), member) for member in members):
-        zone = members[member].labels.get(ZONE, "")
-        turns[zone] += 1
-        order.append((turns[zone], own, member))
-    chosen = {member for _, _, member in sorted(order)[:most]}
-    return {member: backend for member, backend in members.items() if member in chosen}
 
 
 def draining(members: Mapping[str, Backend]) -> frozenset[str]:

@@ -10,9 +10,9 @@ from typing import Any
 from ccm.cloud import Backend, Backends, Ingress, Invalid, LoadBalancerSpec, Port
 from ccm.cloud.toolkit import kept_load_balancers
 from ccm.cloud.toolkit.annotation_reader import ServiceAnnotations
-from ccm.cloud.toolkit.backend_addresses import limited
 from ccm.cloud.toolkit.digests import NOT_COUNTED, counted, desired_digest, subjects
 from ccm.cloud.toolkit.kept_settings import Setting, differences, only_for_new
+from ccm.cloud.toolkit.limited_members import Candidates, Choices
 from ccm.cloud.toolkit.service_checks import EVERYONE, limits_clients, require_ipv4, require_node_ports
 
 from . import annotations as notes
@@ -26,6 +26,8 @@ Row = Mapping[str, Any]
 DEFAULT_TYPE = "lb11"
 #: The cloud's defaults for a health check: interval and timeout in seconds, and the number of retries.
 INTERVAL, TIMEOUT, RETRIES = 15, 10, 3
+#: What Services chose among too many targets, so that a Node which comes or goes costs each of them little.
+_CHOICES = Choices()
 
 
 @dataclass(frozen=True)
@@ -302,16 +304,16 @@ def fitting(desired: Wanted, backends: Sequence[Backend], room: int, service: st
     at most one target.
     """
     every = targets(desired, backends)
-    if len(every) <= room:
-        return every
+    if len(every) <= room or not room:
+        return every[:room]
 
-    def choose(of_all: Backends) -> tuple[int, ...]:
+    def candidates(of_all: Backends) -> Candidates[int]:
         ids = ((server_id(each.provider_id), each) for each in of_all)
         wanted = set(every)
-        members = {id_: each for id_, each in ids if id_ is not None and id_ in wanted}
-        return tuple(sorted(limited(members, room, service))) if room else ()
+        return Candidates({id_: each for id_, each in ids if id_ is not None and id_ in wanted})
 
-    return Backends.of(backends).recent(("hetzner fitting", desired.node_selector, room, service), choose)
+    shared = Backends.of(backends).recent(("hetzner candidates", desired.node_selector), candidates)
+    return tuple(sorted(_CHOICES.limited(shared, room, service)))
 
 
 def _servers(selector: Selector, backends: Sequence[Backend]) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ import msgspec
 
 from ccm.cloud import Backend, Backends, Port
 from ccm.cloud.toolkit import backend_addresses
+from ccm.cloud.toolkit.limited_members import Candidates, Choices
 from ccm.cloud.toolkit.service_checks import nobody_serves
 
 from .. import instance_rules
@@ -23,6 +24,8 @@ from .load_balancer_rules import DesiredLoadBalancer
 
 XFF = "X-Forwarded-For"
 NONE: frozenset[str] = frozenset()
+#: What Services chose among too many members, so that a Node which comes or goes costs each of them little.
+_CHOICES = Choices()
 
 
 def part_name(kind: str, index: int, balancer: str) -> str:
@@ -232,8 +235,14 @@ def _weighed(desired: DesiredLoadBalancer, backends: Sequence[Backend]) -> Itera
 
 def _chosen(desired: DesiredLoadBalancer, backends: Sequence[Backend]) -> Mapping[str, Backend]:
     """Return the nodes that are members, by address."""
-    serving = backend_addresses.serving(backends, desired.family, desired.selector)
-    return backend_addresses.limited(serving, desired.most_nodes, desired.name)
+    if not desired.most_nodes:
+        return backend_addresses.serving(backends, desired.family, desired.selector)
+
+    def candidates(every: Backends) -> Candidates[str]:
+        return Candidates(backend_addresses.serving(every, desired.family, desired.selector))
+
+    shared = Backends.of(backends).recent(("openstack candidates", *_selected(desired)), candidates)
+    return _CHOICES.limited(shared, desired.most_nodes, desired.name)
 
 
 def nobody(desired: DesiredLoadBalancer, backends: Sequence[Backend]) -> tuple[str, ...]:
@@ -257,7 +266,12 @@ def too_many(desired: DesiredLoadBalancer, backends: Sequence[Backend]) -> tuple
 def selection(desired: DesiredLoadBalancer) -> tuple[Hashable, ...]:
     """Return what decides which Nodes are members, and at which address."""
     limit = (desired.most_nodes, desired.name) if desired.most_nodes else ()
-    return desired.family, tuple(sorted(desired.selector.items(), key=str)), limit
+    return *_selected(desired), limit
+
+
+def _selected(desired: DesiredLoadBalancer) -> tuple[Hashable, ...]:
+    """Return what decides which Nodes may be members, and at which address."""
+    return desired.family, tuple(sorted(desired.selector.items(), key=str))
 
 
 def served_at(desired: DesiredLoadBalancer, backends: Sequence[Backend], region: str) -> frozenset[tuple[str, str]]:

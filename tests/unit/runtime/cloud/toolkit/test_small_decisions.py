@@ -2,14 +2,11 @@
 """The small parts of the toolkit: members, rules, steps, and when to retry."""
 
 import dataclasses
-from collections import Counter
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ccm.cloud import Address, AddressType, Backend, RetryAfter
-from ccm.cloud.toolkit.backend_addresses import ZONE, limited, members_of, node_address, serving
+from ccm.cloud.toolkit.backend_addresses import members_of, node_address, serving
 from ccm.cloud.toolkit.retry_after import retry_after, unix_time
 from ccm.cloud.toolkit.rule_changes import rule_changes
 from ccm.cloud.toolkit.steps import Step, do_next
@@ -46,42 +43,6 @@ def test_members_are_those_that_the_selector_chooses_and_that_have_an_address():
 def test_of_two_nodes_with_one_address_the_first_by_name_serves():
     found = serving([backend("b", (IN, "10.0.0.1")), backend("a", (IN, "10.0.0.1"))], "IPv4")
     assert [each.node_name for each in found.values()] == ["a"]
-
-
-def members(*numbers, zones=3):
-    """Return the members for these node numbers, spread over `zones` zones."""
-    nodes = [backend(f"n{each}", (IN, f"10.0.0.{each}"), **{ZONE: f"z{each % zones}"}) for each in numbers]
-    return serving(nodes, "IPv4")
-
-
-@pytest.mark.parametrize("most", [0, 6, 7])
-def test_all_are_members_without_a_limit_and_below_it(most):
-    assert limited(members(*range(6)), most, "web") == members(*range(6))
-
-
-@given(
-    numbers=st.sets(st.integers(0, 40), min_size=2), most=st.integers(1, 12), zones=st.integers(1, 4), gone=st.data()
-)
-def test_a_node_that_goes_or_comes_replaces_one_member_at_most(numbers, most, zones, gone):
-    left = numbers - {gone.draw(st.sampled_from(sorted(numbers)))}
-    before, after = (limited(members(*each, zones=zones), most, "web") for each in (numbers, left))
-    assert len(before) == min(most, len(numbers)) and len(after) == min(most, len(left))
-    assert len(before.keys() - after.keys()) <= 1 and len(after.keys() - before.keys()) <= 1
-    assert [*before] == [each for each in members(*sorted(numbers), zones=zones) if each in before]
-
-
-def test_zones_share_the_members_of_a_service_and_services_share_the_nodes():
-    nodes, chosen = members(*range(60)), Counter()
-    for service in range(40):
-        some = limited(nodes, 9, f"service-{service}")
-        assert sorted(Counter(each.labels[ZONE] for each in some.values()).values()) == [3, 3, 3]
-        chosen.update(some.keys())
-    assert len(chosen) == 60 and max(chosen.values()) <= 15  # 6 on average
-
-
-def test_a_small_zone_does_not_leave_places_empty():
-    nodes = {**members(*range(10), zones=1), **members(100, 101, zones=200)}
-    assert len(limited(nodes, 8, "web")) == 8
 
 
 def test_rules_to_make_and_to_delete():
