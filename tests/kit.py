@@ -28,7 +28,7 @@ async def check(case: Case, subject: Subject) -> Result:
 
 
 def hasty(config: ProviderConfig) -> ProviderConfig:
-    text = re.sub(r"(?i)(request[-_]?timeout\W+)\d+", rf"\g<1>{HASTY}", config.text)
+    text = re.sub(r"(?i)(?<![-_\w])((?:request[-_]?)?timeout\W+)\d+", rf"\g<1>{HASTY}", config.text)
     variables = dict(config.environment)
     variables |= {name: f"{HASTY}s" for name in variables if name.endswith("REQUEST_TIMEOUT")}
     assert (text, variables) != (config.text, dict(config.environment)), "no request_timeout in the configuration"

@@ -62,7 +62,7 @@ def registry() -> Iterator[tuple[servers.Registry, str]]:
 
 
 def ask(method: str, url: str, body: bytes = b"") -> urllib.request.addinfourl:
-    answer = urllib.request.urlopen(urllib.request.Request(url, body, method=method), timeout=5)
+    answer = urllib.request.urlopen(urllib.request.Request(url, body, method=method), timeout=60)
     assert isinstance(answer, urllib.request.addinfourl) or answer.status
     return answer
 

@@ -119,7 +119,7 @@ def newer_than_3_8(*files: Path) -> str:
     """Return what vermin reports about syntax, modules and functions that Python 3.8 does not have; "" without any."""
     vermin = Path(sys.executable).with_name("vermin")
     options = ("--target=3.8-", "--violations", "--no-tips", "--eval-annotations")
-    done = subprocess.run([vermin, *options, *files], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([vermin, *options, *files], capture_output=True, text=True, timeout=280)
     return "" if done.returncode == 0 else done.stdout + done.stderr
 
 

@@ -36,7 +36,7 @@ def ansible(tmp_path: Path, book: str, *arguments: str) -> subprocess.CompletedP
     return subprocess.run(
         [PROGRAM, "-i", inventory, REPOSITORY / "playbooks" / f"{book}.yml", *arguments],
         env=environment | {"ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"), "COLUMNS": "1000"},
-        cwd=tmp_path, text=True, capture_output=True, timeout=100,
+        cwd=tmp_path, text=True, capture_output=True, timeout=280,
     )  # fmt: skip
 
 

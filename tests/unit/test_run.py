@@ -44,7 +44,7 @@ class Parts:
 @pytest.fixture
 def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Parts:
     monkeypatch.setattr(run, "RESULTS", tmp_path / "results")
-    monkeypatch.setattr(run, "PATIENCE", 10.0)
+    monkeypatch.setattr(run, "PATIENCE", 120.0)
     return Parts(tmp_path, capsys)
 
 
@@ -242,7 +242,7 @@ def test_reasons_of_skips_and_the_slowest_tests_are_told(parts: Parts):
 
 
 def test_timed_and_patient_parts_run_side_by_side_unless_the_machine_is_too_small(parts: Parts):
-    for name, seconds in (("unit", 30), ("integration", 30), ("alone", 1), ("lonely", 1)):
+    for name, seconds in (("unit", 120), ("integration", 120), ("alone", 1), ("lonely", 1)):
         look = f"import pathlib, time\nhere, end = pathlib.Path(__file__).parent, time.monotonic() + {seconds}\n"
         look += f"kind = '*.{seconds}'\n(here / '{name}.{seconds}').touch()\n"
         look += "while len(list(here.glob(kind))) < 2 and time.monotonic() < end: time.sleep(0.1)\n"
@@ -253,7 +253,7 @@ def test_timed_and_patient_parts_run_side_by_side_unless_the_machine_is_too_smal
 
 
 def test_what_follows_the_patient_parts_runs_beside_the_timed_ones_with_the_same_share(parts: Parts):
-    wait = "import os, pathlib, time\nhere, end = pathlib.Path(__file__).parent, time.monotonic() + 30\n"
+    wait = "import os, pathlib, time\nhere, end = pathlib.Path(__file__).parent, time.monotonic() + 120\n"
     wait += "(here / '{name}').with_suffix('.nice').write_text(str(os.nice(0)))\n"
     wait += "while not (here / '{other}.nice').exists() and time.monotonic() < end: time.sleep(0.1)\n"
     for name, other in (("molecule", "long"), ("sequences", "sequences"), ("long", "molecule")):
@@ -266,7 +266,7 @@ def test_what_follows_the_patient_parts_runs_beside_the_timed_ones_with_the_same
 
 def test_patient_parts_run_two_at_a_time_when_the_timed_ones_have_ended(parts: Parts):
     parts.add("timed")
-    meet = "import pathlib, time\nhere, end = pathlib.Path(__file__).parent, time.monotonic() + 60\n"
+    meet = "import pathlib, time\nhere, end = pathlib.Path(__file__).parent, time.monotonic() + 120\n"
     meet += "pathlib.Path(__file__ + '.here').touch()\n"
     meet += "while not (here / '{other}.here').exists() and time.monotonic() < end: time.sleep(0.1)\n"
     meet += "raise SystemExit(not (here / '{other}.here').exists())"

@@ -98,7 +98,7 @@ def run(inventory: Path, **settings: str) -> list[str]:
     environment |= {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "true", **settings}
     environment["COLUMNS"] = str(COLUMNS)
     done = subprocess.run(
-        [PROGRAM, "-i", inventory, book], env=environment, cwd=ROOT, text=True, capture_output=True, timeout=200
+        [PROGRAM, "-i", inventory, book], env=environment, cwd=ROOT, text=True, capture_output=True, timeout=280
     )
     shown = re.split(r"^TASK \[Stop the run\].*\n", done.stdout.partition("PLAY RECAP")[0], flags=re.M)[1:]
     assert len(shown) == len(CASES), done.stdout + done.stderr

@@ -27,7 +27,7 @@ def run(folder: Path, *answers: str) -> dict[str, Any]:
         (folder / "bin" / name).chmod(0o755)
     script = SCRIPT.read_text().replace("/etc/cni/net.d/10-bed.conflist", str(conf))
     environment = {**os.environ, "PATH": f"{folder}/bin:{os.environ['PATH']}"}
-    subprocess.run(["sh", "-c", script], env=environment, check=True, timeout=30)
+    subprocess.run(["sh", "-c", script], env=environment, check=True, timeout=280)
     ipam: dict[str, Any] = json.loads(conf.read_text())["plugins"][0]["ipam"]
     return ipam
 

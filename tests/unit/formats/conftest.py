@@ -46,4 +46,4 @@ def kubernetes() -> Iterator[Kubernetes]:
         yield Kubernetes(process)
         assert process.stdin
         process.stdin.close()
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0

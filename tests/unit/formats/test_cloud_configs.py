@@ -60,7 +60,7 @@ def go() -> Iterator[Callable[[str, str], str | None]]:
 
         yield answer
         process.stdin.close()
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
 
 
 def test_ini_means_what_gcfg_says(go: Callable[[str, str], str | None]) -> None:

@@ -33,24 +33,36 @@ def metric(name: str, pool: str) -> float:
     return REGISTRY.get_sample_value(name, {"pool": pool}) or 0.0
 
 
+class Work:
+    """A function that blocks until the gate opens. `begun`: a thread runs it."""
+
+    def __init__(self, gate: threading.Event) -> None:
+        self._gate, self.begun = gate, threading.Event()
+
+    def __call__(self) -> bool:
+        self.begun.set()
+        return self._gate.wait(300)
+
+
 async def test_the_event_loop_goes_on_while_a_call_blocks(gate: threading.Event) -> None:
-    calls = BlockingCalls("goes-on")
-    call = asyncio.create_task(calls.run(gate.wait, 10))
-    await asyncio.sleep(0.01)
+    calls, work = BlockingCalls("goes-on", deadline=300), Work(gate)
+    call = asyncio.create_task(calls.run(work))
+    await until(work.begun.is_set)
     assert not call.done()
     gate.set()
     assert await call is True
 
 
 async def test_threads_are_used_again_and_never_more_than_allowed(gate: threading.Event) -> None:
-    calls, at_once, most, lock = BlockingCalls("bounded", threads=3), 0, 0, threading.Lock()
+    calls, at_once, most, lock = BlockingCalls("bounded", threads=3, deadline=300), 0, 0, threading.Lock()
+    three = threading.Barrier(3, timeout=200)
 
     def work() -> str:
         nonlocal at_once, most
         with lock:
             at_once += 1
             most = max(most, at_once)
-        time.sleep(0.005)
+        three.wait()
         with lock:
             at_once -= 1
         return threading.current_thread().name
@@ -94,9 +106,9 @@ async def test_beyond_the_limit_of_hung_calls_all_fail_at_once_until_one_comes_b
 
 
 async def test_a_cancelled_call_ends_at_once_and_its_late_result_is_dropped(gate: threading.Event) -> None:
-    calls = BlockingCalls("cancelled", threads=1)
-    call = asyncio.create_task(calls.run(gate.wait))
-    await asyncio.sleep(0.01)
+    calls, work = BlockingCalls("cancelled", threads=1), Work(gate)
+    call = asyncio.create_task(calls.run(work))
+    await until(work.begun.is_set)
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
@@ -164,9 +176,9 @@ async def test_the_context_is_the_askers() -> None:
 
 
 async def test_closed_it_takes_no_call_and_threads_at_work_end_when_they_come_back(gate: threading.Event) -> None:
-    calls = BlockingCalls("closed")
-    call = asyncio.create_task(calls.run(gate.wait))
-    await asyncio.sleep(0.01)
+    calls, work = BlockingCalls("closed"), Work(gate)
+    call = asyncio.create_task(calls.run(work))
+    await until(work.begun.is_set)
     calls.close()
     with pytest.raises(Transient, match="closed"):
         await calls.run(print)
@@ -182,7 +194,7 @@ def test_a_hung_thread_outlives_the_event_loop_without_an_error(gate: threading.
         with pytest.raises(Transient):
             asyncio.run(BlockingCalls("outlives", deadline=0.05).run(gate.wait))
         gate.set()
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while [thread for thread in threading.enumerate() if thread.name == "outlives-blocking"]:
             assert time.monotonic() < deadline
             time.sleep(0.005)

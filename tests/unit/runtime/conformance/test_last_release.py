@@ -15,6 +15,7 @@ from aiohttp import web
 from ccm.cloud import Backends, InstanceRef, LoadBalancerSpec, NotFound, Port, ProviderConfig, RateLimited
 from ccm.conformance import CASES, Case, Outcome, Subject, World, check
 from ccm.gateway.gateway import Gateway
+from tests.kit import PATIENT
 
 from .last_release.acme_of_0_1 import AcmeCloud
 
@@ -69,7 +70,7 @@ async def acme() -> AsyncIterator[tuple[Acme, ProviderConfig]]:
     await runner.setup()
     try:
         await web.TCPSite(runner, "127.0.0.1", 0).start()
-        conf = f"[acme]\nurl = http://127.0.0.1:{runner.addresses[0][1]}\nkey = {KEY}\ntimeout = 1\n"
+        conf = f"[acme]\nurl = http://127.0.0.1:{runner.addresses[0][1]}\nkey = {KEY}\ntimeout = {PATIENT}\n"
         yield cloud, ProviderConfig(conf, "acme.conf")
     finally:
         await runner.cleanup()

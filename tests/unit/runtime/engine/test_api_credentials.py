@@ -140,7 +140,7 @@ def exec_user(version="client.authentication.k8s.io/v1", **fields):
 
 async def test_a_request_that_gives_up_leaves_the_plugin_running_for_the_next_one(write, plugin):
     plugin.does(
-        "import json, time\ntime.sleep(1)\n"
+        "import json, pathlib, time\nwhile not pathlib.Path('go').exists(): time.sleep(0.01)\n"
         "print(json.dumps({'apiVersion': 'client.authentication.k8s.io/v1', 'status': {'token': 'slow'}}))"
     )
     access = from_kubeconfig(write(user=exec_user()))
@@ -148,6 +148,7 @@ async def test_a_request_that_gives_up_leaves_the_plugin_running_for_the_next_on
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.2):
                 await access.headers()
+    (plugin.folder / "go").touch()
     found = await asyncio.gather(access.headers(), access.headers())
     assert found == [[("Authorization", "Bearer slow")]] * 2 and plugin.runs == 1
 
@@ -201,15 +202,20 @@ async def test_exec_plugin_may_give_a_client_certificate(write, plugin):
         ("sys.stderr.write('log in first\\n'); sys.exit(3)", "exited with 3: log in first"),
         ("print('hello')", "did not print an ExecCredential"),
         ('print(\'{"apiVersion": "client.authentication.k8s.io/v1", "status": {}}\')', "with a token or a client"),
-        ("import time; time.sleep(60)", "did not finish within 0.5 s"),
     ],
 )
-async def test_exec_plugin_that_fails(write, plugin, behaviour, complaint, monkeypatch):
-    monkeypatch.setattr(api_credentials, "EXEC_TIMEOUT", 0.5)
+async def test_exec_plugin_that_fails(write, plugin, behaviour, complaint):
     plugin.does(behaviour)
     access = from_kubeconfig(write(user=exec_user()))
     with pytest.raises(UnavailableError, match=complaint):
         await access.headers()
+
+
+async def test_exec_plugin_that_does_not_end(write, plugin, monkeypatch):
+    monkeypatch.setattr(api_credentials, "EXEC_TIMEOUT", 0.5)
+    plugin.does("import time; time.sleep(60)")
+    with pytest.raises(UnavailableError, match=r"did not finish within 0\.5 s"):
+        await from_kubeconfig(write(user=exec_user())).headers()
 
 
 async def test_a_token_file_that_is_written_in_place_keeps_its_token_while_it_is_empty(tmp_path, caplog):

@@ -81,7 +81,7 @@ async def test_one_request_finds_out_and_those_that_follow_use_new_connections(s
     with pytest.raises(UnavailableError, match="no answer in time"):
         await getattr(kube, method)("/n", *first, timeout=0.2)
     for _ in range(3):
-        assert (await kube.get("/n", PartialObject, timeout=10.0)).metadata.name == "n"
+        assert (await kube.get("/n", PartialObject, timeout=60.0)).metadata.name == "n"
     assert server.accepted == count + 1
 
 
@@ -98,13 +98,13 @@ async def test_idle_connections_are_closed(server, kube):
 
 async def test_requests_and_watches_in_progress_go_on(server, kube):
     async with contextlib.AsyncExitStack() as stack:
-        lines = await stack.enter_async_context(kube.watch("/n", {}, read_timeout=10.0))
+        lines = await stack.enter_async_context(kube.watch("/n", {}, read_timeout=60.0))
         assert await anext(lines) == b"{}"
         await warm_beside(server, kube)
         server.fail_over()  # the stream that is open continues
         with pytest.raises(UnavailableError):
             await kube.get("/n", PartialObject, timeout=0.2)
-        await kube.get("/n", PartialObject, timeout=10.0)
+        await kube.get("/n", PartialObject, timeout=60.0)
         for _ in range(20):
             assert await anext(lines) == b"{}"
 
@@ -120,7 +120,7 @@ async def test_a_silent_watch_leads_to_new_connections_too(server, kube):
     with pytest.raises(UnavailableError):
         async with kube.watch("/n", {}, read_timeout=0.2) as lines:
             await anext(lines)
-    await kube.get("/n", PartialObject, timeout=10.0)
+    await kube.get("/n", PartialObject, timeout=60.0)
 
 
 async def test_a_closed_client_can_be_used_again(server, kube):

@@ -35,7 +35,7 @@ told = []
 set_alarm(0.2, lambda: told.append("late"))
 set_alarm(0.1, lambda: told.append("early"))
 set_alarm(0.15, lambda: told.append("cancelled"))()
-end = time.monotonic() + 10
+end = time.monotonic() + 50
 while len(told) < 2 and time.monotonic() < end:
     time.sleep(0.01)
 print(*told)
@@ -44,10 +44,10 @@ print(*told)
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_a_turn_of_the_event_loop_is_interrupted(loop):
-    done = subprocess.run([sys.executable, "-c", BUSY, loop], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", BUSY, loop], capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 7, done.stderr
 
 
 def test_each_alarm_rings_when_it_is_due():
-    done = subprocess.run([sys.executable, "-c", SEVERAL], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", SEVERAL], capture_output=True, text=True, timeout=280, check=False)
     assert done.stdout.split() == ["early", "late"], done.stderr

@@ -214,7 +214,6 @@ async def test_all_problems_at_start(file):
 
 async def test_W25_a_cloud_that_fails_for_long_makes_unready(file, monkeypatch):
     """Upstream's checks always pass. A short failure changes nothing, because other replicas have the same cloud."""
-    monkeypatch.setattr(cloud_reload, "SILENT_AFTER", 0.05)
     async with watching(file) as keeper:
 
         async def down():
@@ -223,6 +222,7 @@ async def test_W25_a_cloud_that_fails_for_long_makes_unready(file, monkeypatch):
         with pytest.raises(Transient):
             await keeper.gateway.call("a.x", down)
         assert keeper.standing().reason == ""
+        monkeypatch.setattr(cloud_reload, "SILENT_AFTER", 0.05)
         await until(lambda: keeper.standing().reason, "unready")
         assert "503" in keeper.standing().reason
         await keeper.gateway.call("a.x", lambda: asyncio.sleep(0))

@@ -92,7 +92,7 @@ async def test_no_secret_is_logged(provider: str, cloud: tuple[int, list[str]], 
     try:
         for call in (built.start, lambda: built.instances.get(None) if built.instances else built.start()):
             try:
-                await asyncio.wait_for(gateway.call("cloud.start", call), 20)
+                await asyncio.wait_for(gateway.call("cloud.start", call), 120)
             except CloudError as error:
                 said.append(f"{error!r} {error} {error.__cause__!r}")
     finally:

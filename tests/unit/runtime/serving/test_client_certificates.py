@@ -221,7 +221,7 @@ async def test_a_resumed_session_brings_no_certificate(root, tmp_path, version):
 
     def ask(port, session):
         with (
-            socket.create_connection(("127.0.0.1", port), timeout=10) as raw,
+            socket.create_connection(("127.0.0.1", port), timeout=60) as raw,
             context.wrap_socket(raw, session=session) as tls,
         ):
             tls.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")

@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import json
 import math
+import re
 import ssl
 import time
 import types
@@ -80,14 +81,15 @@ async def test_W24_a_blocked_event_loop_is_told_with_the_calls_under_way(caplog,
     monkeypatch.setattr(loop_lag, "EVERY", 0.01)
     monkeypatch.setattr(loop_lag, "TOO_LATE", 0.2)
     task = asyncio.create_task(loop_lag.watch(lambda: ["instances.list", "instances.list"]))
-    await asyncio.sleep(0.05)
-    before = len(caplog.records)
+    await asyncio.sleep(0)
     time.sleep(0.5)  # noqa: ASYNC251 -- what a provider must not do
-    await asyncio.sleep(0.05)
+    async with asyncio.timeout(60):
+        while not caplog.records:
+            await asyncio.sleep(0.01)
     task.cancel()
-    [record] = caplog.records[before:]
-    assert "the event loop was blocked for 0." in record.getMessage()
-    assert record.getMessage().endswith("Cloud calls in progress: instances.list")
+    told = caplog.records[0].getMessage()  # a busy machine blocks it again
+    assert re.match(r"the event loop was blocked for \d+\.\d s; ", told)
+    assert told.endswith("Cloud calls in progress: instances.list")
 
 
 async def allow(request):

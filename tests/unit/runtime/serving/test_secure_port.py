@@ -225,7 +225,7 @@ async def serial_of(port, server_name=None):
         context = ssl.create_default_context()
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         with (
-            socket.create_connection(("127.0.0.1", port), timeout=10) as raw,
+            socket.create_connection(("127.0.0.1", port), timeout=60) as raw,
             context.wrap_socket(raw, server_hostname=server_name) as tls,
         ):
             return x509.load_der_x509_certificate(tls.getpeercert(binary_form=True)).serial_number
@@ -322,7 +322,7 @@ async def test_client_certificates(authorizer, authority, tmp_path):
         if name:
             context.load_cert_chain(place / f"{name}.crt", place / f"{name}.key")
         url = f"https://127.0.0.1:{port}/metrics"
-        patience = aiohttp.ClientTimeout(total=10)
+        patience = aiohttp.ClientTimeout(total=60)
         async with aiohttp.ClientSession(timeout=patience) as session, session.get(url, ssl=context) as response:
             await response.read()
         return user_of(authorizer.certificate or {})

@@ -12,6 +12,7 @@ from prometheus_client import REGISTRY
 from ccm.cloud import Webhook
 from ccm.serving import webhooks
 from ccm.serving.webhooks import application, choose
+from tests.later import late
 
 
 async def label(request):
@@ -166,19 +167,25 @@ async def test_the_length_is_announced(client):
 
 @pytest.mark.threat("tenant-cannot-stop-the-controller")
 async def test_a_handler_that_hangs_has_a_deadline(client, offered, monkeypatch, caplog):
-    ended = []
+    begun, ended = [], []
 
     async def hang(request):
+        begun.append(request["uid"])
         try:
             await asyncio.sleep(3600)
         finally:
             ended.append(request["uid"])
 
-    monkeypatch.setattr(webhooks, "DEADLINE", 0.1)
+    async def all_have_begun():
+        while len(begun) < 30:
+            await asyncio.sleep(0.01)
+
+    monkeypatch.setattr(webhooks, "DEADLINE", 60)
     offered["one"] = Webhook("/one", hang)
     before, tasks = count(504), len(asyncio.all_tasks())
-    answers = await asyncio.gather(*(post(client, "/one", review()) for _ in range(30)))
-    assert set(answers) == {(504, "webhook one did not answer within 0.1 s\n")}
+    asking = asyncio.gather(*(post(client, "/one", review()) for _ in range(30)))
+    answers = await late(asking, all_have_begun(), 60)
+    assert set(answers) == {(504, "webhook one did not answer within 60 s\n")}
     assert count(504) == before + 30 and len(ended) == 30
     assert len(asyncio.all_tasks()) <= tasks + 35  # one for each open connection
 
@@ -228,6 +235,7 @@ async def test_a_body_that_does_not_come_takes_no_room_for_long(client, monkeypa
         writer.write(head.encode())
     for reader, _ in opened:
         assert (await reader.readline()).startswith(b"HTTP/1.1 408 ")
+    monkeypatch.setattr(webhooks, "BODY_DEADLINE", 60)
     request = {"uid": "u", "name": "x" * 4_000_000, "operation": "CREATE"}
     assert (await post(client, "/one", review(request=request)))[0] == 200
     for _, writer in opened:

@@ -97,5 +97,5 @@ def test_it_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz") as answer:
             assert answer.read() == b"ok\n"
         process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
         assert "Traceback" not in process.stderr.read()

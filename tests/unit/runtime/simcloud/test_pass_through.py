@@ -207,7 +207,7 @@ import contextlib, json, os, signal, subprocess, sys, time, urllib.error, urllib
 
 def run(*words, within=None):
     inside = ["nsenter", f"--net=/proc/{within}/ns/net"] if within else []
-    return subprocess.run([*inside, *words], check=True, capture_output=True, text=True, timeout=30).stdout
+    return subprocess.run([*inside, *words], check=True, capture_output=True, text=True, timeout=100).stdout
 
 def eventually(function):
     deadline = time.monotonic() + 60
@@ -245,8 +245,8 @@ for server in servers: threading.Thread(target=server.serve_forever).start()
 '''
 CLIENT = '''
 import sys, urllib.request
-data = b"y" * int(sys.argv[2]) if len(sys.argv) > 2 else None
-print(urllib.request.urlopen(sys.argv[1], data, timeout=2).read().decode())
+data = b"y" * int(sys.argv[3]) if len(sys.argv) > 3 else None
+print(urllib.request.urlopen(sys.argv[1], data, timeout=int(sys.argv[2])).read().decode())
 '''
 
 def machine(number):
@@ -270,8 +270,8 @@ def node(number):
     started.append(subprocess.Popen(command))
     return pid
 
-def ask(client, path="/", *size):
-    return run(sys.executable, "-c", CLIENT, f"http://10.89.0.200{path}", *size, within=client).strip()
+def ask(client, path="/", *size, seconds=30):
+    return run(sys.executable, "-c", CLIENT, f"http://10.89.0.200{path}", str(seconds), *size, within=client).strip()
 
 def start():
     code = "import sys; from ccm_simcloud import main; sys.exit(main(sys.argv[1:]))"
@@ -286,7 +286,7 @@ def both():
 
 def nobody():
     try:
-        answer = ask(client)
+        answer = ask(client, seconds=2)
     except subprocess.CalledProcessError:
         return
     raise AssertionError(answer)
@@ -311,7 +311,7 @@ try:
     eventually(lambda: {ask(client) for _ in range(6)} == {"node-11 10.89.0.50"} or 1 / 0)
     call("PUT", f"/load-balancers/{balancer['id']}/targets", {"targets": targets})
     process.send_signal(signal.SIGTERM)
-    assert process.wait(10) == 0
+    assert process.wait(60) == 0
     nobody()
     process = start()
     eventually(both)
@@ -319,7 +319,7 @@ try:
     eventually(nobody)
     assert "simcloud-lb" not in run("ip", "route"), run("ip", "route")
     process.send_signal(signal.SIGTERM)
-    assert process.wait(10) == 0
+    assert process.wait(60) == 0
 finally:
     for each in started:
         each.kill()

@@ -6,8 +6,9 @@ from __future__ import annotations
 import pytest
 
 from ccm.cloud import ConfigError, InstanceRef, ProviderConfig, Unauthorized
-from ccm.conformance import CASES, Case, Outcome, Subject, check
+from ccm.conformance import CASES, Case, Outcome, Subject
 from ccm.gateway.gateway import Gateway
+from tests.kit import PATIENT, check
 
 from .rack_cloud import TOKEN, RackApi, RackWorld, running
 from .rack_provider import RackCloud
@@ -16,7 +17,7 @@ ABOUT_INSTANCES = [case for case in CASES if case.needs in ("", "instances")]
 
 
 def conf(url: str, token: str = TOKEN) -> ProviderConfig:
-    return ProviderConfig(f"[Rack]\nurl = {url}\ntoken = {token}\ntimeout = 1s\n", "rack.conf", {})
+    return ProviderConfig(f"[Rack]\nurl = {url}\ntoken = {token}\ntimeout = {PATIENT}s\n", "rack.conf", {})
 
 
 @pytest.mark.parametrize("case", ABOUT_INSTANCES, ids=lambda case: case.name)

@@ -42,6 +42,7 @@ from ccm.gateway.gateway import Gateway
 from ccm.providers.sim import SimCloud
 from ccm.providers.sim.volumes import CSI_DRIVER
 from ccm_simcloud.testing import Simulator, running_simulator
+from tests.later import late
 
 CONFIG: dict[str, Any] = {
     "projects": [
@@ -68,6 +69,11 @@ async def running(conf: dict[str, Any] | None = None, **config: Any) -> AsyncIte
             yield simulator, provider
         finally:
             await provider.close()
+
+
+async def _until(condition: Callable[[], Any]) -> None:
+    while not condition():
+        await asyncio.sleep(0.01)
 
 
 def backend(simulator: Simulator, name: str, address: str) -> Backend:
@@ -237,16 +243,20 @@ async def test_a_token_that_stays_refused_is_not_renewed_for_ever() -> None:
     ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else value.__name__,
 )
 async def test_what_goes_wrong_becomes(fault: dict[str, Any], expected: type[CloudError]) -> None:
-    async with running({"request_timeout": 0.3 if fault["action"] == "timeout" else 60}) as (simulator, provider):
+    async with running({"request_timeout": 60}) as (simulator, provider):
         row = simulator.add_instance("w1")
         ref = InstanceRef("w1", f"sim://north/{row.id}")
         if fault["action"] == "rate_limit":
             simulator.fault(**fault, match={"operation": "instances.get"})
             await provider.instances.get(ref)
+            call = provider.instances.get(ref)
         else:
-            simulator.fault(**fault, match={"operation": "instances.get"})
+            call = provider.instances.get(ref)
+            number = simulator.fault(**fault, match={"operation": "instances.get"})
+            if fault["action"] == "timeout":
+                call = late(call, _until(lambda: simulator.server.faults.active[number].hits), 60)
         with pytest.raises(CloudError) as caught:
-            await provider.instances.get(ref)
+            await call
         assert type(caught.value) is expected
         assert "very-secret-token" not in str(caught.value)
         if expected is RateLimited:

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Time-outs without a wait, and without luck: a test lets the time of its event loop jump once the moment has come.
+
+A short real time-out also strikes where a busy machine is slow: before the request that shall have no answer was sent,
+say. So tests set a long one, wait for an event, and jump over it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def jump(seconds: float) -> None:
+    """Let so many seconds pass at once in the running event loop, one of asyncio's."""
+    loop = asyncio.get_running_loop()
+    former = loop.time
+    loop.time = lambda: former() + seconds  # type: ignore[method-assign]
+
+
+async def late(call: Awaitable[T], begun: Awaitable[Any], seconds: float) -> T:
+    """Return the result of `call`, or raise its error. As soon as `begun` is done, `seconds` have passed."""
+    task, begins = asyncio.ensure_future(call), asyncio.ensure_future(begun)
+    try:
+        await asyncio.wait({task, begins}, return_when=asyncio.FIRST_COMPLETED)
+        jump(seconds)
+        return await task
+    finally:
+        begins.cancel()
