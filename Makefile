@@ -167,7 +167,9 @@ actionlint: setup ## the workflows of .github, by actionlint; Go builds it the f
 prose: setup ## words that this project does not use, in every file; make lint reads those on the list of tools/prose/terms.yml
 	@python tools/prose/check.py --all
 
+# One order of sets, so that each run is the same one.
 .PHONY: unit
+unit: export PYTHONHASHSEED := 0
 unit: setup ## pure logic, and 10,000 sequences of faults
 	@pytest -q $(call junit,unit) -n 2 --timeout 300 tests/unit tests/tools tests/peers tests/explore
 	@python -m tests.explore --seeds 0-59 --chains 0-379 --jobs 2 --least 10000
