@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from . import model, sizing, table, wire
+from . import model, profile_rules, sizing, table, wire
 from .sides import REPOSITORY
 
 DOCS = REPOSITORY / "docs"
@@ -81,8 +81,14 @@ def render(results: Results) -> str:
         model=model.text(runs) if {"nodes", "growth", "large"} <= runs.keys() else "",
         generator=generator(runs["nodes"]) if "nodes" in runs else "",
         cpu=cpu(runs["nodes"]) if "nodes" in runs else "",
+        profile=profile(runs),
         ceiling=ceiling(runs["nodes"], runs["limited"]) if {"nodes", "limited"} <= runs.keys() else "",
     )
+
+
+def profile(runs: Mapping[str, Any]) -> str:
+    """Return the section about the CPU of a Node and of a start."""
+    return PROFILE_TEXT.format(text=profile_rules.text(runs["profile"])) if "profile" in runs else EARLIER_PROFILE
 
 
 def framework(results: Results) -> str:
@@ -248,6 +254,58 @@ ENCODINGS_TEXT = """
 
 {gains}
 """
+#: From before there was a bench of it. It is shown until `make bench BENCH=profile` has run.
+EARLIER_PROFILE = """\
+## Where the runtime's CPU goes
+
+A sample of the stack every 4 ms of CPU, while 700 Nodes were initialised, tuned: 540 samples, without those of the
+start. The machine (AMD EPYC, Kubernetes v1.37.2) was busy with other work, so only the shares say something.
+
+| part of a Node's CPU | share |
+| --- | ---: |
+| HTTP of the two requests: aiohttp and yarl | 31% |
+| TLS, sockets, the event loop | 10% |
+| the same requests in our client: retries, deadlines, credentials | 10% |
+| the change in the Node's own bytes, twice, and its new metadata | 9% |
+| the watch: three events a Node are read, kept and handed on | 11% |
+| queue, and the decision | 10% |
+| metrics | 5% |
+| log line | 4% |
+| Events | 4% |
+| all else: lifecycle controller, lists, servers | 6% |
+
+What an earlier profile showed to decide nothing is gone. In loops of these calls alone, that saves 25 µs a Node:
+look-ups of metrics by their labels (10 to 1 µs), the new metadata after the last write (6 to 0 µs), the place in the
+code of a log line (20 to 16 µs), timeouts that are always the same (3 to 0 µs), and decoding of addresses whose bytes
+say that they stay (22 to 19 µs). In five pairs of runs in turn, it is less than the noise.
+
+This is why 0.8 s of CPU for 1,000 Nodes is not reached: half of it is two requests over TLS by aiohttp, and metrics,
+log and Events, which decide nothing, are an eighth. On the other side of the wire, the same two PUTs cost four times as
+much: 3.2 ms of kube-apiserver and 0.9 ms of etcd, where the table above was taken.
+
+What a process does until its first request leaves, in ms of CPU on that machine, on which `python -c pass` takes 25.
+Before, it read the authorities of the system for two TLS contexts that it does not use, and looked through all
+installed packages three times. What else differs by up to a seventh is noise:
+
+| until the first request leaves | before | after |
+| --- | ---: | ---: |
+| aiohttp, of which the authorities of the system | 166, 93 | 85, 0 |
+| the runtime's own 180 modules, half of it the code of data classes | 210 | 240 |
+| attrs, yarl, multidict and idna, for aiohttp | 40 | 36 |
+| YAML, for the configuration of the provider | 20 | 19 |
+| asyncio and uvloop | 23 | 22 |
+| prometheus_client | 16 | 16 |
+| installed packages looked through | 60 | 20 |
+| all else: Python, its library, options, and the measurement | 212 | 210 |
+| in all, medians of six starts in turn, without a measurement inside | 738 | 622 |
+
+"""
+PROFILE_TEXT = """\
+## Where each microsecond goes
+
+{text}
+
+"""
 PAGE_TEXT = """\
 # Performance
 
@@ -301,62 +359,19 @@ Beside the limited cloud, the peer waits for the cloud, so its time is the same 
 the API server, so the ratio is lower where the API server is slower. The same code had 43x on an earlier day, when the
 generator took 1.9 s on this machine.
 
-## Where the runtime's CPU goes
-
-A sample of the stack every 4 ms of CPU, while 700 Nodes were initialised, tuned: 540 samples, without those of the
-start. The machine (AMD EPYC, Kubernetes v1.37.2) was busy with other work, so only the shares say something.
-
-| part of a Node's CPU | share |
-| --- | ---: |
-| HTTP of the two requests: aiohttp and yarl | 31% |
-| TLS, sockets, the event loop | 10% |
-| the same requests in our client: retries, deadlines, credentials | 10% |
-| the change in the Node's own bytes, twice, and its new metadata | 9% |
-| the watch: three events a Node are read, kept and handed on | 11% |
-| queue, and the decision | 10% |
-| metrics | 5% |
-| log line | 4% |
-| Events | 4% |
-| all else: lifecycle controller, lists, servers | 6% |
-
-What an earlier profile showed to decide nothing is gone. In loops of these calls alone, that saves 25 µs a Node:
-look-ups of metrics by their labels (10 to 1 µs), the new metadata after the last write (6 to 0 µs), the place in the
-code of a log line (20 to 16 µs), timeouts that are always the same (3 to 0 µs), and decoding of addresses whose bytes
-say that they stay (22 to 19 µs). In five pairs of runs in turn, it is less than the noise.
-
-This is why 0.8 s of CPU for 1,000 Nodes is not reached: half of it is two requests over TLS by aiohttp, and metrics,
-log and Events, which decide nothing, are an eighth. On the other side of the wire, the same two PUTs cost four times as
-much: 3.2 ms of kube-apiserver and 0.9 ms of etcd, where the table above was taken.
-
-What a process does until its first request leaves, in ms of CPU on that machine, on which `python -c pass` takes 25.
-Before, it read the authorities of the system for two TLS contexts that it does not use, and looked through all
-installed packages three times. What else differs by up to a seventh is noise:
-
-| until the first request leaves | before | after |
-| --- | ---: | ---: |
-| aiohttp, of which the authorities of the system | 166, 93 | 85, 0 |
-| the runtime's own 180 modules, half of it the code of data classes | 210 | 240 |
-| attrs, yarl, multidict and idna, for aiohttp | 40 | 36 |
-| YAML, for the configuration of the provider | 20 | 19 |
-| asyncio and uvloop | 23 | 22 |
-| prometheus_client | 16 | 16 |
-| installed packages looked through | 60 | 20 |
-| all else: Python, its library, options, and the measurement | 212 | 210 |
-| in all, medians of six starts in turn, without a measurement inside | 738 | 622 |
-
-## Beyond what was measured
+{profile}## Beyond what was measured
 
 {model}
 
 ## How it is measured
 
 `make bench` runs it all and writes this page; `make bench BENCH="nodes handover"` runs a choice of nodes, limited,
-wire, encodings, growth, restart, services, join, shared, routes, handover, large and neighbours. The last one runs ours
-alone, in virtual time; `python -m tools.bench.neighbours` needs no cluster. Each other bench gives both sides the same
-API server (kube-apiserver with its default limits, etcd without fsync, nothing else in the cluster), the same Nodes (4
-KB, as a kubelet registers them), Events on, and a fresh simulated cloud whose every call takes 50 ms, as a process of
-its own. The sides run one after the other, never together. Done is seen by a watch in the side's own encoding, so that
-looking costs the API server almost nothing. Cloud calls are counted by the simulator's journal.
+wire, encodings, profile, growth, restart, services, join, shared, routes, handover, large and neighbours. The last one
+runs ours alone, in virtual time; `python -m tools.bench.neighbours` needs no cluster. Each other bench gives both sides
+the same API server (kube-apiserver with its default limits, etcd without fsync, nothing else in the cluster), the same
+Nodes (4 KB, as a kubelet registers them), Events on, and a fresh simulated cloud whose every call takes 50 ms, as a
+process of its own. The sides run one after the other, never together. Done is seen by a watch in the side's own
+encoding, so that looking costs the API server almost nothing. Cloud calls are counted by the simulator's journal.
 
 - *Defaults*: no flag that changes speed. *Tuned*: the flags above for both, or, where Services are prepared for a
   bench, `--concurrent-service-syncs=50`.

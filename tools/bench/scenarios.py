@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
-from . import large, neighbours, nodes, objects, services, several_clouds
+from . import large, neighbours, nodes, objects, profiles, services, several_clouds
 from .cloud import summary
 from .cluster import NODES
 from .stage import LIMITS, POD_CIDR, Bench, Run, ready_nodes, running, scene
@@ -77,6 +77,7 @@ BENCHES: Mapping[str, Callable[[Bench], AsyncIterator[Run]]] = {
     "nodes": nodes.nodes,
     "wire": nodes.forms,
     "encodings": nodes.encodings,
+    "profile": profiles.profile,
     "limited": nodes.limited,
     "growth": nodes.growth,
     "restart": services.restart,

@@ -108,7 +108,20 @@ def _tuned(runs: Runs) -> Row:
     )
 
 
-def _generator(form: str) -> Callable[[Runs], Row]:
+def _from_start(runs: Runs) -> Row:
+    peer, ours = (several(runs, side, "seconds", tuning="tuned") for side in ("peer", "ours"))
+    ratio = median(peer) / median(ours)
+    return Row(
+        "the same, from the start of the process",
+        spread(peer),
+        spread(ours),
+        times(ratio),
+        "≥ 1.3x, faster in each run",
+        ratio >= 1.3 and all(mine < theirs for mine, theirs in zip(ours, peer, strict=True)),
+    )
+
+
+def _generator(form: str, at_most: float) -> Callable[[Runs], Row]:
     def judge(runs: Runs) -> Row:
         ours = several(runs, "ours", "seconds_leading", tuning="tuned")
         limit = [float(run["seconds"]) for run in runs if run["side"] == "generator" and run.get("form") == form]
@@ -118,8 +131,8 @@ def _generator(form: str) -> Callable[[Runs], Row]:
             spread(limit),
             spread(ours),
             times(median(limit) / median(ours)),
-            "≤ 1.05 x its time",
-            median(ours) <= 1.05 * median(limit),
+            f"≤ {at_most:g} x its time",
+            median(ours) <= at_most * median(limit),
         )
 
     return judge
@@ -135,11 +148,17 @@ def _api_cpu(size: int) -> Callable[[Runs], Row]:
             spread(peer),
             spread(ours),
             times(median(peer) / median(ours)),
-            "≤ 0.9 x the peer's",
-            median(ours) <= 0.9 * median(peer),
+            "≤ 0.75 x the peer's",
+            median(ours) <= 0.75 * median(peer),
         )
 
     return judge
+
+
+def _first_request(runs: Runs) -> Row:
+    peer, ours = (pick(runs, side, tuning="start")["seconds"] for side in ("peer", "ours"))
+    what = "the start of a process, until its first request leaves"
+    return Row(what, seconds(peer), seconds(ours), times(peer / ours), "≤ 0.35 s", ours <= 0.35)
 
 
 def _limited(runs: Runs) -> Row:
@@ -216,8 +235,8 @@ def _cpu(runs: Runs) -> Row:
         told["peer"],
         told["ours"],
         times(each["peer"] / each["ours"]),
-        "≤ the peer's",
-        each["ours"] <= each["peer"],
+        "≤ 0.8",
+        each["ours"] <= 0.8,
     )
 
 
@@ -351,7 +370,7 @@ def _large_takeover(runs: Runs) -> Row:
 def _large_memory(runs: Runs) -> Row:
     many = _many(runs)
     peaks = [many["peak"], *(run["peak"] for run in _phases(many))]
-    return _alone("peak memory at 15,000 Nodes", f"{max(peaks):.0f} MiB", "≤ 150 MiB", max(peaks) <= 150)
+    return _alone("peak memory at 15,000 Nodes", f"{max(peaks):.0f} MiB", "≤ 120 MiB", max(peaks) <= 120)
 
 
 def _large_services(runs: Runs) -> Row:
@@ -427,10 +446,12 @@ def _outage(runs: Runs) -> Row:
 TARGETS: Sequence[Target] = (
     Target("nodes", _defaults),
     Target("nodes", _tuned),
-    Target("nodes", _generator("strategic merge patch")),
-    Target("nodes", _generator("PUT in protobuf, answered in protobuf")),
+    Target("nodes", _from_start),
+    Target("nodes", _generator("strategic merge patch", 1.05)),
+    Target("nodes", _generator("PUT in protobuf, answered in protobuf", 1.15)),
     Target("nodes", _api_cpu(1000)),
     Target("growth", _api_cpu(5000)),
+    Target("profile", _first_request),
     Target("limited", _limited),
     Target("limited", _limited_limit),
     Target("growth", _calls),
