@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from .base.lasting_imports import lasting_imports
 from .base.late_certificates import late_certificates
 
 NO_SIMULATOR = (
@@ -65,11 +66,12 @@ def main(argv: list[str] | None = None) -> int:
 def _main(args: list[str]) -> int:
     if args and args[0] in COMMANDS:
         return run(args[0], args[1:])
-    with late_certificates():
-        import aiohttp  # noqa: F401 -- before whatever imports it elsewhere
-    from .manager import logs
-    from .manager import process as app
-    from .options import command_line
+    with lasting_imports():
+        with late_certificates():
+            import aiohttp  # noqa: F401 -- before whatever imports it elsewhere
+        from .manager import logs
+        from .manager import process as app
+        from .options import command_line
 
     try:
         parsed = command_line.parse(args, command_line.parser(epilog=list_of_commands()))

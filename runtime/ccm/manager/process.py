@@ -144,9 +144,7 @@ def _log_version(options: Options) -> None:
 
 def start(options: Options) -> int:
     """Run in a new event loop; uses uvloop if it is installed."""
-    # Code and options live as long as the process. Without them, a full garbage collection beside 15,000 Nodes takes a
-    # third of the time, in which nothing else runs.
-    gc.freeze()
+    gc.collect()  # the parser of the command line is garbage in cycles
     prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
     try:
         import uvloop
