@@ -87,6 +87,9 @@ class Rulebook:
         except OSError:
             return False
 
+    def stop(self) -> None:
+        end(self._process)
+
     @property
     def said(self) -> str:
         return self._log.read_text()
@@ -96,6 +99,9 @@ class Rulebook:
         """Return the playbook, the limit and the hosts of each run, in the order of the runs."""
         files = sorted(self._runs.iterdir(), key=lambda path: path.stat().st_mtime_ns)
         return [file.name.rpartition(" ")[0] for file in files]
+
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
 
     def wait(self, what: Callable[[], bool]) -> None:
         deadline = time.monotonic() + PATIENCE
@@ -110,18 +116,19 @@ def start(environment: Path, collections: Path, tmp_path: Path) -> Iterator[Call
     started: list[subprocess.Popen[bytes]] = []
     runs, log = tmp_path / "runs", tmp_path / "log"
     runs.mkdir()
-    (tmp_path / "inventory.yml").write_text(yaml.safe_dump({"all": {"children": INVENTORY}}))
+    recorded = tmp_path / "inventory.yml"
+    recorded.write_text(yaml.safe_dump({"all": {"children": INVENTORY}}))
 
-    def _start(name: str, **variables: Any) -> Rulebook:
+    def _start(name: str, inventory: Path = recorded, installed: Path = collections, **variables: Any) -> Rulebook:
         port = free_port()
         (tmp_path / "vars.yml").write_text(yaml.safe_dump({"ccm_eda_port": port, "ccm_eda_token": TOKEN} | variables))
-        words = ["--rulebook", f"outoftree.ccm.{name}", "--inventory", "inventory.yml", "--vars", "vars.yml"]
+        words = ["--rulebook", f"outoftree.ccm.{name}", "--inventory", str(inventory), "--vars", "vars.yml"]
         with log.open("wb") as output:
             process = subprocess.Popen(
                 [environment / "bin" / "ansible-rulebook", *words],
                 cwd=tmp_path,
                 env=environments.variables(environment)
-                | {"ANSIBLE_COLLECTIONS_PATH": str(collections), "HOME": str(tmp_path), "RUNS": str(runs)}
+                | {"ANSIBLE_COLLECTIONS_PATH": str(installed), "HOME": str(tmp_path), "RUNS": str(runs)}
                 | ({"JAVA_HOME": os.environ["JAVA_HOME"]} if "JAVA_HOME" in os.environ else {}),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -132,9 +139,13 @@ def start(environment: Path, collections: Path, tmp_path: Path) -> Iterator[Call
 
     yield _start
     for process in started:
-        process.terminate()
-        try:
-            process.wait(60)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        end(process)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(60)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
