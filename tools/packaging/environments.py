@@ -118,12 +118,12 @@ def of_release() -> Path:
 
 
 def of_events() -> Path:
-    """Return an environment with ansible-rulebook, ansible-runner (which AWX uses), and the event source's libraries.
+    """Return an environment with ansible-rulebook, ansible-runner (which AWX uses), and awxkit, AWX's own client.
 
     ansible-rulebook also needs Java 17.
     """
     folder = FOLDER / "events"
-    _make(folder, "2.19", "ansible-rulebook>=1.3")
+    _make(folder, "2.19", "ansible-rulebook>=1.3", "awxkit>=24.6")
     return _with_collections(folder)
 
 
