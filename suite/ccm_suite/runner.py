@@ -72,7 +72,7 @@ class Run:
     def _lead(self) -> None:
         """Wait until somebody holds the Lease. Raises SuiteError if nobody does in time, or the controller keeps
         ending."""
-        deadline = time.monotonic() + 90 * self.world.patience
+        deadline = time.monotonic() + 90 * max(1.0, self.world.patience)
         while not self.world.leader():
             if time.monotonic() > deadline or self.first.ended >= ENDS:
                 raise SuiteError(

@@ -345,7 +345,7 @@ def _open(request: urllib.request.Request | str, context: ssl.SSLContext | None 
     handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
     if context is not None:
         handlers.append(urllib.request.HTTPSHandler(context=context))
-    with urllib.request.build_opener(*handlers).open(request, timeout=5) as answer:
+    with urllib.request.build_opener(*handlers).open(request, timeout=60) as answer:
         return bytes(answer.read())
 
 

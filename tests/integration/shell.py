@@ -12,7 +12,7 @@ from pathlib import Path
 from .cluster import ApiServer, binaries
 
 
-async def shell(script: str, folder: Path, apiserver: ApiServer | None = None, *, seconds: float = 240) -> str:
+async def shell(script: str, folder: Path, apiserver: ApiServer | None = None, *, seconds: float = 480) -> str:
     """Run a script with bash in a folder that is also its home. Return what it prints. Fail if one of its commands
     fails."""
     kept = {

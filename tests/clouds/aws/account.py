@@ -70,7 +70,7 @@ class Moto:
         self._process.wait()
 
     def _post(self, path: str, body: bytes) -> None:
-        with urllib.request.urlopen(urllib.request.Request(self.url + path, body, method="POST"), timeout=10) as answer:
+        with urllib.request.urlopen(urllib.request.Request(self.url + path, body, method="POST"), timeout=60) as answer:
             assert answer.status == 200, answer.status
 
 

@@ -16,6 +16,7 @@ from ccm_suite.cloud import Fault, Machine
 from ccm_suite.errors import Unsupported
 
 from tests.integration.cluster import binaries
+from tests.kit import HASTY, PATIENT
 from tools.suite import CONTROLLERS
 
 from .account import CLUSTER, KEYS, REGION
@@ -35,11 +36,11 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AwsAccount]:
         made.stop()
 
 
-def asks(cloud: AwsAccount) -> None:
-    """Make a call as the controller does: through the proxy, once."""
+def asks(cloud: AwsAccount, seconds: int = PATIENT) -> None:
+    """Make a call as the controller does: through the proxy, once. `seconds`: how long to wait for the answer."""
     session = botocore.session.Session()
     session.set_credentials(*KEYS.values())
-    config = botocore.config.Config(retries={"total_max_attempts": 1}, read_timeout=2)
+    config = botocore.config.Config(retries={"total_max_attempts": 1}, read_timeout=seconds)
     session.create_client("ec2", REGION, endpoint_url=cloud._edge.url, config=config).describe_instances()
 
 
@@ -58,7 +59,7 @@ def test_a_fault_concerns_the_controller_alone(cloud: AwsAccount, fault: Fault) 
     asks(cloud)
     with cloud.broken(fault):
         with pytest.raises((botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError)):
-            asks(cloud)
+            asks(cloud, HASTY)
         assert isinstance(cloud.create_machine(f"suite-{fault}"), Machine)
     asks(cloud)
 

@@ -37,7 +37,7 @@ def controller(cloud: OpenStack) -> Any:
         project_domain_name="Default",
         region_name=site.world["region"],
         interface="public",
-        api_timeout=3,
+        api_timeout=30,
         compute_status_code_retries=0,
         compute_connect_retries=0,
     )

@@ -12,6 +12,7 @@ from ccm_suite.errors import Unsupported
 
 from ccm.cloud import CloudError, Instance, InstanceRef, InstanceState, NotFound, ProviderConfig
 from ccm.providers.vsphere import VSphereCloud
+from tests.kit import HASTY, PATIENT
 
 from .controllers import conf
 from .suite_cloud import HOSTS, LABELS, REGION, VSphere
@@ -29,14 +30,22 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VSphere]:
         made.stop()
 
 
+@contextlib.asynccontextmanager
+async def connected(cloud: VSphere, seconds: int) -> AsyncIterator[VSphereCloud]:
+    """Yield a client that calls as the controller does: through the proxy. `seconds`: its patience."""
+    text = conf(cloud._proxy, f"{LABELS}\n[Runtime]\nrequest-timeout = {seconds}s\n")
+    made = VSphereCloud(ProviderConfig(text, "vsphere.conf", {}))
+    try:
+        await made.start()
+        yield made
+    finally:
+        await made.close()
+
+
 @pytest.fixture
 async def controller(cloud: VSphere) -> AsyncIterator[VSphereCloud]:
-    """Yield a client that calls as the controller does: through the proxy."""
-    text = conf(cloud._proxy, f"{LABELS}\n[Runtime]\nrequest-timeout = 3s\n")
-    made = VSphereCloud(ProviderConfig(text, "vsphere.conf", {}))
-    await made.start()
-    yield made
-    await made.close()
+    async with connected(cloud, PATIENT) as made:
+        yield made
 
 
 async def found(controller: VSphereCloud, machine: Machine) -> Instance | None:
@@ -75,7 +84,8 @@ async def test_a_fault_concerns_the_controller_alone(cloud: VSphere, controller:
             assert await found(controller, machines[1]) is None
         else:
             with pytest.raises(CloudError):
-                await found(controller, machines[1])
+                async with connected(cloud, HASTY) as hasty:
+                    await found(hasty, machines[1])
         following = cloud.create_machine(f"suite-{fault}-2")
     for machine in (*machines, following):
         assert await found(controller, machine)

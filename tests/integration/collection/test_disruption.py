@@ -9,6 +9,7 @@ import json
 import os
 import tempfile
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -61,6 +62,13 @@ def hosts(cluster: Cluster) -> Cluster:
 def disruption(hosts: Cluster) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((hosts.folder / "summary.json").read_text())["disruption"]
     return found
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep what other tests measure at the same time out of `processes`."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
 
 
 def processes() -> list[str]:

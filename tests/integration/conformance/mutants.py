@@ -538,7 +538,7 @@ class DoesNotHeedCancellation(SimInstances):
         try:
             return await super().list_page(token)
         except asyncio.CancelledError:
-            await asyncio.sleep(2)
+            await asyncio.sleep(6)
             raise
 
 

@@ -48,14 +48,14 @@ def test_every_case_is_failed_by_a_broken_provider() -> None:
 
 class Blocks(SimInstances):
     async def list_page(self, token: str | None) -> Page:
-        time.sleep(4)  # noqa: ASYNC251  (as a client library that is not asynchronous)
+        time.sleep(10)  # noqa: ASYNC251  (as a client library that is not asynchronous)
         return await super().list_page(token)
 
 
 class BlocksAndCatchesEverything(SimInstances):
     async def list_page(self, token: str | None) -> Page:
         try:
-            time.sleep(4)  # noqa: ASYNC251
+            time.sleep(10)  # noqa: ASYNC251
         except Exception as error:
             raise Transient(str(error)) from error
         return await super().list_page(token)

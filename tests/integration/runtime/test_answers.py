@@ -27,7 +27,7 @@ from ccm_simcloud.testing import Simulator
 
 from ..cluster import ApiServer
 from .conftest import StartCcm
-from .support import CLUSTER_CIDR, NODES, SERVICES, ask, event_messages, eventually, node_body, set_ready
+from .support import CLUSTER_CIDR, DEADLINE, NODES, SERVICES, ask, event_messages, eventually, node_body, set_ready
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -103,14 +103,15 @@ class Scene:
         ccm = self.start_ccm(conf=self.conf.read_text(), **self.flags)
         await ccm.until_logged("outoftree-ccm")
         shown = ""
-        for _ in range(40):
-            with contextlib.suppress(OSError):  # the process does not serve yet
-                _, shown = await ccm.get("/statusz?format=text", self.apiserver.token)
-            if ccm.process.poll() is not None:
-                shown = ccm.text
-            if all(text in shown for text in quotes):
-                break
-            await asyncio.sleep(0.5)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(DEADLINE):
+                while not all(text in shown for text in quotes):
+                    with contextlib.suppress(OSError):  # the process does not serve yet
+                        _, shown = await ccm.get("/statusz?format=text", self.apiserver.token)
+                    if ccm.process.poll() is not None:
+                        shown = ccm.text
+                        break
+                    await asyncio.sleep(0.2)
         await ccm.stop()
         return shown
 
