@@ -203,7 +203,7 @@ class Journal:
         return {"id": self.id, "serial": self.serial, "files": self.files, "contents": contents}
 
     def adopt(self) -> None:
-        """Write the journal of a copy into the folder, and move an unreadable journal there aside."""
+        """Write this journal, which was read from a copy, into the folder. A journal that is already there is renamed first."""
         os.makedirs(self.directory, mode=0o700, exist_ok=True)
         os.chmod(self.directory, 0o700)
         if os.path.lexists(self.path):
@@ -347,7 +347,10 @@ def found(directory: str) -> Dict[str, Any]:
 
 
 def opened(directory: str, copied: Optional[Dict[str, Any]] = None, adopt: bool = False) -> Journal:
-    """Return the journal of a host, or its copy if it is lost. I(adopt) writes the copy to the host. Raises JournalRefused."""
+    """Return the journal of a host, or, if I(copied) is given and the state of the host's journal is not READABLE, the journal in I(copied).
+
+    With I(adopt), that journal is then written to the host. Raises JournalRefused if the host's journal cannot be read and I(copied) is not given.
+    """
     if copied is None or found(directory)["state"] == READABLE:
         return Journal(directory)
     journal = Journal(directory, copied)

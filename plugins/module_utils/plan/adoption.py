@@ -40,9 +40,11 @@ class Outlook(TypedDict):
 def outlook(plan: Plan, cluster: ClusterFacts, control_plane: Sequence[str], workers: int, limit: Any) -> Outlook:
     """Return what follows from the cloud's answers.
 
-    C(lines) say who will be adopted as which instance. C(hosts) has the reason for each host whose Node will not be adopted, and
-    C(problems) are messages about them. C(stop) says whether the run may not leave these hosts out: a control plane is one of them, or more
-    workers than C(limit) allows.
+    C(lines) say which Node will be adopted as which instance, with warnings. C(hosts) has the reason for each host whose Node will not be
+    adopted, and C(problems) are messages about them. C(stop): whether the run must stop, because it cannot leave these hosts out: one of them
+    is a control plane, or they are more workers than C(limit) allows. C(adopted) are the names of the Nodes that will be adopted.
+
+    If the Nodes could not be compared with the cloud, C(lines) say so, no host is left out, and C(adopted) are all Nodes of the plan.
     """
     if not cluster["compared"]["done"]:
         return {"lines": ["The Nodes could not be compared with the cloud: {0}. The run continues, and adopts them at its end".format(
@@ -70,10 +72,10 @@ def not_adopted(plan: Plan, cluster: ClusterFacts) -> Dict[str, str]:
 
 
 def known_before(plan: Plan, cluster: ClusterFacts) -> Dict[str, str]:
-    """Return the hosts of C(not_adopted) that are certain before a rollout, so that the run stops before it and not after it.
+    """Return the hosts of C(not_adopted) whose reason is certain before the rollout, so that the run can stop before it changes anything.
 
-    Without an answer of the cloud, these are hosts whose Nodes have the same providerID. Which of two Nodes is wrong stays open if
-    only one of them is in the inventory.
+    If the cloud was asked, these are all hosts of C(not_adopted). Otherwise they are those whose Node shares its providerID with the Node of
+    another one of them. A host that shares it only with a Node outside the inventory is left out: either of the two Nodes may be wrong.
     """
     apart = not_adopted(plan, cluster)
     if cluster["compared"]["done"]:
@@ -84,13 +86,17 @@ def known_before(plan: Plan, cluster: ClusterFacts) -> Dict[str, str]:
 
 
 def _concerned(plan: Plan, host: str, name: str, node: NodeFacts) -> bool:
-    """Return whether the run would change a host, and the cloud says that its Node is not its own. A Node of another provider was reported before."""
+    """Return whether the run would change a host or adopt its Node, although the Node's class is C(mismatched) or C(foreign).
+
+    A Node that is C(foreign) counts only if it would be adopted; of other such Nodes, a problem was reported before.
+    """
     steps = plan["hosts"].get(host)
     return node["class"] == "mismatched" and bool(steps and steps["kubelet"] or name in plan["adopt"]) or node["class"] == "foreign" and name in plan["adopt"]
 
 
 def _lines(nodes: Sequence[NodeFacts]) -> List[str]:
-    """Return who will be adopted as which instance."""
+    """Return lines that say which Node will be adopted as which instance: LISTED of them, the number of the others, and the Nodes whose
+    instance is not known yet."""
     known = [(node["name"], node.get("instance") or "") for node in nodes]
     named = [(name, instance) for name, instance in known if instance]
     lines = ["Node {0} will be adopted as {1}".format(name, host_facts.readable(instance)) for name, instance in named[:LISTED]]

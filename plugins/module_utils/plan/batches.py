@@ -76,10 +76,11 @@ def sizes(serial: Any, workers: int) -> List[int]:
 
 
 def longest(serial: Any, workers: int, forks: int, gate: int, node: int, between: int) -> int:
-    """Return the seconds that a batch of workers, or a control plane, takes at most. The Lease of the run must last as long.
+    """Return how many seconds a batch of workers, or one control plane, takes at most. The Lease of the run must last as long.
 
-    C(gate) is the limit of a component, C(node) that of the Nodes of a batch, C(between) the pause and the health command. A host waits
-    for another run, restarts the component, waits for it, and restarts and waits again if it is restored. C(forks) hosts do so at a time.
+    C(gate): how long the run waits for a component at most, in seconds. C(node): how long it waits for all Nodes of a batch. C(between): the
+    pause and the health command together. C(forks): how many hosts change at a time. The time of a host includes waiting for another run, a
+    restart, waiting for the component, and a second restart and wait if the change is undone.
     """
     host = 3 * gate + 2 * max(RESTART, gate)
     size = max(sizes(serial, workers) or [1])
@@ -102,16 +103,16 @@ def seconds_left(done: Sequence[int], seconds: Sequence[float], left: Sequence[i
 
 
 def duration(seconds: float) -> str:
-    """Return a duration for people."""
+    """Return a duration as a text with its unit: seconds, minutes or hours."""
     if seconds < 90:
         return "{0:.0f} s".format(seconds)
     return "{0:.0f} min".format(seconds / 60.0) if seconds < 5400 else "{0:.1f} h".format(seconds / 3600.0)
 
 
 def progress(serial: Any, workers: int, begun: Sequence[float], now: float) -> str:
-    """Return the line that announces a batch. C(begun): when each earlier batch and this one began, in seconds; C(now) is the last of them.
+    """Return the line that announces a batch: its workers and its number and, after the first batch, the time so far and the estimated rest.
 
-    The line has the workers of the batch, the time so far and, after the first batch, what the rest takes.
+    C(begun): when each earlier batch and this one began, in seconds. C(now): the current time on the same clock.
     """
     batches = sizes(serial, workers)
     number = len(begun)

@@ -105,7 +105,8 @@ def approve(requests: List[SigningRequest], shown: int = 5) -> str:
 
 
 def without_certificate(detected: Dict[str, HostFacts], nodes: List[NodeFacts], serving: ServingFacts) -> List[str]:
-    """Return what is missing, for verify: a kubelet with serverTLSBootstrap must serve a certificate with all addresses of its Node."""
+    """Return the failures that verify reports, each with a way out: a kubelet with serverTLSBootstrap must serve a valid certificate that has
+    all IP addresses of its Node."""
     by_name = {node["name"]: node for node in nodes}
     failures = []
     for host, facts in sorted(detected.items()):

@@ -119,7 +119,7 @@ def _happened(outcome: Outcome) -> List[Part]:
 
 
 def _plain(text: Any) -> str:
-    """Return a text in one line, without control characters."""
+    """Return a text on one line of at most LONGEST characters, without control characters."""
     return " ".join(re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]", " ", str(text)).split())[:LONGEST]
 
 

@@ -254,7 +254,7 @@ def _port_change(evidence: Row) -> Check:
 
 
 def _deaf(evidence: Row) -> List[Tuple[str, str, Row]]:
-    """Return (asking Node, asked Node, result) for each Node whose health port no Pod reached, with one Node that asked."""
+    """Return (asking Node, asked Node, result), once for each asked Node whose health port no Pod reached."""
     asked = _results(evidence, "second", "health")
     heard = {other for unused, other, result in asked if result["answered"]}
     return list({item[1]: item for item in asked if item[1] not in heard}.values())

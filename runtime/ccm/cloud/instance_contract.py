@@ -129,8 +129,8 @@ class Instances(Protocol):
         """Return one instance, in one call if the cloud allows it.
 
         Raises NotFound only if the cloud reports that the instance does not exist, and Conflict if several instances
-        have this name. While a part of the cloud cannot be queried, an instance missing from all other parts is
-        Transient.
+        have this name. While a part of the cloud cannot be queried, it raises Transient for an instance that is missing
+        from all other parts.
 
         Find an instance by its providerID whatever its current tags and name are. A name may match names and aliases.
         """

@@ -199,7 +199,7 @@ class ComparesLoadBalancers(Protocol):
     """An optional addition to `LoadBalancers` for providers that can detect changes made by others.
 
     The fingerprint shows what was written last, not what exists now. The framework compares one load balancer at a
-    time, at a slow rate, and that of a Service at once if its user requests it.
+    time, at a slow rate. If the user of a Service requests it, its load balancer is compared at once.
     """
 
     async def deviations(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> Sequence[str]:

@@ -28,9 +28,10 @@ def is_reached(version: str, goal: str) -> bool:
 
 
 async def newest_version(client: KubeClient, path: str, params: Mapping[str, str], reached: str) -> str:
-    """Return the resourceVersion of a consistent read of a kind, whose answer has at most one object.
+    """Return the newest resourceVersion of a kind, from a consistent list that asks for one object.
 
-    Raises GoneError if that version is older than `reached`: the API server went back, and a watch would show nothing.
+    Raises GoneError if that version is missing, or older than `reached`: the API server lost its newest state, and a
+    watch from `reached` would show nothing. Raises ApiError if the list fails.
     """
     answer = await client.get(path, ListOf[msgspec.Raw], params={**params, "limit": "1"})
     newest = answer.metadata.resource_version

@@ -66,7 +66,7 @@ CONNECT_TIMEOUT = 5.0
 RETRY_PAUSE = 0.25
 #: How often a patch without a resourceVersion is sent if it loses a race with other writers.
 RACES = 4
-#: The largest list has as many pages; a server that sends more goes round in circles.
+#: No list has more pages: a server that sends more repeats itself.
 MOST_PAGES = 100_000
 
 #: Writes that traces do not show: there are many of them, and they do not belong to the work on a Node or a Service.
@@ -149,7 +149,7 @@ class KubeClient:
         The list is read in pages. If the continue token expires meanwhile, everything is read once more without pages,
         as in client-go: that cannot expire. `timeout` is for each page. An item that cannot be decoded as `type` fails
         the list, unless `unreadable` accepts its JSON. `keep` returns what to keep of an item, before the next page
-        is read: so a list of objects that the caller has already takes no memory.
+        is read: so a list of objects that the caller already has takes no memory.
         """
         try:
             return await self._list_pages(path, type, page, dict(params or {}), timeout, unreadable, keep)
@@ -360,7 +360,7 @@ class KubeClient:
         verb: str,
         content_type: str = JSON,
     ) -> aiohttp.ClientResponse:
-        """Make one attempt, up to the headers of the answer."""
+        """Make one attempt. Return the response as soon as its headers have arrived."""
         headers = [("Accept", accept)]
         if data is not None:
             headers.append(("Content-Type", content_type))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kept-alive connections to the API server, and how to drop those that died silently.
 
-A load balancer before the API servers that fails over may drop its flows silently. Each request then hangs on the next
-idle connection, until it gives up. So after a request without an answer no further one uses the present connections;
-requests and watches in progress keep theirs.
+A load balancer in front of the API servers may drop its flows silently when it fails over. Each request then hangs on
+the next idle connection, until it gives up. So after a request without an answer, no further request uses the present
+connections; requests and watches in progress keep theirs.
 """
 
 from __future__ import annotations

@@ -62,7 +62,8 @@ def in_cluster(*, clock: Clock = SYSTEM_CLOCK) -> Access:
 
 
 class _Fields:
-    """A mapping of the kubeconfig. Its errors name the file, the line and the field, and quote no secret."""
+    """A mapping of the kubeconfig. Invalid fields raise KubeConfigError, which names the file, the line and the field,
+    and quotes no secret."""
 
     def __init__(self, document: Document, file: Path, where: str, at: Place, data: object) -> None:
         """`where`: the mapping's name in errors. `at`: its path in the document."""

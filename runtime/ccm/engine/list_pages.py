@@ -25,10 +25,11 @@ async def read_page(
     unreadable: Callable[[bytes], None] | None,
     keep: Callable[[T], T],
 ) -> tuple[list[T], ListMeta]:
-    """Return what to keep of the items, and the list's metadata. Raises UnavailableError.
+    """Return each item as `keep` returns it, and the list's metadata. Raises UnavailableError.
 
-    A small page of JSON is read at once. Any other page is read item by item, so that other tasks can run in between,
-    and an item that cannot be read does not affect the others.
+    A small page of JSON is decoded at once. A large page, a page in protobuf, or a small page that cannot be decoded is
+    decoded item by item, and other tasks run in between. `unreadable` is called with each item that cannot be decoded.
+    If it is None, such an item raises UnavailableError.
     """
     if len(body) <= STRETCH and not body.startswith(MAGIC):
         try:

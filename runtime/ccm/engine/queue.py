@@ -110,7 +110,7 @@ class WorkQueue(Generic[K]):
     random, so that keys that failed together do not return together.
 
     Keys `namespace/name` of one priority run in the order of their addition within their namespace, and the namespaces
-    take turns; other keys are as of one namespace. Adding a waiting key again can only raise its priority.
+    take turns; all other keys count as one namespace. Adding a waiting key again can only raise its priority.
     `jitter(least, most)` returns a random factor.
     """
 

@@ -46,7 +46,7 @@ REMEMBERED_WAITING = 20_000
 
 
 class Subject(NamedTuple):
-    """The object of a call. `owner`: its namespace; an object of the cluster is its own owner."""
+    """The object of a call. `owner`: its namespace, or the object itself if it is cluster-scoped."""
 
     key: str
     owner: str
@@ -61,7 +61,8 @@ class HeldBack(Transient):
 
 
 class Pass(enum.Enum):
-    """How a call may be made. `PROBE`: a pause is over. `EARLY`: before that, for an object that is new."""
+    """How a call may be made. `FREE`: calls like it are not held back. `PROBE`: the pause is over. `EARLY`: before
+    that, for an object that is new."""
 
     FREE = enum.auto()
     PROBE = enum.auto()
@@ -165,7 +166,7 @@ class Breaker:
             self.open_until = now + self._held
 
     def _meet(self, subject: Subject, now: float) -> None:
-        """Offer a turn to an object that has not failed. If its namespace has failures, only one that is due now."""
+        """Offer a turn to an object that has not failed; if its namespace has failures, only a turn that is due now."""
         self._newcomers.asks(*subject, now, 0.0 if self._owners[subject.owner] else LONGEST_WAIT)
 
     def _kind(self, subject: Subject | None, now: float) -> Pass | None:

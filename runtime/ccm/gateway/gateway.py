@@ -268,7 +268,8 @@ class Gateway:
         connection: _Connection,
         judge: Callable[[CloudError | None], None],
     ) -> T:
-        """Make the call and judge its outcome, unless the cloud was replaced meanwhile."""
+        """Make the call and return its result. Raises CloudError. Unless the cloud was replaced meanwhile, call
+        `judge` first: with the error, or with None for a success and for an error that concerns only one object."""
         try:
             result = await self._timed(operation, function, connection)
         except CloudError as error:
@@ -347,8 +348,11 @@ class Gateway:
             connection.idle.set()
 
     async def _bounded(self, operation: str, function: Callable[[], Awaitable[T]], deadline: float) -> T:
-        """Return the result. Raises TimeoutError after `deadline` seconds, even if the provider ignores the
-        cancellation."""
+        """Return the result, or raise what `function` raises; RuntimeError for SystemExit and KeyboardInterrupt.
+
+        Raises TimeoutError after `deadline` seconds, even if the provider ignores the cancellation, and _Cancelled if
+        the provider cancelled its own call.
+        """
 
         async def call() -> T:
             try:
@@ -389,7 +393,8 @@ class _Cancelled(Exception):
 
 
 async def _end(task: asyncio.Task[Any], operation: str, cloud: str) -> None:
-    """Cancel the call. A call that ignores this is abandoned, because it would block its caller forever."""
+    """Cancel the call and wait for its end. A call that does not end within `GRACE` seconds is abandoned, because it
+    would block its caller forever."""
     task.cancel()
     await asyncio.wait({task}, timeout=GRACE)
     if task.done():

@@ -52,7 +52,7 @@ REMEMBERED_GONE = 1000
 
 
 class Call(Protocol):
-    """`Gateway.call`."""
+    """The signature of `Gateway.call`."""
 
     async def __call__(self, operation: str, function: Callable[[], Awaitable[Any]]) -> Any: ...
 
@@ -220,7 +220,8 @@ class InstanceDirectory:
         return found
 
     async def list(self, *, not_before: float) -> Snapshot:
-        """Return a complete listing that started at or after `not_before`; for passes over all nodes."""
+        """Return a complete listing that started at or after `not_before`; for passes over all nodes. Raises
+        CloudError."""
         if self._snapshot is None or self._snapshot.began < not_before:
             return await self._list_since(not_before)
         return self._snapshot
@@ -355,7 +356,8 @@ class InstanceDirectory:
             task.exception()  # all callers may be cancelled: avoid the warning about an unretrieved exception
 
     async def _list(self, began: float) -> Snapshot:
-        """Read all pages; each is one call through the gateway."""
+        """Read all pages, each with one call through the gateway, and return the snapshot. Raises CloudError, also if
+        the pages do not end, or if the cloud was replaced meanwhile."""
         source = self._instances
         found: list[Instance] = []
         unusable: list[str] = []
@@ -412,7 +414,7 @@ class InstanceDirectory:
         return as_asked(instance, ref, asked.provider_id)
 
     async def _read_page(self, token: str | None) -> Page:
-        """Return a page with valid fields; the page's entries are not checked here."""
+        """Return a page with valid fields; the page's entries are not checked here. Raises TypeError."""
         page: Any = await self._instances.list_page(token)
         if not isinstance(page, Page):
             raise TypeError(f"expected Page, got {type(page).__name__}")

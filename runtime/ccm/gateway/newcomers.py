@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gives new objects, whose first call comes while the cloud seems to fail, turns to probe whether it does.
+"""Gives turns to new objects, whose first call comes while the cloud seems to fail. In its turn, an object may probe.
 
 The call of a new object is evidence, because nobody knows yet whether it fails. Calls of objects that already wait
 prove less. If the same mistake was made in a hundred namespaces, all of these fail, and a new object would come after

@@ -84,7 +84,7 @@ class Slots:
                 del self._held_by[group, namespace]
 
     def _wake(self) -> None:
-        """Give the free slots to those who wait and may have them, a group at a time."""
+        """Give the free slots to waiting calls that may have them; the groups take turns."""
         while any(self._serve(group) for group in list(self._waiting)):
             pass
 

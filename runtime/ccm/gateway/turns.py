@@ -42,7 +42,7 @@ class Turns:
         return self._all.reserve()
 
     def pause(self, seconds: float, group: str | None = None) -> None:
-        """Start no call for `seconds`, or none of one group."""
+        """Start no call for `seconds`; with `group`, no call of that group."""
         (self._all if group is None else self._of(group)).pause(seconds)
 
     def budgets(self) -> list[BudgetState]:

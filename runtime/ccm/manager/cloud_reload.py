@@ -174,7 +174,8 @@ class CloudReloader:
         return False
 
     def _due(self) -> str | None:
-        """Return the text of the file if it is not in use and must be tried now, otherwise None."""
+        """Return the text of the file if it is not in use and must be tried now, otherwise None. A file that cannot be
+        read gives None, and is reported once."""
         try:
             text = read(self._settings)
         except ConfigError as error:

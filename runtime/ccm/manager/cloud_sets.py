@@ -66,7 +66,8 @@ def create(settings: Iterable[CloudSettings]) -> list[CloudReloader]:
 
 
 def unconnected(sets: Sequence[CloudSet]) -> str:
-    """Return what does not connect the Pods of several clouds, "" if cloud routes connect none."""
+    """Return a warning that cloud routes do not connect Pods of different clouds; "" if there is one cloud, or if none
+    has a route controller."""
     routing = [each.name for each in sets if RouteController.name in each.controllers]
     if len(sets) < 2 or not routing:
         return ""
@@ -87,8 +88,8 @@ def specs_of(sets: Sequence[CloudSet], names: Iterable[str]) -> list[ControllerS
 
 
 async def start(sets: Sequence[CloudSet], cleanup: contextlib.AsyncExitStack) -> list[Coroutine[Any, Any, None]]:
-    """Wait until this process may lead. Return what keeps each cloud up to date, to be run from then on. Raises
-    StartError if the only cloud is unusable."""
+    """Wait until this process may lead. Return coroutines that keep the clouds up to date, to be run from then on.
+    Raises StartError if the only cloud is unusable."""
     if len(sets) == 1:
         await sets[0].cloud.start()
         return [sets[0].cloud.watch()]

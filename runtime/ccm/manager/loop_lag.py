@@ -22,7 +22,8 @@ EVERY, TOO_LATE = 0.5, 1.0
 
 
 async def watch(under_way: Callable[[], Iterable[str]]) -> None:
-    """Run until cancelled. `under_way`: operations of the calls to the cloud in progress."""
+    """Measure the lag until cancelled, and log a long one. `under_way` returns the operations of calls to the cloud in
+    progress."""
     while True:
         before, suspects = time.monotonic(), sorted(set(under_way()))
         await asyncio.sleep(EVERY)

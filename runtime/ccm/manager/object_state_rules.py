@@ -57,7 +57,7 @@ def node_state(node: Node) -> str:
 
 
 def service_state(service: Service, classes: ServedClasses) -> str:
-    """Return "" for a Service that needs no load balancer of ours."""
+    """Return the state of a Service, "" if it needs no load balancer of ours."""
     if service_rules.is_to_be_released(service, classes):
         return RELEASING
     if not service_rules.wants_it_served(service, classes):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decide whether what one cloud does makes a process unready. No I/O.
+"""Decides whether the state of one cloud makes a process unready. No I/O.
 
 Readiness decides whether a rollout goes on to the next Pod. A configuration that the cloud refuses must stop the
 rollout. A silent cloud must not if another one works: it would hold up what the other clouds need. If no cloud works,

@@ -59,8 +59,8 @@ def cipher_suites(value: tuple[str, ...]) -> None:
 
 
 def parse_cap(text: str) -> tuple[float, int]:
-    """Return the share and the number of `--node-deletion-cap`: "10%" is a share of the Nodes (at least 2), "5" is a
-    number."""
+    """Return the share and the number of `--node-deletion-cap`: (0.1, `Safety.cap_min`) for "10%", (0.0, 5) for "5".
+    Raises ValueError."""
     if match := re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)%", text):
         if float(match[1]) <= 100:
             return float(match[1]) / 100, Safety.cap_min

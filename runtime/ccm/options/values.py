@@ -62,8 +62,8 @@ def _load_boolean(value: Any) -> bool:
 
 
 def _refresh(text: str) -> str:
-    """Return a value of --refresh-node-labels. It is also `true` (always) or `false` (missing), which the flag took
-    before."""
+    """Return the value of --refresh-node-labels. `true` (always) and `false` (missing), which older releases took, are
+    accepted, too. Raises ValueError."""
     try:
         return Refresh(text.lower()).value
     except ValueError:

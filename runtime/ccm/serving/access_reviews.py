@@ -90,7 +90,8 @@ class Memory(Generic[T]):
     """A cache of answers; the oldest are dropped when it is full. Concurrent requests for one key share a query."""
 
     def __init__(self, clock: Clock, lifetime: Callable[[T], float], is_good: Callable[[T], bool]) -> None:
-        """`lifetime`: seconds. Good answers are stored separately, so that the others cannot displace them."""
+        """`lifetime` returns how many seconds an answer is cached. `is_good` returns whether an answer is good: good
+        answers are stored separately, so that the others cannot displace them."""
         self._clock, self._lifetime, self._is_good = clock, lifetime, is_good
         self._good: OrderedDict[Hashable, tuple[float, T]] = OrderedDict()
         self._bad: OrderedDict[Hashable, tuple[float, T]] = OrderedDict()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Authenticates and authorizes clients: client certificate or TokenReview, then SubjectAccessReview, as upstream does.
+"""Authenticates clients by certificate or TokenReview, then authorizes them by SubjectAccessReview, as upstream does.
 
-A client without either is `system:anonymous`; the API server also decides whether that user may read `/metrics`.
-`reviews` limits the number of queries.
+A client without certificate and token is `system:anonymous`; the API server decides whether that user, too, may read
+`/metrics`. `access_reviews` limits the number of queries.
 """
 
 from __future__ import annotations
@@ -128,7 +128,8 @@ class Authorizer:
     async def _who(
         self, authorization: str, certificate: Mapping[str, Any] | None, peer: str
     ) -> tuple[User | None, Budget]:
-        """Return the user, None for an invalid token, and the budget for further queries."""
+        """Return the user (None for an invalid token) and the budget for further queries. Raises BudgetSpent and
+        ApiError."""
         if certificate and not _expired(certificate, self._clock) and (user := user_of(certificate)):
             return user, self._known
         scheme, _, token = authorization.partition(" ")

@@ -29,7 +29,7 @@ class ServingTls:
     """The TLS context for serving, which reloads itself.
 
     `client_cas` returns the current PEM bundle that verifies client certificates; None: do not request them. Clients
-    may connect without one, unless they are `required`.
+    may connect without a certificate, unless `required` is set.
     """
 
     def __init__(

@@ -17,7 +17,7 @@ from typing import Protocol, TypeVar
 
 @dataclass(frozen=True)
 class Limits:
-    """Caps are numbers of connections to one port, times are in seconds."""
+    """Limits of the connections to one port. `total`, `per_peer`: numbers of connections. Times are in seconds."""
 
     total: int = 256
     per_peer: int = 64

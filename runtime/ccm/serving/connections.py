@@ -78,7 +78,7 @@ class Connection(asyncio.Protocol):
         self.inner.eof_received()
 
     def pause_writing(self) -> None:
-        """The peer does not read the answer."""
+        """Start the time limit `Limits.unread`: the peer does not read the answer."""
         self._unread = asyncio.get_running_loop().call_later(self._port.limits.unread, self._never_read)
         self.inner.pause_writing()
 
@@ -134,7 +134,8 @@ class Port:
 
     @web.middleware
     async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Protect connections with a request in progress from displacement, and limit the time of each request."""
+        """Protect connections with a request in progress from displacement. Answer 504 if the request takes longer than
+        `Limits.request`."""
         connection = self._by_protocol.get(request.protocol)
         if connection is None:
             return await handler(request)

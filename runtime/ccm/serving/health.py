@@ -81,7 +81,8 @@ class Health:
         return list(self._checks)
 
     def one(self, path: str, name: str) -> tuple[int, str] | None:
-        """Return HTTP status and body of `/<path>/<check>`; None if there is no such check."""
+        """Return HTTP status and body of `/<path>/<check>`; None if there is no such check. A tolerated failure of the
+        check is a failure here."""
         check = self._checks[path].get(name)
         if check is None:
             return None
@@ -96,7 +97,7 @@ class Health:
         return self.look(path, exclude=exclude).response(verbose=verbose, reasons=reasons)
 
     def look(self, path: str, *, exclude: Iterable[str] = ()) -> Outcome:
-        """Run the checks of a path."""
+        """Run the checks of a path except those in `exclude`, and return their outcome."""
         checks, left_out = self._checks[path], set(exclude)
         found = {name: self._ask(path, name, check) for name, check in checks.items() if name not in left_out}
         failed = {name: reason for name, reason in found.items() if isinstance(reason, str)}
@@ -111,7 +112,7 @@ class Health:
         return reason
 
     def _log_changes(self, path: str, failed: Mapping[str, str], tolerated: Mapping[str, str]) -> None:
-        """Log the failing and the tolerated checks when other ones fail than before."""
+        """Log the failing and the tolerated checks if they are not the same ones as the last time."""
         every = {**failed, **tolerated}
         names = ", ".join(every)
         if names and names != self._told.get(path):

@@ -101,7 +101,7 @@ class CloudState(Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class Held(Struct, frozen=True, rename="camel"):
-    """An object that is not deleted for now."""
+    """An object whose deletion a rule holds back for now."""
 
     kind: Annotated[str, Meta(description="`Node`, `LoadBalancer`, `OrphanedLoadBalancer` or `Route`.")]
     name: Annotated[str, Meta(description="A Node's name, NAMESPACE/NAME/UID of a Service, or the cloud's name.")]

@@ -73,8 +73,8 @@ def choose(names: tuple[str, ...], offered: Mapping[str, Webhook]) -> list[str]:
 
 
 def application(names: list[str], current: Callable[[], Mapping[str, Webhook]]) -> web.Application:
-    """Serve these webhooks at their paths. `current`: returns the present webhooks by name, because the provider may be
-    reloaded."""
+    """Return the application that serves the webhooks in `names` at their paths. `current` returns the present webhooks
+    by name, because the provider may be reloaded."""
     app, room = web.Application(client_max_size=MAX_SIZE), _Room(MAX_TOGETHER)
     for name, webhook in current().items():
         if name in names:
@@ -90,8 +90,8 @@ class _Room:
 
     @contextlib.contextmanager
     def hold(self) -> Iterator[_Held]:
-        """Bytes that have arrived take room while the context lasts. An announced length takes none: a client that
-        announced one and sent nothing would keep others out."""
+        """Yield the room of one review. Bytes that have arrived take room while the context lasts. An announced length
+        takes none: a client that announced one and sent nothing would keep others out."""
         held = _Held(self)
         try:
             yield held
@@ -107,7 +107,7 @@ class _Held:
     size: int = 0
 
     def grow(self, size: int) -> None:
-        """Take room for so many more bytes. Raises _Refused if there is not enough."""
+        """Take room for `size` more bytes. Raises _Refused if there is not enough."""
         if size > self.room.free:
             raise _Refused(429, f"too many reviews in progress: try again in {RETRY_AFTER} s")
         self.room.free -= size

@@ -45,7 +45,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
-    """Returns 0 after SIGTERM or SIGINT, 1 if it cannot run, 2 for an invalid command line or configuration."""
+    """Run the simulator. Return 0 after SIGTERM or SIGINT, 1 if it cannot run, 2 for an invalid command line or
+    configuration."""
     try:
         options = parser().parse_args(argv)
     except SystemExit as exit_:

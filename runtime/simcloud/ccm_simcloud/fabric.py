@@ -31,8 +31,8 @@ Key = tuple[str, str, int]
 
 @dataclass(frozen=True)
 class Wanted:
-    """The desired network. `routes`: destination -> gateway. `addresses`: those of load balancers. `ports`: port -> its
-    rules. `passed`: addresses whose packets are passed through."""
+    """The desired network. `routes`: destination -> gateway. `addresses`: the addresses of load balancers. `ports`:
+    port -> its rules. `passed`: addresses whose packets are passed through."""
 
     routes: dict[str, str]
     addresses: frozenset[str]
@@ -92,7 +92,7 @@ class Fabric:
         return list(self._listeners.values())
 
     async def start(self) -> None:
-        """Raises KernelError if the kernel refuses."""
+        """Apply the desired network, and follow its changes. Raises KernelError if the kernel refuses."""
         await self._kernel.open()
         await self.apply()
         self._task = asyncio.create_task(self._follow(), name="simcloud: fabric")

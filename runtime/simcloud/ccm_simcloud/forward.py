@@ -303,7 +303,8 @@ class UdpFlow:
         self._listener.transport.sendto(data, self._client)
 
     def _refused(self) -> None:
-        """The backend's host reported that nothing listens on the port."""
+        """Handle the report of the backend's host that nothing listens on the port: try the next backend if none has
+        replied yet, otherwise end the flow."""
         self._listener.pool.eject(self.backend)
         self._forget_socket()
         if self._unanswered is None:
@@ -323,7 +324,8 @@ class UdpFlow:
 
 
 async def check_health(pool: Pool, *, tcp: bool) -> None:
-    """Keep `healthy` of the backends up to date. UDP ports without a health port cannot be checked."""
+    """Keep `healthy` of the backends up to date until cancelled. The backends of a UDP port without a health port
+    cannot be checked, and count as healthy."""
     while True:
         port = pool.rules.health_port
         if tcp or port is not None:

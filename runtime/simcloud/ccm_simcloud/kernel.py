@@ -104,7 +104,7 @@ class NetlinkKernel:
         self._diverted: frozenset[str] = frozenset()
 
     async def open(self) -> None:
-        """Raises KernelError if this process cannot do the work here."""
+        """Connect to the kernel, and try the operations. Raises KernelError if this process cannot do them here."""
         try:
             from pyroute2 import AsyncIPRoute
         except ImportError:
@@ -170,7 +170,7 @@ class NetlinkKernel:
 
     async def _open_tunnel(self, target: Target) -> None:
         """Open the tunnel, and let the interface answer at once when its neighbours ask who has an address of the
-        tunnel."""
+        tunnel. Raises KernelError."""
         try:
             answer_for_others(self.interface)
             tunnel = Tunnel(TUNNEL, target)

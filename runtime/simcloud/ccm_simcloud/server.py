@@ -164,7 +164,7 @@ class Server:
         self.world.close()
 
     async def _tick(self) -> None:
-        """Finish the work of the cloud when it is due."""
+        """Finish the work of the cloud when it is due, until cancelled."""
         while True:
             self._changed.clear()
             self.world.tick()
@@ -284,7 +284,8 @@ class Server:
         return self._page(call, call.read(call.project.volumes))
 
     def _page(self, call: Call, table: Table[Any], selected: list[str] | None = None) -> Answer:
-        """Return one page of the table, or of the selected ids. The page token is the last id of the previous page."""
+        """Return one page of the table, or of the selected ids. The page token is the last id of the previous page.
+        Raises Refusal for an invalid page size."""
         largest = self.world.limits.page_size
         try:
             size = min(int(call.query.get("page_size", largest)), largest)

@@ -26,8 +26,8 @@ class Change:
 
 
 class Storage:
-    """The state file. `path`: None to store nothing. A missing folder is created. Raises StorageError for a foreign
-    file."""
+    """The state file. `path`: None to store nothing. A missing folder is created. Raises StorageError if the file
+    cannot be opened, is no SQLite database, or has another schema."""
 
     def __init__(self, path: str | None) -> None:
         self._database: sqlite3.Connection | None = None

@@ -80,7 +80,8 @@ def _shape(type_: type[msgspec.Struct]) -> tuple[dict[str, Any], dict[str, msgsp
 
 
 def _essence(type_: Any) -> Any:
-    """Return X of `X | None | UnsetType`, so that Structs in optional fields are converted as well."""
+    """Return X of `X | None | UnsetType`, so that Structs in optional fields are converted as well; any other type as
+    it is."""
     if typing.get_origin(type_) in (typing.Union, types.UnionType):
         arguments = [
             argument for argument in typing.get_args(type_) if argument not in (types.NoneType, msgspec.UnsetType)

@@ -103,7 +103,7 @@ class Table(Generic[Row]):
         return past
 
     def get(self, id_: str) -> Row:
-        """Raises Refusal 404 with the code `<kind>_not_found`."""
+        """Return the row. Raises Refusal 404 with the code `<kind>_not_found` if it does not exist."""
         try:
             return self.rows[id_]
         except KeyError:
@@ -258,7 +258,8 @@ class Project:
         return row
 
     def add_labels(self, id_: str, labels: dict[str, str]) -> Instance:
-        """Add labels and keep the others. If a key has another value, raises Refusal (409), and nothing changes."""
+        """Add labels and keep the others; return the instance. Raises Refusal if a key has another value (409), or if
+        the instance does not exist (404); then nothing changes."""
         row = self.instances.get(id_)
         for key, value in labels.items():
             if row.labels.get(key, value) != value:
@@ -268,7 +269,8 @@ class Project:
         return row
 
     def delete_instance(self, id_: str) -> None:
-        """Delete an instance. Its routes become blackholes, and load balancers lose it as a target."""
+        """Delete an instance. Its routes become blackholes, and load balancers lose it as a target. Raises Refusal 404
+        if it does not exist."""
         self.instances.get(id_)
         changes: list[tuple[Table[Any], str, Struct | None]] = [(self.instances, id_, None)]
         for route in self.routes.rows.values():
@@ -314,7 +316,8 @@ class Project:
         return self._work(row, "updating", self._world.timing.load_balancer_update, "error" if fails else "active")
 
     def delete_load_balancer(self, id_: str) -> LoadBalancer | None:
-        """Delete a load balancer. Returns its row while the cloud deletes it, None if it is gone at once."""
+        """Delete a load balancer. Returns its row while the cloud deletes it, None if it is gone at once. Raises Refusal
+        if it does not exist (404), or 409 `busy` while the cloud works on it."""
         row = self.load_balancers.get(id_)
         if row.state == "deleting":
             return row

@@ -126,7 +126,7 @@ def tags(text: str) -> str:
 
 
 def host_name(text: str) -> str:
-    """Parse a host name that the API server accepts in the status of a Service; "" stays ""."""
+    """Parse a host name that the API server accepts in the status of a Service; "" stays "". Raises ValueError."""
     text = text.strip()
     labels = text.split(".") if len(text) <= 253 else [""]
     if text and not (all(DNS_LABEL.fullmatch(each) for each in labels) and not labels[-1].isdigit()):

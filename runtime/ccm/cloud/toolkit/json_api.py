@@ -232,7 +232,8 @@ class JsonApi:
         *,
         renew: bool,
     ) -> _Reply:
-        """Send one request. Raises Transient if there is no answer, or one that is too long."""
+        """Send one request and return the answer, whatever its status is. Raises Transient if there is no answer, or
+        one that is too long, and the errors of `authorise`."""
         if self._session is None:
             raise Transient("the provider was not started")
         credentials = await self._authorise(renew)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Instance.pod_cidrs` from what a cloud's API shows."""
+"""Reads `Instance.pod_cidrs` from the answers of a cloud's API."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Load balancers that Services read concurrently and may share: one listing for all readers, one writer for each."""
+"""Load balancers that several Services may share: concurrent reads share one listing, and each load balancer has one
+writer at a time."""
 
 from __future__ import annotations
 

@@ -32,7 +32,8 @@ def _output(text: str) -> None:
 
 @dataclass(frozen=True)
 class Questions(Options):
-    """The flags of one command. Subclasses add words such as the name of an object as fields without `option`."""
+    """The flags of one command. Subclasses add positional arguments, such as the name of an object, as fields without
+    `option`."""
 
     requires_provider: ClassVar[bool] = False
     #: The help of `--cloud-provider` where it is not required.
@@ -57,7 +58,8 @@ def parse(kind: type[Q], argv: Sequence[str], parser: command_line.Parser) -> Q:
 
 
 def parser(kind: type[Questions], prog: str, description: str, epilog: str = "") -> command_line.Parser:
-    """Return the argument parser of one command. The command adds its words to it."""
+    """Return the argument parser of one command, with the flags of `kind`. The command itself adds its positional
+    arguments, such as the name of an object."""
     found = command_line.parser(
         flags_of(kind), prog=prog, usage="%(prog)s [FLAG ...]", description=description, epilog=epilog, hidden=HIDDEN
     )

@@ -47,9 +47,9 @@ NOT_VOUCHED = CloudGauge(
 for _reason in Reason:
     NOT_VOUCHED.labels(_reason.value)
 
-#: Seconds until the cloud is asked about a Node again, first and longest: after it gave no answer; and after an answer
-#: that contradicts the Node, because that answer may be older than a change in the cloud.
+#: Seconds until the cloud is asked again about a Node for which it gave no answer: the first and the longest interval.
 RETRY_FIRST, RETRY_MAX = 1.0, 60.0
+#: The same after an answer that contradicts the Node, because that answer may be older than a change in the cloud.
 AGAIN_FIRST, AGAIN_MAX = 60.0, 600.0
 
 
@@ -115,7 +115,7 @@ class Vouching:
         context.nodes.confirm_by(self._is_gone)
         self._directory.on_news(self._on_news)
 
-    # Questions of controllers.
+    # What controllers ask.
 
     async def ready(self) -> None:
         """Return when the cloud has reported enough to write backends and routes."""
@@ -126,7 +126,8 @@ class Vouching:
         self._listeners.append(listener)
 
     def judge(self, node: Node) -> Verdict | None:
-        """Return the current verdict, None for a Node of another cloud. No I/O."""
+        """Return the current verdict about a Node; None for one that belongs, or may belong, to another cloud. No
+        I/O."""
         name, provider_id = node.metadata.name, node.spec.provider_id
         cached = self._judged.get(name)
         if cached is not None and cached[0] is node:

@@ -59,7 +59,7 @@ class RouteOptions:
 
     `period`: seconds between audits (`--route-reconciliation-period`). `debounce`: seconds for which changes of Nodes
     are collected. `network`: where pod CIDRs may lie; routes within it are ours. `safety`: routes of Nodes that are
-    gone are deleted at the same rate as Nodes.
+    gone are deleted only as fast as Nodes may be deleted.
     """
 
     network: PodNetwork
@@ -227,7 +227,7 @@ class RouteController:
     def _condition_patch(self, node: Node, routed: bool) -> dict[str, Any] | None:
         """Return the patch for the Node's current state; None if there is nothing to write.
 
-        None also if another Node has the name by now: what was found out does not apply to it.
+        None as well if another Node has the name by now: the result for the old Node does not apply to it.
         """
         now, current = self._context.now().strftime("%Y-%m-%dT%H:%M:%SZ"), self._context.nodes.get(node.metadata.name)
         if current is not None and current.metadata.uid != node.metadata.uid:

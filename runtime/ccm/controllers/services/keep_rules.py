@@ -37,7 +37,7 @@ def wishes(annotations: Mapping[str, str], keeps: Collection[Kept]) -> dict[str,
 
 
 def readable_keep(annotations: Mapping[str, str]) -> Kept | None:
-    """Return what is to be kept, None also if that cannot be read."""
+    """Return what is to be kept; None if nothing is, or if the annotations cannot be read."""
     try:
         return _keep(annotations, tuple(Kept))
     except ServiceRuleError:
@@ -58,7 +58,7 @@ def why_held(annotations: Mapping[str, str], keeps: Collection[Kept]) -> str:
 def farewell(keep: Kept | None, name: str, address: str) -> tuple[str, str]:
     """Return the reason and the message of the Event that ends the life of a Service's load balancer.
 
-    `name`, `address`: those of the load balancer, "" if unknown.
+    `name`, `address`: of the load balancer; "" if unknown.
     """
     if keep is Kept.LOAD_BALANCER:
         return "KeptLoadBalancer", (

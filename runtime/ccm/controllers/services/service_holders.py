@@ -2,8 +2,8 @@
 """Which of several clouds may have the load balancer of a Service that is no load balancer any more. No I/O.
 
 The API server removes a Service's class together with its type, so the class does not say whose the Service was. Only
-what each cloud served or listed does. The finalizer is one for all clouds: whoever removes it while another cloud still
-has the load balancer leaves that behind.
+the load balancers that each cloud served or listed say so. All clouds share one finalizer: if one cloud removes it
+while another still has the load balancer, that load balancer is left behind.
 """
 
 from __future__ import annotations
@@ -21,14 +21,16 @@ AGAIN = 5.0
 
 
 class ServiceHolders:
-    """`clouds`: those with load balancers, by name. A cloud that has not joined yet may have any load balancer."""
+    """`clouds`: the names of the clouds with load balancers. A cloud that has not joined yet may have any load
+    balancer."""
 
     def __init__(self, clouds: Sequence[str]) -> None:
         self._clouds = tuple(clouds)
         self._has: dict[str, Callable[[str], bool]] = {}
 
     def join(self, cloud: str, has: Callable[[str], bool]) -> None:
-        """Count on a cloud that has been listed. `has`: whether it has the load balancer of a Service, by UID."""
+        """Add a cloud whose load balancers have been listed. `has(uid)`: whether it has the load balancer of the
+        Service with this UID."""
         self._has[cloud] = has
 
     def others(self, cloud: str, uid: str) -> list[str]:
@@ -42,7 +44,8 @@ class ServiceHolders:
 
 @dataclass(frozen=True)
 class Held:
-    """What one cloud holds. `holders`: None if the process has one cloud. `has`: as for `ServiceHolders.join`."""
+    """The entry of one cloud in `ServiceHolders`. `holders`: None if the process has one cloud. `has`: as for
+    `ServiceHolders.join`."""
 
     holders: ServiceHolders | None
     cloud: str

@@ -96,7 +96,8 @@ def node_name(username: str) -> str:
 
 
 def concerned(request: SigningRequest) -> str:
-    """Return the Node that the request is about: the requester, or the Node whose name somebody else asks for."""
+    """Return the name of the Node that the request is about: the requester, or the Node whose name somebody else asks
+    for; "" if the request names no Node or cannot be read."""
     if own := node_name(request.spec.username):
         return own
     try:
@@ -107,7 +108,7 @@ def concerned(request: SigningRequest) -> str:
 
 
 def newest(requests: Iterable[SigningRequest]) -> tuple[list[SigningRequest], list[SigningRequest]]:
-    """Return those that are read, newest first, and the others."""
+    """Return the READ newest requests, which the controller reads, and the older ones; both newest first."""
 
     def age(request: SigningRequest) -> tuple[str, str]:
         return request.metadata.creation_timestamp or "", request.metadata.name

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bytes of an object that was read, kept beside what the runtime reads of it."""
+"""The bytes of an object that was read, kept in addition to the fields that the runtime reads."""
 
 from __future__ import annotations
 

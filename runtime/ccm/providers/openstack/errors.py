@@ -77,7 +77,8 @@ def error_of(
         case 400 | 422 | 501 if own:  # 501 from octavia: its provider lacks an option; not an outage
             return Invalid(text)
         case _ if own and (400 <= status < 500 or not what.startswith("GET ")):
-            # The service itself fails what one object asks for, as with "Provider 'x' reports error" of octavia.
+            # The service answered in its own format, so it is up. It only failed the request of one object, such as
+            # octavia with "Provider 'x' reports error". Calls for other objects go on.
             return Transient(text, retry_after=retry_after(headers, b"", time.time()), scope="object")
     return Transient(text, retry_after=retry_after(headers, b"", time.time()))
 

@@ -73,7 +73,8 @@ def subnet_names(raw: str) -> str:
 
 
 def annotation_names(raw: str) -> tuple[str, ...]:
-    """Parse annotation names without their prefix, `*` or `default`; empty text gives none."""
+    """Parse `*`, `default`, or names of annotations (without their prefix), separated by commas. Return () for an empty
+    text. Raises ValueError for an unknown name."""
     found = tuple(each.strip() for each in raw.split(",") if each.strip())
     if not all(each in (EVERY, DEFAULT) or each in BY_NAME for each in found):
         raise ValueError(f"expected names of annotations, {DEFAULT} or {EVERY}; known are {', '.join(BY_NAME)}")
@@ -81,7 +82,7 @@ def annotation_names(raw: str) -> tuple[str, ...]:
 
 
 def addresses(raw: str) -> tuple[IPNetwork, ...]:
-    """Parse `any`, `none`, or CIDRs."""
+    """Parse `any` (all addresses), `none` (no address), or CIDRs separated by commas. Raises ValueError."""
     if raw in (ANY, NONE):
         return EVERYWHERE if raw == ANY else ()
     try:
