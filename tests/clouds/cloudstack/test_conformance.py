@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from ccm.conformance import CASES, Case, Outcome
+from ccm.conformance.kit import DRAINS
 from tests.kit import check
 
 from .world import subject
@@ -20,4 +21,4 @@ async def test_cloudstack_passes(case: Case) -> None:
 
 
 def _has(needs: str) -> bool:
-    return needs in ("", "instances", "load_balancers")
+    return needs in ("", "instances", "load_balancers", DRAINS)

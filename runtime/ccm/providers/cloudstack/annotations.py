@@ -11,7 +11,14 @@ import ipaddress
 from collections.abc import Mapping
 
 from ccm.cloud import Invalid
-from ccm.cloud.toolkit.annotation_reader import Annotation, AnnotationTable, ServiceAnnotations, boolean, host_name
+from ccm.cloud.toolkit.annotation_reader import (
+    Annotation,
+    AnnotationTable,
+    ServiceAnnotations,
+    boolean,
+    host_name,
+    selector,
+)
 
 PREFIX = "service.beta.kubernetes.io/cloudstack-load-balancer-"
 MANY = 50
@@ -41,6 +48,7 @@ TABLE = AnnotationTable(
         ),
         Annotation(f"{PREFIX}hostname", "DNS name", "Is the status of the Service, instead of the address.", host_name),
         Annotation(f"{PREFIX}source-cidrs", "CIDRs", "Which clients the rules admit.", cidrs, "all clients"),
+        Annotation(f"{PREFIX}node-selector", "labels", "Only Nodes with these labels receive traffic.", selector),
         Annotation(
             f"{PREFIX}ip-associated-by-controller",
             "true or false",
@@ -53,9 +61,17 @@ TABLE = AnnotationTable(
 )
 
 
-def parse(annotations: Mapping[str, str]) -> ServiceAnnotations:
-    """Raises Invalid with all values that cannot be used, and all annotations that are probably misspelled."""
+def parse(annotations: Mapping[str, str], *, nodes_only: bool = False) -> ServiceAnnotations:
+    """Raises Invalid with all values that cannot be used, and all annotations that are probably misspelled.
+
+    `nodes_only`: check only the annotation that chooses nodes. A mistake in another one must not stop updates of the
+    targets.
+    """
     found = ServiceAnnotations(annotations, TABLE)
+    if nodes_only:
+        if problems := found.problems_of("node-selector"):
+            raise Invalid("; ".join(problems))
+        return found
     problems = [*found.problems, *(f"annotation {key}: unknown" for key in TABLE.unknown(annotations))]
     if problems:
         raise Invalid("; ".join(problems))

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ccm.cloud import Backend, Backends, Ingress, Invalid, LoadBalancerSpec, Port
+from ccm.cloud.toolkit.backend_addresses import Selector
 from ccm.cloud.toolkit.digests import counted, desired_digest, subjects
 from ccm.cloud.toolkit.service_checks import EVERYONE, ipv4_only, ipv4_ranges, require_ipv4, require_node_ports
 
@@ -43,7 +44,7 @@ class Wanted:
     """The desired state. `name`: the beginning of the names of all rules. `cidrs`: those of the annotation, which the
     rules admit. `ranges`: those of the Service, which the firewall admits. Both are sorted, and () admits everyone.
     `address`: as the Service requests it, "" for any. `released`: whether a Service that is taken over releases a
-    requested address."""
+    requested address. `nodes`: labels that a Node must have."""
 
     name: str
     algorithm: str
@@ -54,6 +55,7 @@ class Wanted:
     hostname: str = ""
     proxy: bool = False
     released: bool = False
+    nodes: Selector = field(default_factory=dict)
     warnings: tuple[str, ...] = field(default=(), metadata=counted("warnings", subjects))
 
     @property
@@ -80,6 +82,7 @@ def wanted(spec: LoadBalancerSpec) -> Wanted:
         hostname=given.get("hostname", ""),
         proxy=proxy,
         released=given.get("ip-associated-by-controller", False),
+        nodes=given.get("node-selector", {}),
         warnings=tuple(_warnings(spec)),
     )
 
@@ -130,26 +133,43 @@ def ip_protocol(protocol: str) -> str:
 # Targets.
 
 
-def targets(backends: Sequence[Backend]) -> tuple[str, ...]:
-    """Return the sorted IDs of the machines. Nodes of other clouds, and those whose instance confirms no address, are
-    left out. Computed once for all Services."""
-    return Backends.of(backends).recent("cloudstack machines", _machines)
+def selector(spec: LoadBalancerSpec) -> Selector:
+    """Return the labels that a Node of the Service must have. Raises Invalid if the annotation cannot be read."""
+    return dict(notes.parse(spec.annotations, nodes_only=True).get("node-selector", {}))
 
 
-def _machines(backends: Sequence[Backend]) -> tuple[str, ...]:
-    ids = (machine_id(each.provider_id) for each in backends if each.addresses)
-    return tuple(sorted({each for each in ids if each is not None}))
+def targets(backends: Sequence[Backend], nodes: Selector) -> tuple[str, ...]:
+    """Return the sorted IDs of the machines. Nodes of other clouds, those without the labels `nodes`, and those whose
+    instance confirms no address are left out. So are Nodes that drain, unless all do: a machine that is removed from a
+    rule keeps its connections (`drains`). Computed once for all Services that select the same Nodes."""
+    return Backends.of(backends).recent(_key("machines", nodes), lambda every: _machines(every, nodes))
+
+
+def _key(what: str, nodes: Selector) -> tuple[object, ...]:
+    return "cloudstack", what, tuple(sorted(nodes.items()))
+
+
+def _machines(backends: Sequence[Backend], nodes: Selector) -> tuple[str, ...]:
+    selected = [
+        (id_, each.draining)
+        for each in backends
+        if each.addresses
+        and all(key in each.labels and value in (None, each.labels[key]) for key, value in nodes.items())
+        if (id_ := machine_id(each.provider_id)) is not None
+    ]
+    serving = {id_ for id_, draining in selected if not draining}
+    return tuple(sorted(serving or {id_ for id_, _ in selected}))
 
 
 def network(backends: Sequence[Backend], networks: Mapping[str, Sequence[str]]) -> str:
     """Return the network in which most machines have their first interface; of equals, the one with the lowest ID; ""
     if no machine has an interface. `networks`: of each machine, by its ID, in the order of its interfaces."""
-    found = Counter(networks[each][0] for each in targets(backends) if networks.get(each))
+    found = Counter(networks[each][0] for each in targets(backends, {}) if networks.get(each))
     return min(found, key=lambda each: (-found[each], each), default="")
 
 
-def targets_digest(backends: Sequence[Backend]) -> str:
-    return Backends.of(backends).once("cloudstack targets", lambda each: desired_digest(targets(each)))
+def targets_digest(backends: Sequence[Backend], nodes: Selector) -> str:
+    return Backends.of(backends).once(_key("targets", nodes), lambda each: desired_digest(targets(each, nodes)))
 
 
 def ingress(address: str, hostname: str, proxy: bool) -> tuple[Ingress, ...]:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from ccm import cloud
 from ccm.cloud import Backend, Conflict, Invalid, LoadBalancerSpec, NotFound, RetryAfter, Transient
+from ccm.cloud.toolkit.backend_addresses import Selector
 from ccm.cloud.toolkit.ownership_marks import Mark
 from ccm.cloud.toolkit.service_checks import nobody_serves
 from ccm.cloud.toolkit.shared_reads import Shared
@@ -22,6 +23,7 @@ from . import load_balancer_owners as owners
 from . import load_balancer_rules as rules
 from . import load_balancer_steps as steps
 from .addresses import Addresses
+from .annotations import PREFIX
 from .api import Api
 from .jobs import Jobs
 from .load_balancer_rules import Row, Wanted
@@ -51,9 +53,15 @@ class CloudStackLoadBalancers:
 
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
         try:
-            return f"{rules.wanted(spec).digest}-{rules.targets_digest(backends)}"
+            want = rules.wanted(spec)
         except Invalid as error:
             return f"invalid: {error}"
+        return f"{want.digest}-{rules.targets_digest(backends, want.nodes)}"
+
+    def drains(self, spec: LoadBalancerSpec) -> bool:
+        """Return True: after a change of a rule, a virtual router reloads its HAProxy, and the former process serves
+        the connections that are open until they end."""
+        return True
 
     async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:
         own = (await self._rules.get()).of(spec)
@@ -80,21 +88,22 @@ class CloudStackLoadBalancers:
             )
         network = await self._network(own, backends)
         present = await self._present(spec, want, own, every, network)
-        targets, warnings = await self._targets(backends, present.network_id)
+        targets, warnings = await self._targets(backends, want.nodes, present.network_id)
         todo = self._steps(spec, want, present, network, targets, backends)
         await self._do(spec, todo)
         ready = not todo
         return self._answer(own, spec, ready=ready, warnings=(*want.warnings, *warnings, *_acl_warning(network)))
 
     async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
+        nodes = rules.selector(spec)
         await self._jobs.require_done(spec.uid)
         own = (await self._rules.get()).of(spec)
         if not own:
             raise NotFound(f"the cloud has no rules for Service {spec.uid} of cluster {spec.cluster}")
         assigned = await self._assigned(own)
         present = Present(str(own[0]["publicipid"]), "", str(own[0]["networkid"]), False, own, assigned)
-        targets, warnings = await self._targets(backends, present.network_id)
-        todo = [*steps.target_steps(present, own, targets)] or [*_renewed(own, rules.targets_digest(backends))]
+        targets, warnings = await self._targets(backends, nodes, present.network_id)
+        todo = [*steps.target_steps(present, own, targets)] or [*_renewed(own, rules.targets_digest(backends, nodes))]
         await self._do(spec, todo)
         return self._answer(own, spec, ready=not todo, warnings=warnings)
 
@@ -108,7 +117,7 @@ class CloudStackLoadBalancers:
             return ()
         network = await self._network(own, backends)
         present = await self._present(spec, want, own, every, network)
-        targets, _ = await self._targets(backends, present.network_id)
+        targets, _ = await self._targets(backends, want.nodes, present.network_id)
         todo = self._steps(spec, want, present, network, targets, backends)
         return [each.what for each in todo if each.stage not in (Stage.INTENT, Stage.MARK)]
 
@@ -208,14 +217,17 @@ class CloudStackLoadBalancers:
             )
         return await self._api.one("listNetworks", "network", id_)
 
-    async def _targets(self, backends: Sequence[Backend], network_id: str) -> tuple[Sequence[str], Sequence[str]]:
+    async def _targets(
+        self, backends: Sequence[Backend], selector: Selector, network_id: str
+    ) -> tuple[Sequence[str], Sequence[str]]:
         """Return the machines that can be targets, and a warning about Nodes without traffic."""
-        every = rules.targets(backends)
+        every = rules.targets(backends, selector)
         nics = await self._machines.get() if every else {}
         found = [each for each in every if network_id in nics.get(each, ())]
         left = len(every) - len(found)
         said = f"no traffic reaches {left} of {len(every)} nodes: they have no interface in the network {network_id}"
-        return found, (said,) if left else nobody_serves(backends, every)
+        chosen_by = f"annotation {PREFIX}node-selector" if selector else ""
+        return found, (said,) if left else nobody_serves(backends, every, chosen_by)
 
     async def _assigned(self, own: Sequence[Row]) -> dict[str, frozenset[str]]:
         found = {}

@@ -20,6 +20,7 @@ from ccm.providers.cloudstack.annotations import PREFIX, parse
         ("hostname", "", ""),
         ("source-cidrs", "192.168.1.7/24, 10.0.0.0/8", ("10.0.0.0/8", "192.168.1.0/24")),
         ("ip-associated-by-controller", "true", True),
+        ("node-selector", "pool=web, edge", {"pool": "web", "edge": None}),
     ],
 )
 def test_a_value_is_read(name: str, text: str, value: Any) -> None:

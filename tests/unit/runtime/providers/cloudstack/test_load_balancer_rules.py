@@ -113,9 +113,38 @@ def test_targets_are_machines_with_an_address() -> None:
             Backend("foreign", "hcloud://7", address),
         ]
     )
-    assert rules.targets(every) == ("42", ID)
-    assert rules.targets_digest(every) == rules.targets_digest(Backends(every[:2]))
-    assert rules.targets_digest(every) != rules.targets_digest(Backends(every[:1]))
+    assert rules.targets(every, {}) == ("42", ID)
+    assert rules.targets_digest(every, {}) == rules.targets_digest(Backends(every[:2]), {})
+    assert rules.targets_digest(every, {}) != rules.targets_digest(Backends(every[:1]), {})
+
+
+@pytest.mark.parametrize(
+    ("draining", "nodes", "expected"),
+    [
+        ("", {}, ("1", "2", "3")),
+        ("2", {}, ("1", "3")),
+        ("123", {}, ("1", "2", "3")),
+        ("", {"pool": "web"}, ("1", "2")),
+        ("", {"pool": None}, ("1", "2", "3")),
+        ("1", {"pool": "web"}, ("2",)),
+        pytest.param("12", {"pool": "web"}, ("1", "2"), id="all-that-it-selects-drain"),
+        ("", {"pool": "nobody"}, ()),
+    ],
+)
+def test_nodes_that_drain_or_lack_a_label_get_nothing(draining: str, nodes: Any, expected: tuple[str, ...]) -> None:
+    address = (Address(AddressType.INTERNAL_IP, "10.1.0.1"),)
+    pools = {"1": "web", "2": "web", "3": "db"}
+    every = Backends(
+        Backend(f"node-{id_}", f"cloudstack://{id_}", address, {"pool": pool}, id_ in draining)
+        for id_, pool in pools.items()
+    )
+    assert rules.targets(every, nodes) == expected
+
+
+def test_only_a_selector_that_cannot_be_read_stops_an_update_of_targets() -> None:
+    assert rules.selector(service(annotations={"node-selector": "pool=web", "hostname": "NO"})) == {"pool": "web"}
+    with pytest.raises(Invalid, match="node-selector"):
+        rules.selector(service(annotations={"node-selector": "=web"}))
 
 
 @pytest.mark.parametrize(
