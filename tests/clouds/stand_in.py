@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stand-ins of clouds over HTTP share: failures on request, the calls that were made, and a server.
+"""What stand-ins of clouds over HTTP share: failures on request, and the calls that were made.
 
 A stand-in is our own code. Each has a test that compares it with the vendor's description or clients (`test_form.py`).
 """
@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -105,17 +105,3 @@ def answered(content: Any, fault: Fault | None, **more: Any) -> web.Response:
     if fault is not None and fault.kind == "truncate":
         text = text[: len(text) // 2]
     return web.Response(text=text, content_type="application/json", **more)
-
-
-@contextlib.asynccontextmanager
-async def listening(*routes: web.RouteDef) -> AsyncIterator[str]:
-    """Run a server with these routes on a free port; yield its address."""
-    application = web.Application()
-    application.add_routes(routes)
-    runner = web.AppRunner(application, shutdown_timeout=0.01)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()

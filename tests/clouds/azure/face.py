@@ -26,7 +26,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from tests.clouds import stand_in
-from tests.clouds.stand_in import Exchange, StandIn, answered, listening
+from tests.clouds.stand_in import Exchange, StandIn, answered
+from tests.listening import listening
 
 from .resources import BASE, GROUP, SETS, SUBSCRIPTION, Group
 

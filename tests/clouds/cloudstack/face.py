@@ -21,7 +21,8 @@ from typing import Any
 from aiohttp import web
 
 from tests.clouds import stand_in
-from tests.clouds.stand_in import StandIn, answered, drop, listening
+from tests.clouds.stand_in import StandIn, answered, drop
+from tests.listening import listening
 
 from .region import Refusal, Region, Row, missing
 

@@ -17,7 +17,8 @@ from typing import Any
 from aiohttp import web
 
 from tests.clouds import stand_in
-from tests.clouds.stand_in import Exchange, StandIn, answered, drop, listening
+from tests.clouds.stand_in import Exchange, StandIn, answered, drop
+from tests.listening import listening
 
 from .facts import LOCATIONS, Refusal, Row
 from .project import Project

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A DigitalOcean-shaped API over HTTP, for the kit: droplets in the form of the answers that libcloud recorded, pages,
-and the failures of `Trouble`."""
+"""A DigitalOcean-shaped API over HTTP, for the kit: droplets in the form of the answers that libcloud recorded, and
+pages."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import itertools
-import json
 from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import web
@@ -16,7 +15,10 @@ from aiohttp import web
 from ccm.cloud import ProviderConfig
 from ccm.conformance import Subject, Trouble, World
 from ccm.providers.libcloud import LibcloudCloud
+from tests.clouds import stand_in
+from tests.clouds.stand_in import Exchange, StandIn, answered
 from tests.kit import PATIENT
+from tests.listening import listening
 
 TOKEN = "dop_v1_0123456789abcdef"
 #: Droplets in a page, so that there are several pages.
@@ -25,13 +27,38 @@ PAGE = 3
 TIMEOUTS = f"request_timeout: {PATIENT}s\nlisting_timeout: {3 * PATIENT}s\ncalls_per_second: 1000\nburst: 1000\n"
 
 
-class Droplets:
-    """An account with droplets. `calls` counts requests."""
+FAULTS: dict[Trouble, dict[str, Any]] = {
+    Trouble.SERVER_ERROR: {"kind": "status"},
+    Trouble.PROXY_PAGE: {"kind": "html", "status": 404},
+    Trouble.CUT_ANSWER: {"kind": "truncate"},
+    Trouble.SHORT_LISTING: {"kind": "half"},
+    Trouble.LATER_PAGE: {"kind": "status", "later": True},
+    Trouble.HANG: {"kind": "hang"},
+    Trouble.UNAUTHORIZED: {"kind": "status", "status": 401, "code": "unauthorized"},
+    Trouble.RATE_LIMITED: {
+        "kind": "status",
+        "status": 429,
+        "code": "too_many_requests",
+        "message": "API rate limit exceeded",
+        "headers": {"Retry-After": "7"},
+    },
+}
+
+
+@dataclass
+class Fault(stand_in.Fault):
+    status: int = 503
+    code: str = "server_error"
+    message: str = f"the token {TOKEN} could not be looked up"
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+class Droplets(StandIn[Fault, Exchange]):
+    """An account with droplets."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.rows: dict[int, dict[str, Any]] = {}
-        self.trouble: Trouble | None = None
-        self.calls = 0
         self._ids = itertools.count(3164444)
 
     def add(self, name: str) -> int:
@@ -56,40 +83,29 @@ class Droplets:
         return number
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        self.calls += 1
         page = int(request.query.get("page", 1))
-        if (failed := await self._failure(page)) is not None:
-            return failed
+        fault = self.fault_for(lambda each: each.due("", request.path, first_page=page == 1))
+        answer = await self._answer(request, page, fault)
+        self.exchanges.append(Exchange("GET", request.path, dict(request.query), answer.status, None))
+        return answer
+
+    async def _answer(self, request: web.Request, page: int, fault: Fault | None) -> web.Response:
+        if fault is not None and fault.kind == "status":
+            return _error(fault)
+        if fault is not None and (answer := await stand_in.instead(fault, fault.status, request)) is not None:
+            return answer
         if request.headers.get("Authorization") != f"Bearer {TOKEN}":
-            return _error(401, "unauthorized", "Unable to authenticate you")
+            return _error(Fault("status", 401, "unauthorized", "Unable to authenticate you"))
         rows = list(self.rows.values())
-        shown = rows[: len(rows) // 2] if self.trouble is Trouble.SHORT_LISTING else rows
+        shown = rows[: len(rows) // 2] if fault is not None and fault.kind == "half" else rows
         pages = max(1, -(-len(shown) // PAGE))
         links = {"pages": {"last": f"https://api.digitalocean.com/v2/droplets?page={pages}"}} if pages > 1 else {}
         body = {"droplets": shown[(page - 1) * PAGE : page * PAGE], "links": links, "meta": {"total": len(rows)}}
-        text = json.dumps(body)
-        if self.trouble is Trouble.CUT_ANSWER:
-            text = text[: len(text) // 2]
-        return web.Response(text=text, content_type="application/json")
-
-    async def _failure(self, page: int) -> web.Response | None:
-        if self.trouble is Trouble.HANG:
-            await asyncio.sleep(3600)
-        if self.trouble is Trouble.PROXY_PAGE:
-            return web.Response(status=404, text="<html>not here</html>", content_type="text/html")
-        if self.trouble is Trouble.UNAUTHORIZED:
-            return _error(401, "unauthorized", f"Unable to authenticate {TOKEN}")
-        if self.trouble is Trouble.RATE_LIMITED:
-            answer = _error(429, "too_many_requests", "API rate limit exceeded")
-            answer.headers["Retry-After"] = "7"
-            return answer
-        if self.trouble is Trouble.SERVER_ERROR or (self.trouble is Trouble.LATER_PAGE and page > 1):
-            return _error(503, "server_error", f"the token {TOKEN} could not be looked up")
-        return None
+        return answered(body, fault)
 
 
-def _error(status: int, code: str, message: str) -> web.Response:
-    return web.json_response({"id": code, "message": message}, status=status)
+def _error(fault: Fault) -> web.Response:
+    return web.json_response({"id": fault.code, "message": fault.message}, status=fault.status, headers=fault.headers)
 
 
 class DropletWorld(World):
@@ -100,11 +116,8 @@ class DropletWorld(World):
 
     @contextlib.asynccontextmanager
     async def trouble(self, kind: Trouble) -> AsyncIterator[None]:
-        self._droplets.trouble = kind
-        try:
+        with self._droplets.fault(Fault(**FAULTS[kind])):
             yield
-        finally:
-            self._droplets.trouble = None
 
     async def create_instance(self, name: str) -> None:
         self._droplets.add(name)
@@ -129,16 +142,8 @@ async def running(count: int = 5) -> AsyncIterator[tuple[Droplets, str]]:
     droplets = Droplets()
     for number in range(count):
         droplets.add(f"worker-{number}")
-    app = web.Application()
-    app.router.add_get("/v2/droplets", droplets.answer)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    try:
-        yield droplets, f"http://127.0.0.1:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()
+    async with listening(web.get("/v2/droplets", droplets.answer)) as url:
+        yield droplets, url
 
 
 def config(url: str, token: str = TOKEN) -> ProviderConfig:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 
 import pytest
@@ -12,7 +13,7 @@ from ccm.cloud import ConfigError, InstanceRef, NotFound, Transient, Unauthorize
 from ccm.conformance import Trouble
 from ccm.providers.libcloud import LibcloudCloud
 
-from .droplets import PAGE, TOKEN, config, running
+from .droplets import PAGE, TOKEN, DropletWorld, config, running
 
 
 @pytest.mark.parametrize("trouble", [Trouble.LATER_PAGE, Trouble.SHORT_LISTING, Trouble.PROXY_PAGE, Trouble.CUT_ANSWER])
@@ -21,11 +22,11 @@ async def test_a_listing_that_is_not_whole_is_no_listing(trouble: Trouble) -> No
         cloud = LibcloudCloud(config(url))
         await cloud.start()
         assert len((await cloud.instances.list_page(None)).instances) == 2 * PAGE + 1
-        droplets.trouble = trouble
-        with pytest.raises(Transient):
-            await cloud.instances.list_page(None)
-        with pytest.raises(Transient):
-            await cloud.instances.get(InstanceRef("worker-0"))
+        async with DropletWorld(droplets).trouble(trouble):
+            with pytest.raises(Transient):
+                await cloud.instances.list_page(None)
+            with pytest.raises(Transient):
+                await cloud.instances.get(InstanceRef("worker-0"))
         await cloud.close()
 
 
@@ -33,10 +34,10 @@ async def test_questions_that_come_together_share_a_listing() -> None:
     async with running(2 * PAGE) as (droplets, url):
         cloud = LibcloudCloud(config(url))
         await cloud.start()
-        before = droplets.calls
+        before = len(droplets.calls())
         found = await asyncio.gather(*(cloud.instances.get(InstanceRef(f"worker-{each}")) for each in range(2 * PAGE)))
         assert [each.name for each in found] == [f"worker-{each}" for each in range(2 * PAGE)]
-        assert droplets.calls - before == 2
+        assert len(droplets.calls(before)) == 2
         await cloud.close()
 
 
@@ -75,13 +76,14 @@ async def test_no_log_line_and_no_error_has_the_token(trouble, caplog) -> None:
     caplog.set_level(logging.DEBUG)
     async with running() as (droplets, url):
         cloud = LibcloudCloud(config(url))
-        droplets.trouble = trouble
-        try:
-            await cloud.start()
-        except (Unauthorized, Transient) as error:
-            assert TOKEN not in str(error)
-        except Exception as error:
-            assert trouble is Trouble.RATE_LIMITED and TOKEN not in str(error)
+        world = DropletWorld(droplets)
+        async with world.trouble(trouble) if trouble else contextlib.nullcontext():
+            try:
+                await cloud.start()
+            except (Unauthorized, Transient) as error:
+                assert TOKEN not in str(error)
+            except Exception as error:
+                assert trouble is Trouble.RATE_LIMITED and TOKEN not in str(error)
         await cloud.close()
     assert TOKEN not in caplog.text
 
@@ -91,9 +93,9 @@ async def test_what_the_library_would_write_and_repeat_is_switched_off(tmp_path,
     monkeypatch.setenv("LIBCLOUD_RETRY_FAILED_HTTP_REQUESTS", "1")
     async with running() as (droplets, url):
         cloud = LibcloudCloud(config(url))
-        droplets.trouble = Trouble.RATE_LIMITED
-        with pytest.raises(Exception, match="too many requests"):
-            await cloud.start()
-        assert droplets.calls == 1
+        async with DropletWorld(droplets).trouble(Trouble.RATE_LIMITED):
+            with pytest.raises(Exception, match="too many requests"):
+                await cloud.start()
+        assert len(droplets.calls()) == 1
         await cloud.close()
     assert not (tmp_path / "debug").exists()

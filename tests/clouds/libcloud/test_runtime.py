@@ -13,7 +13,7 @@ from tests.integration.cluster import ApiServer
 from tests.integration.runtime.support import NODES, Ccm, eventually, get_node, initialised, is_tainted, node_body
 from tests.ports import free_port
 
-from .droplets import TOKEN, running
+from .droplets import TOKEN, Droplets, DropletWorld, running
 
 CONFIG = """\
 driver: digitalocean
@@ -66,19 +66,18 @@ async def test_nodes_come_and_go(apiserver: ApiServer, kube: KubeClient, clean: 
         assert "Traceback" not in ccm.text and TOKEN not in ccm.text
 
 
-async def _goes(kube: KubeClient, droplets: Any) -> None:
+async def _goes(kube: KubeClient, droplets: Droplets) -> None:
     """While listings are incomplete, no Node is deleted; afterwards only the Node without a droplet is."""
     gone = next(number for number, row in droplets.rows.items() if row["name"] == "worker-4")
-    droplets.trouble = Trouble.SHORT_LISTING
-    before = droplets.calls
+    before = len(droplets.calls())
 
     async def asked() -> bool:
-        return bool(droplets.calls >= before + 4)
+        return len(droplets.calls(before)) >= 4
 
-    await eventually(asked)
-    for number in range(5):
-        assert await get_node(kube, f"worker-{number}") is not None
-    droplets.trouble = None
+    async with DropletWorld(droplets).trouble(Trouble.SHORT_LISTING):
+        await eventually(asked)
+        for number in range(5):
+            assert await get_node(kube, f"worker-{number}") is not None
     del droplets.rows[gone]
 
     async def left() -> bool:

@@ -20,6 +20,7 @@ from prometheus_client import generate_latest
 from ccm.cloud import CloudError, ConfigError, ProviderConfig, registry
 from ccm.gateway.gateway import Gateway
 from ccm.manager import logs
+from tests.listening import listening
 
 CANARY = "s3cr3t-canary-7f1d"
 #: Configuration by provider. PORT stands for the port of a cloud on this machine.
@@ -60,13 +61,8 @@ async def cloud(request: pytest.FixtureRequest) -> AsyncIterator[tuple[int, list
         await got.read()
         return ANSWERS[request.param](got)
 
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", handle)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    yield runner.addresses[0][1], asked
-    await runner.cleanup()
+    async with listening(web.route("*", "/{path:.*}", handle)) as url:
+        yield int(url.rpartition(":")[2]), asked
 
 
 @pytest.fixture

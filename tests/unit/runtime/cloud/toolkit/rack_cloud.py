@@ -13,6 +13,7 @@ from typing import Any
 from aiohttp import web
 
 from ccm.conformance import NotRun, Trouble, World
+from tests.listening import listening
 
 TOKEN = "rack-secret-token"
 
@@ -95,15 +96,8 @@ class RackApi:
 @contextlib.asynccontextmanager
 async def running(cloud: RackApi) -> AsyncIterator[str]:
     """Serve the API while entered. Yields its URL."""
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", cloud.handle)
-    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()
+    async with listening(web.route("*", "/{path:.*}", cloud.handle), cancels=True) as url:
+        yield url
 
 
 class RackWorld(World):

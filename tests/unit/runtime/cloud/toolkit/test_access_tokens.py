@@ -13,6 +13,7 @@ from aiohttp import web
 
 from ccm.cloud import CloudError, RateLimited, Transient, Unauthorized
 from ccm.cloud.toolkit.access_tokens import AGAIN, AccessToken, AccessTokens, TokenRequests, token_in
+from tests.listening import listening
 
 
 class Service:
@@ -107,18 +108,13 @@ async def serving(
         return answer(request) if answer else await asyncio.Future()
 
 
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", handle)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    requests = TokenRequests("key.json", patience, "patience")
-    await requests.open()
-    try:
-        yield requests, f"http://127.0.0.1:{runner.addresses[0][1]}/token"
-    finally:
-        await requests.close()
-        await runner.cleanup()
+    async with listening(web.route("*", "/{path:.*}", handle)) as url:
+        requests = TokenRequests("key.json", patience, "patience")
+        await requests.open()
+        try:
+            yield requests, f"{url}/token"
+        finally:
+            await requests.close()
 
 
 def refused(status: int, **more: Any) -> Callable[[web.Request], web.Response]:

@@ -34,6 +34,7 @@ from ccm.cloud import (
 )
 from ccm.cloud.toolkit import json_api
 from ccm.cloud.toolkit.json_api import READINGS, Dialect, Failure, JsonApi
+from tests.listening import listening
 
 DIALECT = Dialect(
     failure=lambda answer: Failure(answer["error"]["code"], answer["error"]["message"]),
@@ -62,25 +63,19 @@ async def serving(
     dialect: Dialect = DIALECT, tls: ssl.SSLContext | None = None, **more: Any
 ) -> AsyncIterator[tuple[Server, JsonApi]]:
     server, renewals = Server(), []
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", server.handle)
-    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
 
     async def authorise(renew: bool) -> dict[str, str]:
         renewals.extend([1] if renew else [])
         return {"Authorization": f"Bearer {SECRET}-{len(renewals)}"}
 
     options = {"source": "cloud.conf", "timeout": 60.0, **more}
-    url = f"{'https' if tls else 'http'}://127.0.0.1:{runner.addresses[0][1]}/v1/"
-    api = JsonApi(url, dialect, authorise, **options)
-    await api.open()
-    try:
-        yield server, api
-    finally:
-        await api.close()
-        await runner.cleanup()
+    async with listening(web.route("*", "/{path:.*}", server.handle), tls=tls, cancels=True) as url:
+        api = JsonApi(f"{url}/v1/", dialect, authorise, **options)
+        await api.open()
+        try:
+            yield server, api
+        finally:
+            await api.close()
 
 
 def refusal(status: int, code: str = "some_code", message: str = "why", **headers: str) -> web.Response:

@@ -17,6 +17,7 @@ from aiohttp import web
 
 from ccm.cloud import ProviderConfig
 from ccm.providers.openstack import OpenStackCloud
+from tests.listening import listening
 
 PROJECT, ROUTER, NETWORK = "5b3c0f2a9d7e4c1b8a6f0e1d2c3b4a59", str(uuid.uuid5(uuid.NAMESPACE_DNS, "router")), "net-1"
 CONFIG = """[Global]
@@ -100,13 +101,14 @@ class FakeCloud:
 
     # The services.
 
-    def app(self) -> web.Application:
-        app = web.Application()
-        app.router.add_route("*", "/identity/v3{rest:.*}", self._identity)
-        app.router.add_route("*", "/{service}/{version:v[0-9.]+}{rest:.*}", self._service)
-        app.router.add_get("/{service}/", self._versions)
-        app.router.add_get("/{service}", self._versions)
-        return app
+    @property
+    def handlers(self) -> tuple[web.RouteDef, ...]:
+        return (
+            web.route("*", "/identity/v3{rest:.*}", self._identity),
+            web.route("*", "/{service}/{version:v[0-9.]+}{rest:.*}", self._service),
+            web.get("/{service}/", self._versions),
+            web.get("/{service}", self._versions),
+        )
 
     async def _identity(self, request: web.Request) -> web.StreamResponse:
         if request.method == "GET":
@@ -245,16 +247,8 @@ class FakeCloud:
 
 @contextlib.asynccontextmanager
 async def serving(cloud: FakeCloud) -> AsyncIterator[FakeCloud]:
-    runner = web.AppRunner(cloud.app(), access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    port = runner.addresses[0][1]
-    cloud.url = f"http://127.0.0.1:{port}"
-    try:
+    async with listening(*cloud.handlers) as cloud.url:
         yield cloud
-    finally:
-        await runner.cleanup()
 
 
 @contextlib.asynccontextmanager
