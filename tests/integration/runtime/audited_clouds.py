@@ -53,7 +53,7 @@ class SimulatedCloud:
         self.name, self.cloud, self.secret = name, cloud, cloud.project().config.token
 
     def conf(self, secret: str) -> str:
-        return self.cloud.conf(token=secret, request_timeout=2, calls_per_second=200, burst=200)
+        return self.cloud.conf(token=secret, request_timeout=60, calls_per_second=200, burst=200)
 
     def add_machines(self, names: Iterable[str], net: int) -> None:
         with self.cloud.server.world.batch():
@@ -154,7 +154,7 @@ class OpenStackInMemory:
     def conf(self, secret: str) -> str:
         text = CONFIG.format(url=self.services.url, project=PROJECT, more="")
         balancers = f"[LoadBalancer]\nsubnet-id = {the('sub-nodes')}\ninternal-lb = true\n"
-        limits = "[Metadata]\nrequest-timeout = 2s\n[Runtime]\ncalls-per-second = 200\nburst = 200\n"
+        limits = "[Metadata]\nrequest-timeout = 60s\n[Runtime]\ncalls-per-second = 200\nburst = 200\n"
         return text.replace("very-secret", secret) + balancers + limits
 
     def add_machines(self, names: Iterable[str], net: int) -> None:
