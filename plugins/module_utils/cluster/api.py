@@ -84,7 +84,7 @@ class Api:
         self.now: datetime = datetime.now(timezone.utc)
 
     def call(self, method: str, path: str, body: Any = None, query: Optional[Dict[str, str]] = None) -> Dict[str, Any]:
-        """Make one call (a PATCH is a merge patch). Raises ApiError."""
+        """Make one call (a PATCH is a merge patch) and return the answer. A GET that times out is tried ATTEMPTS times. Raises ApiError."""
         headers = {"Accept": "application/json"}
         for setting in self._configuration.auth_settings().values():
             if setting["in"] == "header" and setting["value"]:

@@ -86,7 +86,10 @@ def _no_http() -> int:
 
 
 def ask_often(target: Dict[str, Any], token: str, timeout: float) -> Dict[str, Any]:
-    """Ask C(count) times; return {name, asked, answered, nodes, errors, ms}. C(ms) has each answer's time in milliseconds."""
+    """Ask a target C(count) times, or until PATIENCE attempts in a row have failed; return {name, asked, answered, nodes, errors, ms}.
+
+    C(ms) has each answer's time in milliseconds.
+    """
     result: Dict[str, Any] = {"name": target["name"], "asked": 0, "answered": 0, "nodes": {}, "errors": {}, "ms": []}
     failures = 0
     while result["asked"] < target.get("count", 1) and failures < PATIENCE:

@@ -84,7 +84,7 @@ def _get(parts: Any, timeout: float) -> int:
 
 
 def begin(process: Callable[[str], None]) -> str:
-    """Start C(process) with its folder in the background; return the folder. Raises OSError."""
+    """Create a folder, start C(process) with it in the background, and return the folder. Raises OSError."""
     folder = tempfile.mkdtemp(prefix="outoftree-ccm-probe-")
     _write(os.path.join(folder, ALIVE), "")
     child = os.fork()
@@ -112,7 +112,7 @@ def _write(path: str, text: str) -> None:
 
 
 def goes_on(folder: str) -> bool:
-    """Return whether nobody asked for the result yet."""
+    """Return whether nobody has asked for the result yet."""
     return os.path.exists(os.path.join(folder, ALIVE))
 
 
@@ -125,7 +125,7 @@ def leave(folder: str, result: Dict[str, Any]) -> None:
 
 
 def end(folder: str, seconds: float) -> Dict[str, Any]:
-    """Stop the process and return its result; {} if it writes none within so many seconds."""
+    """Stop the process and return its result; {} if it writes none within C(seconds), or if its folder is gone."""
     deadline = time.monotonic() + seconds
     try:
         os.unlink(os.path.join(folder, ALIVE))

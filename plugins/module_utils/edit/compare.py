@@ -57,7 +57,10 @@ def ignored(sources: Sources) -> List[str]:
 
 
 def first_difference(expected: Sequence[Argument], running: Sequence[str], place: Callable[[Argument], str]) -> str:
-    """Return the first difference of a process's arguments from the expected ones, '' if there is none. C(place): where one comes from, or ''."""
+    """Return the first difference of a process's arguments from the expected ones, '' if there is none.
+
+    C(place) returns where an expected argument comes from, or ''.
+    """
     for index, (argument, value) in enumerate(zip(expected, running), 1):
         if argument.value != value and argument.exact and not _SPECIFIER.search(argument.value):
             return "argument {0} of the process is {1} instead of {2}".format(index, shown(value), _with_place(argument, place))

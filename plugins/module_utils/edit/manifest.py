@@ -103,7 +103,7 @@ def _container(document: YamlText, component: str) -> Tuple:
 
 
 def _arguments(document: YamlText, container: Tuple) -> List[Tuple[Tuple, str]]:
-    """Return (path, argument) of command and args, because real manifests have flags in both."""
+    """Return (path, argument) of command and args, because real manifests have flags in both. Raises BadManifest."""
     arguments = []
     for key in ("command", "args"):
         values = document.get(container + (key,)) or []

@@ -259,7 +259,7 @@ class _Configuration:
         self.note(file.path, label, None, then, why)
 
     def flags(self, key: str, decide: Any) -> List[Tuple[str, str]]:
-        """Make the changes that a function decides for the flags in a list; return the flags afterwards."""
+        """Make the changes that C(decide) returns for the flags in the list C(key); return the flags afterwards."""
         items = self.effective(key)
         flags = [flag._replace(index=index) for index, item in enumerate(items) for flag in flags_of(item)]
         changes: List[Change] = decide(flags)

@@ -23,7 +23,7 @@ Spans = Dict[str, List[Span]]
 
 
 def remove(spans: Spans, line: CommandLine, item: Occurrence, texts: Dict[str, Optional[str]]) -> None:
-    """Remove a flag from its file, together with the white space around it, or with its line if it is alone there."""
+    """Remove a flag from its file, together with the white space around it, or with its line if it is alone there. Raises UnitRefused."""
     parts = list(item.parts)
     one, two = parts[0], parts[-1]
     if one.path == two.path and one.variable == two.variable and not (texts[one.path] or "")[one.end:two.start].strip(" \t"):

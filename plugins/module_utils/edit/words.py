@@ -298,7 +298,10 @@ def spans_of(chars: Iterable[Char]) -> Dict[str, List[Span]]:
 
 
 def rewritten(chars: Sequence[Char], inside: Place, new: str, split: bool, command: bool = False) -> Dict[str, List[Span]]:
-    """Return the edits after which a word reads C(new). The beginning and end that both texts share stay, with quotes and escapes."""
+    """Return the edits after which a word reads C(new). The beginning and end that both texts share stay, with quotes and escapes.
+
+    Raises CannotWrite.
+    """
     first, at = 0, 0
     lone = command and new == ";"  # without a backslash or quotes, it would end the command
     while not lone and first < len(chars) and chars[first].char and new.startswith(chars[first].char, at):

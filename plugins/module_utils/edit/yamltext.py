@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Edit YAML text in place: comments, key order, anchors, quoting and line ends of everything else stay.
+"""Edits YAML text in place: comments, key order, anchors, quoting and line ends of everything else stay.
 
 A round trip through a YAML library would rewrite the whole file. Here, the library only reports the position of each node (PyYAML's
 marks), and edits replace spans of the text. The result is parsed again and compared with the intended data. An edit that would change
@@ -132,7 +132,7 @@ class YamlText:
         return self.text[node.start_mark.index:node.end_mark.index]
 
     def append(self, path: Tuple, value: Any) -> None:
-        """Append data to a list."""
+        """Append data to a list, or give a list to a key without data. Raises EditRefused if the key has other data."""
         if self.get(path) not in (None, []) and not isinstance(self._node(path), yaml.SequenceNode):
             raise EditRefused("line {0}: it is not a list to which an item could be added".format(self.line(path)))
         self._added.setdefault(path, []).append((None, value))

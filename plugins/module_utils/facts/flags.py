@@ -178,7 +178,10 @@ class Span(NamedTuple):
 
 
 def apply_spans(text: str, spans: Iterable[Span]) -> str:
-    """Apply replacements. Insertions at the same place keep their order. Removals may overlap: two flags side by side share the blank between them."""
+    """Apply replacements. Insertions at the same place keep their order. Removals may overlap: two flags side by side share the blank between them.
+
+    Raises ValueError for other replacements that overlap.
+    """
     pieces: List[str] = []
     position, removed = 0, True
     for span in sorted(spans, key=lambda item: (item.start, item.end)):

@@ -42,7 +42,7 @@ def age(text: Optional[str], now: datetime) -> Optional[float]:
 
 
 def lease_state(lease: Optional[ApiObject], now: datetime) -> LeaseState:
-    """Return the holder of a Lease, the age of its last renewal, and the runtime's annotations."""
+    """Return whether a Lease exists and is held, its holder, the time and age of its last renewal, and the runtime's annotations."""
     if not lease:
         return {"exists": False, "holder": "", "renewed": "", "age": None, "held": False, "annotations": {}}
     spec = lease.get("spec") or {}
@@ -56,7 +56,7 @@ def lease_state(lease: Optional[ApiObject], now: datetime) -> LeaseState:
 
 
 def daemonset_state(daemonset: Optional[ApiObject]) -> DaemonSetState:
-    """Return the counts that show whether a rollout is complete."""
+    """Return the counts that show whether a rollout is complete, and the image; zeros and '' if the DaemonSet does not exist."""
     if not daemonset:
         return {"exists": False, "desired": 0, "ready": 0, "updated": 0, "observed": False, "image": ""}
     status = daemonset.get("status") or {}
@@ -111,7 +111,7 @@ def judge(daemonset: DaemonSetState, pods: List[PodState], lease: LeaseState, no
     C(max_cloud_age): maximum age in seconds of the last successful cloud call, 0 for no limit.
     C(require_cloud): whether a controller without a successful call is unhealthy.
     C(notes_own): whether the controller writes annotations to its Lease. Those of a former holder must not count.
-    C(leads): whether it must lead. If another controller leads, only its Pods are checked.
+    C(leads): whether the controller must lead. If another one leads, only this controller's Pods are checked.
     """
     reasons = []
     if not daemonset["exists"]:

@@ -87,7 +87,7 @@ def gate_changes(component: str, flags: List[Flag], version: Tuple[int, int]) ->
 
 
 def about_value(value: str, why: str) -> str:
-    """Add information about the in-tree provider that a flag names to a reason."""
+    """Return the reason C(why), with information about the in-tree provider C(value); without it if no such provider is known."""
     about = versions.about_provider(value)
     return "{0}; {1}".format(why, about) if about else why
 

@@ -2,9 +2,9 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run programs of a managed host, only by trusted absolute paths, with a fixed environment and a time limit.
+"""Runs programs of a managed host, only by trusted absolute paths, with a fixed environment and a time limit.
 
-Stdlib-only, for managed nodes (Python 3.8). No other code in the modules that run there starts a process.
+It uses only the standard library of Python 3.8, because it runs on managed nodes. No other code in the modules that run there starts a process.
 """
 
 from __future__ import annotations

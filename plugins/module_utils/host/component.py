@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A component on this host: replaces its files atomically, and waits until it runs with them.
 
-Stdlib-only, it runs on managed nodes (Python 3.8).
+It uses only the standard library of Python 3.8, because it runs on managed nodes.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Component:
         return _processes.of_static_pod(self.name, self.logs)
 
     def take_up(self, paths):
-        """Restart a service with its new files. The kubelet restarts static Pods by itself."""
+        """Restart a service with its new files. The kubelet restarts static Pods by itself. Raises Failed."""
         if not self.unit:
             return
         # Without files, an earlier run was killed after it wrote them, and they may be units. systemd may also have loaded an older unit

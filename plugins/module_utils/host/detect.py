@@ -4,8 +4,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Detects everything on a host that decides how its components start: units, manifests, files, processes and the journal.
 
-The functions add to C(result), which M(outoftree.ccm.ccm_component_flags_info) returns. Stdlib-only, they run on managed nodes
-(Python 3.8).
+The functions add to C(result), which M(outoftree.ccm.ccm_component_flags_info) returns. They use only the standard library of Python 3.8,
+because they run on managed nodes.
 """
 
 from __future__ import annotations
@@ -370,7 +370,8 @@ def check_node_name(result):
 
 
 def detect_journal(result, directory, copied=None):
-    """Add what the journal has recorded, and whether it is complete. A lost journal is read from its copy."""
+    """Add what the journal has recorded, and the state in which it was found. I(copied), if given, takes the place of a journal that is missing,
+    unreadable, damaged or rolled back. A journal that cannot be read is a problem."""
     result["journal_found"] = dict(_journal.found(directory), machine=machine.identity())
     try:
         read_journal(result, _journal.opened(directory, copied))

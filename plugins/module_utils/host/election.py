@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Decides whether a controller works. It is healthy before it leads, and some errors stop it only when it starts to lead.
 
-Stdlib-only, it runs on managed nodes (Python 3.8).
+It uses only the standard library of Python 3.8, because it runs on managed nodes.
 """
 
 from __future__ import annotations
@@ -71,7 +71,10 @@ class Election:
             self._namespace, self._name, "is not renewed by its holder {0}".format(holder) if holder else "has no holder")
 
     def _lease(self) -> Optional[Dict[str, Any]]:
-        """Return the Lease, as the API server of this host has it; None if there is none."""
+        """Return the Lease, as the API server of this host has it; None if there is none.
+
+        Raises OSError, ValueError and http.client.HTTPException if the API server cannot be asked, or gives another answer.
+        """
         servers = processes.of_static_pod("kube-apiserver", self._logs) or [
             server for server in [processes.of_unit("kube-apiserver", "kube-apiserver")] if server is not None]
         if not servers:

@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The images of this host's container runtime: containerd or CRI-O, whichever the kubelet uses.
 
-Stdlib-only, it runs on managed nodes (Python 3.8).
+It uses only the standard library of Python 3.8, because it runs on managed nodes.
 """
 
 from __future__ import annotations

@@ -12,7 +12,8 @@ Consecutive writes of this collection form one baseline: an original, and the co
 (C(kubeadm upgrade), an operator) changes the file before the next write, a new baseline starts with that content. The earlier baselines
 stay: their bytes are outdated, but a rollback must still undo the flags that they changed.
 
-Stdlib-only, it runs on managed nodes (Python 3.8). Only root can access the journal's folder; the callers pass its canonical path.
+It uses only the standard library of Python 3.8, because it runs on managed nodes. Only root can access the journal's folder; the callers pass
+its canonical path.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ def digest(content: Optional[bytes]) -> str:
 class Baseline(NamedTuple):
     """The original of a file (C(None): it did not exist), and what this collection last wrote (C(None): there is no copy).
 
-    C(sha256) is the checksum of the original, '' without one. C(written_sha256) are those of all written contents.
+    C(sha256) is the checksum of the original, '' without one. C(written_sha256) are the checksums of all written contents.
     """
 
     original: Optional[bytes]
@@ -327,7 +328,10 @@ class Journal:
 
 
 def found(directory: str) -> Dict[str, Any]:
-    """Return the C(state) of a host's journal, and its C(id) and C(serial) if they can be read."""
+    """Return the C(state) of a host's journal, and its C(id) and C(serial); '' and 0 if it is missing or unreadable.
+
+    If the journal was rolled back, these are the C(id) and C(serial) that it had.
+    """
     try:
         journal = Journal(directory)
     except (JournalRefused, ValueError, *MISSHAPEN):

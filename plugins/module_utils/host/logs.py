@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The last log lines of a failed component, and how often it was started.
 
-Stdlib-only, it runs on managed nodes (Python 3.8). The module files opens the log files.
+It uses only the standard library of Python 3.8, because it runs on managed nodes. The module files opens the log files.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def pod_directories(component: str, logs: str = processes.POD_LOGS) -> List[str]
 
 
 def container_starts(component: str, known: Iterable[str], logs: str = processes.POD_LOGS) -> int:
-    """Count how often the containers in log folders other than the known ones were started."""
+    """Return how often one container was started, at most, in the log folders that are not C(known); 0 if there are no logs."""
     numbers = [int(name[:-4]) for directory in set(pod_directories(component, logs)) - set(known)
                for name in map(os.path.basename, _listed(directory)) if name[:-4].isdigit()]
     return max(numbers) + 1 if numbers else 0

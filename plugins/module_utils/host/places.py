@@ -4,7 +4,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Decides whether a file can be replaced, and whether the change survives a reboot.
 
-A change writes a new file beside the old one and renames it. Stdlib-only, it runs on managed nodes (Python 3.8).
+A change writes a new file next to the old one and renames it. The module uses only the standard library of Python 3.8, because it runs on
+managed nodes.
 """
 
 from __future__ import annotations

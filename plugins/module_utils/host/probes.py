@@ -4,8 +4,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Probes of the components of one host: their health endpoints, and the serving certificate of a kubelet.
 
-Stdlib-only I/O for the modules that run on managed nodes (Python 3.8). It decides nothing. C(host.processes) identifies the processes
-whose arguments it takes, C(host.files) opens files, and it connects only to addresses of this host.
+It does I/O for the modules that run on managed nodes, with only the standard library of Python 3.8. It decides nothing. C(host.processes)
+identifies the processes whose arguments it takes, C(host.files) opens files, and it connects only to addresses of this host.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def serving_certificate(address: str, port: str, authority: str) -> Dict[str, An
 
 
 def _endpoint(address: str, port: str) -> Tuple[str, int]:
-    """Return the address and port of a component of this host. Raises ValueError for an address of another host."""
+    """Return the address and port of a component of this host. Raises ValueError for an invalid port, and for an address of another host."""
     address = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1", "localhost": "127.0.0.1"}.get(address, address)
     if not port.isdigit() or not 0 < int(port) < 65536:
         raise ValueError("{0!r} is not a port".format(port[:50]))
@@ -100,7 +100,7 @@ def _trusting(authority: str) -> ssl.SSLContext:
 
 
 def baseline(probe: Callable[[], str]) -> str:
-    """Return the result of a probe before any change. Single failures do not count."""
+    """Return '' if one of BASELINE_ATTEMPTS probes before any change succeeds, otherwise the failure of the last one."""
     ill = probe()
     for unused in range(BASELINE_ATTEMPTS - 1):
         if not ill:
@@ -164,7 +164,8 @@ def component_health(component: str, argv: List[str]) -> str:
 
 
 def api_server_answer(argv: List[str], path: str) -> Tuple[int, str]:
-    """Return the status and the body of a GET from the API server of this host. If it refuses anonymous users, use its client certificate.
+    """Return the status and the body of a GET from the API server of this host. If it refuses anonymous users, repeat the GET with the client
+    certificate that the API server itself uses for kubelets.
 
     Raises OSError, ValueError and http.client.HTTPException.
     """
@@ -213,7 +214,10 @@ def first_certificate(text: str) -> bytes:
 
 
 def _https(where: Tuple[str, int], path: str, context: ssl.SSLContext, serving: str = "") -> Tuple[int, str]:
-    """Return the status and the body of a GET. With C(serving), the server must have the certificate in that file."""
+    """Return the status and the body of a GET. With C(serving), the server must have the certificate in that file.
+
+    Raises OSError, http.client.HTTPException, and ValueError if the server has another certificate.
+    """
     raw = socket.create_connection(where, timeout=5)
     try:
         connection = http.client.HTTPSConnection(where[0], where[1], timeout=5, context=context)

@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Settings of kubelets and other components, from their arguments and files.
 
-Stdlib-only, it runs on managed nodes (Python 3.8). C(host.processes) identifies the processes whose arguments it takes.
+It uses only the standard library of Python 3.8, because it runs on managed nodes. C(host.processes) identifies the processes whose arguments it takes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _KEY = re.compile(r"([\"']?)([\w-]+)\1[ \t]*:(?:[ \t]+(.*))?$")
 
 
 def option(argv: List[str], name: str, default: str = "") -> str:
-    """Return the last value of an option of a process."""
+    """Return the last value of an option of a process, C(default) if it is not set."""
     value = default
     for index, arg in enumerate(argv):
         found, given, text = flags.split_flag(arg)

@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Properties of systemd units.
 
-Stdlib-only, it runs on managed nodes (Python 3.8).
+It uses only the standard library of Python 3.8, because it runs on managed nodes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.host import commands
 
 
 def unit_properties(unit: str, names: List[str]) -> Dict[str, str]:
-    """Return properties of a systemd unit; {} without systemd."""
+    """Return properties of a systemd unit; {} if systemctl is missing or fails."""
     done = commands.run(["systemctl", "show", unit] + [part for name in names for part in ("-p", name)])
     properties = {}
     for line in done.stdout.splitlines() if done.returncode == 0 else []:

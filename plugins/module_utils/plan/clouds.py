@@ -36,8 +36,8 @@ class Cloud(NamedTuple):
 
 
 def default_of(providers: Sequence[str]) -> str:
-    """Return which of these serves the Services without a class if none is marked: the first one, or the only one that may have load
-    balancers if the first has none. C(NOBODY) if the controller decides by what each has."""
+    """Return which of these providers serves the Services without a class if none is marked: the first one, or the only one that may have load
+    balancers if the first has none. C(NOBODY) if the controller decides by what each provider has."""
     if len(providers) == 1:
         return providers[0]
     able = [each for each in providers if each not in WITHOUT_LOAD_BALANCERS]

@@ -64,7 +64,7 @@ def leave_out(plan: Plan, detected: Dict[str, HostAnswer], control_plane: List[s
     """Return the plan without the workers that returned something unusable or whose Nodes will not be adopted, up to C(limit).
 
     C(limit) is a number or a share such as V(10%). If there are more, the plan stays as it is. A host that could not be reached stays a
-    problem. Raises ValueError.
+    problem. Raises ValueError for an invalid C(limit).
     """
     workers = [host for host in detected if host not in control_plane]
     unseen: Dict[str, str] = plan.get("unseen", {})

@@ -19,7 +19,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import R
 
 
 class RollbackVerdict(TypedDict):
-    """Return whether every host is restored; judge describes the keys."""
+    """Whether every host is restored; judge describes the keys."""
 
     restored: bool
     complete: bool

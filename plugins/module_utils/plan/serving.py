@@ -99,7 +99,7 @@ def bootstraps(facts: HostFacts) -> bool:
 
 
 def approve(requests: List[SigningRequest], shown: int = 5) -> str:
-    """Return the command that approves the requests. It names only the newest ones."""
+    """Return the command that approves the requests. It names only the C(shown) newest ones, and the number of the others."""
     more = " ... ({0} more: kubectl get csr)".format(len(requests) - shown) if len(requests) > shown else ""
     return "check them, then run 'kubectl certificate approve {0}{1}'".format(" ".join(r["name"] for r in requests[-shown:]), more)
 

@@ -157,7 +157,7 @@ def askers(names: Sequence[str]) -> List[str]:
 
 
 def neighbours(name: str, names: Sequence[str]) -> List[str]:
-    """Return the next Nodes behind this one, in a circle, so that each is asked by others."""
+    """Return the next PEERS Nodes behind this one, in a circle, so that each is asked by others."""
     place = list(names).index(name) + 1 if name in names else 0
     circle = list(names[place:]) + list(names[:place])
     return [other for other in circle if other != name][:PEERS]
@@ -213,7 +213,7 @@ def is_local(inside: Dict[str, List[Row]]) -> bool:
 
 
 def requests_for(expected: int) -> int:
-    """Return how many requests show which of this many Nodes are behind the load balancer."""
+    """Return how many requests show which of this many Nodes are behind the load balancer, from FEWEST_REQUESTS to MOST_REQUESTS."""
     return min(MOST_REQUESTS, max(FEWEST_REQUESTS, REQUESTS * expected))
 
 
@@ -295,7 +295,7 @@ def address_of(item: Row) -> str:
 
 
 def runtime_image(daemonset: Any) -> str:
-    """Return the image of this collection's own runtime out of the controller's DaemonSet, '' if another controller runs in it."""
+    """Return the image of this collection's own runtime from the controller's DaemonSet; '' without a DaemonSet, or if it runs another controller."""
     if not daemonset or (daemonset["metadata"].get("labels") or {}).get("app.kubernetes.io/managed-by") != LABEL["app.kubernetes.io/managed-by"]:
         return ""
     template = daemonset["spec"]["template"]

@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Undo the migration's flags in a text that was changed after it. Other changes stay, byte for byte.
+"""Undoes the migration's flags in a text that was changed after it. Other changes stay, byte for byte.
 
 Three texts decide: the original, what the migration wrote, and the current text. If nobody else changed the lines that the migration
 changed, a three-way merge restores them. Otherwise only the flags are edited. Both ways must give the same flags and change nothing else.
@@ -321,7 +321,7 @@ def _sorted(items: Any) -> List[Any]:
 
 
 def undo(kind: Kind, before: str, ours: str, now: str, version: Tuple[int, int]) -> Undone:
-    """Return the current text without the migration's changes. Raises CannotUndo."""
+    """Return the current text without the migration's changes, and a sentence for each change that could not be undone. Raises CannotUndo."""
     if isinstance(kind, Patch):
         return _undo_documents(Manifest(kind.component), before, ours, now, version)
     try:
