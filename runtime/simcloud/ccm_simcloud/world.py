@@ -316,8 +316,8 @@ class Project:
         return self._work(row, "updating", self._world.timing.load_balancer_update, "error" if fails else "active")
 
     def delete_load_balancer(self, id_: str) -> LoadBalancer | None:
-        """Delete a load balancer. Returns its row while the cloud deletes it, None if it is gone at once. Raises Refusal
-        if it does not exist (404), or 409 `busy` while the cloud works on it."""
+        """Delete a load balancer. Returns its row while the cloud deletes it, None if it is gone at once. Raises
+        Refusal if it does not exist (404), or while the cloud works on it (409 `busy`)."""
         row = self.load_balancers.get(id_)
         if row.state == "deleting":
             return row

@@ -34,7 +34,8 @@ ReportImplausible = Callable[[Sequence[Node], Sequence[Node], str], None]
 async def missing_from_first_listing(
     context: Context, directory: InstanceDirectory, report: ReportImplausible
 ) -> Sequence[tuple[Node, CloudError]]:
-    """Wait for a plausible listing. Return the Nodes that are missing from it, with the error for each."""
+    """Wait for a plausible listing; `report` each implausible one. Return the Nodes that are missing from the plausible
+    one, with the error for each; () if the cluster has no Node of this cloud."""
     not_before, delay = context.monotonic(), BELIEF_FIRST
     await asyncio.sleep(GRACE)
     while nodes := [each for each in context.nodes.items() if directory.owns(each.spec.provider_id)]:

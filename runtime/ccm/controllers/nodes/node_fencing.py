@@ -145,7 +145,7 @@ class Fencing:
         self._hold(node, rules.Objection("CloudUnknown", f"the cloud could not say whether its machine runs: {error}"))
 
     async def _is_confirmed_dead(self, node: Node) -> bool:
-        """Ask for this one instance, as the last check."""
+        """Return whether a request for this one instance reports it shut down or gone: the last check."""
         try:
             instance = await self._directory.get(node_rules.instance_ref(node))
         except NotFound:

@@ -309,7 +309,8 @@ class NodeLifecycleController:
         return [node for _, node in sorted(turns, key=lambda each: each[0])]
 
     async def _is_confirmed_gone(self, node: Node) -> bool:
-        """Ask for this one instance, as the last check. A listing has already reported it gone."""
+        """Return whether a request for this one instance reports it gone: the last check. A listing has already
+        reported it gone."""
         doubt: CloudError
         try:
             await self._directory.get(node_rules.instance_ref(node))

@@ -77,7 +77,8 @@ def instance_ref(node: Node) -> InstanceRef:
 
 
 def known_as(node: Node, instance: Instance) -> str:
-    """Return the cloud's name for the Node's machine: the Node's name if it is one of the instance's names."""
+    """Return the cloud's name for the Node's machine: the Node's name if it is one of the instance's names, otherwise
+    the instance's name."""
     return node.metadata.name if instance.is_named(node.metadata.name) else instance.name
 
 
@@ -170,7 +171,8 @@ def _who_has_its_name(namesakes: Sequence[Instance]) -> str:
 
 
 def parse_provided_ips(value: str) -> list[str]:
-    """Parse the annotation: one IP, or an IPv4 and an IPv6 separated by a comma. IPv4 may have leading zeros."""
+    """Parse the annotation: one IP, or an IPv4 and an IPv6 separated by a comma. IPv4 may have leading zeros. Raises
+    NodeRuleError."""
     parts = value.split(",", 2)
     try:
         ips = [_parse_ip(part) for part in parts]

@@ -160,7 +160,7 @@ def candidates(node: Node, owners: Collection[str], declarations: Declarations) 
 
 
 def owner(node: Node, answers: Mapping[str, CloudAnswer], declarations: Declarations) -> Ownership:
-    """Return which cloud the Node belongs to. `answers`: those of all `candidates`, in the order of the clouds."""
+    """Return which cloud the Node belongs to. `answers`: what all `candidates` answered, in the order of the clouds."""
     uuid = "" if node.spec.provider_id else node.status.node_info.system_uuid.lower()
     claiming = [cloud for cloud, each in answers.items() if each.claims]
     silent = [cloud for cloud, each in answers.items() if not each.claims and not each.denies]

@@ -144,9 +144,9 @@ class RouteRemoval:
             return None
 
     async def _orphans(self, unknown: Sequence[Route], plan: rules.RoutePlan) -> list[Route]:
-        """Return which routes to existing instances without a known Node to delete: few or none.
+        """Return which of the routes `unknown` to delete. They lead to existing instances without a known Node.
 
-        Raises ApiError.
+        [] if there are too many of them (`orphan_rules.may_delete`). Raises ApiError.
         """
         if not unknown or not orphan_rules.may_delete(len({route.provider_id for route in unknown}), len(plan.targets)):
             return []

@@ -142,7 +142,10 @@ class ServiceBalancers:
             return self._listing.balancers
 
     async def look(self, spec: LoadBalancerSpec, state: ServiceState, waiting: Collection[str]) -> LoadBalancer:
-        """Return the load balancer's current state in the cloud. One listing answers for all that wait."""
+        """Return the load balancer's current state in the cloud. One listing answers for all that wait.
+
+        Raises CloudError. After NotFound and Conflict, the load balancer counts as not written.
+        """
         written = state.written
         if len(waiting) >= BULK and state.polling.reads % READ_EVERY:
             with contextlib.suppress(NotImplementedByCloud):
