@@ -116,7 +116,7 @@ def arguments() -> argparse.ArgumentParser:
 
 
 async def _ask(client: KubeClient, named: Sequence[CloudFlags]) -> list[Match]:
-    """Raises CloudError, ApiError."""
+    """Return a Match for each Node, sorted by name. Raises CloudError, which includes ConfigError, and ApiError."""
     try:
         nodes, _ = await client.list("/api/v1/nodes", Node)
     finally:
@@ -130,7 +130,8 @@ async def _ask(client: KubeClient, named: Sequence[CloudFlags]) -> list[Match]:
 
 
 async def _listing(provider: str, path: str) -> Listing:
-    """Raises CloudError."""
+    """Return what one cloud lists. Raises CloudError; ConfigError if the configuration cannot be used, or if the
+    provider has no instances."""
     gateway = ReadingGateway(registry.create(provider, _config(path)))
     try:
         await gateway.call("cloud.start", gateway.cloud.start)
@@ -143,7 +144,8 @@ async def _listing(provider: str, path: str) -> Listing:
 
 
 def _config(path: str) -> ProviderConfig:
-    """Raises ConfigError."""
+    """Return the provider's configuration: the content of the file, or an empty text without one. Raises ConfigError if
+    the file cannot be read."""
     if not path:
         return ProviderConfig("", "(no --cloud-config)")
     try:

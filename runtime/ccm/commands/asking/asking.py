@@ -42,7 +42,7 @@ def answer(
     ask: Callable[[Q], Awaitable[A]],
     render: Callable[[A, datetime.datetime], list[str]],
 ) -> int:
-    """Print the answer and return the exit status, 2 if there is no answer."""
+    """Print what `ask` returns: as lines from `render`, or as JSON. Return the exit status, 2 if there is no answer."""
     try:
         options = parse(kind, argv, parser)
     except OptionsError as error:

@@ -161,7 +161,8 @@ async def open_cluster(options: Options) -> AsyncIterator[Cluster]:
 
 
 async def _first_answer(client: KubeClient) -> None:
-    """Raises UnavailableError if the API server does not answer, UnauthorizedError if it rejects the credentials."""
+    """Wait for an answer of the API server. Raises UnavailableError if it does not answer, UnauthorizedError if it
+    rejects the credentials."""
     try:
         await client.get("/version", PartialObject, timeout=FIRST_ANSWER)
     except ForbiddenError:
@@ -176,7 +177,7 @@ async def _first_answer(client: KubeClient) -> None:
 
 @dataclass(frozen=True)
 class AskedCloud:
-    """One cloud, which is not started yet. `options`: those of its controllers, as if it were the only cloud."""
+    """One cloud, which is not started yet. `options`: the options of its controllers, as if it were the only cloud."""
 
     options: Options
     gateway: Gateway

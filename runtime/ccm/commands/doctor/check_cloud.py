@@ -84,7 +84,7 @@ def _failed(error: CloudError, what: Sequence[str], subject: str) -> Check:
 
 
 def nodes(every: Sequence[Node], outlooks: Iterable[Outlook]) -> list[Check]:
-    """Count Nodes by state, and report those that need a person. `outlooks`: those of the node controllers; empty if
+    """Count Nodes by state, and report those that need a person. `outlooks`: from the node controllers; empty if
     the cloud was not asked."""
     told = {each.name: each for each in outlooks if each.kind == "Node"}
     counts: dict[str, int] = {}
@@ -119,7 +119,7 @@ def services(
     every: Iterable[Service], events: Iterable[Event], outlooks: Iterable[Outlook], classes: ServedClasses
 ) -> list[Check]:
     """Report Services that wait for a load balancer, with the latest failure, and load balancers that differ from their
-    Services. `events`: those of failed syncs."""
+    Services. `events`: the Events of failed syncs."""
     latest: dict[str, Event] = {}
     for event in sorted(events, key=lambda each: each.last_timestamp or ""):
         if event.source.component == "service-controller":

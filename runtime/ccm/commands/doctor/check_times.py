@@ -36,7 +36,7 @@ def clocks(
     server: datetime.datetime | None, here: datetime.datetime, leases: Iterable[NodeLease], ready: Iterable[str]
 ) -> list[Check]:
     """Compare the clocks of this machine and of Nodes with the API server's. `server`: the API server's time, None if
-    it is not known. `leases`: those of Nodes. `ready`: the names of Ready Nodes."""
+    it is not known. `leases`: the Leases of Nodes. `ready`: the names of Ready Nodes."""
     found = []
     if server is not None:
         ahead = (here - server).total_seconds()

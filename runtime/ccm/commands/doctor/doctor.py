@@ -89,7 +89,7 @@ def arguments() -> Parser:
 
 
 async def _ask(options: DoctorFlags) -> Diagnosis:
-    """Raises ApiError, KubeConfigError, ConfigError and StartError."""
+    """Make all checks. Raises ApiError, KubeConfigError, ConfigError and StartError."""
     async with open_cluster(options) as cluster:
         seen = await _look(options, cluster)
         if options.cloud_provider:

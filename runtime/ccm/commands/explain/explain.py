@@ -67,7 +67,7 @@ def _name(text: str) -> str:
 
 
 async def _ask(options: ExplainFlags) -> Explanation:
-    """Raises ApiError, KubeConfigError, ConfigError and StartError."""
+    """Return the explanation of one object. Raises ApiError, KubeConfigError, ConfigError and StartError."""
     kind = SPELLINGS.get(options.kind, options.kind)
     async with open_cluster(options) as cluster:
         if kind == "node":
@@ -130,7 +130,7 @@ async def _with_cloud(
     cluster: Cluster,
     ask: Callable[[Survey], Awaitable[Explanation]],
 ) -> Explanation:
-    """Ask the cloud as well, if the flags name one."""
+    """Return what `ask` makes of the clouds that the flags name; `shown` if they name none."""
     if not options.cloud_provider:
         return shown
     async with open_clouds(options) as clouds:

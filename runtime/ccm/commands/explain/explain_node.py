@@ -127,7 +127,7 @@ def _why(reports: Sequence[Told], reasons: Sequence[str], now: datetime.datetime
 
 
 async def with_cloud(shown: Explanation, node: Node, survey: Survey) -> Explanation:
-    """Add what each cloud says, and what follows."""
+    """Return `shown` with what each cloud says, and what follows."""
     looked = [row for each in survey.parts for row in _looked(node, each)]
     name = node.metadata.name
     outlooks = [each for each in survey.node_outlooks() if each.name == name]

@@ -35,8 +35,8 @@ NAMED = 10
 
 
 def state_of(service: Service, reports: Sequence[Told], now: datetime.datetime, classes: ServedClasses) -> list[str]:
-    """Return the Service's state, in sentences. `reports`: the Events about the Service. `classes`: those of the
-    Services that this controller serves."""
+    """Return the Service's state, in sentences. `reports`: the Events about the Service. `classes`: the classes
+    of the Services that this controller serves."""
     since = ago(service.metadata.creation_timestamp, now)
     meta, spec = service.metadata, service.spec
     lines = [f"Service {meta.namespace}/{meta.name}: type {spec.type}, created {since}"]

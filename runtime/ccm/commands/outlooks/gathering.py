@@ -64,8 +64,8 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases/{}"
 class Gathered:
     """One look at a cluster and one cloud. None: not read, or not answered (`cluster.unasked`).
 
-    `options`: those of this cloud's controllers. `nodes`: with several clouds, only this one's. `name`: the cloud's, ""
-    if it is the only one.
+    `options`: the options of this cloud's controllers. `nodes`: with several clouds, only the Nodes of this cloud.
+    `name`: the name of the cloud, "" if it is the only one.
     """
 
     options: Options
@@ -149,7 +149,7 @@ class Gathered:
 
 @dataclass
 class Survey:
-    """One look at a cluster and its clouds. `options`: those of the process. `parts`: one for each cloud.
+    """One look at a cluster and its clouds. `options`: the options of the process. `parts`: one for each cloud.
     `nobodys`: the Nodes that belong to none of several clouds, by name."""
 
     options: Options
@@ -273,7 +273,8 @@ def _divide(nodes: Sequence[Node], parts: Sequence[Gathered], options: Options) 
 
 
 async def with_singles(judging: Judging, directory: InstanceDirectory) -> Judging:
-    """Read each instance that the listing does not have, as the controllers do at start."""
+    """Return `judging` with single reads of the instances that the listing does not have, as the controllers read them
+    at start."""
     missing = [node for node in judging.not_listed() if node.spec.provider_id]
 
     async def single(node: Node) -> Instance | CloudError:
@@ -425,7 +426,7 @@ async def all_volumes(survey: Gathered) -> list[Outlook]:
 
 
 async def outlook_of_volume(volume: PersistentVolume, survey: Gathered) -> Outlook:
-    """Ask the cloud about one volume, if the controller would."""
+    """Return the outlook of one volume. The cloud is asked only if the controller would ask it."""
     return volume_outlook(volume, await volume_answer(volume, survey))
 
 

@@ -77,7 +77,8 @@ def lifecycle_outlooks(judging: Judging, safety: Safety, window: Window, now: da
 def _settled(
     gone: Sequence[Node], judging: Judging, safety: Safety, window: Window, now: datetime.datetime
 ) -> dict[str, Outlook]:
-    """Give out the slots of the cap in order of `turn`, as the controller does."""
+    """Return the outlook of each of the Nodes `gone`, by name. They get the slots of the cap in order of `turn`, as
+    from the controller."""
     told = Witnesses(lambda node: concerns_us(node, judging.owns)).hear(judging.nodes, judging.snapshot)
     taken = window.within(0.0)
     nodes = told.known + len(taken)

@@ -67,7 +67,7 @@ def service_outlook(
     former: Collection[str] = (),
 ) -> Outlook:
     """Return the outlook of one Service. `seen`: an error if the cloud's load balancers could not be listed. `classes`:
-    those of the Services that this controller serves; `former`: the classes that former leaders served.
+    the classes of the Services that this controller serves; `former`: the classes that former leaders served.
     `implausible_because`: why nothing is written yet, from `first_listing`; "" if writes are allowed."""
     if class_rules.is_handed_over(service, classes, former) and isinstance(seen, Seen) and seen.listed is not None:
         return _handed_over(service, seen.listed, classes)

@@ -108,7 +108,8 @@ def arguments() -> Parser:
 
 
 async def _ask(options: StatusFlags) -> StatusAnswer:
-    """Raises ApiError and KubeConfigError."""
+    """Return the answer for the process at `--url`, or without that flag for all Pods. Raises ApiError and
+    KubeConfigError."""
     return await (_ask_one(options) if options.url else _ask_all(options))
 
 
@@ -189,7 +190,7 @@ async def _page_of(client: ReadingClient, process: Access, pod: Pod) -> Status |
 
 
 async def _page(client: ReadingClient, path: str) -> Status:
-    """Raises ApiError."""
+    """Return the report of the process at `path`. Raises ApiError."""
     json: Mapping[str, str] = {"format": "json"}
     return await client.get(path, Status, params=json, timeout=PATIENCE)
 

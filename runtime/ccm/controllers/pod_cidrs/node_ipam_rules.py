@@ -28,7 +28,7 @@ NAMED = 5
 
 
 class NotAssigned(RuleError):
-    """A Node gets no pod CIDRs for now. `reason`: that of the Event."""
+    """A Node gets no pod CIDRs for now. `reason`: the reason of the Event."""
 
     def __init__(self, message: str, reason: str) -> None:
         super().__init__(message)

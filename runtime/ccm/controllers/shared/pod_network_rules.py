@@ -81,7 +81,7 @@ class PodNetwork:
         return ""
 
     def forbids(self, route: Route) -> str:
-        """Apply `problem` to a route that is about to be created."""
+        """Return why the route may not be created, "" if it may: the `problem` of its destination."""
         network = parse(route.destination)
         return "is not a CIDR" if network is None else self.problem(network)
 

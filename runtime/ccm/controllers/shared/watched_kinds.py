@@ -42,7 +42,7 @@ class Watched(Generic[T]):
         return f"/{f'apis/{self.group}' if self.group else 'api'}/{self.version}/{self.resource}"
 
     def informer(self, client: KubeClient, check: Callable[[], Awaitable[None]]) -> Informer[T]:
-        """Return its cache, which is empty until it runs. `check` is called after each list."""
+        """Return its cache, which is empty until it runs. `check`: see `Informer`."""
         return Informer(
             client, self.path, self.type, name=self.resource, keep=self.keep, doubtful=self.doubtful, check=check
         )
