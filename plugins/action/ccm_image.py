@@ -14,7 +14,7 @@ from ansible.plugins.action import ActionBase
 
 
 def image_id(path, name):
-    """Return the ID (digest of its config) of the named image in an archive of 'docker save' or 'podman save'."""
+    """Return the ID (digest of its config) of the named image in an archive of 'docker save' or 'podman save'. Raises AnsibleError."""
     try:
         with tarfile.open(path) as archive:
             member = archive.extractfile("manifest.json")

@@ -60,7 +60,7 @@ NAME = "cloud-controller-manager-webhook"
 
 
 def webhook_certificate(data):
-    """Return the data of the Secret, and whether its certificate is new."""
+    """Return the data of the Secret, and whether its certificate is new. Raises AnsibleFilterError without the library cryptography."""
     if MISSING is not None:
         raise AnsibleFilterError("webhook_certificate requires the Python library cryptography on the Ansible controller: {0}".format(MISSING))
     data = data or {}

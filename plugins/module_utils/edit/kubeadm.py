@@ -37,7 +37,8 @@ class SectionChange(NamedTuple):
 
 
 def _flags(section: Any) -> List[Flag]:
-    """Return extraArgs as flags in kubeadm's order; C(index) is the position in the list (v1beta4) or in the mapping (v1beta3)."""
+    """Return extraArgs as flags in kubeadm's order; C(index) is the position in the list (v1beta4) or in the mapping (v1beta3). Raises
+    BadClusterConfiguration."""
     extra = (section or {}).get("extraArgs") or {}
     if isinstance(extra, dict):
         names = [_dashed(name) for name in extra]
@@ -140,7 +141,8 @@ def _change_arguments(document: YamlText, expected: Any, key: str, changes: List
 
 
 def _spelled(new: List[Tuple[str, str]], there: Any) -> Dict[str, str]:
-    """Return new entries of a mapping. The second entry of a name is spelled with C(_), because kubeadm passes it after the one with C(-)."""
+    """Return new entries of a mapping. The second entry of a name is spelled with C(_), because kubeadm passes it after the one with C(-). Raises
+    EditRefused."""
     entries: Dict[str, str] = {}
     for name, value in new:
         spelling = name.replace("-", "_") if name in entries or name in there else name
@@ -178,7 +180,8 @@ def _changed(extra: Any, changes: List[Change]) -> Any:
 
 
 def _change_volumes(document: YamlText, expected: Any, key: str, changes: List[Change], back: List[Dict[str, Any]]) -> Dict[str, Any]:
-    """Remove the extraVolumes that only a removed file needs, or restore those of C(back). Return what to add if the section has none yet."""
+    """Remove the extraVolumes that only a removed file needs, or restore those of C(back). Return what to add if the section has none yet. Raises
+    BadClusterConfiguration."""
     path = (key, "extraVolumes")
     there = document.get(path) or []
     if not isinstance(there, list) or not all(isinstance(volume, dict) for volume in there):

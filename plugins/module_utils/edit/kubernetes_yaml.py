@@ -131,7 +131,7 @@ class _Composer:
         self._weights: Dict[int, int] = {}
 
     def first(self) -> Document:
-        """Return the first document, and look at nothing behind it."""
+        """Return the first document, and look at nothing behind it. Raises NotYaml."""
         self._parser.get_event()
         event = self._parser.get_event()
         if isinstance(event, yaml.StreamEndEvent):

@@ -146,7 +146,7 @@ def _target(data: Dict[str, Any], component: str) -> Any:
 
 
 def _edit_operations(document: YamlText, text: str, component: str, version: Tuple[int, int], lines: int) -> Tuple[str, List[Change]]:
-    """Edit a JSON patch (RFC 6902): remove the operations that add a managed flag, or shorten the flag's list of values."""
+    """Edit a JSON patch (RFC 6902): remove the operations that add a managed flag, or shorten the flag's list of values. Raises PatchRefused."""
     if not isinstance(document.data, list):
         raise PatchRefused("{0}it is not a list of operations".format(_behind(lines)))
     done: List[Change] = []

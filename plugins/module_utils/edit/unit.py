@@ -180,7 +180,8 @@ def _stripped(chars: List[Char]) -> List[Char]:
 
 
 def parse_unit(files: Iterable[Tuple[str, str]], specifiers: Optional[Dict[str, str]] = None) -> Unit:
-    """Merge a unit file and its drop-ins (path, text) in systemd's order. C(specifiers): its %-specifiers, by default those of its name."""
+    """Merge a unit file and its drop-ins (path, text) in systemd's order. C(specifiers): its %-specifiers, by default those of its name. Raises UnitRefused for
+    an ExecStart that systemd does not start."""
     exec_words: Tuple[Word, ...] = ()
     exec_path = ""
     environment: Dict[str, Value] = {}

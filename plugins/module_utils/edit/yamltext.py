@@ -293,7 +293,7 @@ class YamlText:
         return Span(after + 1, after + 1, "".join(lead + line + self._newline for line in lines))
 
     def _lead(self, node: Any, index: int) -> Tuple[str, int]:
-        """Return the text before an entry of a block collection that has its own line, and where the entry starts."""
+        """Return the text before an entry of a block collection that has its own line, and where the entry starts. Raises EditRefused."""
         first = _ends(node, index)[0]
         start = first.start_mark.index
         if isinstance(node, yaml.MappingNode):
@@ -303,7 +303,7 @@ class YamlText:
         return self.text[self.text.rfind("\n", 0, start) + 1:start], start
 
     def _filled(self, path: Tuple, entries: List[Tuple[Optional[str], Any]]) -> Span:
-        """Return the span that gives entries to a key without any, or to an empty document."""
+        """Return the span that gives entries to a key without any. Raises EditRefused for an empty document."""
         data: Any = [value for unused, value in entries] if entries[0][0] is None else dict(entries)
         if not path:
             raise EditRefused("the document is empty")

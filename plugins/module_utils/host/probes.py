@@ -100,7 +100,7 @@ def _trusting(authority: str) -> ssl.SSLContext:
 
 
 def baseline(probe: Callable[[], str]) -> str:
-    """Return '' if one of BASELINE_ATTEMPTS probes before any change succeeds, otherwise the failure of the last one."""
+    """Return '' if one of BASELINE_ATTEMPTS calls of C(probe) before any change returns '', otherwise what the last call returned."""
     ill = probe()
     for unused in range(BASELINE_ATTEMPTS - 1):
         if not ill:

@@ -37,7 +37,7 @@ def isolated(make: Callable[[Dict[str, HostAnswer]], Result], detected: Dict[str
 
 
 def _reason(make: Callable[[Dict[str, HostAnswer]], Any], host: str, facts: Any) -> str:
-    """Return why a plan of this host alone fails, '' if it does not."""
+    """Return why C(make) fails for this host alone, '' if it does not."""
     error = _error(make, host, facts)
     if not error:
         return ""

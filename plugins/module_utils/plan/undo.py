@@ -242,7 +242,8 @@ class Unit(Kind):
         return text
 
     def _place(self, before: str, line: unit.CommandLine, name: str) -> str:
-        """Return the variable of this file that had the flag before ('': ExecStart itself), or another variable of this file."""
+        """Return the variable of this file that had the flag before ('': ExecStart itself), or another variable of this file. Raises CannotUndo if there is
+        none."""
         own = [variable for variable, value in line.variables.items() if value.path == self.path]
         was = [item.parts[0].variable for item in self._found(self._line(before)) if item.name == name]
         own = [variable for variable in was if variable in own or variable == "" and line.unit.exec_path == self.path] + own
@@ -351,7 +352,7 @@ def undo(kind: Kind, before: str, ours: str, now: str, version: Tuple[int, int])
 
 
 def _undo_documents(kind: Manifest, before: str, ours: str, now: str, version: Tuple[int, int]) -> Undone:
-    """Undo the migration in each document that it changed."""
+    """Undo the migration in each document that it changed. Raises CannotUndo if their number has changed."""
     written = patches.documents(ours)
     if len(written) < 2:
         return undo(kind, before, ours, now, version)
