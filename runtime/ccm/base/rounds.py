@@ -43,8 +43,8 @@ class Rounds(Generic[T]):
                 del self._lanes[lane]
 
     def take(self, may_go: Callable[[str], bool] = lambda lane: True) -> tuple[str, T] | None:
-        """Remove the next item of the first lane that may go, and return lane and item. That lane becomes the last one.
-        Return None if no lane may go."""
+        """Remove the next item of the first lane for which `may_go` returns True, and return lane and item. That lane
+        becomes the last one. Return None if no lane may go."""
         for lane, items in self._lanes.items():
             if may_go(lane):
                 item, _ = items.popitem(last=False)

@@ -156,7 +156,8 @@ def _config(path: str) -> ProviderConfig:
 
 
 def match(nodes: Iterable[Node], snapshot: Snapshot, owns: Callable[[str], bool]) -> list[Match]:
-    """Compare every Node with its instance, and with the other Nodes. Pure."""
+    """Return a Match for every Node, sorted by name, from its instance and the other Nodes. `owns`: whether a
+    providerID is of this cloud. Pure."""
     judging = Judging(sorted(nodes, key=lambda node: node.metadata.name), snapshot, owns)
     return [_judge(node, judging) for node in judging.nodes]
 

@@ -303,7 +303,8 @@ class Gateway:
             BREAKER_OPEN.of(self.name).labels(breaker.group).set(breaker.shown_open)
 
     async def _timed(self, operation: str, function: Callable[[], Awaitable[T]], connection: _Connection) -> T:
-        """Make the call under a number of its own, by which logs and traces identify it."""
+        """Make the call under a number of its own, by which logs and traces identify it. Return its result. Raises
+        CloudError."""
         named = {"call": operation, "request": f"{next(_requests):08x}"}
         with about(**named), tracing.span(operation, named, outgoing=True) as span:
             return await self._counted(operation, function, connection, span)

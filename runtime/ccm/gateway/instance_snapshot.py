@@ -129,8 +129,8 @@ class Snapshot:
 
 
 def canonical_ref(ref: InstanceRef, canonical: Callable[[str], str | None]) -> InstanceRef:
-    """Return `ref` with the providerID as the cloud lists it. Raises Conflict if that cannot be determined: the
-    instance is unknown then, not gone."""
+    """Return `ref` with the providerID as the cloud lists it, which `canonical` returns. Raises Conflict if that cannot
+    be determined: the instance is unknown then, not gone."""
     if not ref.provider_id or (spelling := canonical(ref.provider_id)) == ref.provider_id:
         return ref
     if not spelling:

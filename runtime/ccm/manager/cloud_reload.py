@@ -75,7 +75,7 @@ class CloudReloader:
         every: float = EVERY,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Reads the file and creates the cloud; no other I/O. Raises StartError."""
+        """Read the file and create the cloud; no other I/O. Raises StartError."""
         self._settings, self._every, self._clock = settings, every, clock
         self.notice = notice
         try:

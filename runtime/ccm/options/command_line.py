@@ -246,8 +246,8 @@ def parse(argv: Sequence[str], p: Parser | None = None) -> Options:
 
 
 def parse_as(kind: type[AnyOptions], argv: Sequence[str], p: Parser | None = None) -> AnyOptions:
-    """Like `parse`, for a subclass of Options that may declare more flags, and fields for positional arguments of
-    `p`."""
+    """Like `parse`, for a subclass of Options that may declare more flags, and fields for positional arguments of `p`.
+    Raises OptionsError with all problems."""
     flags = flags_of(kind)
     p = p or parser(flags)
     namespace, surplus = p.parse_known_args(list(argv))

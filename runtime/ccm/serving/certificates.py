@@ -35,7 +35,7 @@ class ServingTls:
     def __init__(
         self, options: TlsOptions, client_cas: Callable[[], bytes] | None = None, *, required: bool = False
     ) -> None:
-        """Raises CertificateError."""
+        """Load the certificates, or generate a self-signed one if none is configured. Raises CertificateError."""
         self._options, self._client_cas, self._required = options, client_cas, required
         self._self_signed = b"" if options.certificate else _self_signed()
         self._seen: object = None

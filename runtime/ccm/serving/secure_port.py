@@ -39,7 +39,7 @@ def application(
     status: Handler | None = None,
 ) -> web.Application:
     """Return the application with `/healthz` `/livez` `/readyz`, each with `?verbose`, `?exclude=` and `/<check>`;
-    `/metrics` `/metrics/slis` `/configz`; and `/statusz` if there is a handler for it."""
+    `/metrics` `/metrics/slis` `/configz`, which shows what `configz` returns; and `/statusz` if `status` handles it."""
 
     async def ask(request: web.Request) -> tuple[int, str]:
         header = request.headers.get("Authorization", "")

@@ -104,7 +104,8 @@ def from_data(data: Any) -> Config:
 
 
 def address_pool(text: str) -> list[str]:
-    """Return all addresses of FIRST-LAST or of a CIDR (without network and broadcast address), in order."""
+    """Return all addresses of FIRST-LAST or of a CIDR (without network and broadcast address), in order. Raises
+    ValueError."""
     if not text:
         return []
     try:

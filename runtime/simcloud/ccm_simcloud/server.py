@@ -581,7 +581,7 @@ def _refused(refusal: Refusal) -> Answer:
 
 
 def _guarded(function: Callable[[bytes], Answer], raw: bytes) -> web.Response:
-    """Run an admin call; refusals become answers."""
+    """Return the answer of `function` to the body `raw` of an admin call; a Refusal and an Invalid become answers."""
     try:
         return function(raw).response()
     except Refusal as refusal:

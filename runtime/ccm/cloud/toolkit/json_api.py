@@ -109,7 +109,8 @@ async def every_row(read: Callable[[str | None], Awaitable[JsonPage]], what: str
 
 
 async def _every_page(read: Callable[[str | None], Awaitable[JsonPage]], what: str) -> tuple[list[Any], list[int]]:
-    """Return the rows of all pages, and the total of the whole listing as each page stated it."""
+    """Return the rows of all pages, and the total of the whole listing as each page stated it. Raises Transient for an
+    incomplete listing, and if a page repeats."""
     found: list[Any] = []
     totals: list[int] = []
     token, asked = None, set[str | None]()

@@ -203,7 +203,7 @@ async def open_clouds(options: Options) -> AsyncIterator[builtins.list[AskedClou
 
 
 async def answer_of(call: Callable[[], Awaitable[T]]) -> T | CloudError:
-    """Return the cloud's answer, or the error that it gave."""
+    """Return what `call` returns, or the CloudError that it raises."""
     try:
         return await call()
     except CloudError as error:

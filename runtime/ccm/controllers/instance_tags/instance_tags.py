@@ -57,7 +57,8 @@ class InstanceTagsController:
     def __init__(
         self, context: Context, options: InstanceTagsOptions, vouching: Vouching, share: Share | None = None
     ) -> None:
-        """`share`: the Nodes of this cloud; None if there is one cloud."""
+        """`share`: the Nodes of this cloud; None if there is one cloud. Raises ValueError for a provider without
+        instance tags."""
         if context.gateway.cloud.instance_tags is None or context.gateway.instances is None:
             raise ValueError(f"{self.name} needs a provider with instance tags")
         self._context, self._options, self._vouching, self._share = context, options, vouching, share

@@ -128,7 +128,8 @@ class NodeController:
     name: ClassVar[str] = "cloud-node-controller"
 
     def __init__(self, context: Context, options: NodeOptions, vouching: Vouching, share: Share | None = None) -> None:
-        """`share`: the Nodes of this cloud if the process has several clouds, otherwise None."""
+        """`share`: the Nodes of this cloud if the process has several clouds, otherwise None. Raises ValueError for a
+        provider without instances."""
         if context.gateway.instances is None:
             raise ValueError(f"{self.name} needs a provider with instances")
         self._vouching, self._share = vouching, share
@@ -309,7 +310,8 @@ class NodeController:
     async def _write(self, node: Node, kind: str, plan_for: Callable[[Node], rules.Plan]) -> Node | None:
         """Write what `plan_for` decides. Return the Node that the decision was based on, None if nothing was to do.
 
-        After a conflict, the Node is read again and the decision is repeated with the same facts.
+        After a conflict, the Node is read again and the decision is repeated with the same facts. Raises Requeue after
+        `CONFLICT_RETRIES` conflicts, and ApiError.
         """
         name, uid = node.metadata.name, node.metadata.uid
         for _ in range(CONFLICT_RETRIES):

@@ -76,7 +76,8 @@ class NodeLifecycleController:
     name: ClassVar[str] = "cloud-node-lifecycle-controller"
 
     def __init__(self, context: Context, options: LifecycleOptions, share: Share | None = None) -> None:
-        """`share`: the Nodes of this cloud if the process has several clouds, otherwise None."""
+        """`share`: the Nodes of this cloud if the process has several clouds, otherwise None. Raises ValueError for a
+        provider without instances."""
         if context.gateway.instances is None:
             raise ValueError(f"{self.name} needs a provider with instances")
         self._directory: InstanceDirectory = context.gateway.instances

@@ -211,8 +211,8 @@ def _as_declared(
 def whose(
     node: Node, owners: Collection[str], answer_of: Callable[[str], CloudAnswer], declarations: Declarations
 ) -> Ownership:
-    """Return which cloud the Node belongs to, from the answers of clouds that may have it. `owners`: as for
-    `candidates`."""
+    """Return which cloud the Node belongs to, from what `answer_of` returns for the clouds that may have it. `owners`:
+    as for `candidates`."""
     asked = candidates(node, owners, declarations)
     if isinstance(asked, Unowned):
         return asked

@@ -33,7 +33,8 @@ class Comparison:
         self._context, self._events, self._cloud = context, events, cloud
 
     async def run(self, settled: Callable[[], Iterable[rules.Compared]], compare: Callable[[str], None]) -> None:
-        """Every `rules.PACE` seconds, call `compare` with the key that is due."""
+        """Every `rules.PACE` seconds, call `compare` with the key that is due. `settled` returns the Services whose
+        load balancers can be compared."""
         while True:
             await asyncio.sleep(rules.PACE)
             if (key := rules.following(settled())) is not None:

@@ -271,7 +271,8 @@ class ServiceSteps:
         return balancer
 
     async def _make(self, service: Service, spec: LoadBalancerSpec, state: ServiceState) -> LoadBalancer:
-        """Create the load balancer, or write all of it, for the current Nodes (S47)."""
+        """Create the load balancer, or write all of it, for the current Nodes (S47). Raises Waiting while the cloud may
+        still show a deleted load balancer."""
         self._nodes.refresh()
         wanted = self._nodes.backends(spec)
         state.following.updating = False

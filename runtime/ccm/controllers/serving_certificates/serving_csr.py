@@ -69,7 +69,8 @@ class ServingCsrController:
         options: ServingCsrOptions | None = None,
         share: Share | None = None,
     ) -> None:
-        """`share`: the Nodes of this cloud; None if there is one cloud."""
+        """`share`: the Nodes of this cloud; None if there is one cloud. Raises ValueError for a provider without
+        instances."""
         if context.gateway.instances is None:
             raise ValueError(f"{self.name} needs a provider with instances")
         self._context, self._requests, self._options = context, requests, options or ServingCsrOptions()

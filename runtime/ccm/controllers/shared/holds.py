@@ -53,7 +53,7 @@ class Holds:
         held[name] = Hold(kind, name, rule, shorten(message, LONGEST), since)
 
     def keep(self, kind: str, still: Callable[[str], bool]) -> None:
-        """Forget the objects of a kind that are not held any more."""
+        """Forget the objects of a kind that are not held any more: those for whose name `still` returns False."""
         held = self._held.get(kind, {})
         for name in [name for name in held if not still(name)]:
             del held[name]

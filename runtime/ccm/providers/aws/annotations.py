@@ -88,7 +88,7 @@ def check_port(text: str) -> str:
 
 def tags(text: str) -> dict[str, str]:
     """Read tags as cloud-provider-aws does: an item without a name is left out, and a value ends at the next `=`.
-    `_oddities` warns about both."""
+    `_oddities` warns about both. Raises ValueError."""
     found: dict[str, str] = {}
     for name, value, *_ in _items(text):
         if not name:

@@ -132,7 +132,7 @@ def code_of(error: BaseException) -> str:
 
 def translated(error: Exception, timeout: float) -> CloudError:
     """Return the contract's error for an error of botocore or AWS. `Api.call` converts the codes for a missing object
-    before. `timeout`: that of the request, in seconds."""
+    before. `timeout`: the seconds that the request had."""
     if isinstance(error, CloudError):
         return error
     if isinstance(getattr(error, "response", None), dict):

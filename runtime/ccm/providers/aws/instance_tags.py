@@ -41,7 +41,8 @@ class Ec2Tags:
         self._coming: dict[frozenset[tuple[str, str]], Batch] = {}
 
     async def list(self) -> Mapping[str, Mapping[str, str]]:
-        """Return providerID -> tags of the instances of the VPC, by one request for each page."""
+        """Return providerID -> tags of the instances of the VPC, by one request for each page. Raises Transient for an
+        answer of another shape."""
         groups = await self._api.ec2_rows(
             "describe_instances",
             "Reservations",

@@ -36,7 +36,7 @@ class Ec2Instances:
 
     async def list_page(self, token: str | None) -> Page:
         """Return one page of the VPC's instances. Terminated instances, which never come back, are left out here and
-        not by the filter: it has only the VPC, which an instance never changes."""
+        not by the filter: it has only the VPC, which an instance never changes. Raises Transient if a page repeats."""
         more = {"NextToken": token} if token else {}
         answer = await self._api.ec2(
             "describe_instances",
@@ -54,7 +54,8 @@ class Ec2Instances:
 
     async def get(self, ref: InstanceRef) -> Instance:
         """Find the instance by ID, by the private DNS name, or by the address in the Node's name. Each ID has a request
-        of its own, so an ID that EC2 does not know makes no other call fail."""
+        of its own, so an ID that EC2 does not know makes no other call fail. Raises NotFound if there is none, and
+        Conflict for a providerID of another form or zone, or if several have the name."""
         if ref.provider_id:
             id = instance_rules.instance_id(ref.provider_id)
             if id is None:

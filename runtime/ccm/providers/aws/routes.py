@@ -40,7 +40,8 @@ class VpcRoutes:
 
     async def create(self, cluster: str, route: cloud.Route) -> None:
         """Create the route in every table that does not have it. Also switch off the check of source and destination
-        addresses, because the traffic is that of Pods."""
+        addresses, because the traffic is that of Pods. Raises NotFound if the instance does not exist, and Conflict if
+        no interface fits, or if another route has the destination."""
         id = instance_rules.instance_id(route.provider_id)
         if id is None:
             raise Conflict(f"providerID {route.provider_id!r} is not of the form aws:///ZONE/i-...")

@@ -29,7 +29,8 @@ class EbsVolumes:
 
     async def _read(self) -> Mapping[str, Row]:
         """Read the volumes that were asked for since the last read. The request has a filter instead of a list of IDs,
-        so a volume that does not exist is left out and makes no other call fail."""
+        so a volume that does not exist is left out and makes no other call fail. Raises Transient for an answer of
+        another shape."""
         ids, self._asked = sorted(self._asked), set()
         found: dict[str, Row] = {}
         for start in range(0, len(ids), CHUNK):

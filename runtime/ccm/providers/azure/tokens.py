@@ -58,7 +58,7 @@ class EntraTokens:
 
     async def _proof(self, url: str) -> dict[str, str]:
         """Return the form fields that authenticate: a federated token, else a secret, else a certificate. The order is
-        that of cloud-provider-azure."""
+        that of cloud-provider-azure. Raises Unauthorized if the file has no token or certificate."""
         found = self._settings
         if path := found.federated_file:
             try:

@@ -49,7 +49,8 @@ class Addresses:
         self, spec: LoadBalancerSpec, desired: Wanted, network_id: str, intent: Intent | None, rules: owners.Rules
     ) -> tuple[Row, bool]:
         """Return the address for a Service that has no rules yet, and whether it was associated for this Service.
-        Raises RetryAfter until the network has the address."""
+        Raises RetryAfter until the network has the address. Raises Conflict for an address that is in use for something
+        else."""
         text = desired.address or (intent.address if intent is not None else "")
         if intent is not None and (intent.address != text or intent.network_id != network_id):
             await self._give_up(spec, intent, rules)
@@ -73,7 +74,8 @@ class Addresses:
         return row, intent is not None
 
     async def named(self, text: str) -> Row | None:
-        """Return the row of an address, allocated or free; None if the user sees no such address."""
+        """Return the row of an address, allocated or free; None if the user sees no such address. Raises Transient for
+        an answer of another shape."""
         rows = await self._api.every_row(COMMAND, NAME, ipaddress=text, allocatedonly="false")
         found = [row for row in rows if row.get("ipaddress") == text]
         if any(not isinstance(row.get("id"), str) or not isinstance(row.get("state"), str) for row in found):
@@ -93,7 +95,8 @@ class Addresses:
         return True
 
     async def _free(self, spec: LoadBalancerSpec) -> str:
-        """Return a free address, chosen by the UID: Services that are created together rarely choose the same one."""
+        """Return a free address, chosen by the UID: Services that are created together rarely choose the same one.
+        Raises QuotaExceeded if there is none."""
         page = await self._api.rows_page(COMMAND, NAME, None, allocatedonly="false", state="Free")
         found = sorted(str(row["ipaddress"]) for row in page.rows if row.get("state") == "Free" and "ipaddress" in row)
         if not found:

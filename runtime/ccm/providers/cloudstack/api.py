@@ -133,7 +133,7 @@ class Api(JsonApi):
 
     async def one(self, command: str, rows_of: str, id_: str, /, **fields: str) -> Mapping[str, Any]:
         """Return the object with this ID. Raises NotFound if the API says that there is none: by an empty listing, or
-        by the sentence with which it refuses this very ID."""
+        by the sentence with which it refuses this very ID. Raises Transient for an answer about something else."""
         try:
             page = await self.rows_page(command, rows_of, None, id=id_, **fields)
         except Invalid as error:

@@ -81,7 +81,7 @@ def instance_type(offering: str) -> str:
 
 
 def label(text: str) -> str:
-    """Return the text as the value of a label: what does not fit becomes a dash."""
+    """Return the first `LONGEST` characters as the value of a label: what does not fit becomes a dash."""
     return UNFIT.sub("-", text)[:LONGEST].strip("-_.")
 
 

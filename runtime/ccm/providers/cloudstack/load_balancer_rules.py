@@ -41,8 +41,8 @@ class Rule:
 
 @dataclass(frozen=True)
 class Wanted:
-    """The desired state. `name`: the beginning of the names of all rules. `cidrs`: those of the annotation, which the
-    rules admit. `ranges`: those of the Service, which the firewall admits. Both are sorted, and () admits everyone.
+    """The desired state. `name`: the beginning of the names of all rules. `cidrs`: from the annotation; the rules
+    admit them. `ranges`: from the Service; the firewall admits them. Both are sorted, and () admits everyone.
     `address`: as the Service requests it, "" for any. `released`: whether a Service that is taken over releases a
     requested address. `nodes`: labels that a Node must have."""
 

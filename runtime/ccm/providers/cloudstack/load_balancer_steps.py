@@ -65,8 +65,8 @@ class Texts:
 def steps(
     present: Present, desired: Wanted, cidrs: tuple[Sequence[str], Sequence[str]], machines: Sequence[str], texts: Texts
 ) -> list[Step]:
-    """Return all commands that are still needed, sorted by stage. `cidrs`: those of the rules, and those of the
-    firewall. `machines`: the targets."""
+    """Return all commands that are still needed, sorted by stage. `cidrs`: the CIDRs that the rules admit,
+    and those that the firewall admits. `machines`: the targets."""
     by_name = {str(row["name"]): row for row in present.rules}
     kept = {
         rule.name: row

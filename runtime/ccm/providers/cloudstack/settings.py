@@ -27,7 +27,7 @@ def url(raw: str) -> str:
 
 
 def uuid(raw: str) -> str:
-    """Check the ID of an object. IDs of the first releases of CloudStack are numbers."""
+    """Check the ID of an object. IDs of the first releases of CloudStack are numbers. Raises ValueError."""
     if not UUID.fullmatch(raw) and not re.fullmatch(r"[1-9][0-9]{0,15}", raw):
         raise ValueError("expected an ID, such as a5b7e7c4-5c2b-4f1a-9d39-0c1c3fd6d2d5")
     return raw

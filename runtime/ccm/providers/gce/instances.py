@@ -58,7 +58,8 @@ class ComputeInstances:
         return instance
 
     async def _all(self, query: Query) -> tuple[list[Instance], str]:
-        """Return the instances of all pages, and why some instances may be missing, "" if none can be."""
+        """Return the instances of all pages, and why some instances may be missing, "" if none can be. Raises Transient
+        if a page repeats."""
         found: list[Instance] = []
         doubts: list[str] = []
         token, asked = None, set[str | None]()

@@ -20,7 +20,7 @@ class Certificates:
 
     async def ids(self, spec: LoadBalancerSpec, desired: Wanted) -> list[int] | None:
         """Return the IDs of the certificates of the Service's ports, None if the Service names none. Create a managed
-        certificate that does not exist yet."""
+        certificate that does not exist yet. Raises Invalid if the project has no certificate of a name."""
         if desired.managed is not None:
             return [await self._managed(spec, desired.managed)]
         if desired.certificates is None:

@@ -33,7 +33,8 @@ class HetznerRoutes:
         ]
 
     async def create(self, cluster: str, route: cloud.Route) -> None:
-        """Create the route unless it exists. Raises RetryAfter while the action runs."""
+        """Create the route unless it exists. Raises RetryAfter while the action runs. Raises Conflict if another route
+        has the destination, and Invalid for an IPv6 destination."""
         if ":" in route.destination:
             raise Invalid(f"route to {route.destination}: private networks have no IPv6")
         gateway = await self._gateway(route)
@@ -52,7 +53,7 @@ class HetznerRoutes:
 
     async def _gateway(self, route: cloud.Route) -> str:
         """Return the server's first address in the network. Raises Conflict if it has none, or one that its Node does
-        not have."""
+        not have. Raises Transient for an answer of another shape."""
         answer = await self._api.call("GET", f"/servers/{instance_rules.known_id(route.provider_id)}", missing=MISSING)
         try:
             own = instance_rules.private_addresses(answer["server"], self._api.network)

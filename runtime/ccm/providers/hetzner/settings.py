@@ -44,7 +44,7 @@ def boolean(raw: str) -> bool:
 
 
 def seconds(raw: str) -> int:
-    """Return a duration of whole seconds, as the API takes it."""
+    """Return a duration of whole seconds, as the API takes it. Raises ValueError."""
     if not (value := duration(raw)).is_integer():
         raise ValueError("expected a duration in whole seconds, such as 15s")
     return int(value)

@@ -24,7 +24,7 @@ def translated(
 ) -> CloudError:
     """Return the contract's error for what a driver raised. `status`: of the last answer, 0 if the cloud did not
     answer. `pause`: how many seconds the cloud asks to wait, None if it does not say. `secrets`: texts that the error
-    may not contain. `timeout`: that of a request, in seconds."""
+    may not contain. `timeout`: the seconds that a request has."""
     if isinstance(error, CloudError):
         return error
     name = type(error).__name__

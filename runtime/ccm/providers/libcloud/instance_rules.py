@@ -92,7 +92,8 @@ def unreachable(driver: Driver, answers: Sequence[Answer]) -> str:
 
 
 def _rows(driver: Driver, listing: Listing) -> dict[str, Row]:
-    """Return ID -> row. The details of a machine replace its row of the list."""
+    """Return ID -> row. The details of a machine replace its row of the list. Raises ValueError for an answer without
+    the listing."""
     found: dict[str, Row] = {}
     details: dict[str, Row] = {}
     for answer in listing.answers:
@@ -195,5 +196,5 @@ def _ip(text: str) -> IP | None:
 
 
 def label_value(text: str) -> str:
-    """Return the text as the value of a label: what does not fit becomes a dash."""
+    """Return the first `LONGEST` characters as the value of a label: what does not fit becomes a dash."""
     return UNFIT.sub("-", text)[:LONGEST].strip("-_.")

@@ -119,7 +119,8 @@ class Api:
     async def page(
         self, service: str, path: str, name: str, params: Params, marker: str | None, *, missing: str = ""
     ) -> tuple[list[dict[str, Any]], str | None]:
-        """Return one page, and the marker of the next one. `name`: the key of the list in the response."""
+        """Return one page, and the marker of the next one. `name`: the key of the list in the response. Raises
+        CloudError; Transient for an answer without the list."""
         pairs = list(params.items()) if isinstance(params, Mapping) else list(params)
         pairs.append(("limit", str(self.settings.runtime.page_size)))
         if marker is not None:
@@ -143,7 +144,7 @@ class Api:
         return int(found[0]), int(found[1]) if len(found) > 1 else 0
 
     async def extensions(self) -> frozenset[str]:
-        """Return the aliases of neutron's extensions. They are read once."""
+        """Return the aliases of neutron's extensions. They are read once. Raises CloudError."""
         if (known := self._extensions.get(NETWORK)) is None:
             answer = await self.call("GET", NETWORK, "/extensions")
             try:
@@ -186,7 +187,8 @@ class Api:
             raise ConfigError([f"{self.settings.source}: the catalogue has no {what} in {where}{hint}"])
 
     def _adapter(self, service: str) -> Adapter:
-        """Return the service's adapter. Its address and versions are discovered on first use."""
+        """Return the service's adapter. Its address and versions are discovered on first use. Raises
+        NotImplementedByCloud if the catalogue does not have the service."""
         from keystoneauth1.exceptions import EndpointNotFound
 
         with self._finding[service]:

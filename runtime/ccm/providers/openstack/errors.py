@@ -107,7 +107,7 @@ def service_error(content: bytes) -> tuple[str, str] | None:
 
 def translated(error: Exception, source: str, timeout: float, secrets: Collection[str] = ()) -> CloudError:
     """Return the contract's error for an exception of the SDK or keystoneauth: login, services, or connections.
-    `timeout`: that of the request. `secrets`: as in `error_of`."""
+    `timeout`: the seconds that the request had. `secrets`: as in `error_of`."""
     from keystoneauth1 import exceptions as failures
     from openstack.exceptions import ConfigException
 

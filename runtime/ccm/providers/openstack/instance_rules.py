@@ -90,7 +90,7 @@ def instance_type(server: Row, flavours: Mapping[str, str]) -> str:
 
 
 def label(text: str) -> str:
-    """Return the text as a label value: characters that are not allowed become a dash."""
+    """Return the text as a label value of at most 63 characters; characters that are not allowed become a dash."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", text, flags=re.ASCII).strip("-_.")[:63].rstrip("-_.")
 
 

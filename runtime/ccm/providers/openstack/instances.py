@@ -56,7 +56,8 @@ class OpenStackInstances:
         self._unused: list[str] = []
 
     async def list_page(self, token: str | None) -> Page:
-        """Return a page of servers or ports. All instances come with the last one, when their ports are known."""
+        """Return a page of servers or ports. All instances come with the last one, when their ports are known. Raises
+        Transient for a listing that has expired."""
         progress = _Progress(time.time()) if token is None else self._listings.get(token)
         if progress is None:
             raise Transient(f"the listing of page {token} has expired: start a new listing")
@@ -76,7 +77,8 @@ class OpenStackInstances:
         return Page(instances)
 
     async def get(self, ref: InstanceRef) -> cloud.Instance:
-        """Make two calls; more only for servers with trunks, or with a flavor whose name is not a valid label value."""
+        """Make two calls; more only for servers with trunks, or with a flavor whose name is not a valid label value.
+        Raises Conflict for a providerID of another form, and Transient if nova does not describe the server."""
         if ref.provider_id:
             id = rules.server_id(ref.provider_id, self._api.region)
             if id is None:
@@ -203,7 +205,8 @@ class OpenStackInstances:
     async def _named(self, name: str) -> Row:
         """Find a server by its name, or by its name in lower case, as Nodes are named.
 
-        nova matches a regular expression, and may ignore case, so the result is filtered.
+        nova matches a regular expression, and may ignore case, so the result is filtered. Raises NotFound if there is
+        none, and Conflict if there are several.
         """
         query = [("name", f"^{re.escape(name)}$")]
         rows = await self._api.pages(COMPUTE, "/servers/detail", "servers", query)

@@ -121,7 +121,8 @@ class OpenStackRoutes:
         return [cidrs[each] for each in sorted(cidrs)]
 
     async def _change(self, verb: str, route: dict[str, str]) -> None:
-        """Add or remove one route. Succeeds if it already exists or is already gone."""
+        """Add or remove one route. Succeeds if it already exists or is already gone. Raises Conflict if the router does
+        not exist."""
         id = self._router_id
         extensions = await self._api.extensions()
         try:
@@ -203,7 +204,7 @@ def next_hop(route: Route, ports: Iterable[Row], networks: set[str]) -> tuple[st
     """Return the server's address to which a route leads, and its port.
 
     It is the Node's first address that has the destination's family and is in one of the router's networks. Raises
-    Conflict if there is none.
+    Conflict if there is none. Raises Invalid for a destination that is no CIDR.
     """
     try:
         version = ipaddress.ip_network(route.destination).version

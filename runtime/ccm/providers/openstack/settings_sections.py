@@ -50,7 +50,7 @@ SHARING = ("never", "namespace", "cluster", "project")
 
 
 def attempts(raw: str) -> int:
-    """Parse a number of checks, in the range that Octavia accepts."""
+    """Parse a number of checks, in the range that Octavia accepts. Raises ValueError."""
     if not re.fullmatch(r"[1-9]|10", raw):
         raise ValueError("expected a whole number from 1 to 10")
     return int(raw)

@@ -55,7 +55,8 @@ class Api:
         self._renewing = asyncio.Lock()
 
     async def open(self) -> None:
-        """Check the credentials with the cheapest call, which also returns the region and the load balancers' mode."""
+        """Check the credentials with the cheapest call, which also returns the region and the load balancers' mode.
+        Raises ConfigError if `ca_file` cannot be used, and CloudError."""
         tls: ssl.SSLContext | bool = True
         if self.settings.ca_file:
             try:

@@ -51,7 +51,9 @@ class SimLoadBalancers:
         return rules.load_balancer(found)
 
     async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
-        """Raises RetryAfter while the cloud is busy with an earlier change. Returns once this change is written."""
+        """Raises RetryAfter while the cloud is busy with an earlier change. Returns once this change is written. Raises
+        Conflict if the load balancer has another address than the requested one, and NotFound if it failed and is being
+        deleted."""
         rules.check_supported(spec, self._api.passes_through)
         desired = self._desired(spec) | {"targets": rules.targets(backends)}
         fingerprint = self.fingerprint(spec, backends)

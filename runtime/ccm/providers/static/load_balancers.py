@@ -64,7 +64,8 @@ class StaticLoadBalancers:
     async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> LoadBalancer:
         """Allocate addresses. Never awaits between choosing one and returning it, so that no other Service gets it.
 
-        Raises Transient while it is not known which addresses Services have.
+        Raises Transient while it is not known which addresses Services have. Raises NotImplementedByCloud if no pool
+        has an address of the Service's families.
         """
         addresses = [found for family in spec.ip_families if (found := self._address(spec, family)) is not None]
         if not addresses:
@@ -101,7 +102,8 @@ class StaticLoadBalancers:
                 del self._owners[ingress.ip]
 
     def _address(self, spec: LoadBalancerSpec, family: str) -> str | None:
-        """Return the address for one family, None if the pool has none or loadBalancerIP is of the other family."""
+        """Return the address for one family, None if the pool has none or loadBalancerIP is of the other family. Raises
+        QuotaExceeded if all addresses are in use."""
         pool = [str(address) for address in self._settings.pool if f"IPv{address.version}" == family]
         if not pool:
             return None
@@ -120,7 +122,8 @@ class StaticLoadBalancers:
         raise QuotaExceeded(f"all {len(pool)} {family} addresses of load_balancer_addresses are in use")
 
     def _requested(self, wanted: str, pool: Sequence[str], spec: LoadBalancerSpec) -> str:
-        """Check `spec.loadBalancerIP`. The message names no Service: the other one may belong to another tenant."""
+        """Check `spec.loadBalancerIP`. The message names no Service: the other one may belong to another tenant. Raises
+        Invalid for an address outside of the pool, and Conflict for one in use."""
         if wanted not in pool:
             raise Invalid(f"the address {wanted} is not in load_balancer_addresses of {self._settings.source}")
         if self._is_taken(wanted, spec):
@@ -128,7 +131,7 @@ class StaticLoadBalancers:
         return wanted
 
     def _is_taken(self, address: str, spec: LoadBalancerSpec) -> bool:
-        """Return whether another Service has the address."""
+        """Return whether another Service has the address. Raises Transient while that is not known."""
         if self._allocations is None:
             raise Transient("cannot allocate an address until it is known which addresses Services have")
         owner = (spec.cluster, spec.uid)

@@ -87,7 +87,8 @@ class Session:
 
     def _connected(self, ended: Live | None, *, keep: bool = False) -> Live:
         """Return the present session, or a new one if there is none or the present one is `ended`. `keep`: the session
-        continues, and only its views are created again."""
+        continues, and only its views are created again. Raises Transient if another call holds the login for too
+        long."""
         if not self._lock.acquire(timeout=self._timeout):
             raise Transient(f"vCenter {self.vcenter.server}: another call waits for the login")
         try:
@@ -117,7 +118,8 @@ class Session:
         return fresh
 
     def _login(self) -> Live:
-        """Return a new session. Log out a session that cannot be used, because vCenter limits their number."""
+        """Return a new session. Log out a session that cannot be used, because vCenter limits their number. Raises
+        Transient if `ca-file` cannot be read."""
         user, password = credentials(self.vcenter)
         try:
             context = tls_context(self.vcenter)
@@ -186,7 +188,7 @@ def _connection(thumbprint: str, *args: Any, **kwargs: Any) -> SoapConnection:
 
 
 def _invoke(invoke: Callable[..., Any], server: str, managed: Any, info: Any, args: Any) -> Any:
-    """Make one call. Raises Unauthorized, which names the call, if the user has no right for it."""
+    """Make one call by `invoke`. Raises Unauthorized, which names the call, if the user has no right for it."""
     try:
         return invoke(managed, info, args)
     except Exception as error:

@@ -18,7 +18,7 @@ FAMILIES = ("ipv4", "ipv6")
 
 
 def families(raw: str) -> tuple[str, ...]:
-    """Parse IP families in the order of their priority."""
+    """Parse IP families in the order of their priority. Raises ValueError."""
     found = tuple(each.strip().lower() for each in raw.split(",") if each.strip())
     if not set(found) <= set(FAMILIES) or len(set(found)) < len(found):
         raise ValueError("expected ipv4, ipv6, or both separated by a comma")
@@ -31,7 +31,7 @@ def listed(raw: str) -> tuple[str, ...]:
 
 
 def fingerprint(raw: str) -> str:
-    """Parse a digest of a certificate, with or without colons, to lower-case hexadecimal digits."""
+    """Parse a digest of a certificate, with or without colons, to lower-case hexadecimal digits. Raises ValueError."""
     digits = raw.replace(":", "").lower()
     if not re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", digits):
         raise ValueError("expected the SHA-1 or SHA-256 of the certificate in hexadecimal digits")

@@ -65,7 +65,7 @@ class AwsLoadBalancers:
     async def delete(self, spec: LoadBalancerSpec) -> None:
         """Delete the load balancers of both types, because the annotation may have changed since the last write. A type
         is skipped once a listing has proved that nothing of it is left. If neither type has anything, the next request
-        looks at both again."""
+        looks at both again. Raises NotFound if there was none."""
         deletion, listing, found = self.deletions.of(spec), OneListing(self._groups), False
         for type_, each in self._by_type.items():  # NETWORK first: it fills `listing`, which CLASSIC uses
             if type_ in deletion.certain:

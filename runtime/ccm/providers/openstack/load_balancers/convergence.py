@@ -43,7 +43,8 @@ class Convergence:
         self._sign, self._soon, self._clock = sign, soon, clock
 
     async def run(self, job: Job, memory: Memory) -> None:
-        """Return if all parts are up to date. Otherwise run one step and raise RetryAfter."""
+        """Return if all parts are up to date. Otherwise run one step and raise RetryAfter. Raises Conflict if only
+        parts in ERROR are left, and writing them again did not help."""
         seen, todo = await self._look(job, memory)
         if not todo:
             return

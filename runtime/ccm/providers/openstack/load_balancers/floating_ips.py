@@ -255,7 +255,8 @@ class FloatingIps:
     async def ensure(self, desired: DesiredFloatingIP, port_id: str, *, fresh: bool) -> Row | None:
         """Return the floating IP by which a port is reached, None if there is no external network for it.
 
-        `fresh`: the port was just created and there was none before, so no floating IP can exist for it.
+        `fresh`: the port was just created and there was none before, so no floating IP can exist for it. Raises
+        Conflict if the port has another floating IP than the requested one.
         """
         row = None if fresh else await self.on(port_id) or await self._left(desired, port_id)
         if row is None:

@@ -29,7 +29,8 @@ _CHOICES = Choices()
 
 
 def part_name(kind: str, index: int, balancer: str) -> str:
-    """Return the name of the listener, pool or monitor of a Service's port, counted from 0."""
+    """Return the name of the listener, pool or monitor of a Service's port, counted from 0; at most `LONGEST`
+    characters."""
     return f"{kind}_{index}_{balancer}"[:LONGEST]
 
 

@@ -277,7 +277,7 @@ def second_family(row: Row) -> str:
 
 
 def additional_vip(row: Row, family: str) -> str:
-    """Return the address of a family that a load balancer has beside its VIP, "" without one."""
+    """Return the address of a family that a load balancer has in addition to its VIP, "" without one."""
     found = (str(each.get("ip_address") or "") for each in row.get("additional_vips") or ())
     return next((each for each in found if each and (":" in each) == (family == "IPv6")), "") if family else ""
 

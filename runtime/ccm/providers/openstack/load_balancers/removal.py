@@ -120,7 +120,7 @@ class Removal:
         """Remove the Service from a load balancer that stays: its listeners, one at a time, then its tags.
 
         `tag`: one to add, "" for none. With KEEP_FLOATING, whoever deletes the load balancer keeps its floating IP.
-        Return False if nothing of the Service was left.
+        Return False if nothing of the Service was left. Raises Conflict if the load balancer failed.
         """
         if row["provisioning_status"] == "ERROR":
             raise Conflict(f"{failed(row)}, so this Service cannot be removed from it")

@@ -104,9 +104,9 @@ def port_changes(
 ) -> tuple[list[Row], list[Row]]:
     """Return ports to add the group to, and ports to remove it from.
 
-    A member's port belongs to its server and has the member's address in the subnet. Kubelets report addresses, and
-    might report another machine's. `parents`: subport of a trunk -> the server that has the trunk. Ports without port
-    security cannot have a group.
+    A port counts as a member's only if its server and its address in the subnet are the member's: kubelets report
+    addresses, and might report another machine's. `parents`: subport of a trunk -> the server that has the trunk. Ports
+    without port security cannot have a group.
     """
     on, off = [], []
     for port in ports:

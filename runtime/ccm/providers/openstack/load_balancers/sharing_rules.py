@@ -218,7 +218,8 @@ def made_by_a_controller(row: Row, spec: LoadBalancerSpec) -> bool:
 
 
 def _of_another(row: Row, spec: LoadBalancerSpec, sharing: str, names: set[str], to_delete: bool) -> Choice:
-    """Handle a Service that names a load balancer without its Mark."""
+    """Return the choice for a Service that names a load balancer without the Service's Mark. Raises Conflict if the
+    Service may not use it."""
     refuse_a_namesakes(row, spec)
     if may_share(row, spec, sharing):
         return Choice(row, row.get("name") in names)
@@ -258,7 +259,7 @@ def proves(spec: LoadBalancerSpec, addresses: Iterable[str], sharing: str) -> bo
     """Return whether a load balancer with the Service's name or tag, and without a Mark, is the Service's own.
 
     Clusters that are all named "kubernetes" create load balancers of the same name, so the name alone proves nothing:
-    the Service must have the address in its status. `addresses`: those of the load balancer. With `sharing = project`,
+    the Service must have the address in its status. `addresses`: of the load balancer. With `sharing = project`,
     Services are trusted, and cloud-provider-openstack's annotation counts as well.
     """
     said = spec.annotations.get(f"{PREFIX}load-balancer-address", "").strip()

@@ -56,7 +56,7 @@ DEFAULTS = {rules.CROSS_ZONE: "false", rules.LOGS: "false", rules.PROTECTION: "f
 
 
 def steps(present: Present, desired: Wanted, instances: Sequence[str], tags: Mapping[str, str]) -> list[Step]:
-    """Return all calls that are still needed, in order. `tags`: those of new target groups and listeners."""
+    """Return all calls that are still needed, in order. `tags`: for new target groups and listeners."""
     return [
         *_groups(present, desired, instances, tags),
         *_listeners(present, desired, tags),

@@ -304,8 +304,8 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
 
     async def _create_group(self, arguments: Mapping[str, Any], spec: LoadBalancerSpec, balancer: Row) -> str:
         """Create a target group, or use the one of an earlier write whose answer was lost. If the name is somebody
-        else's, the group gets another one. AWS reports that a name is taken only if the settings differ; otherwise
-        it returns the group that has the name."""
+        else's, the group gets another one. AWS reports that a name is taken only if the settings differ; otherwise it
+        returns the group that has the name. Raises Conflict if the names belong to somebody else."""
         names = (arguments["Name"], owners.other_name(arguments["Name"], spec.uid))
         for name in names:
             try:

@@ -69,7 +69,8 @@ class BalancerReads:
         return next((dict(row) for row in answer.get("TargetGroups") or ()), None)
 
     async def targets(self, arn: str) -> frozenset[tuple[str, int]]:
-        """Return instance and port of each target that is not being deregistered."""
+        """Return instance and port of each target that is not being deregistered. Raises Transient for an answer
+        without targets."""
         answer = await self._api.elb(
             "describe_target_health", missing=NO_GROUP, what=f"target group {arn}", TargetGroupArn=arn
         )
