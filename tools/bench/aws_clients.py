@@ -144,7 +144,7 @@ SERVICES = ("ec2", "elbv2", "elb")
 
 @contextlib.asynccontextmanager
 async def threads(url: str) -> Any:
-    """Return a client that runs botocore in threads, as the provider's `aws_session` and `aws_api` do."""
+    """Return a client that runs botocore in threads, as the provider's modules `session` and `api` do."""
     import botocore.session
     from botocore.config import Config
 

@@ -289,7 +289,7 @@ class InstanceDirectory:
         return questions == 1 or questions < self._pages
 
     def _canonical(self, provider_id: str) -> str | None:
-        """Return the spelling in the provider's listings (`contract.CanonicalIds`), None if it cannot be determined."""
+        """Return the spelling in the provider's listings (`CanonicalIds`), None if it cannot be determined."""
         if not hasattr(self._instances, "canonical"):
             return provider_id
         if provider_id not in self._canonical_ids:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of Octavia and neutron that load balancers need, in memory: they answer as `session.Api` would.
+"""The parts of Octavia and neutron that load balancers need, in memory: they answer as `api.Api` would.
 
-As in Octavia, a load balancer under change is PENDING, and until it is done, other changes of it are refused.
+As in Octavia, a load balancer is PENDING while it is changed, and refuses other changes until that is done.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class FakeOpenStack(Neutron):
                 found = copy.deepcopy(self._octavia(method, parts[1:], params, body or {}, query))
             else:
                 found = copy.deepcopy(self._neutron(method, parts, params, body or {}, headers or {}))
-        except NotFound as error:  # as `session.Api`: only a 404 about the requested object says that it is gone
+        except NotFound as error:  # as `api.Api`: only a 404 about the requested object says that it is gone
             raise error if missing else Transient(str(error)) from None
         await self._pass()
         return found
