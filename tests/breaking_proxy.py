@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A proxy before a cloud that counts calls, and breaks them on demand. Each cloud names and refuses calls in its own
-way.
+"""A proxy in front of a cloud: it counts calls, and breaks them on demand. Each cloud names and refuses calls in its
+own way.
 
 It runs in a thread of its own, so that a test may block, or call through the proxy from its own event loop.
 """

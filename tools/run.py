@@ -39,7 +39,7 @@ SIGN_OF_LIFE = 30.0  # seconds
 #: Seconds that an interrupted part has to end the processes, containers and files that it made.
 PATIENCE = 90.0
 SHOWN = 80  # lines of a failed part's output
-#: The niceness of patient parts. It is not the lowest priority: tests would time out beside parts that use both cores.
+#: The niceness of patient parts. It is not the lowest priority: tests would time out while other parts use both cores.
 NICE = "10"
 ERROR_LINES = 30  # in the summary; a reader may have only the end of a long log
 _ERROR = re.compile(r"fatal: \[|\[ERROR\]|^E   |^\w*Error: |: error: ")

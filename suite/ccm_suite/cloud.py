@@ -73,8 +73,9 @@ class Fault(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Settings:
-    """What the suite needs to know of a cloud. `variables`: for {names} in the controller's command, beside the suite's
-    own. `annotations`: for every Service of the suite, if a cloud has several kinds of load balancers."""
+    """What the suite needs to know of a cloud. `variables`: values for {NAME} in the controller's command, in
+    addition to the suite's own. `environment`: variables of the controller's process. `annotations`: for every Service
+    of the suite, if a cloud has several kinds of load balancers."""
 
     variables: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)

@@ -280,8 +280,8 @@ class Trial:
             raise Failed(f"{what} is {seen!r}, not {wanted!r}")
 
     def clean_up(self) -> None:
-        """Remove what this behaviour created. Services are deleted first, while a controller runs that releases
-        them."""
+        """Remove what this behaviour created. Services are deleted first, while a controller that releases
+        them still runs."""
         if self._has_namespace:
             for service in self.kube.list(self.services):
                 self.kube.delete(f"{self.services}/{service['metadata']['name']}")

@@ -20,7 +20,7 @@ class PeerProcess:
     def __init__(
         self, program: str, flags: Mapping[str, Any], log: Path, environment: Mapping[str, str] | None = None
     ) -> None:
-        """Start it. `program`: its name in `bed.go_programs`. `environment`: variables beside those of the tests."""
+        """Start it. `program`: its name in `bed.go_programs`. `environment`: variables besides those of the tests."""
         self.log = log
         command = [str(go_programs.ensure(program, Progress())), *(f"--{key}={value}" for key, value in flags.items())]
         with log.open("wb") as output:

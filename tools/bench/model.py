@@ -17,7 +17,7 @@ from . import table
 Run = Mapping[str, Any]
 
 CHECKED, ASKED = 15_000, (50_000, 100_000)
-#: Instances on a page of the simulated cloud, and the calls beside those for pages: for the token and the project.
+#: Instances on a page of the simulated cloud, and the calls that are not for pages: for the token and the project.
 PAGE, OTHER_CALLS = 1000, 2
 #: A kubelet writes its Node's status at least so often, in seconds (`nodeStatusReportFrequency`).
 REPORT = 300

@@ -94,8 +94,8 @@ async def initialise(
     patience: float = 500,
     then: Callable[[Path, Cloud], Awaitable[Run]] | None = None,
 ) -> Run:
-    """Start a side beside `size` tainted Nodes. Wait until all are initialised and their Events are written. `then`: a
-    measurement with the initialised Nodes, after that process has ended."""
+    """Run one side's controller on `size` tainted Nodes until all are initialised and their Events are written. `then`:
+    a further measurement on the initialised Nodes, after the controller has stopped."""
     cluster = bench.cluster
     async with scene(bench, size, limits=limits) as (folder, cloud):
         await cluster.create(NODES, (objects.node(number) for number in range(size)))
@@ -151,8 +151,8 @@ async def _events(cluster: Cluster, wanted: int) -> int:
 
 
 async def _refresh(bench: Bench, side: Side, folder: Path, cloud: Cloud) -> Run:
-    """Measure a refresh of all addresses: start the side again beside initialised Nodes, because both sides begin with
-    one."""
+    """Measure a refresh of all addresses: start the side's controller again on initialised Nodes. Each controller
+    refreshes all addresses when it starts."""
     await cloud.forget()
     async with running(bench, side, folder, cloud, {}, TUNED | ONLY_NODES) as started:
         await started.leading

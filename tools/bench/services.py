@@ -28,7 +28,7 @@ from .stage import (
 
 
 async def restart(bench: Bench) -> AsyncIterator[Run]:
-    """A restart beside 500 LoadBalancer Services of which none has changed; both sides at their defaults."""
+    """A restart with 500 LoadBalancer Services of which none has changed; both sides at their defaults."""
     size = 500
     for side in bench.sides:
         async with scene(bench, 10) as (folder, cloud):

@@ -301,7 +301,7 @@ def _routes(runs: Runs) -> Row:
 
 
 def routes_bound(routes: int, *, per_second: float = 20, burst: int = 40, latency: float = 0.05) -> float:
-    """Return the least seconds in which a cloud with these limits accepts one listing and then that many writes."""
+    """Return in how many seconds, at least, a cloud with these limits accepts one listing and `routes` writes."""
     return max(0.0, (routes + 1 - burst) / per_second) + 2 * latency
 
 

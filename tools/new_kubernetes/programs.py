@@ -32,7 +32,8 @@ from tools.docs.kubernetes_versions import load  # noqa: E402
 
 COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet")
 NEEDED = (*COMPONENTS, "kubeadm", "kubectl", "etcd")
-#: Flags that concern this project beside those that the collection manages: their names contain one of these words.
+#: Flags that concern this project although the collection does not manage them: their names contain one of these
+#: words.
 _OURS = re.compile(
     r"cloud|provider|node-ip|hostname-override|register|taint|leader-migration|cluster-cidr|route|serving-cert|-service-|controllers"
 )

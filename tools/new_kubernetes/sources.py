@@ -30,8 +30,8 @@ class NoSuchMinor(BedError):
 
 @dataclass(frozen=True)
 class Sources:
-    """The sources of a minor. `versions`: module -> version. `packages`: component -> module and folder -> facts.
-    `tables`: component -> tables of tests."""
+    """The sources of a minor release of Kubernetes. `versions`: module -> version. `packages`: "COMPONENT MODULE" ->
+    folder -> what `gotables` found in it. `tables`: component -> its table-driven tests."""
 
     minor: Minor
     versions: Mapping[str, str]

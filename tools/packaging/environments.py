@@ -35,7 +35,7 @@ CORES = {
 CANDIDATES = {"2.22": "2.22.0rc1"}
 #: The Pythons that a managed node may have. `ansible-test sanity` imports the modules with those that are here.
 PYTHONS = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
-#: What the tests of the collection import beside ansible-core and the library `kubernetes`, and what runs them.
+#: What the tests of the collection import in addition to ansible-core and the library `kubernetes`, and what runs them.
 FOR_TESTS = ("hypothesis", "pytest>=8", "pytest-mock", "pytest-timeout", "pytest-xdist", "pyyaml")
 _SYSTEM = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -111,7 +111,7 @@ def of_galaxy() -> Path:
 
 
 def of_release() -> Path:
-    """Return an environment with the programs, beside Ansible's own, that make and check the files of a release."""
+    """Return an environment with the programs that make and check the files of a release, and Ansible's own."""
     folder = FOLDER / "release"
     _make(folder, "2.19", "cyclonedx-bom>=7", "twine>=6")
     return folder

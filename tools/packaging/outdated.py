@@ -30,7 +30,7 @@ from . import actionlint
 from .environments import CANDIDATES, CORES, REPOSITORY, UV
 from .locks import locks
 
-#: Files with versions that somebody chose. The file that uv makes from each one is beside it.
+#: Files with versions that somebody chose. The file that uv makes from each one is next to it.
 CHOSEN = (REPOSITORY / "tools/bed/moto/requirements.in", REPOSITORY / "tools/clouds/openstack/requirements.in")
 ARGUED = Path(__file__).with_name("outdated.yml")
 Versions = dict[str, str]

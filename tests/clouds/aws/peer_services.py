@@ -22,8 +22,8 @@ DNS: tuple[int, str] = (53, "UDP")
 
 @dataclass(frozen=True)
 class Case:
-    """A Service. `ports`: number and protocol. `annotations`: without their prefix, unless they have one; {names} are
-    replaced by those of the account. `is_left`: neither controller serves the Service."""
+    """A Service. `ports`: number and protocol. `annotations`: a key without "/" gets the prefix; {NAME} in a value is
+    replaced by the account's ID of that name. `is_left`: neither controller serves the Service."""
 
     annotations: Mapping[str, str] = field(default_factory=dict)
     ports: Sequence[tuple[int, str]] = (HTTP,)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A proxy before the account, like AWS's own edge: names calls by their operation, and refuses in the form of their
+"""A proxy in front of moto, as AWS's own edge: it names calls by their operation, and refuses in the form of their
 API."""
 
 from __future__ import annotations

@@ -137,7 +137,8 @@ def test_the_page_lists_each_difference_of_nodes() -> None:
 
 
 async def _answers(kube: KubeClient, nodes: dict[str, Any], process: Any) -> dict[str, Any]:
-    """Return all Nodes by title, without fields of the API server; {} until each Node is initialised or refused."""
+    """Return all Nodes by title, without the fields that the API server sets; {} until each Node is initialised or
+    refused."""
     found = {node["metadata"]["name"]: node for node in (await kube.get(NODES, dict))["items"]}
     events = (await kube.get("/api/v1/events", dict))["items"]
     answers = {}

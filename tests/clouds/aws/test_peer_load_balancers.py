@@ -119,10 +119,14 @@ def test_load_balancers_are_taken_over(who: str, seen: Run) -> None:
 
 @pytest.mark.parametrize("title", TABLES)
 def test_taking_over_writes_little(title: str, seen: Run) -> None:
-    """Our runtime adds its tags, with one call for a load balancer and for each of its target groups.
-    cloud-provider-aws writes what it always writes again: health checks with a path, TLS without a policy, and for
-    Classic Load Balancers attributes, policies and tags of annotations. Each controller corrects the rules that differ
-    on purpose: in two security groups of Nodes, or in one of a Classic Load Balancer."""
+    """After a handover, each controller writes only this.
+
+    Ours adds its tags: one call for each load balancer, and one for each target group. cloud-provider-aws repeats what
+    it writes at every sync (`ALWAYS`): health checks with a path, TLS without a policy, and for Classic Load Balancers
+    the attributes, policies and tags of annotations. The two controllers want different source ranges for
+    `ranges-open`, a known difference. So each rewrites the rules: of both security groups of Nodes, or of the one of a
+    Classic Load Balancer.
+    """
     rounds = seen.rounds[title]
     served = [case for case in TABLES[title].cases.values() if not case.is_left]
     theirs = Counter(ALWAYS[title])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The adapter of the suite for the account creates, breaks and counts what the suite needs."""
+"""`AwsAccount`, the adapter of ccm-suite for moto: it creates machines, and breaks and counts calls."""
 
 from __future__ import annotations
 

@@ -230,7 +230,7 @@ class Face(StandIn[Fault, Exchange]):
         return None
 
 
-#: Parts of paths in lower case -> as the API describes them: Azure ignores case.
+#: Azure ignores case in paths: lower-case part -> its spelling in the API's description.
 SPELT = {
     each.lower(): each
     for each in ("Microsoft.Compute", "Microsoft.Network", "virtualMachines", "virtualMachineScaleSets")

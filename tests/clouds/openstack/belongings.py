@@ -53,8 +53,8 @@ def belongings(site: Site, services: Iterable[Row]) -> dict[str, Belongings]:
 
 
 def leftovers(site: Site) -> frozenset[str]:
-    """Return what the project has beside servers and routers: load balancers, floating IPs, groups, ports and
-    theirs."""
+    """Return what the project has except servers and routers: load balancers, floating IPs, ports, and the security
+    groups of ports."""
     ports = list(site.cloud.network.ports(network_id=site.network))
     groups = {f"group {group} of port {port.id}" for port in ports for group in port.security_group_ids}
     return site.balancer_parts() | groups | {f"port {port.id}" for port in ports}

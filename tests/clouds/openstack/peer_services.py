@@ -24,8 +24,8 @@ DNS: tuple[int, str] = (53, UDP)
 
 @dataclass(frozen=True)
 class Case:
-    """A Service. `ports`: number and protocol. `annotations`: without our prefix, unless they have one; a {name} in
-    them stands for the ID in `things`. `shares`: the Service whose load balancer this Service shares.
+    """A Service. `ports`: number and protocol. `annotations`: a key without "/" gets our prefix; {NAME} in a value is
+    replaced by the ID that `things` yields for NAME. `shares`: the Service whose load balancer this Service shares.
     """
 
     ports: Sequence[tuple[int, str]] = (TCP_80,)
@@ -36,8 +36,8 @@ class Case:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of Services. `conf`: sections of cloud.conf beside the site's own. `kept`: how many floating IPs stay
-    when all Services are deleted.
+    """A table of Services. `conf`: sections of cloud.conf in addition to the site's own. `kept`: how many floating IPs
+    stay when all Services are deleted.
 
     `syncs`: how many Services cloud-provider-openstack handles at once. With more than one, it sometimes loses security
     groups of the nodes' ports.

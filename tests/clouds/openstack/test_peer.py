@@ -82,8 +82,8 @@ def machines(site: Site) -> Iterator[list[str]]:
 
 @pytest.fixture(scope="module")
 def equal() -> Iterator[list[bool]]:
-    """Yield a list for whether each Node was equal, with every cloud.conf. If all ran, confirm the number in the
-    docs."""
+    """Yield a list to which the tests add whether each Node was equal. If they ran with every cloud.conf, confirm the
+    number in the docs."""
     found: list[bool] = []
     yield found
     if len(found) == len(CLOUD_CONFS) * 4:
@@ -121,7 +121,8 @@ async def test_nodes_are_equal(
 
 
 async def _nodes(kube: KubeClient, names: list[str]) -> dict[str, Any]:
-    """Return all Nodes by name, without fields of the API server; {} while one of `names` is not initialised."""
+    """Return all Nodes by name, without the fields that the API server sets; {} while one of `names` is not
+    initialised."""
     nodes = {node["metadata"].pop("name"): node for node in (await kube.get(NODES, dict))["items"]}
     for node in nodes.values():
         for key in ("uid", "resourceVersion", "creationTimestamp", "managedFields"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The adapter of the suite for the rig creates, breaks and counts what the suite needs."""
+"""`OpenStack`, the adapter of ccm-suite for the rig: it creates machines, and breaks and counts calls."""
 
 from __future__ import annotations
 

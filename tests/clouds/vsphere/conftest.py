@@ -53,7 +53,7 @@ async def connect() -> AsyncIterator[Callable[[str], Awaitable[VSphereCloud]]]:
 
 @pytest.fixture
 def proxy(vcenter: VCenter, tmp_path: Path) -> Iterator[Proxy]:
-    """Yield a proxy before the vCenter, which counts and breaks calls."""
+    """Yield a proxy in front of the vCenter; the proxy counts and breaks calls."""
     found = Proxy(vcenter.port, tmp_path)
     yield found
     found.close()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A proxy before a vCenter, with TLS: it names calls by SOAP's method, or by the method and path of REST."""
+"""A TLS proxy in front of a vCenter. It names a call by its SOAP method, or by method and path for REST."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ TABLE = (
     Row("zone-of-machine", one(33), place="machine"),
     Row("no-zone", one(34), place="nowhere"),
 )
-#: The machines of the test that counts calls, beside those of the table.
+#: The machines of the test that counts calls, in addition to those of the table.
 WORKERS = tuple(Row(f"worker-{n}", one(40 + n), place=("host", "cluster")[n % 2]) for n in range(11))
 
 

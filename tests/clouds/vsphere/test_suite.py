@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The adapter of the suite for vcsim creates and breaks what the suite needs."""
+"""`VSphere`, the adapter of ccm-suite for vcsim: it creates machines, and breaks calls."""
 
 from __future__ import annotations
 

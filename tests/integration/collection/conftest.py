@@ -37,7 +37,7 @@ class Interloper:
 
 @pytest.fixture
 async def interloper(apiserver: ApiServer) -> AsyncIterator[Interloper]:
-    """Run a proxy before the API server, with a kubeconfig (as data) for connections through the proxy."""
+    """Run a proxy in front of the API server, with a kubeconfig (as data) for connections through it."""
     between = Interloper()
     trust = ssl.create_default_context(cafile=str(apiserver.ca_file))
     as_admin = {"Authorization": f"Bearer {apiserver.token}"}

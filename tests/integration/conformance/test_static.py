@@ -16,7 +16,7 @@ from ccm.cloud import ProviderConfig
 from ccm.conformance import CASES, Case, NotRun, Outcome, Subject, Trouble, World, check
 from ccm.providers.static import StaticCloud
 
-#: Words of the reason that the kit must give, by case that makes no sense for a file.
+#: Cases that make no sense for a file -> words of the reason that the kit must give.
 NOT_FOR_A_FILE = {
     "configuration.no_secret_is_shown": "nothing that looks like a secret",
     "instances.an_ambiguous_name_is_a_conflict": "one name twice",

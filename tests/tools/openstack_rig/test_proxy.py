@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The proxy before the rig's services: what it counts, and how it breaks a call. Other tests rely on its counts."""
+"""The proxy of the rig's services: what it counts, and how it breaks a call. Other tests rely on its counts."""
 
 from __future__ import annotations
 

@@ -146,8 +146,9 @@ AZURE = (
 GUIDS = ("12345678-1234-1234-1234-123456789012",)
 ONE_LINE = "".join(chr(each) for each in range(32, 127))
 CLOUDSTACK = "[Global]\napi-url = https://c.example/client/api\napi-key = k\nsecret-key = {}\n"
-#: Provider and key -> the reader of the file, a function that puts a form into a file, a function that yields a value's
-#: forms, a function that returns the value that was read, and further characters that values may have.
+#: By provider and key, in this order: `parse` is the provider's reader of a file, `around` puts a spelling of the value
+#: into a whole file, `forms` yields the spellings of a value, `place` returns the value from what was read, and `more`
+#: has further characters that values may contain.
 KEYS: dict[str, tuple[Any, Callable[[str], str], Callable[[str], Iterator[str]], Callable[[Any], Any], str]] = {
     "openstack password": (
         lambda config: OpenStack.parse(config, {}),

@@ -20,10 +20,11 @@ from rig.mariadb import Database
 
 @dataclass(frozen=True)
 class _Copied:
-    """Which rows of a table belong to the original, and column -> expression for the copy; other columns are copied.
+    """How to copy the rows of one table.
 
-    `c` is the row that describes the copy. Each table has a column that is equal to a column of `c`, so that the rows
-    of copies can be found again.
+    `where`: finds the original's rows; @NAME is one of its values. `changed`: column -> SQL expression for the copy, in
+    which `s` is the original row and `c` the row that describes the copy. All other columns keep the original's value.
+    At least one column must be equal to a column of `c`, so that the copies can be found again.
     """
 
     table: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``python -m rig.proxy``: a proxy before every service that counts calls, and breaks them on demand.
+"""``python -m rig.proxy``: a proxy in front of every service; it counts calls, and breaks them on demand.
 
 keystone's catalog sends clients to the proxy's ports. The services call one another directly, so the proxy counts and
 breaks only clients' calls. It is controlled at the control port (`rig.control` is the client):
