@@ -128,8 +128,8 @@ class Ec2Instances:
         return await self._instances(_rows(answer))
 
     async def _by_address(self, name: str) -> list[Instance]:
-        """Find the instance of a Node whose name is of IP-based naming, while the instance's is of resource-based
-        naming; [] for other names."""
+        """Return the instance of a Node whose name is of IP-based naming, although the name of the instance is of
+        resource-based naming; [] if there is none, and for other names."""
         address = instance_rules.named_address(name)
         if not address:
             return []
@@ -196,5 +196,5 @@ def _rows(answer: Mapping[str, Any]) -> list[Row]:
 
 
 def _literal(name: str) -> str:
-    """Escapes wildcards in a name for a filter of EC2."""
+    """Return a name with its wildcards escaped, for a filter of EC2."""
     return "".join(f"\\{each}" if each in "*?\\" else each for each in name)

@@ -106,8 +106,8 @@ def target_steps(present: frozenset[str], instances: Sequence[str]) -> Iterator[
 
 
 def _subnets(balancer: Row, place: Place) -> Iterator[Step]:
-    """A load balancer has at most one subnet in a zone, so the old subnet of a zone is detached before another one is
-    attached."""
+    """Yield the calls that attach and detach subnets. A load balancer has at most one subnet in a zone, so the old
+    subnet of a zone is detached before another one is attached."""
     present = [str(each) for each in balancer.get("Subnets") or ()]
     missing = [each for each in place.subnets if each not in present]
     superfluous = [each for each in present if each not in place.subnets]
@@ -203,7 +203,8 @@ def _proxy_protocol(balancer: Row, desired: Wanted) -> Iterator[Step]:
 
 
 def _tls_policy(balancer: Row, desired: Wanted) -> Iterator[Step]:
-    """Without an annotation, listeners keep the policy that they have."""
+    """Yield the calls that set the TLS policy of listeners. Without an annotation, they keep the policy that they
+    have."""
     if not desired.policy:
         return
     name, there = f"{TLS_POLICY}{desired.policy}", _descriptions(balancer)

@@ -123,8 +123,8 @@ def _changed_check(row: Row, check: Check) -> dict[str, Any]:
 
 
 def _listeners(present: Present, desired: Wanted, tags: Mapping[str, str]) -> Iterator[Step]:
-    """A listener changes between TCP and TLS in place. A change from or to UDP deletes the listener and creates another
-    one."""
+    """Yield the calls for listeners. A listener changes between TCP and TLS in place. A change from or to UDP deletes
+    the listener and creates another one."""
     there = {int(row["Port"]): row for row in present.listeners}
     for each in desired.listeners:
         row = there.get(each.port)
