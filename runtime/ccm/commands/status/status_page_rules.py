@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decides which Pods get a request of `ccm status`, at which address, and which Pod is the leader's. No I/O."""
+"""Decides which Pods `ccm status` asks, at which address, and which Pod is the leader's. No I/O."""
 
 from __future__ import annotations
 
