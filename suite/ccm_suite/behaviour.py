@@ -35,7 +35,7 @@ class Disturbance(enum.StrEnum):
     NONE = "none"
     STOPPED = "stopped"  # SIGTERM; started again afterwards
     KILLED = "killed"  # SIGKILL; started again afterwards
-    STANDBY = "standby"  # SIGKILL of the leader beside a second process
+    STANDBY = "standby"  # SIGKILL of the leader while a second process stands by
     API_AWAY = "api-away"  # the API server does not answer
     CHANGES_REFUSED = "changes-refused"  # the cloud refuses changes of load balancers as invalid
 

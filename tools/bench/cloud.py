@@ -49,8 +49,8 @@ class Cloud:
     async def start(
         cls, side: Side, folder: Path, instances: Sequence[str], limits: dict[str, Any], timing: dict[str, float]
     ) -> Cloud:
-        """Start `ccm sim` (`side` is ours) with these instances. Each has an InternalIP, and every call takes LATENCY
-        seconds."""
+        """Start `ccm sim` with these instances; `side` is ours. Each instance has an InternalIP, and every call takes
+        LATENCY seconds."""
         seeds = [
             {
                 "name": name,

@@ -141,7 +141,7 @@ async def _takeover(bench: Bench, folder: Path, cloud: Cloud) -> Run:
 
 
 async def _services(bench: Bench) -> AsyncIterator[Run]:
-    """Measure a restart beside 5,000 unchanged Services; then a Node that joins, and a new Service."""
+    """Measure a restart with 5,000 unchanged Services; then a Node that joins, and a new Service."""
     size = SERVICE_COUNT
     async with scene(bench, 11) as (folder, cloud):
         await ready_nodes(bench, cloud, 10)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What failing and slow objects cost the others: the shipped controllers, queues and gateway in one
-process, beside an API server and a cloud in memory, in virtual time. Seconds are those of the virtual clock; CPU is
+process, with an API server and a cloud in memory, in virtual time. Seconds are those of the virtual clock; CPU is
 real.
 
 `python -m tools.bench.neighbours` prints the figures alone.

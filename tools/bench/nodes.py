@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Benches of Nodes: initialisation at both sides' settings, as the cluster grows, and beside a slow cloud."""
+"""Benches of Nodes: initialisation at both sides' settings, as the cluster grows, and with a slow cloud."""
 
 from __future__ import annotations
 

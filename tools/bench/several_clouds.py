@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures our runtime with three clouds in one process, beside one cloud with as many Nodes.
+"""Measures our runtime with three clouds in one process, and with one cloud that has as many Nodes.
 
 The clouds are the simulated one, the same under another name, and machines in a file.
 """

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures what a joining Node costs beside many Services: CPU of the service controller and a provider, in virtual
+"""Measures what a joining Node costs with many Services: CPU of the service controller and a provider, in virtual
 time.
 
 Controller, gateway and providers are the real ones. The API server is the small one of the unit tests; clouds answer
 from memory, and their own CPU is not counted. What the provider's client would encode is encoded, and counted.
-HTTP and the decoding of answers are left out: they are the same for every number of Nodes that does not change.
+HTTP and the decoding of answers are left out: they cost the same for any number of unchanged Nodes.
 """
 
 from __future__ import annotations

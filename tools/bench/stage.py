@@ -26,7 +26,7 @@ Run = dict[str, Any]
 #: Upstream's best known tuning, given to both sides where a bench says "tuned".
 TUNED = {"concurrent_node_syncs": 30, "kube_api_qps": 10000, "kube_api_burst": 10000}
 TUNED_SERVICES = {"concurrent_service_syncs": 50, "kube_api_qps": 10000, "kube_api_burst": 10000}
-#: Limits for our runtime beside a cloud that refuses nothing.
+#: Limits for our runtime with a cloud that refuses nothing.
 UNLIMITED = {"calls_per_second": 10000, "burst": 10000, "concurrency": 50}
 #: The rate limit of a cloud that refuses more calls.
 LIMITS = {"calls_per_second": 20, "burst": 40}
@@ -52,7 +52,7 @@ class Bench:
 async def scene(
     bench: Bench, instances: int, *, limits: dict[str, Any] | None = None, **timing: float
 ) -> AsyncIterator[tuple[Path, Cloud]]:
-    """Yield a folder and a new cloud, beside an emptied API server; stop the cloud at the end."""
+    """Empty the API server, and yield a folder and a new cloud; stop the cloud at the end."""
     await bench.cluster.clear()
     with tempfile.TemporaryDirectory(prefix="ccm-bench-") as folder:
         names = [objects.name(number) for number in range(instances)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulates the parts of a cluster, beside the API server, that the playbooks notice: kubelets that report Ready, the
+"""Simulates the parts of a cluster, except the API server, that the playbooks notice: kubelets that report Ready, the
 DaemonSet controller with one Pod, garbage collection, and a controller that initialises tainted Nodes."""
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ _IDENTITIES = re.compile(r"id|.*Arns?|CreatedTime|DNSName")
 _OURS = "ccm-outoftree/"
 #: Fields of the call that creates a load balancer: those that moto does not keep, and whose order does not matter.
 _CREATED = re.compile(r"SubnetMappings\..*|Scheme|Type|SecurityGroups.*|IpAddressType")
-#: Rules that several load balancers share are listed under this name, beside the Services.
+#: Rules that several load balancers share are listed under this name, in addition to the Services.
 SHARED = "(all)"
 
 

@@ -25,7 +25,7 @@ from .peer import Two, conf, failures, writes
 # `make test-clouds` runs these tests, CI does not: another program must be compiled first.
 pytestmark = pytest.mark.long
 
-#: The runtime waits longer after each failure.
+#: Generous, because the runtime waits longer after each failure.
 SECONDS = 300.0
 TYPE = f"{PREFIX}type"
 #: What an Event must say about another type.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tags of instances: how many calls they take, and that one instance spoils no other one's tags."""
+"""Tags of instances: how many calls they take, and that a failing instance does not affect the tags of others."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Labels of volumes: how many calls they take, and that one volume spoils no other one's labels."""
+"""Labels of volumes: how many calls they take, and that a failing volume does not affect the labels of others."""
 
 from __future__ import annotations
 

@@ -95,7 +95,8 @@ async def _stops(kube: KubeClient, face: Face) -> None:
 
 
 async def _goes(kube: KubeClient, face: Face) -> None:
-    """While a scale set cannot be read, none of its Nodes is deleted; afterwards only the Node without a machine is."""
+    """While a scale set cannot be read, none of its Nodes is deleted; afterwards, only the Node without a machine is
+    deleted."""
     face.group.set_machines["pool-b"].clear()
     face.faults.append(
         fault := Fault("status", path=f"(?i){BASE}/Microsoft.Compute/virtualMachineScaleSets/pool-b/virtualMachines.*")

@@ -33,7 +33,7 @@ Fields = dict[str, str]
 
 @dataclass
 class Fault(stand_in.Fault):
-    """A failure on request; `kind` may also be fail (the job)."""
+    """A failure on request. With the further `kind` fail, the job fails."""
 
     command: str = ""
     code: int = 530
@@ -45,7 +45,7 @@ class Fault(stand_in.Fault):
 
 @dataclass
 class Exchange:
-    """One call, for checks of its form. `method`: of HTTP."""
+    """One call, for checks of its form. `method`: the HTTP method."""
 
     command: str
     fields: Fields

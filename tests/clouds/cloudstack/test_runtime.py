@@ -103,7 +103,8 @@ async def _a_service(kube: KubeClient, face: Face, names: list[str]) -> None:
 
 
 async def _a_node_goes(kube: KubeClient, face: Face) -> None:
-    """While listings are incomplete, no Node is deleted; afterwards only the Node without a machine is."""
+    """While listings are incomplete, no Node is deleted; afterwards, only the Node without a machine is
+    deleted."""
     world = CloudStackWorld(face)
     gone = next(number for number, row in face.region.machines.items() if row["name"] == "worker-4")
     async with world.trouble(Trouble.SHORT_LISTING):

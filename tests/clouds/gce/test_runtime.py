@@ -79,7 +79,8 @@ async def _stops(kube: KubeClient, face: Face) -> None:
 
 
 async def _goes(kube: KubeClient, face: Face) -> None:
-    """While a zone does not answer, none of its Nodes is deleted; afterwards only the Node without an instance is."""
+    """While a zone does not answer, none of its Nodes is deleted; afterwards, only the Node without an instance is
+    deleted."""
     del face.project.rows[ZONES[1], "worker-4"]
     face.project.doubts = {ZONES[1]: "UNREACHABLE"}
     face.faults.append(fault := Fault("status", status=503, path=f"/projects/{PROJECT}/zones/{ZONES[1]}/.*"))

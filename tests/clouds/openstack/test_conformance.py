@@ -67,8 +67,8 @@ FAULTS: dict[Trouble, dict[str, Any]] = {
         "body": json.dumps({"NeutronError": {"type": "ServiceUnavailable", "message": "try later", "detail": ""}}),
     },
 }
-#: Seconds that the provider waits for an answer in cases where none comes. They are enough to make load balancers and
-#: routes before.
+#: Seconds that the provider waits for an answer in cases where none comes. They are enough to create load balancers
+#: and routes before such a case.
 UNANSWERED = {
     "failures.no_answer_is_transient": 10,
     "failures.a_cancelled_call_ends": 10,

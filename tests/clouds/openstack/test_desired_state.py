@@ -55,7 +55,7 @@ def rules(group: Any) -> set[tuple[str, int, str | None]]:
 
 
 async def test_ports_monitors_sources_and_security_groups(kube: KubeClient, site: Site, start_ccm: StartCcm) -> None:
-    """They are created, changed and removed again, on the load balancer and on the nodes' ports."""
+    """Ports, monitors, source ranges and security groups are created, changed and removed again."""
     nodes = [next(iter(site.cloud.network.ports(device_id=server))).id for server in site.servers[:2]]
     before = {port: sorted(site.cloud.network.get_port(port).security_group_ids) for port in nodes}
     conf = site.conf(LoadBalancer={"manage-security-groups": True, "create-monitor": True, "monitor-delay": "7s"})

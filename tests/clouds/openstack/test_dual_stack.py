@@ -19,7 +19,7 @@ from .customer import Site
 
 @pytest.fixture
 def six(site: Site) -> Iterator[str]:
-    """A subnet of IPv6 beside that of the nodes."""
+    """Yield the ID of an IPv6 subnet in the nodes' network."""
     network = site.cloud.network
     made = network.create_subnet(network_id=site.network, cidr="fd00:77::/64", ip_version=6, name="six").id
     yield made

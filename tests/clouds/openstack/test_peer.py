@@ -102,7 +102,8 @@ async def test_nodes_are_equal(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """From equal registrations, both controllers make equal Nodes. One has no server: neither removes its taint."""
+    """From equal registrations, both controllers make equal Nodes. One Node has no server: neither controller
+    removes its taint."""
     networking, variables = CLOUD_CONFS[case]
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
@@ -168,8 +169,8 @@ async def _counted(two: Two, kube: KubeClient, which: str) -> dict[str, Counter[
         return "web" not in names and await members() == []
 
     async def joins(number: int) -> None:
-        """Create a Node as a kubelet does, with the machine's address: the peer never adds a Node that gets it
-        later."""
+        """Create a Node as a kubelet does, with the machine's address: the peer never adds a Node that gets
+        its address later."""
         node = node_body(f"node-{number}", number=number + 1)
         node["status"] = {"addresses": [{"type": "InternalIP", "address": site.address(site.servers[number])}]}
         await kube.create(NODES, node)
