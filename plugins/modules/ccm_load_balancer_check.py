@@ -13,8 +13,7 @@ description:
   - Creates a namespace with a DaemonSet of small HTTP servers and a Service of type LoadBalancer. Asks the Service's address from the host
     of the module and from a Pod on each Node, Pods of other Nodes, and ports of the Nodes. Changes the Service's port, and asks again with
     C(externalTrafficPolicy) V(Local), which shows the Nodes behind the load balancer. Then deletes everything, and compares the Nodes.
-  - Reports what works, what does not with its cause, and what could not be asked. A check that found a fault does not fail the module. See
-    RV(ok).
+  - Reports what works, what does not and why, and what could not be asked. A fault that it finds does not fail the module. See RV(ok).
   - Fails before its first change if the namespace exists. It deletes what it created also if it fails or is ended by a signal other than
     SIGKILL. It never removes a finalizer, because the controller would then leave a load balancer in the cloud.
   - The Pods run Python from an image that the cluster has. They fulfil the Pod security standard V(restricted).
@@ -56,8 +55,7 @@ options:
     type: dict
     default: {}
   wait_timeout:
-    description: Maximum number of seconds to wait for an address, until the load balancer answers, again after the change of its port, and
-      until everything is removed. If the load balancer has an IP address, 35 seconds without a better answer are enough.
+    description: Maximum seconds to wait for an address, answers, the changed port, and the removal. At an IP address, 35 without a better answer suffice.
     type: int
     default: 180
   request_timeout:
@@ -204,9 +202,7 @@ class Check:
 
     def read_events(self):
         query = {"fieldSelector": "involvedObject.kind=Service,involvedObject.uid={0}".format(self.uid)}
-        events = sorted(self.api.items(self.path("events"), query), key=lambda event: event.get("lastTimestamp") or event.get("eventTime") or "")
-        self.evidence["service"]["events"] = [{"type": event.get("type"), "reason": event.get("reason"),
-                                               "message": " ".join((event.get("message") or "").split())} for event in events]
+        self.evidence["service"]["events"] = traffic.events(self.api.items(self.path("events"), query))
 
     # -- the check -------------------------------------------------------------------------------------------------------------------------
 
@@ -339,8 +335,7 @@ class Check:
         second["old"] = self.ask_until_silent(traffic.FIRST_PORT)
         if second["outside"]["answered"]:
             # Once Nodes serve only their own Pods, each answer comes from the Node that the load balancer asked.
-            second["outside"], second["inside"] = self.ask_often(
-                traffic.SECOND_PORT, self.expected(), lambda: self.ask_inside(traffic.SECOND_PORT))
+            second["outside"], second["inside"] = self.ask_often(traffic.SECOND_PORT, self.expected(), lambda: self.ask_inside(traffic.SECOND_PORT))
         else:
             second["inside"] = self.ask_inside(traffic.SECOND_PORT)
 

@@ -281,6 +281,12 @@ def score(result: Row, names: Sequence[str], inside: Dict[str, List[Row]]) -> Tu
     return health, sum(name in result["nodes"] for name in names), result["answered"]
 
 
+def events(items: Sequence[Row]) -> List[Row]:
+    """Return type, reason and message of Events, the oldest first, with each message on one line."""
+    items = sorted(items, key=lambda item: item.get("lastTimestamp") or item.get("eventTime") or "")
+    return [{"type": item.get("type"), "reason": item.get("reason"), "message": " ".join((item.get("message") or "").split())} for item in items]
+
+
 def last_warning(events: Sequence[Row]) -> str:
     """Return what the newest warning of these Events says, '' without one."""
     return next(("{reason}: {message}".format(**event) for event in reversed(events) if event["type"] == "Warning"), "")

@@ -273,8 +273,7 @@ def _divide(nodes: Sequence[Node], parts: Sequence[Gathered], options: Options) 
 
 
 async def with_singles(judging: Judging, directory: InstanceDirectory) -> Judging:
-    """Return `judging` with single reads of the instances that the listing does not have, as the controllers read them
-    at start."""
+    """Return `judging` with single reads of the instances that the listing does not have, as the controllers do."""
     missing = [node for node in judging.not_listed() if node.spec.provider_id]
 
     async def single(node: Node) -> Instance | CloudError:

@@ -120,8 +120,7 @@ class OctaviaLoadBalancers:
         return not self._section.provider_requires_serial_api_calls and feature_rules.drains(self._desired.of(spec))
 
     async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:
-        """Read a load balancer. A new one is read less often the longer it takes; in between, returns `ready=False`.
-        Raises NotFound if there is none or it is being deleted, and Conflict if it failed."""
+        """Read a load balancer. A new one is read less often the longer it takes; in between, returns `ready=False`."""
         memory = self._remembered(spec)
         if self._clock() < memory.look_at:
             return cloud.LoadBalancer(spec.uid, memory.want.name if memory.want else "", ready=False)
@@ -194,9 +193,7 @@ class OctaviaLoadBalancers:
         return memory.answer(job)
 
     async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
-        """Send one request for each pool and one for the tag. If Octavia needs serial calls, this is `ensure`. Raises
-        NotFound if there is none, RetryAfter while Octavia is working on it, and Conflict if it failed or lost the
-        Service's tag."""
+        """Send one request for each pool and one for the tag. If Octavia needs serial calls, this is `ensure`."""
         if self._section.provider_requires_serial_api_calls:
             if (await self._owned.find(spec))[0] is None:
                 raise NotFound(f"the load balancer of Service {spec.namespace}/{spec.name} is gone")
@@ -317,8 +314,7 @@ class OctaviaLoadBalancers:
     ) -> tuple[DesiredLoadBalancer, Features]:
         """Return the desired state, and what Octavia supports.
 
-        An existing load balancer keeps the provider that it was created with, whatever cloud.conf says now. Raises
-        NotImplementedByCloud if Octavia is too old.
+        An existing load balancer keeps the provider that it was created with, whatever cloud.conf says now.
         """
         if self._version is None:
             version = await self._api.version(LOAD_BALANCER)
@@ -343,8 +339,7 @@ class OctaviaLoadBalancers:
         features: Features,
         memory: Memory,
     ) -> cloud.LoadBalancer:
-        """Create the load balancer with its parts, then its floating IP. With serial calls, both follow later. Raises
-        RetryAfter with serial calls."""
+        """Create the load balancer with its parts, then its floating IP. With serial calls, both follow later."""
         used_again = await self._addresses.check(desired)
         subnet = desired.subnet_id
         if not (subnet or desired.network_id or desired.port_id):
@@ -408,8 +403,7 @@ class OctaviaLoadBalancers:
     async def _sign(self, job: Job, owner: Mark, *, keep_floating: bool = False) -> Job:
         """Write the Service's tag, which records what is written. No other change is pending at that time.
 
-        The tags of others are read again, because they may have changed since this call began. Raises RetryAfter if the
-        load balancer is not ACTIVE, or is gone.
+        The tags of others are read again, because they may have changed since this call began.
         """
         try:
             async with self._balancers.writing(job.id):

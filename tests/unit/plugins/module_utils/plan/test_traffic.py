@@ -77,6 +77,15 @@ def test_the_newest_warning_counts():
     assert traffic.last_warning([FREED]) == traffic.last_warning([]) == ""
 
 
+def test_events_are_read_in_the_order_of_their_times():
+    newer = {"eventTime": "2026-11-02T00:00:00Z", "type": "Normal", "reason": "B", "message": "two\n lines"}
+    older = {"lastTimestamp": "2026-11-01T00:00:00Z", "type": "Warning", "reason": "A"}
+    assert traffic.events([newer, older]) == [
+        {"type": "Warning", "reason": "A", "message": ""},
+        {"type": "Normal", "reason": "B", "message": "two lines"},
+    ]
+
+
 def hoped(address: str, scores: Dict[int, int], limit: float = 180) -> float:
     """Return the seconds until no better answer is expected. `scores`: the answers' score from each second on."""
     hope, now = traffic.Hope(limit, address, 0.0), 0.0
