@@ -43,9 +43,9 @@ class Environment(AnsibleEnvironment):  # type: ignore[misc]
         return COMPILED[key]
 
 
-@cache
-def vendor_rollout() -> Any:
-    """Return the role's filter from this checkout. Outside of a play, Ansible does not find it by its full name."""
+def of_collection(name: str) -> Any:
+    """Return a module of the collection from this checkout, by its name under `plugins`. Outside of a play, Ansible does
+    not find the collection by its full name."""
     plugins = "ansible_collections.outoftree.ccm.plugins"
     try:
         found = importlib.util.find_spec(plugins)
@@ -54,7 +54,13 @@ def vendor_rollout() -> Any:
     if found is None:
         sys.path.insert(0, str(ROOT / "build" / "collections"))
         importlib.invalidate_caches()
-    return importlib.import_module(f"{plugins}.filter.vendor_rollout").vendor_rollout
+    return importlib.import_module(f"{plugins}.{name}")
+
+
+@cache
+def vendor_rollout() -> Any:
+    """Return the role's filter."""
+    return of_collection("filter.vendor_rollout").vendor_rollout
 
 
 @cache

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.outoftree.ccm.plugins.filter.migration_plan import served
-from ansible_collections.outoftree.ccm.plugins.module_utils.plan.clouds import WITHOUT_LOAD_BALANCERS
 
 from ccm.options.clouds import CloudFlags
 from ccm.options.command_line import parse
 
-from .ccm_runtime_role import rendered, value
+from .ccm_runtime_role import of_collection, rendered, value
+
+served = of_collection("filter.migration_plan").served
+WITHOUT_LOAD_BALANCERS = of_collection("module_utils.plan.clouds").WITHOUT_LOAD_BALANCERS
 
 METAL = {
     "provider": "static",
