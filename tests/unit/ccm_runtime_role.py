@@ -44,8 +44,10 @@ class Environment(AnsibleEnvironment):  # type: ignore[misc]
 
 
 def of_collection(name: str) -> Any:
-    """Return a module of the collection from this checkout, by its name under `plugins`. Outside of a play, Ansible does
-    not find the collection by its full name."""
+    """Return a module of the collection from this checkout, by its name under `plugins`.
+
+    Outside of a play, Ansible does not find the collection by its full name.
+    """
     plugins = "ansible_collections.outoftree.ccm.plugins"
     try:
         found = importlib.util.find_spec(plugins)
