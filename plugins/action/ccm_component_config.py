@@ -31,7 +31,7 @@ class ActionModule(ActionBase):
             arguments.update(step)
         result.update(self._execute_module(module_name="outoftree.ccm.ccm_component_config", module_args=arguments, task_vars=task_vars))
         if tolerant and result.get("failed"):
-            # A task with ignore_errors as a template would ignore any_errors_fatal for every host.
+            # A failure becomes a warning here, because a task whose ignore_errors is a template would ignore any_errors_fatal for every host.
             message = (str(result.get("msg") or "no message").strip().splitlines() or [""])[0]
             result.update(failed=False, tolerated=True, warnings=[
                 *result.get("warnings", ()), "{0}: {1}".format(task_vars["inventory_hostname"], message)])

@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Identifies this run, and checks whether another one has ended. Only the Ansible controller can see its processes."""
+"""Identifies this run, and checks whether another run has ended: only on the Ansible controller can the processes of runs be seen."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.cluster.this_machine
 
 
 def this_run():
-    """Return (holder, process) of the ansible-playbook process, of which this one is a worker."""
+    """Return the name of this run as holder of the Lease, and C(machine), C(pid) and C(start) of its ansible-playbook process, whose worker this is."""
     pid = os.getppid()
     process = {"machine": machine(), "pid": pid, "start": started(pid)}
     try:

@@ -42,12 +42,12 @@ UNEQUAL = ("ok", "changed", "skipped")
 
 
 def _part(result, name):
-    """Return the task, host or data of a result. Their names begin with an underscore before ansible-core 2.19."""
+    """Return an attribute of a result: C(task), C(host) or C(result). Before ansible-core 2.19, its name begins with an underscore."""
     return getattr(result, name, None) or getattr(result, "_" + name)
 
 
 def _has_warning(data):
-    """Return whether Ansible will show a warning of this result. Deprecations of other collections can be switched off."""
+    """Return whether Ansible shows a warning of this result, or a deprecation, which the setting deprecation_warnings can switch off."""
     return bool(data.get("warnings") or C.DEPRECATION_WARNINGS and data.get("deprecations"))
 
 
@@ -65,7 +65,7 @@ class CallbackModule(Default):
         self._shown_play = None
 
     def _is_short(self, result):
-        """Return whether a result needs no line of its own: it has no message for people, and no warning."""
+        """Return whether a result needs no line of its own: it has no message for people, no warning and no items, and the run is not verbose."""
         data = _part(result, "result")
         shown = data.get("_ansible_verbose_always") or _has_warning(data) or "results" in data
         return not shown and not self._display.verbosity
@@ -80,7 +80,7 @@ class CallbackModule(Default):
         return message if isinstance(message, str) and "\n" not in message and not shown else ""
 
     def _dump_results(self, result, *args, **kwargs):
-        """Break the lines of a message where the terminal would break words. Programs read JSON."""
+        """Return the text of a result, with its message broken into lines between words. JSON stays as it is, because programs read it."""
         message = result.get("msg")
         if isinstance(message, str) and self.get_option("result_format") == "yaml" and not self._display.verbosity:
             # People need only the message of an assertion, not its condition.
@@ -93,7 +93,7 @@ class CallbackModule(Default):
         return shutil.get_terminal_size((columns.TERMINAL, 24)).columns
 
     def _show(self, text, color):
-        """Show a line of this plugin, which has no margin."""
+        """Show a line of this plugin. Unlike a message of Ansible, it has no margin on the left."""
         self._display.display("\n".join(columns.fitted([text], self._columns() + columns.MARGIN)), color=color)
 
     def v2_runner_on_ok(self, result):

@@ -68,7 +68,7 @@ def adoption_outlook(plan, cluster, control_plane, workers=0, max_failed=0):
 
 
 class FilterModule:
-    """The filter as Ansible finds it."""
+    """Registers the filter with Ansible."""
 
     def filters(self):
         return {"adoption_outlook": adoption_outlook}

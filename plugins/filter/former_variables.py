@@ -72,7 +72,7 @@ def former_variables(value, names):
 
 
 class FilterModule:
-    """The filter as Ansible finds it."""
+    """Registers the filter with Ansible."""
 
     def filters(self):
         return {"former_variables": former_variables}

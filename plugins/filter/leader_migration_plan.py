@@ -54,7 +54,7 @@ def leader_migration_plan(detected, cluster, control_plane, lease="cloud-provide
 
 
 class FilterModule:
-    """The filter as Ansible finds it."""
+    """Registers the filter with Ansible."""
 
     def filters(self):
         return {"leader_migration_plan": leader_migration_plan}

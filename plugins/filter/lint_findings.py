@@ -56,7 +56,7 @@ def lint_findings(detected, cluster):
 
 
 class FilterModule:
-    """The filter as Ansible finds it."""
+    """Registers the filter with Ansible."""
 
     def filters(self):
         return {"lint_findings": lint_findings}

@@ -144,7 +144,7 @@ def migration_plan(detected, cluster, control_plane, adopt=True, excluded_hosts=
 
 
 def served(clouds, provider_ids):
-    """Return the clouds as the plan knows them. If none is marked, the first one with load balancers serves the Services without a class."""
+    """Return the clouds in the form of the plan. The one with C(default_load_balancers), or else that of default_of(), serves Services without a class."""
     marked = [each["provider"] for each in clouds if each.get("default_load_balancers")]
     default = marked[0] if marked else default_of([each["provider"] for each in clouds])
     return [Cloud(each["provider"], provider_ids.get(each["provider"]) or "", list(each.get("nodes") or []), list(each.get("load_balancer_classes") or []),
@@ -152,7 +152,7 @@ def served(clouds, provider_ids):
 
 
 class FilterModule:
-    """The filter as Ansible finds it."""
+    """Registers the filter with Ansible."""
 
     def filters(self):
         return {"migration_plan": migration_plan}

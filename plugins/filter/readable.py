@@ -56,7 +56,7 @@ def readable(lines, in_blocks, separator=None):
 
 
 class FilterModule:
-    """The filter as Ansible finds it."""
+    """Registers the filter with Ansible."""
 
     def filters(self):
         return {"readable": readable}

@@ -55,7 +55,7 @@ def rendered_files(objects, secret, version=""):
 
 
 class FilterModule:
-    """The filter as Ansible finds it."""
+    """Registers the filter with Ansible."""
 
     def filters(self):
         return {"rendered_files": rendered_files}

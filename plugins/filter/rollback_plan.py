@@ -74,7 +74,7 @@ def rollback_plan(detected, cluster, control_plane, excluded_hosts=(), force=Fal
 
 
 class FilterModule:
-    """The filter as Ansible finds it."""
+    """Registers the filter with Ansible."""
 
     def filters(self):
         return {"rollback_plan": rollback_plan}

@@ -61,7 +61,7 @@ def rollback_verdict(plan, detected, inventory, predicted=False):
 
 
 class FilterModule:
-    """The filter as Ansible finds it."""
+    """Registers the filter with Ansible."""
 
     def filters(self):
         return {"rollback_verdict": rollback_verdict}

@@ -69,7 +69,7 @@ def run_outcome(plan, title=TITLE, summary=None, verified=None, traffic=None):
 
 
 class FilterModule:
-    """The filter as Ansible finds it."""
+    """Registers the filter with Ansible."""
 
     def filters(self):
         return {"run_outcome": run_outcome}

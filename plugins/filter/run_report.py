@@ -90,7 +90,7 @@ def run_report(plan, path, title=TITLE, change="", reason="", approved_by="", pl
 
 
 class FilterModule:
-    """The filter as Ansible finds it."""
+    """Registers the filter with Ansible."""
 
     def filters(self):
         return {"run_report": run_report}

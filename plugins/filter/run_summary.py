@@ -94,7 +94,7 @@ def run_summary(facts, hosts, plan, seconds=0.0, max_failed=0, node_only=False, 
 
 
 class FilterModule:
-    """The filter as Ansible finds it."""
+    """Registers the filter with Ansible."""
 
     def filters(self):
         return {"run_summary": run_summary}

@@ -83,7 +83,7 @@ def vendor_rollout(vendor, kubernetes, image="", configured=False, credentials=(
 
 
 class FilterModule:
-    """The filter as Ansible finds it."""
+    """Registers the filter with Ansible."""
 
     def filters(self):
         return {"vendor_rollout": vendor_rollout}

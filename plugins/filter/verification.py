@@ -57,7 +57,7 @@ def verification(detected, cluster, health, control_plane, names=None, controlle
 
 
 class FilterModule:
-    """The filter as Ansible finds it."""
+    """Registers the filter with Ansible."""
 
     def filters(self):
         return {"verification": verification}

@@ -75,7 +75,7 @@ def webhook_certificate(data):
 
 
 def _usable(data, now):
-    """Return the Secret's certificate if it is valid for the webhook's address now, has its key, and is trusted by the API servers; else None."""
+    """Return the Secret's certificate if it is valid now and for the webhook's address, matches the Secret's key, and is in C(ca.crt); None otherwise."""
     try:
         text = {name: base64.b64decode(data[name], validate=True) for name in ("tls.crt", "tls.key", "ca.crt")}
         certificate = x509.load_pem_x509_certificate(text["tls.crt"])
@@ -120,7 +120,7 @@ def _end(certificate):
 
 
 class FilterModule:
-    """The filter as Ansible finds it."""
+    """Registers the filter with Ansible."""
 
     def filters(self):
         return {"webhook_certificate": webhook_certificate}

@@ -54,7 +54,7 @@ import re
 
 from ansible.errors import AnsibleFilterError
 
-#: The tags of a run for which nobody chose tags. For a listing, Ansible adds V(never).
+#: The tags of a run for which nobody chose tags. With --list-tasks and --list-tags, Ansible adds V(never).
 NO_TAGS = ("all", "never")
 
 #: Tags that molecule skips at every step: molecule-notest, molecule-idempotence-notest. No task of this collection has them.
@@ -75,7 +75,7 @@ def whole_run(hosts, run_tags, skip_tags, parts=()):
 
 
 class FilterModule:
-    """The filter as Ansible finds it."""
+    """Registers the filter with Ansible."""
 
     def filters(self):
         return {"whole_run": whole_run}

@@ -86,7 +86,7 @@ def worker_batches(serial, workers=0, begun=(), pause=0, command=(), timeout=300
 
 
 class FilterModule:
-    """The filter as Ansible finds it."""
+    """Registers the filter with Ansible."""
 
     def filters(self):
         return {"worker_batches": worker_batches}

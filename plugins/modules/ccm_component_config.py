@@ -276,7 +276,7 @@ def originals(module, journal, component):
 
 
 def noted_flags(journal, name):
-    """Return the flags that a component had before the first recorded run, for restores without a plan."""
+    """Return the flags that a component had before the first recorded run, [] without a record. Restores without a plan need them."""
     entries = [entry for entry in journal.files.values() if entry["component"] == name]
     return min(entries, key=lambda entry: entry["written"][0]["run"])["original"]["flags"] if entries else []
 

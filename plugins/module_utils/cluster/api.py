@@ -227,7 +227,7 @@ def in_memory(kubeconfig: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _secrets(value: Any) -> List[str]:
-    """Return the credentials in a kubeconfig, so that Ansible masks them in all output."""
+    """Return the credentials in a kubeconfig, which Ansible must mask in all output."""
     if isinstance(value, dict):
         found = [str(item) for key, item in value.items() if key in _SECRET_KEYS and item]
         return found + [secret for item in value.values() for secret in _secrets(item)]
@@ -267,7 +267,7 @@ def daemonset_path(name: str = NAME, namespace: str = NAMESPACE) -> str:
 
 
 def node_events(api: Api, name: str, limit: int = 5) -> List[str]:
-    """Return the newest Events about a Node, oldest first."""
+    """Return the newest Events about a Node as text, at most C(limit) of them, oldest first."""
     query = {"fieldSelector": "involvedObject.kind=Node,involvedObject.name={0}".format(name)}
     events = api.items("/api/v1/events", query)
 

@@ -4,8 +4,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A server that says where it runs, and a client that asks such servers: on the host of a module, and in Pods.
 
-A Pod gets the text of this file in its environment, so it imports the standard library alone. It knows nothing of Kubernetes: only
-addresses, ports and a token.
+A Pod gets the text of this file in its environment. Therefore the file imports only the standard library, and knows nothing of Kubernetes: only addresses,
+ports and a token.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _judged(target: Dict[str, Any], token: str, status: int, body: bytes) -> Tup
         answer = None
     if isinstance(answer, dict) and answer.get("token") == token:
         return "ok", str(answer.get("node") or "")
-    # A load balancer itself reports that it reaches nobody.
+    # A load balancer answers with these statuses if it reaches no backend.
     return ("http {0}".format(status) if status in (502, 503, 504) else STRANGER), ""
 
 
@@ -124,7 +124,7 @@ def ask_all(job: Dict[str, Any]) -> List[Dict[str, Any]]:
 
 
 class Answer(http.server.BaseHTTPRequestHandler):
-    """Says which Node this is, and the token of the check."""
+    """Answers each request with the name of this Node and the token of the check."""
 
     def do_GET(self) -> None:
         body = json.dumps({"token": os.environ["CHECK_TOKEN"], "node": os.environ["CHECK_NODE"]}).encode("utf-8")
@@ -134,7 +134,7 @@ class Answer(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Write nothing: nobody reads it."""
+        """Write no log, because nobody would read it."""
 
 
 class Server(http.server.ThreadingHTTPServer):

@@ -22,7 +22,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes
 
 Params = Dict[str, Any]
 
-#: The annotation that the role sets only on Pods of other vendors' controllers, because not all of these set a C(command).
+#: The annotation that the role sets only on Pods of a vendor's controller. Their C(command) does not show it, because not every vendor sets one.
 FOREIGN_POD = "ccm.outoftree.dev/cloud-config"
 
 
@@ -104,7 +104,7 @@ def ask_runtime(api: Any, params: Params, runtime: RuntimeFacts) -> Tuple[List[C
 
 
 def run_in_runtime(api: Any, params: Params, runtime: RuntimeFacts, command: List[str], accepted: Tuple[int, ...]) -> Tuple[Any, str]:
-    """Run a command in a Pod of the runtime; return (its JSON, why there is none or ''). C(accepted): statuses of an answer."""
+    """Run a command in a Pod of the runtime; return (its JSON, why there is none or ''). C(accepted): the exit statuses with which the command prints JSON."""
     if not (runtime["exists"] and runtime["managed"]):
         return None, "the runtime is not installed yet"
     query = {"labelSelector": "app.kubernetes.io/name={0}".format(params["name"])}

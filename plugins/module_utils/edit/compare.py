@@ -77,6 +77,6 @@ def _with_place(argument: Argument, place: Callable[[Argument], str]) -> str:
 
 
 def shown(value: str) -> str:
-    """Return an argument for people to read, without line ends."""
+    """Return an argument for people to read: in quotes, at most 200 characters of it, with escapes for characters that cannot be printed."""
     text = value if len(value) <= 200 else value[:197] + "..."
     return "'{0}'".format(text.encode("unicode_escape").decode("ascii") if not text.isprintable() else text)

@@ -53,7 +53,7 @@ def ignored(text: str) -> List[Tuple[str, int, Tuple[Char, ...]]]:
 
 
 def ends_inside(text: str) -> bool:
-    """Return whether another line would become a part of the last one: the file ends in quotes, after a backslash, or in a comment that one continues."""
+    """Return whether another line would become a part of the last one: the file ends in quotes, after a backslash, or in a comment with a backslash."""
     reader = _Reader("", text, True)
     reader.read()
     return reader.escape or reader.state in (_SINGLE, _DOUBLE) or reader.state == _COMMENT and text.endswith("\n")

@@ -66,7 +66,7 @@ def _document(text: str) -> YamlText:
 
 
 def managed_flags(text: str, whole: bool = False) -> Dict[str, List[Flag]]:
-    """Return the managed flags among extraArgs by component; with C(whole) also C(controllers) without a cloud controller.
+    """Return the managed flags among extraArgs by component; with C(whole) also a C(controllers) that names no cloud controller.
 
     Raises NotYaml and BadClusterConfiguration.
     """
@@ -81,7 +81,7 @@ def all_flags(text: str) -> Dict[str, List[Flag]]:
 
 
 def lost_volumes(before: str, after: str) -> Dict[str, List[Dict[str, Any]]]:
-    """Return the extraVolumes by component that an edit removed. Raises NotYaml and BadClusterConfiguration."""
+    """Return, by component, the extraVolumes that an edit removed. Raises NotYaml and BadClusterConfiguration."""
     old, new = _document(before), _document(after)
     return {component: [item for item in old.get((key, "extraVolumes")) or [] if item not in (new.get((key, "extraVolumes")) or [])]
             for key, component in SECTIONS}
@@ -117,7 +117,9 @@ def scheduler_gates(text: str) -> List[Tuple[str, int]]:
 
 
 def _change_arguments(document: YamlText, expected: Any, key: str, changes: List[Change]) -> Dict[str, Any]:
-    """Change extraArgs in its present form, or in that of the document's version. Return what to add if the section has none yet."""
+    """Change the extraArgs of a section, and keep their form. If there are none yet, return new ones for the caller to add, in the form of the document's
+    version; otherwise return {}.
+    """
     path = (key, "extraArgs")
     extra = document.get(path)
     for change in changes:
@@ -153,7 +155,7 @@ def _spelled(new: List[Tuple[str, str]], there: Any) -> Dict[str, str]:
 
 
 def _refuse_merged(document: YamlText, path: Tuple, extra: Any, flag: Flag) -> None:
-    """Refuse an argument that kubeadm joins with its own value (mergeMethod, kubeadm.k8s.io/v1)."""
+    """Raise EditRefused for an argument with a mergeMethod (kubeadm.k8s.io/v1): kubeadm joins its value with one of its own."""
     if isinstance(extra, list) and extra[flag.index].get("mergeMethod"):
         raise EditRefused("line {0}: {1} has a mergeMethod, so its value is only a part of the flag. Edit it by hand".format(
             document.line(path + (flag.index,)), flag.name))
@@ -171,7 +173,7 @@ def _change(document: YamlText, path: Tuple, extra: Any, flag: Flag, then: Optio
 
 
 def _changed(extra: Any, changes: List[Change]) -> Any:
-    """Return extraArgs with the changes of its entries."""
+    """Return extraArgs after the changes of its entries, still without new ones."""
     then = {change.flag.index: change.then for change in changes if change.flag is not None}
     pairs = [(index, item) for index, item in enumerate(extra) if then.get(index, "") is not None]
     if isinstance(extra, dict):
@@ -180,8 +182,9 @@ def _changed(extra: Any, changes: List[Change]) -> Any:
 
 
 def _change_volumes(document: YamlText, expected: Any, key: str, changes: List[Change], back: List[Dict[str, Any]]) -> Dict[str, Any]:
-    """Remove the extraVolumes that only a removed file needs, or restore those of C(back). Return what to add if the section has none yet. Raises
-    BadClusterConfiguration."""
+    """Remove the extraVolumes that only a removed file needs, or restore those of C(back). If the section has none yet, return those of C(back) for the caller
+    to add; otherwise return {}. Raises BadClusterConfiguration.
+    """
     path = (key, "extraVolumes")
     there = document.get(path) or []
     if not isinstance(there, list) or not all(isinstance(volume, dict) for volume in there):

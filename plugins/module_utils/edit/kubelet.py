@@ -35,7 +35,9 @@ class KubeletChange(NamedTuple):
 
 
 class Edit(NamedTuple):
-    """Replacements by file, the changes, and the managed flags of the command line afterwards."""
+    """An edit of the kubelet's files. C(spans): replacements by file. C(after): the managed flags of the command line after the edit. C(planned): what the edit
+    must do to each flag, for the proof.
+    """
 
     spans: Dict[str, List[Span]]
     changes: List[KubeletChange]

@@ -238,7 +238,7 @@ def _volumes(document: YamlText, path: Tuple) -> List[Dict[str, Any]]:
 
 
 def _add_mounts(document: YamlText, expected: Any, container: Tuple, back: Mounts) -> None:
-    """Add missing mounts and volumes, except for paths and names that are used again."""
+    """Add the mounts and volumes of C(back), except those whose path or name is in use."""
     for path, items, key in ((container + ("volumeMounts",), back.mounts, "mountPath"), (("spec", "volumes"), back.volumes, "name")):
         there = [item.get(key) for item in _volumes(document, path)]
         new = [item for item in items if item.get(key) not in there]

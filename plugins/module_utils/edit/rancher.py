@@ -44,8 +44,7 @@ SERVICELB_WHY = "two controllers would fight over every Service of type LoadBala
 CONFIG_WHY = "the external controller reads the cloud's configuration now"
 
 
-#: The flag's name in an item of a component's key. With C(name+=value), k3s adds the value to its own ones, with C(name-=value) it puts the value
-#: before them (GetArgs).
+#: The flag's name in an item of a component's key. With C(name+=value), k3s adds the value after its own values, with C(name-=value) before them (GetArgs).
 _NAME = re.compile(r"\A(?:--)?([^=]*?)[-+]*(?==|\Z)")
 
 
@@ -182,7 +181,7 @@ def _show(value: Any) -> str:
 
 
 def flags_of(item: Item, whole: bool = False) -> List[Flag]:
-    """Return the managed flag that an item of a component's key gives, if it gives one."""
+    """Return the managed flag in an item of a component's key, as a list; [] if the item has none. C(whole): as in find_flags()."""
     return find_flags([_NAME.sub(r"--\1", item.value)], whole=whole)
 
 
@@ -212,7 +211,7 @@ class _Configuration:
         self.changes: List[KeyChange] = []
 
     def effective(self, key: str) -> List[Item]:
-        """Return the effective values of a key, with their places."""
+        """Return the effective values of a key, with their places: from the command line, or else the files, or else the environment."""
         given = command_line_values(self.arguments, key)
         if given:
             return [Item("", key, index, value) for index, value in enumerate(given)]

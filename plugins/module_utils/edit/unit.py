@@ -45,8 +45,8 @@ class UnitRefused(ValueError):
 class Argument(NamedTuple):
     """One argument and its place in a file; C(variable) is '' for a word of ExecStart itself.
 
-    C(chars): its decoded characters, which may come from more files. C(raw): the characters to remove with it. C(exact): whether the files
-    alone decide its value. C(open): a quote in it is never closed.
+    C(chars): its decoded characters, which may come from several files. C(raw): the characters to remove with it. C(exact): whether the files alone decide its
+    value. C(inside): the place for more text at its end. C(open): a quote in it is never closed.
     """
 
     value: str
@@ -239,10 +239,10 @@ def _assignment(word: Word) -> Dict[str, Value]:
 
 
 class CommandLine(NamedTuple):
-    """The arguments in order, and the variables that they use as C($NAME), in order of use.
+    """The arguments in order, and the variables that they use as C($NAME), in order of use. C(unset): those that no file sets.
 
-    C(single): the variables that are used as C(${NAME}). The value of such a variable is exactly one argument, whatever it contains.
-    C(unknown): the used variables that no file sets. systemd itself may have them.
+    C(single): the variables that are used as C(${NAME}). The value of such a variable is exactly one argument, whatever it contains. C(unknown): all used
+    variables that no file sets, in both forms. systemd itself may have them.
     """
 
     arguments: Tuple[Argument, ...]
@@ -351,7 +351,7 @@ def _width(chars: Tuple[Char, ...], length: int) -> int:
 
 
 def occurrences(line: CommandLine, names: Iterable[str] = MANAGED_FLAGS, whole: bool = False) -> List[Occurrence]:
-    """Return the named flags among the arguments, in order; with C(whole) also C(--controllers) without a cloud controller."""
+    """Return the named flags among the arguments, in order; with C(whole) also a C(--controllers) that names no cloud controller."""
     wanted = set(names)
     found = []
     index = 0
@@ -440,7 +440,7 @@ def flags(line: CommandLine, names: Iterable[str] = MANAGED_FLAGS) -> List[Flag]
 
 
 def refuse_unreadable(line: CommandLine) -> None:
-    """Raise UnitRefused if no argument of a command line can be changed."""
+    """Raise UnitRefused if no argument can be changed: the unit has no ExecStart, or starts a shell with a command as text."""
     if not line.unit.exec_words:
         raise UnitRefused("its unit has no ExecStart")
     wrapper = shell(word.value for word in line.unit.exec_words)

@@ -286,7 +286,7 @@ def edited(text: str, spans: Sequence[Span], in_unit: bool) -> str:
 
 
 def spans_of(chars: Iterable[Char]) -> Dict[str, List[Span]]:
-    """Return the removals of characters, one for each run of neighbours, by file."""
+    """Return the spans that remove characters, by file: one span for each run of adjacent characters."""
     found: Dict[str, List[Span]] = {}
     for char in chars:
         spans = found.setdefault(char.path, [])

@@ -50,7 +50,7 @@ def independent(data: Any) -> Any:
 
 
 def difference(one: Any, other: Any, place: str = "") -> str:
-    """Return where two data differ first, such as C(spec.containers[0].image)."""
+    """Return the first place where two documents differ, such as C(spec.containers[0].image), or C(the whole document)."""
     if isinstance(one, dict) and isinstance(other, dict):
         for key in [*one, *other]:
             if one.get(key) != other.get(key):

@@ -161,7 +161,7 @@ def without_address(services: List[BalancedService]) -> List[BalancedService]:
 
 
 def served_classes(daemonset: Optional[ApiObject], configuration: Optional[Mapping[str, Any]] = None) -> ServedClasses:
-    """Return which Services the controller serves, by its options. One of upstream serves only those without a loadBalancerClass.
+    """Return which Services the controller serves, by its options. A controller of upstream serves only Services without a loadBalancerClass.
 
     C(configuration): the keys of C(OutOfTree) in its C(--config) file, named like flags, which override them. The annotation of its Lease is
     not used, because it also has the classes of former leaders, which the runtime hands over.
@@ -206,6 +206,6 @@ def serves(served: ServedClasses, name: str) -> bool:
 
 
 def _holds(pod: PodState, holder: str) -> bool:
-    """Return whether a Pod holds the Lease. Identities are '<host or pod name>_<uuid>'; the host name of hostNetwork Pods is the node's."""
+    """Return whether a Pod holds the Lease. Identities are '<host or pod name>_<uuid>'; a hostNetwork Pod has its node's host name, short or with a domain."""
     who = holder.rsplit("_", 1)[0]
     return who in (pod["name"], pod["node"]) or who.startswith((pod["name"], pod["node"])) or pod["node"].startswith(who)

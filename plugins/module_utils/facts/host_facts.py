@@ -159,7 +159,7 @@ def is_ours(facts: HostFacts, path: str) -> bool:
 
 
 def proven(name: str, node: Optional[NodeFacts], known: Iterable[str]) -> bool:
-    """Return whether the inventory's names or addresses confirm that a host is the Node that it claims to be.
+    """Return whether the inventory's names (with or without a domain) or addresses confirm that a host is the Node that it claims to be.
 
     C(known) are the inventory's names and addresses of the host. C(node) is the Node of that name, with its addresses.
     """

@@ -66,7 +66,7 @@ def controller_container(workload: ApiObject) -> ApiObject:
 
 
 def words_of(container: ApiObject) -> List[str]:
-    """Return a container's command line, with the values of variables that its env has."""
+    """Return the words of a container's command line, with the values of C($(NAME)) that its env sets."""
     known = {item["name"]: item["value"] for item in container.get("env") or [] if item.get("value")}
 
     def put(text: str) -> str:
@@ -87,7 +87,7 @@ def flag_values(words: List[str], name: str) -> List[str]:
 
 
 def _flag(words: List[str], name: str, default: str = "") -> str:
-    """Return a flag's last value."""
+    """Return a flag's last value, C(default) if it is not set."""
     return (flag_values(words, name) or [default])[-1]
 
 

@@ -96,7 +96,7 @@ class KubeletFacts(TypedDict, total=False):
 
 
 class ServiceFacts(TypedDict, total=False):
-    """The service of k3s or RKE2, empty for other layouts. C(stale): a file was changed after it was started.
+    """The service of k3s or RKE2, empty for other layouts. C(stale): a file was changed after the service was started.
 
     C(environment): settings that only environment variables of its unit have. C(before): by configuration file, the
     line of its unit with a command that names the file and runs before each start.

@@ -141,7 +141,7 @@ def _controller_manager(flags: List[Flag], version: Tuple[int, int]) -> List[Cha
 
 
 def _without_cloud_controllers(component: str, flags: List[Flag], version: Tuple[int, int]) -> List[Change]:
-    """Return the changes in --controllers. A list without other items stays empty, because without the flag all controllers run."""
+    """Return the changes in --controllers. A list that has no other items becomes an empty list, because all controllers run without the flag."""
     changes = []
     for flag in flags:
         items = cloud_controllers(flag.value) if flag.name == "controllers" else []
@@ -172,7 +172,7 @@ def hands_over(flags: List[Flag]) -> bool:
 def leader_migration_changes(config: str) -> Target:
     """Return the target in which kube-controller-manager hands over its loops, for the stage before control_plane_changes.
 
-    C(config) is the path of the LeaderMigrationConfiguration. A component that already hands over keeps its own.
+    C(config) is the path of the LeaderMigrationConfiguration. A component that already hands over keeps its own configuration.
     """
     why = "its cloud loops run only while it holds the migration Lease, so that they can be handed over (KEP-2436)"
 
@@ -188,7 +188,7 @@ def leader_migration_changes(config: str) -> Target:
 def flags_after(flags: List[Flag], changes: List[Change], whole: bool = False) -> List[Tuple[str, str]]:
     """Return the (name, value) pairs of managed flags after the changes, which the new process must have.
 
-    C(whole): also C(--controllers) without a cloud controller.
+    C(whole): also a C(--controllers) that names no cloud controller.
     """
     by_index: Dict[int, Change] = {change.flag.index: change for change in changes if change.flag is not None}
     result = []

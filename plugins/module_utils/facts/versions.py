@@ -192,8 +192,8 @@ class InTreeVolume(NamedTuple):
     plugin_gone_in: Version
 
 
-#: KEP-625 and its KEP for each cloud, as pkg/features and pkg/volume of the releases 1.15 to 1.30 have it. Every supported release translates all of them,
-#: and no gate turns that off.
+#: The clouds' in-tree volume plug-ins, according to pkg/features and pkg/volume of the releases 1.15 to 1.30 (KEP-625). Every supported release translates
+#: their volumes for CSI drivers, and no gate turns that off.
 IN_TREE_VOLUMES: Tuple[InTreeVolume, ...] = (
     InTreeVolume("awsElasticBlockStore", "kubernetes.io/aws-ebs", "AWS", "ebs.csi.aws.com", (1, 23), (1, 25), (1, 27), (1, 27)),
     InTreeVolume("azureDisk", "kubernetes.io/azure-disk", "Azure", "disk.csi.azure.com", (1, 23), (1, 24), (1, 27), (1, 27)),
@@ -296,7 +296,7 @@ def reason(component: str, flag: str, value: Optional[str] = None) -> str:
 
 
 def why(component: str, flag: str, version: Version, value: Optional[str] = None) -> str:
-    """Return reason and risk in one clause; '' if the table has no fact."""
+    """Return why a flag must change, and which release does not start with it, in one clause; '' if the table has no fact."""
     return "; ".join(part for part in (reason(component, flag, value), risk_of_keeping(component, flag, version, value)) if part)
 
 

@@ -51,7 +51,7 @@ def show(content, component):
 
 
 class Component:
-    """The component on this host: write its files, make it use them, and wait for it."""
+    """A component on this host: writes its files, makes the component use them, and waits until it works."""
 
     def __init__(self, module):
         self.module = module
@@ -68,7 +68,7 @@ class Component:
         self.logs = settings.kubelet_settings(kubelet.argv if kubelet else [])["pod_logs"]
 
     def write(self, path, content, mode, owner):
-        """Replace a file atomically. Raises OSError, also for a path that others than root control."""
+        """Replace a file atomically, or remove it if C(content) is None. Raises OSError, also for a path that others than root control."""
         real, new = files.resolve(path), temporary(path)
         if content is None:
             remove(real)
@@ -97,7 +97,7 @@ class Component:
             return
         context = self.module.selinux_default_context(real)
         if all(context):
-            # Without it, the file has the label that the kernel gave it, which is mostly the same.
+            # If that fails, the file keeps the label that the kernel gave it, which is mostly the same.
             with contextlib.suppress(OSError):
                 os.setxattr(new, "security.selinux", ":".join(context).encode("ascii") + b"\0")
 
@@ -121,8 +121,8 @@ class Component:
         """Restart a service with its new files. The kubelet restarts static Pods by itself. Raises Failed."""
         if not self.unit:
             return
-        # Without files, an earlier run was killed after it wrote them, and they may be units. systemd may also have loaded an older unit
-        # than that of the plan.
+        # If there is nothing to write, an earlier run was killed after it wrote the files, which may be unit files. systemd may also have loaded an older
+        # version of the unit than the plan has read.
         if not paths or any(map(unit.is_unit_file, paths)) or \
                 systemd.unit_properties(self.unit, ["NeedDaemonReload"]).get("NeedDaemonReload") == "yes":
             done = commands.run(["systemctl", "daemon-reload"])

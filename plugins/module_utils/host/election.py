@@ -92,7 +92,7 @@ class Election:
 
 
 class Twice:
-    """Judges one process of another component: its health endpoint answers, and a second later it still does."""
+    """Judges one process of a component that needs no election: it is good if its health endpoint answers twice, a second apart."""
 
     def __init__(self, process: processes.Process) -> None:
         self.process = process

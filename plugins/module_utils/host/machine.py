@@ -25,7 +25,7 @@ def identity() -> str:
 
 
 def timestamp(epoch: Optional[float] = None) -> str:
-    """Return a time as RFC 3339 in UTC with whole seconds."""
+    """Return a time, or the current time for None, as RFC 3339 in UTC with whole seconds."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() if epoch is None else epoch))
 
 

@@ -59,7 +59,7 @@ def kubelet_serving(argv: List[str], texts: List[str]) -> Dict[str, Any]:
 
 
 def serving_certificate(address: str, port: str, authority: str) -> Dict[str, Any]:
-    """Return the names and the expiry time of the certificate that is served there, or its problem."""
+    """Return C(names) and C(not_after) of the certificate that is served at this address and port, or a C(problem) with it."""
     try:
         context = _trusting(authority)
         context.check_hostname = False  # the caller wants the names
@@ -184,7 +184,7 @@ def api_server_answer(argv: List[str], path: str) -> Tuple[int, str]:
 
 
 def rancher_health(unit: str, data_directory: str, port: int = RANCHER_PORT) -> str:
-    """Return '' if the kubelet of k3s or RKE2 on this host is healthy and, on a server, its API server is ready."""
+    """Return '' if the kubelet of k3s or RKE2 on this host is healthy and, on a server, its API server is ready; otherwise what is wrong."""
     ill = kubelet_health(_settings.KUBELET_DEFAULTS)
     if ill or unit.replace(".service", "").endswith("-agent"):
         return ill

@@ -78,7 +78,7 @@ class Seen(NamedTuple):
 
     @property
     def program(self) -> str:
-        """Return the process's own name for itself."""
+        """Return the name in the process's own argv, '' without one. The process may choose it."""
         return os.path.basename(self.process.argv[0]) if self.process.argv else ""
 
 

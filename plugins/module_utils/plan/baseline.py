@@ -20,7 +20,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import P
 
 
 def check(plan: Plan, host: str, facts: HostFacts, nodes: Dict[str, NodeFacts]) -> None:
-    """Evaluate the results of a host's probes. C(nodes) are the cluster's, by name."""
+    """Add what a host's failed probes mean to the plan. C(nodes): the cluster's Nodes by name."""
     steps = plan["hosts"][host]
     # A step without files and restart only waits for a component that an earlier run left starting. It may still be unhealthy.
     replaced = {step["component"] for step in [*steps["control_plane"], steps["kubelet"]] if step and (step["files"] or step["restart"])}

@@ -23,9 +23,9 @@ WITHOUT_LOAD_BALANCERS = frozenset(["azure", "gce", "libcloud", "vsphere"])
 
 
 class Cloud(NamedTuple):
-    """A cloud of the new controller. C(prefix): of its providerIDs, '' if it is not known. C(patterns): of the names of its Nodes.
+    """A cloud of the new controller. C(prefix): the prefix of its providerIDs, '' if it is not known. C(patterns): patterns that its Nodes' names match.
 
-    C(classes): of the Services that it serves. C(default): whether it serves those without a class.
+    C(classes): the classes of the Services that it serves. C(default): whether it serves Services without a class.
     """
 
     provider: str
@@ -36,8 +36,11 @@ class Cloud(NamedTuple):
 
 
 def default_of(providers: Sequence[str]) -> str:
-    """Return which of these providers serves the Services without a class if none is marked: the first one, or the only one that may have load
-    balancers if the first has none. C(NOBODY) if the controller decides by what each provider has."""
+    """Return the provider that serves the Services without a class if no cloud is marked for them.
+
+    This is the only provider, or the first one if it may have load balancers, or else the only one that may. C(NOBODY): the controller decides by what each
+    provider has.
+    """
     if len(providers) == 1:
         return providers[0]
     able = [each for each in providers if each not in WITHOUT_LOAD_BALANCERS]

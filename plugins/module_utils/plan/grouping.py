@@ -172,7 +172,7 @@ def cut(lines: List[str], more: str = "The table has all of them") -> List[str]:
 
 
 def sample(names: Sequence[str], what: str) -> str:
-    """Return how many there are, and some of them: C(123 Nodes, such as cp-1...cp-3)."""
+    """Return the number of names, what they are, and some of them: C(123 Nodes, such as cp-1...cp-3)."""
     shown = ", ".join(spans(sorted(names, key=in_order))[:3])
     return "{0} {1}{2}".format(len(names) or "no", what, (", such as " if len(names) > 3 else ": ") + shown if shown else "")
 

@@ -31,13 +31,13 @@ COMPONENT = "kube-controller-manager"
 #: Path on every control plane. kubeadm mounts this whole folder into kube-controller-manager.
 CONFIG = "/etc/kubernetes/pki/outoftree-ccm-leader-migration.yaml"
 
-#: The loops that leave kube-controller-manager, by their names since 1.28. Its built-in list still has older names, of which only the
-#: last one matches.
+#: The loops that leave kube-controller-manager, by their names since 1.28. A LeaderMigrationConfiguration must name them, because the built-in one still has
+#: the older names, of which only the last one works.
 CONTROLLERS = ("node-route-controller", "service-lb-controller", "cloud-node-lifecycle-controller")
 
 
 def configuration(lease: str) -> str:
-    """Return the LeaderMigrationConfiguration for both sides."""
+    """Return the LeaderMigrationConfiguration for kube-controller-manager and the external controller."""
     lines = ["# Created by outoftree.ccm for a leader migration.", "apiVersion: controllermanager.config.k8s.io/v1",
              "kind: LeaderMigrationConfiguration", "leaderName: " + lease, "controllerLeaders:"]
     for name in CONTROLLERS:

@@ -84,10 +84,10 @@ class Lint(TypedDict):
 def lint(detected: Dict[str, HostAnswer], cluster: ClusterFacts) -> Lint:
     """Return C(findings), C(unread) (what could not be read, with the reason), C(ok) and C(lines) for people.
 
-    A finding has C(host), C(component), C(file), C(line), C(flag), C(item), C(level), C(stops_in), C(reason) and C(fix). C(stops_in)
-    is the minor from which on the component does not start, None if it always starts. One about volumes has the component C(volumes), an
-    object as C(file), the in-tree plug-in as C(flag) and its CSI driver as C(item). C(ok) is false if a finding has the level now,
-    or if something could not be read. C(condition) says the same of the next minor, for a condition in the cluster.
+    A finding has C(host), C(component), C(file), C(line), C(flag), C(item), C(level), C(stops_in), C(reason) and C(fix). C(stops_in) is the minor from which on
+    the component does not start, None if it always starts. A finding about volumes has the component C(volumes), an object as C(file), the in-tree plug-in as
+    C(flag) and its CSI driver as C(item). C(ok) is false if a finding has the level now, or if something could not be read. C(condition) says whether the
+    components of the next minor start, for a condition in the cluster.
     """
     found = host_facts.sorted_out(detected)
     known = host_facts.usable(found)

@@ -19,12 +19,12 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import P
 
 
 def check(plan: Plan, detected: Dict[str, HostFacts]) -> None:
-    """Add a note for each file."""
+    """Add a note for each cloud configuration that nothing reads any more."""
     plan["notes"] += notes(detected)
 
 
 def notes(detected: Dict[str, HostFacts]) -> List[str]:
-    """Return a sentence for each file of each host."""
+    """Return a sentence for each cloud configuration that nothing on its host reads any more."""
     return ["{0}: the migration removed --cloud-config={1}, so no component of Kubernetes reads that file any more. A rollback needs it. "
             "Once you will not roll back, and if no CSI driver or other Pod mounts it, delete it and revoke its credentials".format(
                 host, host_facts.readable(path)) for host, facts in detected.items() for path in unread(facts)]

@@ -114,7 +114,7 @@ def _example(secret: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _needs_flag(version: versions.Version) -> bool:
-    """Return whether kube-controller-manager has cloud loops that its flag switches off."""
+    """Return whether kube-controller-manager has cloud loops at this release, which --cloud-provider=external switches off."""
     return any(change.then == EXTERNAL for change in control_plane_changes(CONTROLLER_MANAGER, [], version))
 
 

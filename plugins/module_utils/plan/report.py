@@ -63,7 +63,7 @@ def _setting(name: str, value: str) -> str:
 
 
 def _number(text: str, known: List[str]) -> int:
-    """Return the place of a text among the known ones, and add it to them."""
+    """Return the index of a text in C(known), after adding it if it is missing."""
     if text not in known:
         known.append(text)
     return known.index(text)

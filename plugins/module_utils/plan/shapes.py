@@ -33,9 +33,9 @@ class Choices(NamedTuple):
 class NewController(NamedTuple):
     """What the plan must know about the new controller.
 
-    C(port): its secure port. C(account): the name of its ServiceAccount, None for no controller. C(approves): whether it approves requests
-    for serving certificates. C(cluster_cidr): None if it is unknown, and '' if the controller creates no routes. C(clouds): those that it
-    serves, each a C(clouds.Cloud); empty if they are not known.
+    C(port): its secure port. C(account): the name of its ServiceAccount, None for no controller. C(approves): whether it approves requests for serving
+    certificates. C(cluster_cidr): None if it is unknown, and '' if the controller creates no routes. C(clouds): the clouds that it serves, each a
+    C(clouds.Cloud); empty if they are not known.
     """
 
     cluster_name: str = ""

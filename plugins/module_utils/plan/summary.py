@@ -114,7 +114,7 @@ def allowed(limit: Any, workers: int) -> int:
 
 
 def failed(entries: List[HostOutcome], states: Sequence[str] = BAD) -> List[str]:
-    """Return the hosts whose change failed."""
+    """Return the hosts in one of these states, by default those whose change is not complete."""
     return [entry["host"] for entry in entries if entry["state"] in states]
 
 

@@ -94,7 +94,7 @@ def _value(value: Any, absent: str) -> str:
 
 
 def _texts(texts: Sequence[str], none: str) -> List[Part]:
-    """Return each different text once."""
+    """Return a list with each different text once, or the text C(none) if there are no texts."""
     different = list(dict.fromkeys(texts))
     return [("list", different)] if different else [("text", none)]
 

@@ -37,7 +37,7 @@ CLEANUP = "service.kubernetes.io/load-balancer-cleanup"
 
 #: Number of other Nodes that each Pod asks, and of Pods that ask.
 PEERS, ASKERS = 3, 40
-#: Number of requests for each Node. With it, a load balancer leaves out a Node by chance in less than one run of 100,000.
+#: Number of requests for each Node. With so many, chance alone leaves a Node without a request in less than one run of 100,000.
 REQUESTS = 12
 FEWEST_REQUESTS, MOST_REQUESTS = 20, 400
 #: Number of connections at a time.

@@ -398,7 +398,7 @@ def _plain(flags_of: Dict[str, List[Flag]]) -> Dict[str, Dict[str, List[str]]]:
 
 
 def _named(pairs_of: Dict[str, List[Tuple[str, str]]]) -> Dict[str, Dict[str, List[str]]]:
-    """Return the values by name. The order of different flags, and of the items of a list, does not count."""
+    """Return the values of flags by component and name. The order of different flags, and of the items of a list, does not count."""
     names: Dict[str, Dict[str, List[str]]] = {}
     for component, pairs in pairs_of.items():
         for name, value in pairs:
@@ -411,7 +411,7 @@ def _named(pairs_of: Dict[str, List[Tuple[str, str]]]) -> Dict[str, Dict[str, Li
 
 
 def merge(base: str, first: str, second: str) -> Optional[str]:
-    """Return the base with both sides' changes of whole lines; None if both changed the same lines."""
+    """Return C(base) with the lines that C(first) and C(second) changed in it; None if both changed the same lines."""
     lines = _lines(base)
     mine, theirs = _edits(lines, _lines(first)), _edits(lines, _lines(second))
     edits = mine + [edit for edit in theirs if edit not in mine]
