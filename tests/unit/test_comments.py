@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("runtime", "plugins", "roles", "tests", "tools")
+ROOMS = ("runtime", "plugins", "roles", "tests", "tools", "suite", "molecule", "extensions")
 SOURCES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
 #: "reference 7.6", "section 5.3", "(4.4)": chapters of documents that are not in this tree. Chapters of an RFC may be
 #: named.
