@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An account of AWS for tests: moto as a process, a VPC in it, and what AWS would change by itself."""
+"""An account of AWS for tests: moto as a process, a VPC in it, and the changes that AWS would make by itself."""
 
 from __future__ import annotations
 

@@ -21,8 +21,9 @@ __all__ = ["clean"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Set long time-outs: moto is slow on a busy machine, and some tests call it a thousand times. The run of all
-    tables, whose waits have their own limits, counts for the first test that uses it."""
+    """Set long time-outs: moto is slow on a busy machine, and some tests call it a thousand times. A test that uses the
+    fixture `seen` gets more, because the first of these tests runs both controllers on all tables.
+    """
     for item in items:
         if item.path.parent == Path(__file__).parent:
             item.add_marker(pytest.mark.timeout(2700 if "seen" in getattr(item, "fixturenames", ()) else 900))

@@ -63,7 +63,7 @@ def conf(account: Account, proxy: Proxy, more: str = "", cluster: str = "Kuberne
 
 
 class Two:
-    """Starts either controller, one after the other, with the same surroundings."""
+    """Starts one of the two controllers at a time, each with the same API server, account and proxy."""
 
     def __init__(self, apiserver: ApiServer, account: Account, proxy: Proxy, folder: Path) -> None:
         self.apiserver, self.account, self.proxy, self.folder = apiserver, account, proxy, folder

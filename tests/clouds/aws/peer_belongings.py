@@ -17,7 +17,8 @@ from .proxy import Proxy
 
 _IDENTITIES = re.compile(r"id|.*Arns?|CreatedTime|DNSName")
 _OURS = "ccm-outoftree/"
-#: Fields of the call that creates a load balancer: those that moto does not keep, and whose order does not matter.
+#: The fields of the call that creates a load balancer which are compared, because moto does not keep them in the load
+#: balancer. Their order does not matter.
 _CREATED = re.compile(r"SubnetMappings\..*|Scheme|Type|SecurityGroups.*|IpAddressType")
 #: Rules that several load balancers share are listed under this name, in addition to the Services.
 SHARED = "(all)"

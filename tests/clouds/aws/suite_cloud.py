@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The account for `ccm-suite`: moto behind the proxy, which breaks and counts only the controller's calls."""
+"""The adapter of `ccm-suite` for AWS: an account in moto, behind a proxy that breaks and counts only the controller's
+calls.
+"""
 
 from __future__ import annotations
 

@@ -98,8 +98,9 @@ def machines(account: Account) -> dict[str, dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def equal() -> Iterator[list[bool]]:
-    """Yield a list for whether each Node was equal, with every cloud.conf. If all ran, confirm the number in the
-    docs."""
+    """Yield a list to which the tests add whether each Node was equal. If they ran with every cloud.conf, confirm the
+    number in the docs.
+    """
     found: list[bool] = []
     yield found
     if len(found) % len(CLOUD_CONFS) == 0 and found:

@@ -260,9 +260,11 @@ async def test_instances_of_nodes_are_tagged_for_few_calls(
 
 
 async def calls_in_the_end(kube: KubeClient, proxy: Proxy, since: int) -> Counter[str]:
-    """Wait until the service controller has done all that was due, and return the calls. It has if a Service that is
-    created now, and that it refuses without a call, has its Event. That Service is deleted before this returns, because
-    a change of Nodes would concern it, too."""
+    """Wait until the service controller has done all that was due, and return the calls.
+
+    To find out, create a Service that the controller refuses without a call, and wait for its Event. The Service is
+    deleted afterwards, because a later change of Nodes would concern it, too.
+    """
     meta = {"name": "last", "annotations": {f"{PREFIX}type": "nlb", f"{PREFIX}misspelled": "1"}}
     spec = {"type": "LoadBalancer", "ports": [{"port": 80}]}
     made = await kube.create(SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": spec})

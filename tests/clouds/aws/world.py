@@ -145,8 +145,9 @@ class ClassicWorld(AwsWorld):
 
 
 def config(account: Account, proxy: Proxy, more: str = "", *, runtime: str = "", type_: str = "nlb") -> ProviderConfig:
-    """Return a cloud.conf; credentials and the endpoint come from the environment. `more`: lines of Global. `type_`: of
-    load balancers."""
+    """Return a cloud.conf; credentials and the endpoint come from the environment. `more`: lines of Global. `type_`:
+    the type of load balancers.
+    """
     text = f"""[Global]
 Region = {REGION}
 VPC = {account.vpc}

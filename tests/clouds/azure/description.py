@@ -30,8 +30,9 @@ MODELS = {compute.__name__: vars(compute_models), network.__name__: vars(network
 
 @dataclass(frozen=True)
 class Operation:
-    """An operation. `build`: the package's function for the request. `version`: "" if there is only one. `shape`: of
-    the answer, or of each value in a listing."""
+    """An operation. `build`: the package's function for the request. `version`: the API version to pass to that
+    function, "" if the function takes none. `shape`: the type of the answer, or of each value in a listing.
+    """
 
     build: Callable[..., Any]
     shape: type
@@ -90,7 +91,7 @@ OPERATIONS: dict[str, Operation] = {
         _N.build_public_ip_addresses_get_request, network.PublicIPAddress, NETWORK
     ),
 }
-#: The list of the whole subscription.
+#: The path of the list of all machines in a subscription.
 ALL = r"/subscriptions/(?P<subscription_id>[^/]+)/providers/Microsoft.Compute/virtualMachines"
 ALL_MACHINES = Operation(_C.build_virtual_machines_list_all_request, compute.VirtualMachine, COMPUTE, True)
 GROUP = r"/subscriptions/(?P<subscription_id>[^/]+)/resourceGroups/(?P<resource_group_name>[^/]+)/providers"

@@ -50,7 +50,7 @@ PEM = (
 
 @dataclass
 class Fault(stand_in.Fault):
-    """A failure on request. `path`: a pattern."""
+    """A failure on request. `path`: a pattern of the path, "" for any path."""
 
     status: int = 503
     code: str = "ServiceUnavailable"
@@ -62,7 +62,9 @@ class Fault(stand_in.Fault):
 
 
 class Face(StandIn[Fault, Exchange]):
-    """The stand-in. `lifetime`: of a token, in seconds. `granted`: how often each kind of credentials got a token."""
+    """The stand-in. `lifetime`: how many seconds a token is valid. `granted`: how often each kind of credentials got a
+    token.
+    """
 
     def __init__(self, group: Group) -> None:
         super().__init__()

@@ -11,7 +11,8 @@ from typing import Any
 Row = dict[str, Any]
 
 SUBSCRIPTION = "0b1f6471-1bf0-4dda-aec3-cb9272f09590"
-#: Azure keeps the case that a person chose, and its answers spell it in several ways.
+#: The name of the resource group. Azure keeps the case that a person chose, and its answers spell the name in several
+#: ways.
 GROUP = "Kube-RG"
 LOCATION = "westeurope"
 BASE = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{GROUP}/providers"

@@ -122,7 +122,9 @@ async def azure(**more: Any) -> AsyncIterator[tuple[Face, AzureCloud]]:
 
 @contextlib.asynccontextmanager
 async def subject(in_sets: bool) -> AsyncIterator[Subject]:
-    """Yield all that the kit needs."""
+    """Yield what the conformance kit examines: the provider, its configuration, and a world that can break its
+    cloud.
+    """
     async with running(filled()) as face:
         face.page_limit = PAGE
         world = AzureWorld(face, in_sets)

@@ -127,7 +127,8 @@ async def cloudstack(
     machines: int = 5, *, job_seconds: float = 0.02, page: int = 100, more: str = "", services: tuple[str, ...] = ()
 ) -> AsyncIterator[tuple[Face, CloudStackCloud]]:
     """Yield a cloud with machines worker-0, worker-1, ... in one network, and a provider that was started on it.
-    `more`: further lines of the configuration. `services`: of the network."""
+    `more`: further lines of the configuration. `services`: the services that the network has.
+    """
     region = Region(job_seconds=job_seconds)
     network = region.add_network(*services)
     for number in range(machines):
@@ -143,7 +144,9 @@ async def cloudstack(
 
 @contextlib.asynccontextmanager
 async def subject() -> AsyncIterator[Subject]:
-    """Yield all that the kit needs."""
+    """Yield what the conformance kit examines: the provider, its configuration, and a world that can break its
+    cloud.
+    """
     async with cloudstack(page=PAGE) as (face, _):
         yield Subject(
             "cloudstack",

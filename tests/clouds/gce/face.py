@@ -40,7 +40,7 @@ SUBJECT = "eyJhbGciOiJSUzI1NiJ9.projected-token-of-a-pod.c2lnbmF0dXJl"
 
 @dataclass
 class Fault(stand_in.Fault):
-    """A failure on request. `path`: a pattern."""
+    """A failure on request. `path`: a pattern of the path, "" for any path."""
 
     status: int = 503
     reason: str = "backendError"
@@ -52,7 +52,9 @@ class Fault(stand_in.Fault):
 
 
 class Face(StandIn[Fault, Exchange]):
-    """The stand-in. `lifetime`: of a token, in seconds. `granted`: how often each kind of token was issued."""
+    """The stand-in. `lifetime`: how many seconds a token is valid. `granted`: how often each kind of token was
+    issued.
+    """
 
     def __init__(self, project: Project) -> None:
         super().__init__()

@@ -14,7 +14,9 @@ API = "https://www.googleapis.com/compute/v1"
 
 
 class Project:
-    """A project. `doubts`: zone -> the warning in its part of a listing. `unreachables`: of the whole listing."""
+    """A project. `doubts`: zone -> the warning in the zone's part of a listing. `unreachables`: the zones that a
+    listing names as not reached.
+    """
 
     def __init__(self) -> None:
         self.rows: dict[tuple[str, str], Row] = {}

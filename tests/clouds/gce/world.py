@@ -124,7 +124,9 @@ async def gce(instances: int = 5, **more: Any) -> AsyncIterator[tuple[Face, GceC
 
 @contextlib.asynccontextmanager
 async def subject() -> AsyncIterator[Subject]:
-    """Yield all that the kit needs."""
+    """Yield what the conformance kit examines: the provider, its configuration, and a world that can break its
+    cloud.
+    """
     project = Project()
     for number in range(5):
         project.add(f"worker-{number}", ZONES[number % 3])

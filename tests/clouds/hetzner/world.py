@@ -129,6 +129,8 @@ async def hetzner(
 
 @contextlib.asynccontextmanager
 async def subject() -> AsyncIterator[Subject]:
-    """Yield all that the kit needs."""
+    """Yield what the conformance kit examines: the provider, its configuration, and a world that can break its
+    cloud.
+    """
     async with hetzner(page_limit=PAGE) as (face, _):
         yield Subject("hetzner", HetznerCloud, config(face), allow_writes=True, world=HetznerWorld(face))

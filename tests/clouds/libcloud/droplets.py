@@ -152,6 +152,8 @@ def config(url: str, token: str = TOKEN) -> ProviderConfig:
 
 @contextlib.asynccontextmanager
 async def subject() -> AsyncIterator[Subject]:
-    """Yield all that the kit needs."""
+    """Yield what the conformance kit examines: the provider, its configuration, and a world that can break its
+    cloud.
+    """
     async with running() as (droplets, url):
         yield Subject("libcloud", LibcloudCloud, config(url), allow_writes=True, world=DropletWorld(droplets))

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tests of this folder need the rig (`make openstack`), and share one project in it that is removed at the end."""
+"""The tests of this folder need the OpenStack services of `make openstack` (the rig). They share one project there,
+which is removed at the end.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A customer of the rig: a project of its own with a network and a router, where a test makes servers and counts calls.
+"""A customer of the rig, which is the set of OpenStack services that `make openstack` starts: a project with a network
+and a router, in which a test creates servers and counts calls.
 
 The methods block; a test with other tasks in its event loop must use `asyncio.to_thread`.
 """

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rig for `ccm-suite`: a project; the rig's proxy breaks and counts the controller's calls."""
+"""The adapter of `ccm-suite` for OpenStack: a project on the services of `make openstack`, behind a proxy that breaks
+and counts the controller's calls.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,8 @@ select b.id, coalesce(f.floating_ip_address, v.ip_address), coalesce(l.protocol,
 
 
 class OpenStack(Cloud):
-    """A project in the rig. Variables for the command: {cloud_config}, {cluster}. `make openstack` starts the services.
+    """A project of OpenStack. Variables for the command: {cloud_config}, {cluster}. `make openstack` starts the
+    services.
 
     Machines are copies of one server, as rows in the databases: nova takes seconds to create a server, and the suite
     needs hundreds. Nova renames, stops, starts and deletes copies like other servers.

@@ -79,7 +79,9 @@ UNANSWERED = {
 
 
 class RigWorld(World):
-    """The rig as the kit's world. `troubled`: whether anything was broken since the world was created."""
+    """The OpenStack services as the kit's world. `troubled`: whether anything was broken since the world was
+    created.
+    """
 
     load_balancers_in_a_page = 2
 

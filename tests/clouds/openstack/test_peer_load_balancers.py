@@ -79,8 +79,9 @@ def test_load_balancers_are_taken_over(who: str, seen: dict[str, Rounds]) -> Non
 
 @pytest.mark.parametrize("title", TABLES)
 def test_taking_over_writes_little(title: str, seen: dict[str, Rounds]) -> None:
-    """Our runtime adds its tags, cloud-provider-openstack writes nothing. Each corrects listeners that differ on
-    purpose."""
+    """Our runtime adds its tags, cloud-provider-openstack writes nothing. In addition, each replaces the listeners that
+    the two controllers create differently on purpose (`REPLACED`).
+    """
     table, rounds = TABLES[title], seen[title]
     balancers = sum(not case.shares and "loadBalancerClass" not in case.spec for case in table.cases.values())
     guests = sum(bool(case.shares) for case in table.cases.values())

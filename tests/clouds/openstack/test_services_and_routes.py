@@ -160,8 +160,9 @@ def _name(site: Site, service: str) -> str:
 
 
 async def _copies_for(kube: KubeClient, site: Site, names: list[str]) -> None:
-    """Copy load balancers for these Services as our runtime would create them. The real one proves that tags are
-    right."""
+    """Copy load balancers for these Services as our runtime would create them. The copies' tags must be computed here;
+    those of the original, which the runtime created, prove that the computation is right.
+    """
     cloud = OpenStackCloud(ProviderConfig(site.conf(), "cloud.conf"))
     assert cloud.load_balancers is not None
     nodes, _ = await kube.list(NODES, Node)

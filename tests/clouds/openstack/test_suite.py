@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`OpenStack`, the adapter of ccm-suite for the rig: it creates machines, and breaks and counts calls."""
+"""`OpenStack`, the adapter of ccm-suite for the services of `make openstack`: it creates machines, and breaks and
+counts calls.
+"""
 
 from __future__ import annotations
 

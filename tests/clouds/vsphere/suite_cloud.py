@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The vCenter for `ccm-suite`: vcsim behind the proxy, which breaks only the controller's calls."""
+"""The adapter of `ccm-suite` for vSphere: vcsim behind a proxy that breaks only the controller's calls."""
 
 from __future__ import annotations
 

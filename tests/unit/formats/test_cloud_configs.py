@@ -98,7 +98,7 @@ def test_yaml_means_what_yaml_v2_says(go: Callable[[str, str], str | None]) -> N
         top = read(text, problems)
         theirs = go("yaml", text)
         if problems.found or theirs is None:
-            continue  # one side refuses the text
+            continue  # our reader or Go's refuses the text
         value = top.value["global"].value["value"]
         ours = "" if value.value is None else value.text
         assert ours is None or ours == theirs, raw
@@ -107,7 +107,7 @@ def test_yaml_means_what_yaml_v2_says(go: Callable[[str, str], str | None]) -> N
 
 
 def ini(value: str) -> Iterator[str]:
-    """Yield the forms of a value in gcfg's files."""
+    """Yield the spellings of a value in gcfg's files."""
     escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
     yield f'"{escaped}"'
     yield f'"{escaped}"   # a comment'
@@ -146,9 +146,12 @@ AZURE = (
 GUIDS = ("12345678-1234-1234-1234-123456789012",)
 ONE_LINE = "".join(chr(each) for each in range(32, 127))
 CLOUDSTACK = "[Global]\napi-url = https://c.example/client/api\napi-key = k\nsecret-key = {}\n"
-#: By provider and key, in this order: `parse` is the provider's reader of a file, `around` puts a spelling of the value
-#: into a whole file, `forms` yields the spellings of a value, `place` returns the value from what was read, and `more`
-#: has further characters that values may contain.
+#: By provider and key, five things in this order.
+#: - `parse`: reads a file, as the provider does.
+#: - `around`: puts a spelling of the value into a whole file.
+#: - `forms`: yields the spellings of a value.
+#: - `place`: takes the value out of what `parse` returned.
+#: - `more`: further characters that values may contain.
 KEYS: dict[str, tuple[Any, Callable[[str], str], Callable[[str], Iterator[str]], Callable[[Any], Any], str]] = {
     "openstack password": (
         lambda config: OpenStack.parse(config, {}),

@@ -79,7 +79,8 @@ def test_a_system_uuid_that_is_none_is_dropped():
     assert kept_node(with_uuid("a" * (limits.SYSTEM_UUID + 1))).status.node_info.system_uuid == ""
 
 
-#: By field: how to build one of a given length, and how many entries of a too long one are kept.
+#: By field: a function that builds a value with n entries, the maximum of entries, and how many entries of a longer
+#: value are kept.
 SERVICE_FIELDS = {
     "ports": (lambda n: [{"port": i + 1} for i in range(n)], limits.PORTS, limits.PORTS + 1),
     "loadBalancerSourceRanges": (lambda n: ["10.0.0.0/8"] * n, limits.SOURCE_RANGES, limits.SOURCE_RANGES + 1),

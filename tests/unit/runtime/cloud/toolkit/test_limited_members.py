@@ -112,7 +112,7 @@ def test_nodes_of_one_name_are_chosen_as_without_a_memory():
 
 @pytest.fixture
 def hashes(monkeypatch):
-    """How many hashes were computed."""
+    """Return an object whose `count` is the number of hashes that were computed."""
     made = SimpleNamespace(count=0)
 
     def sha256(text):
