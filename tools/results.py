@@ -14,7 +14,10 @@ ROOT = Path(__file__).resolve().parents[1]
 
 @dataclass(frozen=True)
 class Test:
-    """One test. `outcome`: of its last try: passed, or failed or skipped with its reason; `cpu`: None if unknown."""
+    """One test. `outcome`: "passed", "failed" or "skipped" in the last try; `reason`: why it failed or was skipped.
+    `tries`: how often it ran. `cpu`: its processor seconds, None if unknown. `quarantine`: since when its failures do
+    not count, "" if they count.
+    """
 
     name: str
     seconds: float
@@ -23,7 +26,7 @@ class Test:
     tries: int = 1
     cpu: float | None = None
     quarantine: str = ""
-    #: What the test left unchecked, as its property of that name says.
+    #: What the test did not check; from the property `unchecked` in the file.
     unchecked: str = ""
 
     @property

@@ -117,7 +117,7 @@ class Part:
                 self.tests += read(path)
             except ET.ParseError:
                 self.status = self.status or 1
-        # A part without tests is one test; so is what failed outside of all tests.
+        # A part without tests counts as one test, and a failure outside of all tests as one more failed test.
         if not self.tests or (self.status and not self.count("failed")):
             reason = last_error(self.log.read_text(errors="replace")) if self.status else ""
             self.tests.append(Test(self.name, self.seconds, "failed" if self.status else "passed", reason))
@@ -141,7 +141,9 @@ class Part:
 
 
 def following(lane: list[Part], waiting: Sequence[list[Part]]) -> Part | None:
-    """Return the next part of a lane, or None. An empty lane takes a patient part of another: no processor idles."""
+    """Remove the next part from a lane (parts that run one after the other) and return it, or None. An empty lane takes
+    a patient part of another lane, so that no processor is idle.
+    """
     source = lane or next((other for other in waiting if other and other[0].patient), None)
     return source.pop(0) if source else None
 

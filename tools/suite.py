@@ -97,7 +97,7 @@ def _cloud_provider_vsphere() -> str:
 
 
 CONTROLLERS = {
-    # By default our controller keeps Nodes that are younger than five minutes, as all Nodes of the suite are.
+    # By default our controller deletes no Node that is younger than five minutes, as all Nodes of the suite are.
     "ours": Controller(
         "outoftree.ccm, `sim`, with `--node-deletion-min-age=20s`",
         "sim",
@@ -149,7 +149,7 @@ again by `make ccm-suite CONTROLLERS=NAME`, or by one command that the page of t
 
 """
 
-#: By hand, because the table shows only what the last runs saw.
+#: Written by hand, because the table shows only the results of the last runs.
 FIXED = """## What ours did wrong before
 
 The suite and [Kubernetes' own specs](../testing.md#kubernetes-own-specs) found these faults of outoftree.ccm, which
@@ -186,7 +186,9 @@ def main() -> int:
 
 
 def run(name: str, *, again: bool) -> None:
-    """Run the suite against one of CONTROLLERS. A failed behaviour is a result; without a result, raises SuiteError."""
+    """Run the suite against one of CONTROLLERS. Failed behaviours are results, too. Raises SuiteError if the suite
+    writes no results.
+    """
     controller = CONTROLLERS[name]
     RAW.mkdir(parents=True, exist_ok=True)
     results = RAW / f"{name}.json"

@@ -24,7 +24,8 @@ PAGE = ROOT / "docs/how-to/answers.md"
 CCM = Path(sys.executable).parent / "ccm"
 ASKED = ("explain", "doctor", "plan", "page")
 TAINT = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}
-#: What a command shows here instead of the page's words: here the controller runs already when the fault happens.
+#: (fault, command) -> the texts that the command shows on the demo's cluster instead of those that
+#: docs/how-to/answers.md quotes: there, the controller already runs when the fault happens.
 OTHERWISE = {
     ("Wrong credentials", "page"): ["! The cloud has failed for", "401 unauthorized"],
     ("Quota", "plan"): ["create  default/web  a load balancer is created, with 2 Nodes behind it"],
@@ -32,7 +33,7 @@ OTHERWISE = {
         "failed in the cloud",
         "a load balancer that failed in the cloud is replaced",
     ],
-    # The controller looks at the next audit, or when the Service or a Node changes.
+    # The controller notices the failed load balancer at the next audit, or when the Service or a Node changes.
     ("Half-made load balancer", "page"): ["Everything is as it should be."],
     ("Another controller", "explain"): ["status.addresses: InternalIP 192.0.2.9 -> "],
 }

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures the API server's own limit with the raw generator: how fast it can be, and which form of a write is
-cheapest."""
+"""Measures the API server's own limit with the raw generator, which only sends prepared writes: how fast the API server
+can be, and which way to write is cheapest (`wire.Form`).
+"""
 
 from __future__ import annotations
 

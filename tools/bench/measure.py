@@ -66,8 +66,9 @@ def queue(metrics: str, name: str) -> tuple[int, int]:
 
 
 def lag(metrics: str) -> dict[str, int]:
-    """Return such as {"taken": 120, "above": 1}: all samples of the event loop's lag in metrics, and those above 50
-    ms."""
+    """Return the number of samples of the event loop's lag in metrics, and of those above 50 ms, such as {"taken": 120,
+    "above": 1}.
+    """
     taken = samples(metrics, "ccm_event_loop_lag_seconds_bucket", 'le="+Inf"')
     within = samples(metrics, "ccm_event_loop_lag_seconds_bucket", 'le="0.05"')
     return {"taken": int(taken), "above": int(taken - within)}

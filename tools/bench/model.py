@@ -21,7 +21,7 @@ CHECKED, ASKED = 15_000, (50_000, 100_000)
 PAGE, OTHER_CALLS = 1000, 2
 #: A kubelet writes its Node's status at least so often, in seconds (`nodeStatusReportFrequency`).
 REPORT = 300
-#: (the figure, its head in the table, how it is written)
+#: (the key of the figure in a run, the head of its column in the table, the format of its values)
 COSTS = (
     ("seconds_leading", "seconds", "{:,.0f}"),
     ("api_cpu", "API server CPU s", "{:,.0f}"),

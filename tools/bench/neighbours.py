@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What failing and slow objects cost the others: the shipped controllers, queues and gateway in one
-process, with an API server and a cloud in memory, in virtual time. Seconds are those of the virtual clock; CPU is
-real.
+"""Measures how failing and slow objects delay others: the shipped controllers, queues and gateway in one process, with
+an API server and a cloud in memory, in virtual time. Seconds are those of the virtual clock; CPU is real.
 
 `python -m tools.bench.neighbours` prints the figures alone.
 """
@@ -142,7 +141,7 @@ def figures() -> list[Run]:
 
 
 async def neighbours(bench: Any) -> AsyncIterator[Run]:
-    """Failing, slow and many Services of one namespace, and what others notice; in virtual time."""
+    """Failing, slow and many Services of one namespace, and how they delay other objects; in virtual time."""
     for run in await asyncio.to_thread(figures):
         bench.say(json.dumps(run))
         yield run

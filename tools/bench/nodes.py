@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Benches of Nodes: initialisation at both sides' settings, as the cluster grows, and with a slow cloud."""
+"""Benches of Nodes: initialisation by the peer and by our runtime (`sides`), at their defaults and tuned, as the
+cluster grows, and with a cloud that limits calls.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from .stage import LIMITS, TUNED, Bench, Run, running, scene
 
 GROWTH = (100, 500, 1000, 2500, 5000)
 GENERATOR_CONCURRENCIES = (8, 32, 64)
-#: How often each side is measured where the figures are close to a target: one run says little on a shared machine.
+#: How often each program is measured if the figures are close to a target: one run says little on a shared machine.
 ROUNDS = 5
 #: Flags that run only the controllers of Nodes.
 ONLY_NODES = {"controllers": "cloud-node-controller,cloud-node-lifecycle-controller"}
@@ -45,7 +47,7 @@ async def forms(bench: Bench) -> AsyncIterator[Run]:
 
 
 async def encodings(bench: Bench) -> AsyncIterator[Run]:
-    """1,000 tainted Nodes, tuned: the peer, and ours in each way to encode what travels, in turn."""
+    """1,000 tainted Nodes, tuned: the peer, and our runtime with each encoding of requests and answers, in turn."""
     runs = []
     for number in range(ROUNDS):
         for side in (bench.peer, *sides.encodings(bench.ours)):
@@ -94,8 +96,9 @@ async def initialise(
     patience: float = 500,
     then: Callable[[Path, Cloud], Awaitable[Run]] | None = None,
 ) -> Run:
-    """Run one side's controller on `size` tainted Nodes until all are initialised and their Events are written. `then`:
-    a further measurement on the initialised Nodes, after the controller has stopped."""
+    """Run the program `side` on `size` tainted Nodes until all are initialised and their Events are written. `then`: a
+    further measurement on the initialised Nodes, after the controller has stopped.
+    """
     cluster = bench.cluster
     async with scene(bench, size, limits=limits) as (folder, cloud):
         await cluster.create(NODES, (objects.node(number) for number in range(size)))

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Nodes and Services that both sides get, and checks of encoded objects that show when a side is done. Pure."""
+"""The Nodes and Services that both measured programs get, and checks of encoded objects that show when a program is
+done. Pure.
+"""
 
 from __future__ import annotations
 
@@ -115,6 +117,6 @@ def is_routed(frame: bytes) -> bool:
 
 
 def object_name(frame: bytes) -> str:
-    """Return the name of a Node or Service that `name` named; "" for any other object."""
+    """Return the name of a Node or Service of a bench (see `name`); "" for any other object."""
     found = NAME.search(frame)
     return found[0].decode() if found else ""

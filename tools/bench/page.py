@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Raw figures as JSON, and docs/performance.md, which is made of them."""
+"""Stores raw figures as JSON, and makes docs/performance.md from them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ RAW = REPOSITORY / "build" / "bench"
 PAGE = DOCS / "performance.md"
 SIZING = DOCS / "reference" / "sizing.md"
 
-#: The version of the peer's framework for older figures, which did not record it.
+#: The version of the framework that the peer is built on (k8s.io/cloud-provider), for older figures, which did not
+#: record it.
 UNRECORDED = "v0.36.3"
 #: Two benches ran on the same kind of machine if these are equal.
 SURROUNDINGS = ("cores", "memory", "processor", "Kubernetes")
@@ -254,7 +255,8 @@ ENCODINGS_TEXT = """
 
 {gains}
 """
-#: From before there was a bench of it. It is shown until `make bench BENCH=profile` has run.
+#: The section about CPU from before the bench `profile` existed. The page has it until `make bench BENCH=profile` has
+#: run.
 EARLIER_PROFILE = """\
 ## Where the runtime's CPU goes
 

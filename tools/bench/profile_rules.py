@@ -14,14 +14,15 @@ Samples = list[tuple[list[str], list[float]]]
 Rules = Mapping[str, Sequence[str]]
 
 REST, LOOP = "all else: lifecycle controller, lists, servers", "the event loop, without TLS that another part waits for"
-#: What a frame at any depth decides, by a part of its file's path. The first part that fits has the sample.
+#: Part of the work -> texts in the path of a file. A sample belongs to the first part of which a file is anywhere in
+#: the stack.
 OURS_ANYWHERE: Rules = {
     "Events": ("ccm/engine/events.py", "ccm/controllers/shared/event_budget.py"),
     "log line": ("/logging/", "ccm/manager/logs.py"),
     "metrics": ("/prometheus_client/", "ccm/engine/metrics.py"),
     "the watch: the events of a Node are read, kept and handed on": ("ccm/engine/informer.py",),
 }
-#: What the innermost frame decides that belongs to any part.
+#: The same for the other samples. They belong to the part of the innermost frame whose file fits any part.
 OURS_INNERMOST: Rules = {
     "HTTP and TLS of the two requests: aiohttp and yarl": (
         "/aiohttp/",
@@ -217,7 +218,7 @@ def imports(text: str) -> dict[str, list[float]]:
 
 
 def text(runs: Sequence[Mapping[str, Any]]) -> str:
-    """Return the section of the page. `runs`: of the bench `profile`."""
+    """Return the section of the page. `runs`: the results of the bench `profile`."""
     node = next(run for run in runs if run["tuning"] == "tuned")
     starts = {run["side"]: run for run in runs if run["tuning"] == "start"}
     size, start = node["size"], starts["ours"]

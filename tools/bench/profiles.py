@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Profiles an initialisation on both sides of the wire, and the start of a process. `profile_rules` reads them."""
+"""Profiles our runtime and kube-apiserver during an initialisation, and the start of a process. `profile_rules` reads
+the profiles.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ IMPORTS = "from ccm.cli import main; main(['--version'])"
 
 
 async def profile(bench: Bench) -> AsyncIterator[Run]:
-    """Where the CPU of an initialisation goes, ours and the API server's, and what a start costs."""
+    """Where the CPU time of an initialisation goes, in our runtime and in the API server, and what a start costs."""
     yield await _initialisation(bench)
     for side in bench.sides:
         yield await _start(bench, side)
@@ -137,7 +139,7 @@ async def _until_first_request(side: Side, folder: Path) -> tuple[float, float]:
 
 
 async def _awaited(moment: asyncio.Future[float], process: Process) -> float:
-    """Return the moment when it has come. Raises BenchError after a minute, and when the process ends."""
+    """Wait for the result of `moment` and return it. Raises BenchError after a minute, and when the process ends."""
     for _ in range(600):
         process.check()
         if moment.done():

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All benches by name. Each runs the peer and ours in turn on the same API server and yields one run after another;
-`table` turns runs into rows."""
+"""All benches by name. Most run the peer (a controller on Kubernetes' own framework, tools/bench/peer) and our runtime
+in turn on the same API server. Each yields one run after another; `table` turns runs into rows.
+"""
 
 from __future__ import annotations
 

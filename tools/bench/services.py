@@ -112,7 +112,9 @@ async def join(bench: Bench) -> AsyncIterator[Run]:
 
 
 async def shared(bench: Bench) -> AsyncIterator[Run]:
-    """A Node joins 2,000 beside 1,000 Services: CPU seconds of the service controller with each provider."""
+    """A Node joins a cluster of 2,000 Nodes and 1,000 Services: CPU seconds of the service controller with each
+    provider.
+    """
     for name in shared_nodes.CASES:
         command = [sys.executable, "-m", "tools.bench.shared_nodes", name]
         child = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures our runtime with three clouds in one process, and with one cloud that has as many Nodes.
 
-The clouds are the simulated one, the same under another name, and machines in a file.
+The clouds are the simulated cloud, a second simulated cloud under another name, and a file with machines.
 """
 
 from __future__ import annotations

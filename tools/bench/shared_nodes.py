@@ -3,8 +3,8 @@
 time.
 
 Controller, gateway and providers are the real ones. The API server is the small one of the unit tests; clouds answer
-from memory, and their own CPU is not counted. What the provider's client would encode is encoded, and counted.
-HTTP and the decoding of answers are left out: they cost the same for any number of unchanged Nodes.
+from memory, and their own CPU is not counted. What the provider's client would send is encoded, and its encoding
+counts. HTTP and the decoding of answers are left out: they cost the same for any number of unchanged Nodes.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SERVICES, NODES = 1000, 2000
 
 
 class Elsewhere:
-    """Adds up the CPU seconds of the simulated clouds, to subtract them."""
+    """Adds up the CPU seconds of the simulated clouds, which `join` subtracts."""
 
     seconds = 0.0
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The two programs that are compared, as processes with the same surroundings."""
+"""The two programs that are compared, the sides: the peer, a controller on Kubernetes' own framework
+(tools/bench/peer), and our runtime. They run as processes with the same surroundings.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 #: Our runtime runs as it is installed: with compiled modules, which are stored apart from the sources.
 OURS_ENVIRONMENT = {"PYTHONPYCACHEPREFIX": str(REPOSITORY / "build" / "bench" / "pycache")}
 
-#: Our runtime with patches in JSON: shows what reading in protobuf gains by itself.
+#: A program that runs our runtime with patches in JSON: shows what reading in protobuf gains by itself.
 PATCHING = """
 import sys
 from ccm.engine import encodings

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every bench needs: an empty API server, a new cloud, a running side, and a wait until it is done."""
+"""What every bench needs: an empty API server, a new cloud, one of the measured programs (`sides`), and functions that
+wait until the program is done.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ class Bench:
 async def scene(
     bench: Bench, instances: int, *, limits: dict[str, Any] | None = None, **timing: float
 ) -> AsyncIterator[tuple[Path, Cloud]]:
-    """Empty the API server, and yield a folder and a new cloud; stop the cloud at the end."""
+    """Empty the API server, and yield a folder for files and a new cloud with `instances`; stop the cloud when the
+    block is left.
+    """
     await bench.cluster.clear()
     with tempfile.TemporaryDirectory(prefix="ccm-bench-") as folder:
         names = [objects.name(number) for number in range(instances)]
@@ -65,7 +69,7 @@ async def scene(
 
 @dataclass
 class Started:
-    """A running side. `leading`: when it got the Lease, in monotonic seconds."""
+    """A running program. `leading`: when it got the Lease, in monotonic seconds."""
 
     process: Process
     leading: asyncio.Task[float]
@@ -154,7 +158,9 @@ async def ready_nodes(bench: Bench, cloud: Cloud, count: int, *, pod_cidrs: bool
 
 
 async def settled(side: Side, started: Started, size: int, patience: float) -> float:
-    """Wait until every Service has been processed; return that moment in monotonic seconds."""
+    """Wait until every Service has been processed; return that moment in monotonic seconds. Raises BenchError after
+    `patience` seconds.
+    """
     deadline = time.monotonic() + patience
     while True:
         finished, waiting = await started.worked("service")

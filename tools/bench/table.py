@@ -356,7 +356,9 @@ def _large_relist(runs: Runs) -> Row:
 
 def _large_takeover(runs: Runs) -> Row:
     """Judge take-overs. A killed leader's Lease runs out 15 s after a standby saw its last renewal. As in client-go,
-    the standby looks every 2 to 4.4 s: it sees the renewal up to 4.4 s late, and also the expiry: 23.8 s in all."""
+    the standby looks every 2 to 4.4 s, so it sees both the last renewal and the expiry up to 4.4 s late: 15 + 2 × 4.4 =
+    23.8 s in all.
+    """
     term, kill = (_many(runs)["takeover"][name] for name in ("term", "kill"))
     took = [f"{seconds(run['leading'])} + {seconds(run['refreshed'])}" for run in (term, kill)]
     return _alone(
@@ -412,7 +414,7 @@ def _phases(many: Run) -> list[Run]:
 
 
 def _bounded(what: str, figures: Sequence[float], most: Sequence[float]) -> Row:
-    """Judge figures of our runtime that the peer does not have, each by its bound."""
+    """Judge figures that were measured only for our runtime, each by its bound in `most`."""
     ours, target = " / ".join(map(seconds, figures)), " / ".join(f"≤ {each:g} s" for each in most)
     met = all(figure <= bound for figure, bound in zip(figures, most, strict=True))
     return Row(what, "not measured", ours, "", target, met)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make bench-collection`: preflight, site, a second site and a rollback over many hosts, with what each costs.
 
-The playbooks, roles, modules and filters are real, and so are kube-apiserver and etcd. Workers are doubles (`farm.py`),
-and so is what runs in the cluster (`simulator.py`). `--checkout` measures another checkout, for a comparison.
+The playbooks, roles, modules and filters are real, and so are kube-apiserver and etcd. Workers are simulated
+(`farm.py`), and so are kubelets and the programs that run in the cluster (`simulator.py`). `--checkout` measures
+another checkout, for a comparison.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/reference/aws.md: what the provider `aws` reads of cloud.conf and of Services, from its tables."""
+"""docs/reference/aws.md: what the provider `aws` reads of cloud.conf and of Services, from the tables in the provider's
+code.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ COLUMNS = ("Annotation", "Value", "Default", "Effect")
 
 
 def page(head: str, table: Any) -> Iterator[str]:
-    """Yield the page's text. `table` makes a table of column names and rows."""
+    """Yield the page's text. `table` returns a Markdown table, given column names and rows."""
     yield head + INTRO
     for name, section in conf.SECTIONS.items():
         yield f"### `[{name}]`\n"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/reference/azure.md: what the provider `azure` reads of azure.json, from its tables."""
+"""docs/reference/azure.md: what the provider `azure` reads of azure.json, from the tables in the provider's code."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ tokens of managed identities. All of them are those of Azure's own libraries.
 
 
 def page(head: str, table: Any) -> Iterator[str]:
-    """Yield the page's text. `table` makes a table of column names and rows."""
+    """Yield the page's text. `table` returns a Markdown table, given column names and rows."""
     yield head + INTRO
     for title, section in (("## Keys", conf.Common), ("## `runtime`", conf.Runtime)):
         yield f"{title}\n\n{section.__doc__}\n"

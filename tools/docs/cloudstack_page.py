@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/reference/cloudstack.md: what the provider `cloudstack` reads of its file and of Services, from its tables."""
+"""docs/reference/cloudstack.md: what the provider `cloudstack` reads of its configuration file and of Services, from
+the tables in the provider's code.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ and an unknown name with this prefix; nothing of such a Service is written.
 
 
 def page(head: str, table: Any) -> Iterator[str]:
-    """Yield the page's text. `table` makes a table of column names and rows."""
+    """Yield the page's text. `table` returns a Markdown table, given column names and rows."""
     yield head + INTRO
     for name, section in SECTIONS.items():
         yield f"### `[{name}]`\n"

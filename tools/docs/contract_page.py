@@ -88,7 +88,7 @@ Table = Callable[[tuple[str, ...], list[tuple[str, ...]]], str]
 
 
 def page(head: str, table: Table) -> Iterator[str]:
-    """Yield the page's text. `table` makes a table of column names and rows."""
+    """Yield the page's text. `table` returns a Markdown table, given column names and rows."""
     yield head + INTRO
     for title, kinds in PARTS.items():
         yield f"## {title}\n"

@@ -34,7 +34,7 @@ FASTER, SHORTEST, LONGEST, END = 16, 0.02, 0.9, 8
 TOGETHER = 0.12
 #: How often the animation runs before it stops at its end.
 TIMES = 3
-#: A terminal's colours by number, as names of our classes.
+#: Number of a terminal's colour -> the CSS class for it in the picture.
 COLOURS = {1: "r", 2: "g", 3: "y", 4: "b", 5: "m", 6: "c", 8: "d", 9: "r", 10: "g", 11: "y", 12: "b", 13: "m", 14: "c"}
 
 ABOUT = (

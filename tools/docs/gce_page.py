@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/reference/gce.md: what the provider `gce` reads of gce.conf, from its tables."""
+"""docs/reference/gce.md: what the provider `gce` reads of gce.conf, from the tables in the provider's code."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ names another metadata server, as for Google's own libraries.
 
 
 def page(head: str, table: Any) -> Iterator[str]:
-    """Yield the page's text. `table` makes a table of column names and rows."""
+    """Yield the page's text. `table` returns a Markdown table, given column names and rows."""
     yield head + INTRO
     for name, section in conf.SECTIONS.items():
         yield f"## `[{name}]`\n\n{section.__doc__}\n"

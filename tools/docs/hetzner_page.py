@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/reference/hetzner.md: the variables and annotations that the provider `hetzner` reads, from its tables."""
+"""docs/reference/hetzner.md: the variables and annotations that the provider `hetzner` reads, from the tables in the
+provider's code.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ with this prefix; nothing of such a Service is written.
 
 
 def page(head: str, table: Any) -> Iterator[str]:
-    """Yield the page's text. `table` makes a table of column names and rows."""
+    """Yield the page's text. `table` returns a Markdown table, given column names and rows."""
     yield head + INTRO
     for ours in (False, True):
         if ours:

@@ -43,7 +43,7 @@ A secret may be in a file: `token_file: /etc/ccm/token` instead of `token`. A ch
 
 
 def page(head: str, table: Any) -> Iterator[str]:
-    """Yield the page's text. `table` makes a table of column names and rows."""
+    """Yield the page's text. `table` returns a Markdown table, given column names and rows."""
     from tests.clouds.libcloud import recorded_answers
 
     yield head + INTRO

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/reference/openstack.md: what the provider reads of cloud.conf and of Services, from its tables."""
+"""docs/reference/openstack.md: what the provider `openstack` reads of cloud.conf and of Services, from the tables in
+the provider's code.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ name nothing else of the project. `sharing` limits `load-balancer-id`.
 
 
 def page(head: str, table: Any) -> Iterator[str]:
-    """Yield the page's text. `table` makes a table of column names and rows."""
+    """Yield the page's text. `table` returns a Markdown table, given column names and rows."""
     yield head + INTRO
     for name, section in config.SECTIONS.items():
         yield f"### `[{name}]`\n"

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the tables of docs/providers/static.md, which say what the provider `static` reads, from its own tables."""
+"""Makes the tables of docs/providers/static.md, which say what the provider `static` reads, from the tables in the
+provider's code.
+"""
 
 from __future__ import annotations
 

@@ -62,7 +62,9 @@ def _vendor(name: str, file: dict[str, Any], facts: dict[str, Any]) -> tuple[str
 
 
 def _image(file: dict[str, Any]) -> str:
-    """Return a cell with the image's repository, its newest version, and the minors of Kubernetes."""
+    """Return a cell with the image's repository, the newest version, and the minors of Kubernetes for which there are
+    images.
+    """
     if "image" in file:
         repository, _, tag = file["image"].rpartition(":")
         return f"`{repository}` {tag}, for every Kubernetes"

@@ -53,7 +53,9 @@ exec "$@"
 @dataclass(frozen=True)
 class Part:
     """Specs that a client runs one after another: those with Ginkgo's `labels` whose names match `only`, and not
-    `without`. `prefix`: of the client's files in the report. `deletes`: the specs delete instances."""
+    `without`. `prefix`: how the names of the client's files in the report begin. `deletes`: whether the specs delete
+    instances.
+    """
 
     title: str
     labels: str
@@ -64,7 +66,9 @@ class Part:
 
 
 def rounds(options: argparse.Namespace) -> list[list[Part]]:
-    """Return lists of parts that run at the same time, one list after another. The last one stops a machine."""
+    """Return lists of parts that run at the same time, one list after another. The specs of the last list delete an
+    instance, whose machine is then stopped.
+    """
     balancers = Part("load balancers", "Feature: containsAny LoadBalancer", only=options.focus)
     nodes = Part("Nodes", "Feature: containsAny CloudProvider", "nodes_", only=options.focus, deletes=True)
     if options.focus and not options.quick:
@@ -167,7 +171,9 @@ def run_specs(
 def run_at_once(
     bed: cluster.Bed, program: Path, report: Path, options: argparse.Namespace, parts: list[Part], step: Step
 ) -> None:
-    """Run each part in a client of its own, and wait for all. Raises BedError if a client ends without a reason."""
+    """Run each part in a client of its own, and wait for all. Raises BedError if a client fails although none of its
+    specs failed.
+    """
     file = report / "results.jsonl"
     with ExitStack() as stack:
         processes = []

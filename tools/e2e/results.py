@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results of specs: reads the lines of the program's --results, and makes a table of them. Pure."""
+"""Results of specs: reads the lines of the file that the program of the specs writes (--results), and makes a table of
+them. Pure.
+"""
 
 from __future__ import annotations
 

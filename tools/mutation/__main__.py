@@ -77,7 +77,9 @@ def main() -> int:
 
 @dataclass(frozen=True)
 class Equivalent:
-    """Changes that make no difference: those of lines with this text in a file, or in one of its functions."""
+    """Changes that make no difference. `change` ("BEFORE -> AFTER") in any line with the text `line`, in the whole file
+    or only in `function`.
+    """
 
     file: str
     line: str

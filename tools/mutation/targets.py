@@ -45,8 +45,8 @@ _OF_SYSTEMD = (
     "test_units_between_lines.py",
     "test_units_against_systemd.py",
 )
-#: The tests of modules that only other modules use, or whose test has another name. A test of another room has its path
-#: from tests/unit/runtime.
+#: The tests of modules that only other modules use, or whose test has another name. A test in another folder is named
+#: by its path from tests/unit/runtime.
 _TESTED_BY = {
     "settings_yaml": ("test_settings.py",),
     "digests": ("providers/test_fingerprints.py",),
@@ -143,7 +143,7 @@ def _target(path: Path) -> Target:
     found = [test for test in every if test.name in by_name or not _SLOW.search(test.name)]
     near = [test for test in found if test.name in by_name or named.search(_text(test))]
     near += [everywhere / name for name in elsewhere if "/" in name]
-    near = near or [test for test in found if test.name == f"test_{path.parent.name}.py"]  # one for the whole room
+    near = near or [test for test in found if test.name == f"test_{path.parent.name}.py"]  # one for the whole package
     near.sort(key=lambda test: (by_name.index(test.name) if test.name in by_name else 9, test.stat().st_size))
     module = prefix + ".".join(path.relative_to(root).with_suffix("").parts)
     return Target(path, module, tuple(near))

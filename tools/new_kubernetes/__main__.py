@@ -78,8 +78,9 @@ def shown(new: Minor, old: Minor, progress: Progress, *, write: bool) -> list[st
 
 
 def weekly(progress: Progress) -> int:
-    """Run the scheduled check: has the last supported minor changed, and is there a new one? Return 1 if a person must
-    look."""
+    """Run the scheduled check: has the last supported minor changed, and is there a new one? Return 1 if the last
+    supported minor has a difference without a decision, or if the next minor is released; else 0.
+    """
     _, last = decisions.supported()
     left = shown(last, before(last), progress, write=False)
     coming = last[0], last[1] + 1

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gets the sources of a Kubernetes minor: the newest version of each module on the proxy, and what gotables reads
-there."""
+"""Gets the sources of a Kubernetes minor: the newest version of each module on Go's module proxy, and what the Go
+program gotables reads in the modules.
+"""
 
 from __future__ import annotations
 
@@ -90,8 +91,9 @@ def fetch(
     minor: Minor, known: Mapping[str, Sequence[str]], progress: Progress, get: Callable[..., Any] = download
 ) -> tuple[dict[str, str], dict[str, Path], list[str]]:
     """Return version and folder of each module that has a version of the minor, and sentences about skipped versions.
-    A version that needs a newer Go is skipped for the one before it. Raises BedError if a module cannot be
-    downloaded."""
+    If a version needs a newer Go, the version before it is taken. Raises BedError if a module cannot be downloaded, or
+    if every version needs a newer Go, and NoSuchMinor if no module has a version of the minor.
+    """
     left, skipped = {module: list(versions) for module, versions in known.items()}, []
     while True:
         chosen = {module: version for module, version in choose(minor, left).items() if version}

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make actionlint`: checks the workflows of .github with actionlint, which is built once, into the cache.
 
-The package of PyPI would download the program from another server. The Go module comes from the same proxy as the
-bed's."""
+The package of PyPI would download the program from another server. The Go module comes from the module proxy, as the
+programs of the test bed do.
+"""
 
 from __future__ import annotations
 

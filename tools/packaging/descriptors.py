@@ -85,7 +85,7 @@ message List {
 
 
 def versions() -> dict[str, str]:
-    """Return the version of each module in the peer's go.mod."""
+    """Return the version of each of `MODULES` in tools/bench/peer/go.mod."""
     text = (PEER / "go.mod").read_text()
     return {module: re.search(rf"^\t{re.escape(module)} (v\S+)", text, re.MULTILINE)[1] for module in MODULES}  # type: ignore[index]
 
@@ -193,7 +193,7 @@ def is_opaque(field: FieldDescriptorProto) -> bool:
 
 
 def entries(files: Sequence[FileDescriptorProto]) -> dict[str, str]:
-    """Return the message type of the entries of each opaque field."""
+    """Return the message type of the entries of each field that `is_opaque`."""
     known = Known(files).fields
     return {
         f"{file.package}.{message.name}.{field.name}": field.type_name.lstrip(".")

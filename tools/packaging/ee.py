@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make ee`: builds the execution environment of docs/how-to, on the bed's Python image, and uses it.
+"""`make ee`: builds the execution environment of docs/how-to, on the test bed's Python image, and runs commands in it.
 
 It needs no container registry and no Galaxy server: base image and kubernetes.core come from this machine.
 """

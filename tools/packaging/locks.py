@@ -46,7 +46,9 @@ def build_backend() -> str:
 
 
 def locks() -> list[Lock]:
-    """Return the locks of the image. The locks of the beds' services are made by hand: their sources say how."""
+    """Return the locks of the image. The locks of moto and of the OpenStack services are made by hand: their
+    `requirements.in` say how.
+    """
     extras = tuple(word for name in EXTRAS for word in ("--extra", name))
     return [
         Lock(RUNTIME / "requirements.lock", RUNTIME / "pyproject.toml", (*_HASHES, *extras)),

@@ -4,8 +4,8 @@
     python -m tools.packaging.newcomer [--system debian-12] [--part operator]
 
 A bare Debian 12 (Python 3.11) and a bare Ubuntu 24.04 (Python 3.12), without Go and without a compiler, come from
-debootstrap and stay in the cache. The commands come from the pages. Stand-ins on loopback replace Galaxy, and a
-cluster: files and processes with a real API server. Packages of Python and of the distribution come from where this
+debootstrap and stay in the cache. The commands come from the pages. Stand-ins replace Galaxy (a server on loopback) and
+a cluster (files and processes, with a real API server). Packages of Python and of the distribution come from where this
 machine gets them. Each command is printed with its time; the first that fails ends the run.
 """
 
@@ -44,7 +44,8 @@ UPGRADE = "docs/how-to/upgrade.md"
 PROVIDER = "docs/providers/your-own.md"
 EXAMPLES = ("runtime/examples/ccm-provider-acme/README.md", "runtime/examples/ccm-controller-acme/README.md")
 CONTRIBUTING = "CONTRIBUTING.md"
-#: Commands of pages that do not run here: an image needs a base from a registry, and molecule migrates real clusters.
+#: How the commands of pages begin that do not run here: an image needs a base from a registry, and molecule migrates
+#: real clusters. HERE: how those commands end that run nevertheless.
 ELSEWHERE = ("podman ", "ansible-playbook -i inventory.yml outoftree.ccm.")
 HERE = ("outoftree.ccm.preflight", "outoftree.ccm.site --check --diff")
 CERTIFICATES = "/etc/ssl/certs"
@@ -60,7 +61,7 @@ class Failed(Exception):
 
 @dataclass(frozen=True)
 class System:
-    """A distribution as debootstrap gets it."""
+    """The arguments with which debootstrap gets a distribution."""
 
     suite: str
     mirror: str
@@ -222,11 +223,11 @@ def from_git(_: World) -> list[str]:
 def provider(_: World) -> list[str]:
     """Return the commands of the provider's page in a checkout, and of the examples' READMEs, with free ports."""
     port, other = str(free_port()), str(free_port())
-    # What comes after the wheel needs an image and a cluster: molecule/own_provider.
+    # The commands after the wheel need an image and a cluster. molecule/own_provider runs them.
     page = [each.replace("9450", port) for each in shown(PROVIDER) if not each.startswith("ansible-playbook")]
     story = [needed(README), CLONE, *page, "deactivate", "python3 -m venv ~/examples", "source ~/examples/bin/activate"]
     for example in EXAMPLES:
-        # The controller runs until it is stopped: tests/integration/runtime/test_your_own_controller.py.
+        # The controller would run for ever here. tests/integration/runtime/test_your_own_controller.py runs it.
         mine = [each for each in shown(example) if not each.startswith("ccm --cloud-provider=sim")]
         story += [f"cd ~/ccm/{Path(example).parent}", *(each.replace("9450", other) for each in mine)]
     return story

@@ -41,7 +41,7 @@ PROJECT = "https://github.com/outoftree/ccm"
 IMAGE = "localhost/outoftree-ccm"
 #: The limit for the uncompressed image, in bytes.
 LARGEST = 120_000_000
-#: What only the workflow does, since it needs an identity that GitHub gives, or publishes.  prose: keep
+#: The steps that only the workflow does: they need an identity that GitHub gives, or they publish something.
 ELSEWHERE = (
     "push of the image to ghcr.io, signed by cosign without a key",
     "upload to PyPI by trusted publishing, to Galaxy by token",
@@ -61,7 +61,7 @@ class Release:
     rows: list[tuple[str, str, str]] = field(default_factory=list)
 
     def made(self, what: str, file: str, checked: str) -> None:
-        """Add a line to the table."""
+        """Add a row about a file that was made: what it is, its name, and how it was checked."""
         self.rows.append((what, file, checked))
 
     @property

@@ -27,7 +27,7 @@ import yaml
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
 PAGE = ROOT / "docs" / "reference" / "parity.md"
-#: Written by `make peers-tests`.
+#: The table of cases from other projects' tests, which `make peers-tests` writes.
 PEERS = ROOT / "tests/peers/results.md"
 #: The folders of the runtime's tests. Tests of the collection have no IDs.
 SUITES = ("tests/unit/runtime", "tests/integration/runtime", "tests/integration/engine", "tests/integration/faults")

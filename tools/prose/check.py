@@ -2,7 +2,7 @@
 """Checks the project's words: python tools/prose/check.py [--all] [FILE ...]
 
 Reads Markdown without its code, the texts of YAML that people read, and Python's comments, docstrings and messages.
-Prints `file:line: "anew": write "again"`. A line with the comment `prose: keep` may say what it likes.
+Prints `file:line: "anew": write "again"`. A line with the comment `prose: keep` is not checked.
 """
 
 from __future__ import annotations

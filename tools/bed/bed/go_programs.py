@@ -22,9 +22,10 @@ from bed.progress import Progress
 from bed.run import run
 
 _VENDORS = paths.BED / "vendors"
-#: Without the service discovery of clouds. Prometheus' pages for browsers need npm; the build leaves them out anyway.
+#: Build tags that leave out the service discovery of all clouds, but keep that of Kubernetes. Prometheus' pages for
+#: browsers, which would need npm, are never built.
 _PROMETHEUS = "remove_all_sd,enable_kubernetes_sd"
-#: Without the parts that need C libraries.
+#: Build tags that leave out the parts that need C libraries.
 _CRI_O = "containers_image_openpgp,exclude_graphdriver_btrfs"
 _CONTAINERD = "no_btrfs,no_devmapper,no_zfs,no_aufs"
 _E2E = paths.REPOSITORY / "tools/e2e"

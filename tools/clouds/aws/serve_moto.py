@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs moto as a server, and adds what it is missing: `python serve_moto.py PORT [ADDRESS]`, with moto on PYTHONPATH.
+"""Runs moto, which simulates AWS, as a server, and adds what moto lacks: `python serve_moto.py PORT [ADDRESS]`, with
+moto on PYTHONPATH.
 
 moto derives names from addresses, has no slow and no failed load balancers, and keeps routes to deleted instances. Its
-host names, attributes, listeners and health checks of load balancers are not always like those of AWS, and
-cloud-provider-aws reads more of them. A POST to /ccm-control makes changes that AWS would make by itself.
+host names, attributes, listeners and health checks of load balancers differ from those of AWS, and cloud-provider-aws
+reads some that moto does not have at all. A POST to /ccm-control makes changes that AWS would make by itself.
 """
 
 from __future__ import annotations

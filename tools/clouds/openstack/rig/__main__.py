@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``python3 -m rig``."""
+"""Runs the commands: ``python3 -m rig``."""
 
 import sys
 

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the rig the cloud of a bed (tools/bed): the networks of its machines, and what forwards to them.
+"""Makes the OpenStack services (the rig) the cloud of a test bed (tools/bed): the networks of the bed's machines, and
+the program that forwards to the machines.
 
-A bed's /24 is one wire. For neutron it is two networks: the lower half is for nodes, with VIPs above them, and the
-upper half is the public network, with floating addresses. So every address can be reached without a route.
+The machines of a bed share one Ethernet segment with a /24. neutron sees it as two networks: the lower half is for
+nodes, with VIPs above them, and the upper half is the public network, with floating addresses. So every address can be
+reached without a route.
 """
 
 from __future__ import annotations
@@ -69,5 +71,5 @@ def start_fabric(plan: Plan) -> None:
 
 
 def end_fabric(bed: str) -> None:
-    """Remove that container; the bed itself may be gone."""
+    """Remove the container that `start_fabric` started. The bed itself may be gone."""
     machines.remove_container(f"{bed}-fabric")

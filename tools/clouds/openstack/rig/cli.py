@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands."""
+"""The commands of `python3 -m rig`."""
 
 from __future__ import annotations
 

@@ -21,8 +21,9 @@ class Control:
         self.world: dict[str, Any] = json.loads((data / "world.json").read_text())
 
     def calls(self) -> Counter[str]:
-        """Return how often each call, such as ``compute GET /servers/detail``, came since `reset`. Calls of keystone do
-        not count."""
+        """Return how often each call, such as ``compute GET /servers/detail``, was made since `reset`, without calls to
+        keystone.
+        """
         found = Counter(f"{call['service']} {call['method']} {call['path']}" for call in self.journal())
         return Counter({call: count for call, count in found.items() if not call.startswith("identity ")})
 
@@ -35,7 +36,7 @@ class Control:
         return list(json.loads(self._ask("GET", "/calls")))
 
     def reset(self) -> None:
-        """Forget calls and faults, and reset the knobs of load balancers."""
+        """Forget calls and faults. New load balancers get the default delay again, and none fails."""
         self._ask("DELETE", "/calls")
         self._ask("DELETE", "/faults")
         self.load_balancers()

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs MariaDB from Debian's packages, unpacked in the cache: nothing is installed, and it stops with the rig."""
+"""Runs MariaDB from Debian's packages, unpacked in the cache: nothing is installed. The server stops with the OpenStack
+services.
+"""
 
 from __future__ import annotations
 

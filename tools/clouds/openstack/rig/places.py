@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The paths of the rig's files, and the ports on which it listens."""
+"""The paths of the files of the OpenStack services (the rig), and the ports on which the services listen."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ LOOPBACK = "127.0.0.1"
 
 @dataclass(frozen=True)
 class Ports:
-    """One block of ports: what clients use (the proxy), the services behind it, the database, the proxy's controls.
+    """One block of ports: those of the proxy, which clients use; of the services behind the proxy; of the database; and
+    of the proxy's control port.
 
     Clients reach the proxy at `address`: on loopback, or elsewhere with TLS.
     """

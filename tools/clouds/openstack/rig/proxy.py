@@ -4,8 +4,8 @@
 keystone's catalog sends clients to the proxy's ports. The services call one another directly, so the proxy counts and
 breaks only clients' calls. It is controlled at the control port (`rig.control` is the client):
 
-    GET /calls, DELETE /calls        the journal: service, method, path template, query, status
-    POST /faults, DELETE /faults     one more Fault; none any more
+GET /calls, DELETE /calls the journal: service, method, path template, query, status POST /faults, DELETE /faults add a
+Fault; remove all Faults
 """
 
 from __future__ import annotations
@@ -27,14 +27,16 @@ from rig.places import LOOPBACK, SERVICES, TLS, Ports, recorded
 
 HANG_SECONDS = 3600.0
 HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length", "te", "trailer", "upgrade"}
-OURS = {*HOP_BY_HOP, "x-forwarded-proto"}  # set by the proxy, whatever the client sent
+OURS = {*HOP_BY_HOP, "x-forwarded-proto"}  # not taken from the client
 _ID = re.compile(r"^([0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})$")
 _VERSION = re.compile(r"^v\d+(\.\d+)?$")
 
 
 @dataclass
 class Call:
-    """A request, and the status of its answer; 0 if there was no answer, or not a complete one."""
+    """A request. `path`: as a template (`template`). `status`: of the answer; 0 if there was no answer, or not a
+    complete one.
+    """
 
     service: str
     method: str

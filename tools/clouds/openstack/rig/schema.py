@@ -18,7 +18,9 @@ from rig.settings import DATABASES, Settings
 
 
 def ensure(settings: Settings, database: Database, processes: Processes, progress: Progress) -> None:
-    """Make the databases with their schemas, and keystone's keys, in the rig's folder; start the database."""
+    """Make the databases with their schemas, and keystone's keys, in the folder of the OpenStack services, unless they
+    are there; start MariaDB.
+    """
     if (settings.data / "keys").exists():
         database.start()
         return

@@ -21,7 +21,7 @@ Sections = dict[str, dict[str, object]]
 
 @dataclass(frozen=True)
 class Settings:
-    """Where a rig's files are, and where it listens."""
+    """Where the files of the OpenStack services are, and where the services listen."""
 
     data: Path
     venv: Path
@@ -33,7 +33,9 @@ class Settings:
 
     @property
     def knobs(self) -> Path:
-        """Return the file that the load balancer driver reads at each operation."""
+        """Return the file with the delay and the errors that the load balancer driver should have. The driver reads it
+        at each operation.
+        """
         return self.data / "run" / "load-balancers.json"
 
     def file(self, name: str) -> Path:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts, describes and removes the whole rig."""
+"""Starts, describes and removes the rig: all OpenStack services of `make openstack`."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ MODULES = {
     "compute": "nova.wsgi.osapi_compute+rig_drivers.compute",
     "block-storage": "cinder.wsgi.api+rig_drivers.volumes",
 }
-ARGUMENTS = {"load-balancer": "octavia", "block-storage": "cinder"}  # these get their file on the command line
+ARGUMENTS = {"load-balancer": "octavia", "block-storage": "cinder"}  # these get their configuration on the command line
 COMPUTE = ("placement", "image", "compute", "block-storage")  # what servers need, and load balancers do not
 
 
 def up(port: int | None, with_compute: bool, progress: Progress, bed: str = "") -> None:
-    """Start what does not run yet. A rig that was stopped, or only partly started, goes on with its data.
+    """Start the services that do not run yet. A rig that was stopped, or only partly started, keeps its data.
 
-    With `bed`, the rig is that bed's cloud: see `rig.beds`.
+    With `bed`, the services are the cloud of that test bed: see `rig.beds`.
     """
     progress.say("OpenStack services on loopback" + (f", for the bed {bed}" if bed else ""))
     plan = beds.plan_of(bed) if bed else None
@@ -75,7 +75,9 @@ def up(port: int | None, with_compute: bool, progress: Progress, bed: str = "") 
 
 
 def down(purge: bool, progress: Progress) -> None:
-    """Stop every process and remove the data; `purge` also removes the rig's files in the cache."""
+    """Stop every process and remove the data, and the container that forwards for a test bed. `purge` also removes the
+    rig's files in the cache.
+    """
     if DATA.exists():
         with progress.step("Ending the services, removing their data"):
             if (DATA / "rig.json").exists() and (bed := places.recorded().bed):
@@ -105,7 +107,9 @@ def running_database() -> mariadb.Database:
 
 
 def _record(wanted: int | None, bed: str, address: str, processes: Processes) -> Record:
-    """Return the existing record while processes of the rig run; otherwise write a new one."""
+    """Return the existing record while processes of the rig run; otherwise write a new one. Raises BedError if the
+    running rig has other ports or another bed than the requested ones, or if no ports are free.
+    """
     running = [file.stem for file in (DATA / "run").glob("*.pid") if processes.running(file.stem)]
     if running:
         record = places.recorded()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``python -m rig.world PART...``: creates what a site's administrator and customer create before there is a cluster.
+"""``python -m rig.world PART...``: creates what an administrator of the cloud and a customer create before there is a
+cluster.
 
 It runs in the environment of the services. Existing objects stay, so a second run changes nothing. It writes
 ``world.json`` (identities), ``clouds.yaml`` and ``cloud.conf``.

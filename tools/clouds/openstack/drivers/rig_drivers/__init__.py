@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stand-ins for amphorae, agents and hypervisors below real OpenStack services, and the server of these services.
+"""Stand-ins for amphorae, agents and hypervisors below real OpenStack services, and the WSGI server of the services.
 
-The package is installed in the rig's own virtual environment; neither the tests nor the product import it.
+The package is installed in the virtual environment of the services; neither the tests nor the product import it.
 """

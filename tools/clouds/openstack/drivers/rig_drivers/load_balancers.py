@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An Octavia provider without amphorae: objects become ACTIVE after a while, or ERROR if the knobs name them.
+"""An Octavia provider without amphorae: objects become ACTIVE after a while, or ERROR on demand.
 
-The knobs are a JSON file, $RIG_LB_KNOBS, read at each operation: ``{"delay": 0.5, "errors": ["name", ...]}``, seconds
-and the names of objects that become ERROR. States are written through octavia's own DriverUpdater.
+The JSON file $RIG_LB_KNOBS, which is read at each operation, controls this: ``{"delay": 0.5, "errors": ["name", ...]}``
+has the seconds, and the names of objects that become ERROR. States are written through octavia's own DriverUpdater.
 
-If the folder $RIG_WIRES exists, the driver describes each settled load balancer there, in ``balancer-ID.json``, for
-the program that forwards in place of amphorae (gateway/fabric.py).
+If the folder $RIG_WIRES exists, the driver describes each load balancer without pending changes there, in
+``balancer-ID.json``, for the program that forwards in place of amphorae (gateway/fabric.py).
 """
 
 import json

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """``python -m rig_drivers.serve MODULE[+BESIDE] PORT [ARGUMENT...]``: one WSGI service on loopback, in many threads.
 
-MODULE has an ``application``; BESIDE is imported after it and runs in the same process. The arguments become the
-service's own (octavia reads ``--config-file`` there).
+MODULE has an ``application``; BESIDE is imported after it and runs in the same process. The service gets the arguments
+as its own (octavia reads ``--config-file`` there).
 """
 
 import importlib
