@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import Any, ClassVar, Self, TypeVar
 from urllib.parse import quote
 
@@ -135,6 +136,7 @@ def label_text(text: str) -> str:
     return text if LABEL_VALUE.fullmatch(text) else f"sha256-{digest(text, 24)}"
 
 
+@lru_cache(maxsize=1_000)
 def _tag_text(text: str, longest: int) -> str:
     quoted = quote(text, safe="", errors="replace")
     return quoted if len(quoted) <= longest else f"sha256-{digest(text, 24)}"

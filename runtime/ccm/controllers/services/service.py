@@ -30,7 +30,7 @@ from ccm.gateway.breaker import HeldBack
 
 from ..nodes.vouching import Vouching
 from ..shared.context import Context, log_failure
-from . import comparison_rules, keep_rules, late_answer_rules
+from . import comparison_rules, late_answer_rules
 from . import service_metrics as metrics
 from . import service_rules as rules
 from .allocations import ServiceAllocations
@@ -422,7 +422,7 @@ class ServiceController:
                 service,
                 self._context.cluster_name,
                 needs_node_ports=self._context.gateway.cloud.needs_node_ports,
-                keeps=keep_rules.keepable(self._balancers.cloud),
+                keeps=self._balancers.keeps,
             )
         except rules.ServiceRuleError:
             await self._follow(service, state)

@@ -20,6 +20,7 @@ from ccm.cloud import (
     Conflict,
     DrainsBackends,
     ImplementedElsewhere,
+    KeepsLoadBalancers,
     Kept,
     LoadBalancer,
     LoadBalancers,
@@ -67,6 +68,9 @@ class ServiceBalancers:
         self._context, self._allocations, self._poll = context, allocations, poll
         self.at_start: dict[str, LoadBalancer] = {}
         self._introduced: LoadBalancers | None = None
+        # What else the current cloud is, because `isinstance` with a protocol is slow.
+        self._draining: DrainsBackends | None = None
+        self._keeping: KeepsLoadBalancers | None = None
         self._listing: _Listing | None = None
         self._listing_now = asyncio.Lock()
         self._deletions = late_answer_rules.Deletions()
@@ -79,9 +83,17 @@ class ServiceBalancers:
         assert cloud is not None
         if cloud is not self._introduced:
             self._introduced = cloud
+            self._draining = cloud if isinstance(cloud, DrainsBackends) else None
+            self._keeping = cloud if isinstance(cloud, KeepsLoadBalancers) else None
             if isinstance(cloud, AllocatesAddresses):
                 cloud.use_allocations(self._allocations)
         return cloud
+
+    @property
+    def keeps(self) -> frozenset[Kept]:
+        """What the current cloud can keep of a load balancer whose Service goes."""
+        _ = self.cloud
+        return frozenset() if self._keeping is None else frozenset(self._keeping.keeps)
 
     @property
     def lag(self) -> float:
@@ -188,9 +200,9 @@ class ServiceBalancers:
     def drain(self, spec: LoadBalancerSpec) -> bool:
         """Return whether the load balancer of this Service can drain a Node: keep its connections and send no new ones.
         False if the provider cannot say."""
-        cloud = self.cloud
+        _ = self.cloud
         try:
-            return isinstance(cloud, DrainsBackends) and cloud.drains(spec)
+            return self._draining is not None and self._draining.drains(spec)
         except Exception as error:  # of a Service that the provider refuses, or a bug
             log.debug("Service %s/%s: cannot say whether it drains: %s", spec.namespace, spec.name, error)
             return False

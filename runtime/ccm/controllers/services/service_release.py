@@ -85,7 +85,7 @@ class ServiceRelease:
 
     async def _hold(self, service: Service, state: ServiceState) -> None:
         """Raise Requeue while the load balancer must not be deleted. The Service keeps its finalizer and says why."""
-        keeps = keep_rules.keepable(self._balancers.cloud)
+        keeps = self._balancers.keeps
         why, before = keep_rules.why_held(service.metadata.annotations, keeps), state.deletion.held
         state.deletion.held = why
         if not why:

@@ -134,7 +134,7 @@ class VanishedServices:
 
     def _hold(self, key: str, state: ServiceState) -> None:
         """Raise Requeue if the Service, as it was last seen, forbids that its load balancer is deleted."""
-        keeps = keep_rules.keepable(self._balancers.cloud)
+        keeps = self._balancers.keeps
         why = keep_rules.why_held(state.service.metadata.annotations, keeps)
         if not why:
             return

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from ccm.cloud import LoadBalancerSpec
 from ccm.cloud.toolkit.kept_settings import Setting, differences
@@ -36,6 +37,7 @@ class Features:
     weights: bool = True
 
     @classmethod
+    @cache
     def of(cls, version: tuple[int, int], provider: str) -> Features:
         full = provider != "ovn"
         return cls(

@@ -174,20 +174,24 @@ def member_bodies(
         ("openstack member heads", features.weights, *selection(desired)),
         lambda every: tuple(_heads(desired, every, features.weights)),
     )
-    if not (nodes and port.node_port):
+    if not (len(nodes) > 1 and port.node_port):
         return msgspec.Raw(b"[]")
     rest = Member("", "", port.node_port, subnet_id, _probe(desired, port, features)).body()
     of_port = b"," + _json({key: value for key, value in rest.items() if key not in ("name", "address")}) + b"}"
-    return msgspec.Raw(b"[{" + (of_port + b",{").join(nodes) + of_port + b"]")
+    return msgspec.Raw(of_port.join(nodes))
 
 
 def _heads(desired: DesiredLoadBalancer, backends: Sequence[Backend], weights: bool) -> Iterator[bytes]:
-    """Yield the JSON of the fields that depend on the Node. Without weights, members that drain are left out."""
+    """Yield the beginning of each object of a JSON array, with the fields that depend on the Node, and last the end of
+    the array: the rest of an object between each two makes the whole array in one copy. Without weights, members that
+    drain are left out."""
+    opening = b"[{"
     for name, address, draining in _weighed(desired, backends):
-        if weights:
-            yield _json({"name": name, "address": address, "weight": weight(draining)})
-        elif not draining:
-            yield _json({"name": name, "address": address})
+        if weights or not draining:
+            by_weight = {"weight": weight(draining)} if weights else {}
+            yield opening + _json({"name": name, "address": address, **by_weight})
+            opening = b",{"
+    yield b"]"
 
 
 def _json(fields: Mapping[str, Any]) -> bytes:

@@ -92,8 +92,10 @@ class Listing(dict[str, Row]):
     def _by_uid(self) -> Mapping[str, Sequence[Row]]:
         found: dict[str, list[Row]] = defaultdict(list)
         for row in self.values():
-            for uid in {mark.uid for mark in marks(row)}:
-                found[uid].append(row)
+            for mark in marks(row):
+                of_uid = found[mark.uid]
+                if not (of_uid and of_uid[-1] is row):  # the row may have several marks with this UID
+                    of_uid.append(row)
         return dict(found)
 
 

@@ -40,8 +40,9 @@ def allowed(section: LoadBalancerSection) -> frozenset[str]:
 
 def denied(ranges: Iterable[str], section: LoadBalancerSection) -> tuple[Annotation, ...]:
     """Return the known annotations of a Service that it may not have."""
-    may = allowed(section)
-    return tuple(BY_KEY[key] for key in sorted(ranges) if key in BY_KEY and key not in may)
+    known = [key for key in sorted(ranges) if key in BY_KEY]
+    may = allowed(section) if known else frozenset()
+    return tuple(BY_KEY[key] for key in known if key not in may)
 
 
 def effective(annotations: Mapping[str, str], section: LoadBalancerSection) -> dict[str, str]:
