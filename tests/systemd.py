@@ -94,7 +94,7 @@ def _file(text: str) -> tuple[int, bytes]:
 
 def environment_file(text: str) -> dict[str, str]:
     """Return the variables that a service gets from an environment file. Raises Refused."""
-    shared, _ = library()
+    shared = library()[0]
     stream, content = _file(text)
     strings = _Strings()
     result = shared.load_env_file(ctypes.c_void_p(stream), None, ctypes.byref(strings))
@@ -158,7 +158,7 @@ def _first_word(text: bytes, function: Any, *more: Any) -> tuple[int, str, bytes
 
 def unit_settings(text: str) -> list[tuple[str, str, str]]:
     """Return (section, key, value) of every assignment in a unit file."""
-    shared, _ = library()
+    shared = library()[0]
     found: list[tuple[str, str, str]] = []
 
     @_Found
@@ -188,7 +188,7 @@ def unit_settings(text: str) -> list[tuple[str, str, str]]:
 def specified(text: str, unit: str) -> str:
     """Replace the specifiers that a unit's name decides."""
     stem = unit.rpartition(".")[0]
-    prefix, _, instance = stem.partition("@")
+    prefix, instance = stem.partition("@")[::2]
     known = {"%": "%", "n": unit, "N": stem, "p": prefix, "i": instance, "j": prefix.rpartition("-")[2]}
     return re.sub("%(.)", lambda match: known.get(match.group(1), match.group(0)), text, flags=re.DOTALL)
 
@@ -209,7 +209,7 @@ def expanded(argv: list[str], environment: dict[str, str]) -> list[str]:
 
 def _without(environment: dict[str, str], removed: list[str]) -> dict[str, str]:
     """Remove variables, or assignments, as UnsetEnvironment= does."""
-    shared, _ = library()
+    shared = library()[0]
     shared.strv_env_delete.restype = _Strings
     pairs = _array(f"{name}={value}" for name, value in environment.items())
     return dict(pair.split("=", 1) for pair in _taken(shared.strv_env_delete(pairs, 1, _array(removed))))

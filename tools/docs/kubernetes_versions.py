@@ -59,8 +59,8 @@ def row(*cells: str) -> str:
 
 def what(names: list[tuple[str, str]]) -> str:
     """Return several flags, or a flag and its values, as one cell."""
-    values = [f"`{value}`" for _, value in names if value]
-    return f"{names[0][0]} {', '.join(values)}" if values else ", ".join(name for name, _ in names)
+    values = [f"`{value}`" for unused, value in names if value]
+    return f"{names[0][0]} {', '.join(values)}" if values else ", ".join(name for name, unused in names)
 
 
 def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
@@ -84,7 +84,7 @@ def page(versions: Any) -> str:
     alike: dict[tuple[str, ...], list[tuple[str, str]]] = {}
     for (name, value, *cells), those in components.items():
         alike.setdefault((", ".join(those), name if value else "", *cells), []).append((name, value))
-    facts = [(those, what(names), *cells) for (those, _, *cells), names in alike.items()]
+    facts = [(those, what(names), *cells) for (those, unused, *cells), names in alike.items()]
     head = ("Component", "What", "Deprecated", "Without effect", "Fatal", "Gone", "Why")
     providers = [
         (f"`{p.name}`", show(p.gone_in), p.successor or "none", f"`{p.provider_id}`")

@@ -50,10 +50,10 @@ def of_systemd(line: CommandLine) -> str:
 def ignored(sources: Sources) -> List[str]:
     """Return a sentence for each managed flag in a line of an environment file that systemd ignores, such as C(export A=...)."""
     return ["{0} line {1} sets {2}, but systemd ignores that line, because no variable is called {3}".format(
-                path, number, render(flag.name, flag.value), shown(name))
-            for path in sources.environment_files
-            for name, number, chars in env_file.ignored(sources.texts.get(path) or "")
-            for flag in find_flags(word.value for word in split_words(chars))]
+        path, number, render(flag.name, flag.value), shown(name))
+        for path in sources.environment_files
+        for name, number, chars in env_file.ignored(sources.texts.get(path) or "")
+        for flag in find_flags(word.value for word in split_words(chars))]
 
 
 def first_difference(expected: Sequence[Argument], running: Sequence[str], place: Callable[[Argument], str]) -> str:

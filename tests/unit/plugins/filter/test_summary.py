@@ -86,7 +86,7 @@ def test_columns_stand_below_each_other_and_long_messages_are_cut() -> None:
     facts = {"a-host-with-a-long-name": changed({"component": "kubelet", "failed": True, "msg": "x" * 400}), "w": changed(DONE)}
     entries = summary.summarise(facts, PLAN)
     assert entries[0]["detail"] == "x" * 300
-    head, first, second, _ = summary.table(entries, 1.0)
+    head, first, second, unused = summary.table(entries, 1.0)
     assert first.index("failed") == second.index("changed") == head.index("STATE") == len("a-host-with-a-long-name") + 2
     (rounded,) = summary.summarise({"w": changed({**DONE, "seconds": 4.26})}, PLAN)
     assert rounded["seconds"] == 4.3

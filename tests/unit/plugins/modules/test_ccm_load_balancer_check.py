@@ -111,7 +111,7 @@ class World:
         return results
 
     def answer(self, target: Dict[str, Any], asker: str) -> Dict[str, Any]:
-        kind, _, other = target["name"].partition(":")
+        kind, unused, other = target["name"].partition(":")
         error, nodes = self.error(kind, other, asker, target["port"]), self.behind() if kind == "balancer" else [other]
         asked = target["count"] if not error else min(3, target["count"])
         found = {nodes[number % len(nodes)]: asked for number in range(asked)} if not error else {}

@@ -240,7 +240,7 @@ def test_a_packages_variable_is_not_edited() -> None:
     pytest.param("--cloud-provider=aws", "--cloud-provider=external", True, id="two-values-in-two-files"),
 ])
 def test_a_conflict_is_two_values_in_two_files(kubeadm: Any, flags: str, default: str, twice: bool) -> None:
-    edit, _, _ = kubeadm(flags=f'KUBELET_KUBEADM_ARGS="{flags}"\n', default=f"KUBELET_EXTRA_ARGS={default}\n")
+    edit, unused, unused2 = kubeadm(flags=f'KUBELET_KUBEADM_ARGS="{flags}"\n', default=f"KUBELET_EXTRA_ARGS={default}\n")
     assert any("set twice, and the last one counts" in change.why for change in edit.changes) is twice
 
 

@@ -202,7 +202,7 @@ CONFIG = "    - --cloud-config=/etc/kubernetes/cloud.conf\n"
 
 
 def test_a_shared_mount_before_that_of_the_cloud_config_stays_alone() -> None:
-    after, _, notes = manifest.edit(small(COMMAND + CONFIG, ETC + VOLUMES), KCM, (1, 36))
+    after, unused, notes = manifest.edit(small(COMMAND + CONFIG, ETC + VOLUMES), KCM, (1, 36))
     spec = yaml.safe_load(after)["spec"]
     assert [item["name"] for item in spec["volumes"]] == [item["name"] for item in spec["containers"][0]["volumeMounts"]] == ["etc"]
     assert notes == ["volume mount cloud (/etc/kubernetes/cloud.conf)", "volume cloud"]
@@ -213,7 +213,7 @@ def test_a_shared_mount_before_that_of_the_cloud_config_stays_alone() -> None:
     "  initContainers:\n  - name: first\n  - name: other\n    volumeMounts:\n    - {name: cloud, mountPath: /x}\n",
 ])
 def test_a_volume_that_another_container_mounts_stays(other: str) -> None:
-    after, _, notes = manifest.edit(small(COMMAND + CONFIG, ETC + other + VOLUMES), KCM, (1, 36))
+    after, unused, notes = manifest.edit(small(COMMAND + CONFIG, ETC + other + VOLUMES), KCM, (1, 36))
     assert [item["name"] for item in yaml.safe_load(after)["spec"]["volumes"]] == ["etc", "cloud"]
     assert notes == ["volume mount cloud (/etc/kubernetes/cloud.conf)"]
 
@@ -232,7 +232,7 @@ def test_a_value_of_its_own_is_replaced_in_its_place() -> None:
 def test_the_mount_of_a_cloud_config_that_gets_another_value_stays() -> None:
     before = small(COMMAND + CONFIG, ETC + VOLUMES)
 
-    after, _, notes = manifest.edit(before, KCM, (1, 29), lambda _, flags, unused: [Change("cloud-config", flags[0], "/other", "", "")])
+    after, unused, notes = manifest.edit(before, KCM, (1, 29), lambda _, flags, unused: [Change("cloud-config", flags[0], "/other", "", "")])
     assert (after, notes) == (before.replace("=/etc/kubernetes/cloud.conf", "=/other"), [])
 
 
@@ -249,7 +249,7 @@ def test_what_an_edit_took_away_is_known_and_comes_back_with_the_flag() -> None:
     assert manifest.lost_mounts(before, ours, KCM) == LOST
     assert manifest.lost_mounts(ours, before, KCM) == manifest.lost_mounts(small(COMMAND), ours, KCM) == ([], [])
     changes = back(("cloud-provider", "aws"), ("cloud-config", "/etc/kubernetes/cloud.conf"))
-    after, _, notes = manifest.edit(ours, KCM, (1, 29), changes, LOST)
+    after, unused, notes = manifest.edit(ours, KCM, (1, 29), changes, LOST)
     spec = yaml.safe_load(after)["spec"]
     assert [item["name"] for item in spec["volumes"]] == [item["name"] for item in spec["containers"][0]["volumeMounts"]] == ["etc", "cloud"]
     assert notes == [] and spec["volumes"][1] == LOST.volumes[0]
@@ -298,7 +298,7 @@ def test_each_mount_decides_alone_whether_its_volume_goes(order: tuple[str, str]
     mounts = "    volumeMounts:\n" + "".join(f"    - {{name: {name}, mountPath: /{name}}}\n" for name in order)
     volumes = "  volumes:\n" + "".join(f"  - {{name: {name}, hostPath: {{path: /{name}}}}}\n" for name in order) + "  - {name: other, hostPath: {path: /o}}\n"
     flags = f"    command:\n    - {KCM}\n    - --cloud-config=/one/c\n    - --cloud-config=/two/c\n    - --v=2\n"
-    after, _, notes = manifest.edit(small(flags, mounts + "  initContainers:\n  - name: i\n    image: i\n" + both + volumes), KCM, (1, 36))
+    after, unused, notes = manifest.edit(small(flags, mounts + "  initContainers:\n  - name: i\n    image: i\n" + both + volumes), KCM, (1, 36))
     spec = yaml.safe_load(after)["spec"]
     assert "volumeMounts" not in spec["containers"][0] or spec["containers"][0]["volumeMounts"] == []
     assert [volume["name"] for volume in spec["volumes"]] == (["one", "other"] if both else ["other"])

@@ -30,7 +30,7 @@ def kubelet_flags(*texts: str) -> list[str]:
                 lists = lists + items
     flags: dict[str, list[str]] = {}
     for item in lists:
-        name, _, value = item.removeprefix("--").partition("=")
+        name, unused, value = item.removeprefix("--").partition("=")
         values = flags.setdefault(name.rstrip("-+"), [])
         values.insert(0 if name.endswith("-") else len(values), value)
     return [f"--{name}={value}" for name, values in flags.items() for value in values]
@@ -55,7 +55,7 @@ def test_one_external_provider_reaches_the_kubelet(texts: list[str]) -> None:
     assert kubelet_flags(*after) != kubelet_flags(*texts)
     assert [flag for flag in kubelet_flags(*after) if "cloud" in flag.replace("_", "-")] == ["--cloud-provider=external"]
     assert [flag for flag in kubelet_flags(*after) if "cloud" not in flag] == before
-    again: list[tuple[str, str | None]] = [(path, text) for (path, _), text in zip(files, after, strict=True)]
+    again: list[tuple[str, str | None]] = [(path, text) for (path, unused), text in zip(files, after, strict=True)]
     assert rancher.plan("k3s", False, again, ["agent"], (1, 30)).changes == []
     assert rancher.is_external("k3s", again, ["agent"]) and not rancher.is_external("k3s", files, ["agent"])
 

@@ -66,7 +66,7 @@ def test_what_runs_before_the_program_is_named_with_its_line(text: str, expected
     found = list(_unit.before_start([(UNIT, f"[Service]\n{text}")]))
     assert found == [(f"{UNIT} {place}", command) for place, command in expected]
     settings = systemd.unit_settings(f"[Service]\n{text}")
-    assert [command for _, command in found] == [value for _, key, value in settings if value and key in ("ExecStartPre", "ExecCondition")]
+    assert [command for unused, command in found] == [value for unused, key, value in settings if value and key in ("ExecStartPre", "ExecCondition")]
 
 
 def test_a_shell_that_starts_the_kubelet_is_refused_with_its_file() -> None:

@@ -61,7 +61,7 @@ class Host(NamedTuple):
 
 
 def words(rand: random.Random, most: int = 4) -> list[str]:
-    chosen = [rand.choice(OTHERS) for _ in range(rand.randrange(most))]
+    chosen = [rand.choice(OTHERS) for unused in range(rand.randrange(most))]
     for flag in rand.sample(CLOUD, rand.choice([0, 0, 1, 1, 2])):
         chosen.insert(rand.randrange(len(chosen) + 1), flag)
     if rand.random() < 0.1:
@@ -110,7 +110,7 @@ def value(rand: random.Random, parts: list[str]) -> str:
 
 def environment(rand: random.Random, name: str) -> str:
     lines = [rand.choice(["# a note", "; --cloud-provider=aws", "#KUBELET_EXTRA_ARGS=--v=9", "", "OTHER=1", "OTHER='x y'", "no assignment"])
-             for _ in range(rand.randrange(3))]
+             for unused in range(rand.randrange(3))]
     lines.append(name + rand.choice(["=", "=", "=", " = ", "= "]) + value(rand, [shell_word(rand, word) for word in words(rand)]))
     if rand.random() < 0.1:
         lines.insert(0, f"{name}=--v=1")
@@ -271,8 +271,8 @@ def test_the_reader_agrees_with_systemd_on_any_text() -> None:
     """The texts consist of characters that are special in some place; most texts are nonsense."""
     rand = random.Random(33)
     letters = ["a", "b", " ", "\t", "\n", "\r\n", "\r", '"', "'", "\\", "\\\n", "=", "#", ";", "A=", "B=", "$", "`", "--x", "\n#", "%", "é"]
-    for _ in range(drawn.number(2000)):
-        text = rand.choice(["", "A="]) + "".join(rand.choice(letters) for _ in range(rand.randrange(25)))
+    for unused in range(drawn.number(2000)):
+        text = rand.choice(["", "A="]) + "".join(rand.choice(letters) for unused in range(rand.randrange(25)))
         found = {name: _unit.text_of(value.chars) for name, value in _unit.env_file.parse("/e", text, systemd.version() < 254).items()}
         assert found == systemd.environment_file(text), repr(text)
 
@@ -282,7 +282,7 @@ def test_each_character_of_an_environment_file_knows_its_place() -> None:
     rand = random.Random(35)
     letters = ["a", "b", " ", "\t", "\n", "\r", '"', "'", "\\", "\\", "\\\n", "#", "$", "`", "--x", "\nB=", "é"]
     texts = ['A="ab\\"cd"', 'A="ab\\$cd" ', "A='ab\"cd'", 'A="ab\\xcd"', "A=ab\\cd", "A=ab\\\ncd", "A= \\abc", 'A=a b "c" ', "A= 'a' \"b\" c"]
-    texts += ["A=" + "".join(rand.choice(letters) for _ in range(rand.randrange(14))) for _ in range(drawn.number(2000))]
+    texts += ["A=" + "".join(rand.choice(letters) for unused in range(rand.randrange(14))) for unused in range(drawn.number(2000))]
     for text in texts:
         found = _unit.env_file.parse("/e", text, systemd.version() < 254)
         for name, value in found.items():
@@ -299,8 +299,8 @@ def test_units_agree_with_systemd_on_any_text() -> None:
                "$A", "${A}", "$$", "%n", "%%", "%", "%i", "%z", "\\x41", "\\s",
                "\\n", "\\q", "\\101", "\\u00e9", "--x=", "@", "\n", "$", "{", "}", "\\u", "\\x", "\\400", "\\ud800", "\\U0001f600", "é"]
     values = ['A=1 "2 3"', "A=", '"A=x  y\\\\z"', "A=%n$$", "B=", "A='q' \"A=z", "A=1 \\q A=2"]
-    for _ in range(drawn.number(2000)):
-        command = rand.choice(["", "-", "@", "+", "!!", ":"]) + "/k b " + "".join(rand.choice(letters) for _ in range(rand.randrange(18)))
+    for unused in range(drawn.number(2000)):
+        command = rand.choice(["", "-", "@", "+", "!!", ":"]) + "/k b " + "".join(rand.choice(letters) for unused in range(rand.randrange(18)))
         text = f"[Service]\nEnvironment={rand.choice(values)}\nExecStart={command}\n"
         found: list[str] | None = None
         try:
@@ -322,8 +322,8 @@ def test_each_character_of_a_unit_knows_its_place() -> None:
     letters = ["a", " ", '"', "'", "\\", "\\\n", "\\\r\n", "$A", "${A}", "$$", "%n", "%%", "%", "%z", "\\x41", "\\s", "\\n", "\\q", "\\101",
                "\\u00e9", "--x=", "é"]
     values = ['A=1 "2 3"', '"A=x  y\\\\z"', "A=%n$$", "'A=q \\x41' B=2", "A=\\x2d\\s1", 'A=1 "A=z\\"y"']
-    for _ in range(drawn.number(1000)):
-        command = "/k b " + "".join(rand.choice(letters) for _ in range(rand.randrange(14)))
+    for unused in range(drawn.number(1000)):
+        command = "/k b " + "".join(rand.choice(letters) for unused in range(rand.randrange(14)))
         text = f"[Service]\nEnvironment={rand.choice(values)}\nExecStart={command}\n"
         try:
             given = _unit.command_line(_unit.parse_unit([("/etc/systemd/system/kubelet@i.service", text)]), []).given
@@ -370,9 +370,9 @@ def test_systemd_reads_what_is_written_in_place_of_a_word(place: str, empty: boo
     rand = random.Random(place)
     letters = ["a", "b", "--x=", " ", "\t", '"', "'", "\\", "%", "$", "`", "#", ";", "é", ",", "\n"]
     unit, written = "/etc/systemd/system/kubelet.service", 0
-    for _ in range(drawn.number(200)):
-        old = "" if empty else "".join(rand.choice(["a", "b", "--x=", ",", "c"]) for _ in range(1 + rand.randrange(4)))
-        new = "".join(rand.choice(letters) for _ in range(1 + rand.randrange(6)))
+    for unused in range(drawn.number(200)):
+        old = "" if empty else "".join(rand.choice(["a", "b", "--x=", ",", "c"]) for unused in range(1 + rand.randrange(4)))
+        new = "".join(rand.choice(letters) for unused in range(1 + rand.randrange(6)))
         line = place.format(old)
         start = "" if line.startswith("ExecStart") else "ExecStart=/k $A\n"
         text = f"[Service]\nEnvironmentFile=/e\n{start}{'' if line.startswith('A=') else line}\n"

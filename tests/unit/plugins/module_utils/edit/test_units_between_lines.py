@@ -38,7 +38,7 @@ def argv(text: str) -> tuple[list[str], list[str]]:
 @pytest.mark.parametrize("flags", FLAGS)
 def test_a_flag_between_lines_goes_and_comes_back_alone(place: str, flags: list[str]) -> None:
     rand = random.Random(f"{place} {flags}")
-    for _ in range(drawn.number(400) // 40):
+    for unused in range(drawn.number(400) // 40):
         arguments = [*rand.choice([["--v=2"], []]), *flags, *rand.choice([["--x=1"], []])]
         body = "".join(rand.choice(JOINTS) + word for word in arguments)
         text = f"[Service]\n{place.format(body)}{rand.choice(ENDS)}"

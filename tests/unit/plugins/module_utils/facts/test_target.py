@@ -85,7 +85,7 @@ def test_what_makes_the_loops_be_handed_over(component: str, argv: list[str], ex
 
 def test_changes_come_in_the_order_of_the_flags_and_new_ones_last() -> None:
     argv = ["--feature-gates=DisableCloudProviders=false", "--cloud-config=/c", "--feature-gates=InTreePluginAWSUnregister=true"]
-    assert [(name, now) for name, now, _ in changed(KCM, OLD, *argv)] == [
+    assert [(name, now) for name, now, unused in changed(KCM, OLD, *argv)] == [
         ("feature-gates", "DisableCloudProviders=false"), ("cloud-config", "/c"), ("feature-gates", "InTreePluginAWSUnregister=true"),
         ("cloud-provider", None)]
 

@@ -119,7 +119,7 @@ def test_the_reason_why_a_gate_is_fatal_is_that_of_the_gate() -> None:
     ("SidecarContainers=true,GangScheduling=false", (1, 37), []),
 ])
 def test_a_gate_is_dead_when_it_is_fatal_at_the_release_or_the_next(gates: str, version: tuple[int, int], expected: list[str]) -> None:
-    assert [item for item, _ in versions.dead_gates("kubelet", gates, version)] == expected
+    assert [item for item, unused in versions.dead_gates("kubelet", gates, version)] == expected
 
 
 def test_every_fact_is_told_once_with_a_reason_and_in_an_order_that_can_be() -> None:

@@ -167,7 +167,7 @@ def test_a_readable_journal_counts_and_a_lost_one_is_replaced() -> None:
 
 
 def test_a_newer_copy_of_the_same_journal_is_a_persons_decision() -> None:
-    source, problem, _ = choose(said(serial=2), secret(serial=3), "w-1")
+    source, problem, unused = choose(said(serial=2), secret(serial=3), "w-1")
     assert source == "local" and "(write 3, but write 2 on the host)" in problem and "delete that Secret" in problem
     assert "was not replaced" in obstacle(said(serial=2), secret(serial=3), "w-1")
 

@@ -130,7 +130,7 @@ def test_forward_and_back_is_the_identity(seed: int, fixture_text: Any, host_fac
     told = Story([f"seed {seed}: {layout}"])
     planes = [name] if layout != "kubeadm-worker" else []
     others = False
-    for _ in range(dice.randint(1, 5)):
+    for unused in range(dice.randint(1, 5)):
         if dice.random() < 0.5:
             plan = make_plan({name: host.facts()}, cluster, planes)
             assert plan["go"], (told, plan["problems"])
@@ -144,7 +144,7 @@ def test_forward_and_back_is_the_identity(seed: int, fixture_text: Any, host_fac
             host.texts[path], shadow[path] = edit(host.texts[path] or ""), edit(shadow[path] or "")
             told.append(f"others: {edit.__qualname__.split('.')[0]} of {path}: {before!r} -> {host.texts[path]!r}")
             others = True
-    for _ in range(dice.randint(0, 2)):
+    for unused in range(dice.randint(0, 2)):
         plan = make_rollback_plan({name: host.facts()}, cluster, planes)
         assert plan["go"], (told, plan["problems"])
         told.append("rollback, killed")

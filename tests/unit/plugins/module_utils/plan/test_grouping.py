@@ -47,13 +47,13 @@ def edit(host: str, **more: Any) -> dict[str, Any]:
 def test_equal_edits_of_five_hosts_are_one_and_of_four_are_not() -> None:
     names = [f"w-{n}" for n in range(5)]
     assert grouping.equal_edits([edit(name) for name in names]) == [(edit("w-0"), names)]
-    assert [hosts for _, hosts in grouping.equal_edits([edit(name) for name in names[:4]])] == [[name] for name in names[:4]]
+    assert [hosts for unused, hosts in grouping.equal_edits([edit(name) for name in names[:4]])] == [[name] for name in names[:4]]
 
 
 @pytest.mark.parametrize("difference", ["component", "file", "flag", "now", "then", "why", "risk"])
 def test_an_edit_that_differs_in_anything_stays_apart(difference: str) -> None:
     edits = [edit(f"w-{n}") for n in range(5)] + [edit("odd", **{difference: "other"})]
-    assert [hosts for _, hosts in grouping.equal_edits(edits)] == [[f"w-{n}" for n in range(5)], ["odd"]]
+    assert [hosts for unused, hosts in grouping.equal_edits(edits)] == [[f"w-{n}" for n in range(5)], ["odd"]]
 
 
 def test_the_nodes_of_many_hosts_are_one_row() -> None:
@@ -79,7 +79,7 @@ KIND = "{0}: its kubelet should register as {1}, but the cluster has no such Nod
 ])
 def test_messages_that_differ_in_names_are_one_with_an_example(names: list[tuple[str, str]]) -> None:
     (line,) = grouping.equal_messages([KIND.format(*pair) for pair in names])
-    assert line == f"{grouping.hosts([host for host, _ in names])}: {len(names)} of this kind, such as {KIND.format(*names[0])}"
+    assert line == f"{grouping.hosts([host for host, unused in names])}: {len(names)} of this kind, such as {KIND.format(*names[0])}"
 
 
 def test_four_messages_that_differ_in_names_stay_apart_because_each_has_its_own_name() -> None:

@@ -53,7 +53,7 @@ def test_a_controller_without_a_node_to_run_on_is_a_problem(selector: dict[str, 
     ("v1.33.5+k3s1", node("a"), False),
 ])
 def test_a_managed_cluster_is_refused(version: str, own: dict[str, Any], managed: bool) -> None:
-    problems, _ = check({"a": host("a")}, [own], version=version)
+    problems, unused = check({"a": host("a")}, [own], version=version)
     assert bool(problems) is managed
 
 
@@ -76,7 +76,7 @@ def test_a_cluster_with_none_of_the_hosts_is_one_problem(ours: dict[str, Any]) -
 
 def test_no_problem_names_every_node_of_a_large_cluster() -> None:
     ours = {f"w-{n}": host(f"x-{n}") for n in range(119)}
-    problems, _ = check({"w-here": host("n-here"), **ours}, [node(f"n{n}a{n}") for n in range(119)] + [node("n-here")])
+    problems, unused = check({"w-here": host("n-here"), **ours}, [node(f"n{n}a{n}") for n in range(119)] + [node("n-here")])
     assert len(problems) == 119 and max(map(len, problems)) < 250 and "120 Nodes, such as" in problems[0]
     assert len(grouping.few(problems)) == 1
 
@@ -92,7 +92,7 @@ def test_a_node_without_a_host_is_warned_of_unless_its_host_is_known_and_left_ou
 def test_a_host_that_could_not_be_looked_at_may_be_left_out_if_it_is_a_worker() -> None:
     gone = {"msg": "no route\n  to   host"}
     one(check({}, [], unseen={"w": gone})[0], "w: ", "no route to host", "--limit 'all:!w'")
-    problems, _ = check({}, [], ("cp",), unseen={"cp": gone})
+    problems, unused = check({}, [], ("cp",), unseen={"cp": gone})
     one(problems, "cp: ")
     assert "--limit" not in problems[0]
     assert "None" not in check({}, [], unseen={"w": {}})[0][0]
@@ -111,7 +111,7 @@ def test_a_host_that_could_not_be_looked_at_may_be_left_out_if_it_is_a_worker() 
 def test_a_control_plane_that_may_run_the_same_loops_is_not_left_out(version: str, components: dict[str, Any], refused: bool) -> None:
     hosts = {"cp-1": host("cp-1", components=components)}
     nodes = [node("cp-1"), node("cp-2"), node("w")]
-    problems, _ = check(hosts, nodes, ("cp-1", "cp-2"), version, excluded_hosts=["w", "cp-2"])
+    problems, unused = check(hosts, nodes, ("cp-1", "cp-2"), version, excluded_hosts=["w", "cp-2"])
     assert bool(problems) is refused
     assert not refused or ("cp-2" in problems[0] and " w" not in problems[0].split(".")[0])
     assert check(hosts, nodes, ("cp-1",), version, excluded_hosts=["w"])[0] == []
@@ -134,7 +134,7 @@ def test_servers_are_in_the_group_and_agents_are_not() -> None:
     (host("a", unit_files=("/u",), image="kube-apiserver:v1.36.3"), False),
 ])
 def test_a_control_plane_has_manifests_or_units(facts: dict[str, Any], refused: bool) -> None:
-    problems, _ = check({"a": facts}, [node("a", control_plane=True)], ("a",))
+    problems, unused = check({"a": facts}, [node("a", control_plane=True)], ("a",))
     assert bool(problems) is refused and (not refused or "/m" in problems[0])
     assert check({"a": facts}, [node("a")])[0] == []
 
@@ -158,7 +158,7 @@ def test_every_member_of_etcd_votes(voter: bool | None, refused: bool) -> None:
     ("v1.29.0", "v1.29.0", ""),
 ])
 def test_the_version_of_a_kubelet(kubelet: str, version: str, words: str) -> None:
-    problems, _ = check({"a": host("a", kubelet)}, [node("a")], version=version)
+    problems, unused = check({"a": host("a", kubelet)}, [node("a")], version=version)
     assert len(problems) == bool(words) and words in "".join(problems)
 
 

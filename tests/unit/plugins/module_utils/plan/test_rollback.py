@@ -617,8 +617,8 @@ CONFIG = "token: x\nkubelet-arg: [v=2, cloud-provider=aws]\nkube-apiserver-arg+:
 
 def unit_kind(path: str, *files: tuple[str, str]) -> undo.Unit:
     """Return the kind of a file, with all files of the kubelet's command line: units first, then environment files."""
-    units = tuple(name for name, _ in files if unit.is_unit_file(name))
-    return undo.Unit("kubelet", path, unit.Sources(units, tuple(name for name, _ in files if name not in units), dict(files)))
+    units = tuple(name for name, unused in files if unit.is_unit_file(name))
+    return undo.Unit("kubelet", path, unit.Sources(units, tuple(name for name, unused in files if name not in units), dict(files)))
 
 
 KINDS = {

@@ -82,7 +82,7 @@ class Tags(html.parser.HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.add(tag)
-        self.attributes |= {name for name, _ in attrs}
+        self.attributes |= {name for name, unused in attrs}
 
     def handle_data(self, data: str) -> None:
         self.text.append(data)

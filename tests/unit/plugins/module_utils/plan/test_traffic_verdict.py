@@ -45,8 +45,8 @@ def healthy() -> Evidence:
     }
 
 
-def inside(evidence: Evidence, phase: str, name: str, error: str, askers: Any = NODES) -> None:
-    for asker in askers:
+def inside(evidence: Evidence, phase: str, name: str, error: str, askers: Any = ()) -> None:
+    for asker in askers or NODES:
         found = evidence[phase]["inside"][asker]
         evidence[phase]["inside"][asker] = [result(each["name"], each["asked"], error) if each["name"] == name else each for each in found]
 

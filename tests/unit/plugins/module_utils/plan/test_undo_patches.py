@@ -53,4 +53,5 @@ def test_documents_that_came_or_went_are_not_guessed() -> None:
 def test_a_flag_with_which_the_release_does_not_start_is_seen_in_each_document() -> None:
     dead = FIRST.replace("--cloud-provider=aws", "--feature-gates=DisableCloudProviders=false")
     kind = rollback._kind({}, PATH, {"component": "kubeadm-patches"})
-    assert rollback._fatal(kind, LABELS + "---\n" + dead, LABELS, (1, 36)) == rollback._fatal(kind, dead, LABELS, (1, 36)) is True
+    assert rollback._fatal(kind, LABELS + "---\n" + dead, LABELS, (1, 36)) is True
+    assert rollback._fatal(kind, dead, LABELS, (1, 36)) is True
