@@ -17,6 +17,10 @@ MARGIN = 8
 
 #: A command at the end of a text. It gets a line of its own, so that people can copy it.
 _COMMAND = re.compile(r":\s+((?:ansible-playbook|kubectl) (?:(?!\. ).)+)\Z", re.S)
+#: A blank at which no line is broken: behind the sign of a changed flag, and in a reference to what a table explains below. It is shown as
+#: a blank, and is one more character of the word until then.
+_BOUND = re.compile(r"(?:\A\s*[-+]|\((?:risk|why)) (?=--|\w+\)\Z)")
+_BLANK = "\0"
 
 
 def fitted(lines: Sequence[str], columns: int = TERMINAL) -> List[str]:
@@ -36,7 +40,12 @@ def _fitted(line: str, width: int) -> List[str]:
     if line.startswith(("ansible-playbook ", "kubectl ")) or len(line.split()) == 1:
         return [line]
     indent = " " * _hanging(line, width)
-    return textwrap.wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False, drop_whitespace=True)
+    line = _BOUND.sub(lambda found: found.group(0)[:-1] + _BLANK, line)
+    start = line[:len(line) - len(line.lstrip())] + line.split()[0]
+    alone = [start] if len(start) > width else []
+    rest = (indent + line[len(start):].lstrip()) if alone else line
+    wrapped = textwrap.wrap(rest, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False, drop_whitespace=True)
+    return [text.replace(_BLANK, " ") for text in alone + wrapped]
 
 
 def _hanging(line: str, width: int) -> int:

@@ -24,13 +24,13 @@ MANY = 12
 #: What is at risk while a check fails.
 RISKS = {
     "hosts": "nobody knows what runs on a host that was not inspected",
-    "flags": "at its next start, a component with such a flag may fail, or act for the cloud beside the controller",
-    "kubelets": "if the Node of such a kubelet registers again, no controller initialises it",
+    "flags": "with such a file, a component may not start again, or act for the cloud beside the controller",
+    "kubelets": "if a kubelet without the flag registers its Node again, no controller initialises it",
     "kubeadm-config": "the next kubeadm upgrade brings the old flags back",
-    "nodes": "such a Node gets no address, zone, route or load balancer from the cloud, and no Pods while it is uninitialized",
+    "nodes": "a Node that is not initialized gets no address, zone, route or load balancer from the cloud",
     "runtime": "while no controller works, new Nodes wait, and load balancers and routes stay as they are",
-    "serving-certs": "kubectl logs and exec, and the metrics of such a kubelet, may fail",
-    "services": "nobody outside of the cluster reaches such a Service",
+    "serving-certs": "kubectl logs and exec, and metrics, may fail for a kubelet without such a certificate",
+    "services": "nobody outside of the cluster reaches a Service without an address",
 }
 
 

@@ -34,6 +34,11 @@ def shown(*lines: str, width: int = 80) -> list[str]:
     ("ip-10-0-0-1.eu-central-1.compute.internal  restored  2 of 2  " + LONG[:46],
      ["ip-10-0-0-1.eu-central-1.compute.internal  restored  2 of 2  the kubelet", "  did not become healthy within 180"]),
     ("x" * 90, ["x" * 90]),
+    # A flag stays behind its sign, and the letter of a risk behind its word.
+    ("  - --enable-admission-plugins=" + "NamespaceLifecycle," * 3 + "  (why 5)",
+     ["  - --enable-admission-plugins=" + "NamespaceLifecycle," * 3, "    (why 5)"]),
+    ("cp-1: kube-controller-manager, /etc/kubernetes/controller-managers (risk a)",
+     ["cp-1: kube-controller-manager, /etc/kubernetes/controller-managers", "  (risk a)"]),
     ("Next: Fix the cause and run again: " + COMMAND, ["Next: Fix the cause and run again:", COMMAND]),
     (LONG + ". Next: " + COMMAND, [*shown(LONG + ". Next:"), COMMAND]),
     ("another check runs, or one was killed. If none runs, remove it: kubectl delete namespace outoftree-ccm-check",
