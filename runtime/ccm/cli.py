@@ -43,14 +43,15 @@ COMMANDS: Mapping[str, Command] = {
 
 #: The exit status that a shell reports of a program that SIGPIPE ended.
 PIPE_CLOSED = 128 + 13
-#: Those that only read the cluster and the cloud: all in `ccm.commands` but the one that prints a script.
+#: The commands that only read the cluster and the cloud: all of `ccm.commands` except `completion`, which prints a
+#: script.
 READING = tuple(
     name for name, command in COMMANDS.items() if command.module.startswith("ccm.commands.") and name != "completion"
 )
 
 
 def list_of_commands(prog: str = "ccm", names: Iterable[str] = COMMANDS) -> str:
-    """The subcommands, for `--help`."""
+    """Return the list of subcommands that `--help` shows."""
     calls = {name: f"{prog} {name}" for name in names}
     width = max(map(len, calls.values()))
     lines = [f"  {call.ljust(width)}  {COMMANDS[name].summary}" for name, call in calls.items()]
@@ -58,7 +59,8 @@ def list_of_commands(prog: str = "ccm", names: Iterable[str] = COMMANDS) -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Exit status: 0 success, 1 failure, 2 invalid command line. Commands have their own: see their `main`."""
+    """Run a command line. Return the exit status: 0 success, 1 failure, 2 invalid command line. Some subcommands have
+    other ones: see their `main`."""
     args = list(sys.argv[1:] if argv is None else argv)
     return _printing(lambda: _main(args))
 
@@ -85,7 +87,8 @@ def _main(args: list[str]) -> int:
 
 
 def kubectl(argv: list[str] | None = None) -> int:
-    """`kubectl ccm`, which kubectl finds as the program `kubectl-ccm`: commands that only read, and no controller."""
+    """Run `kubectl ccm`, which kubectl finds as the program `kubectl-ccm`. It has the commands that only read, and does
+    not run a controller. Return the exit status."""
     args = list(sys.argv[1:] if argv is None else argv)
     return _printing(lambda: _kubectl(args))
 
@@ -109,7 +112,8 @@ def run(name: str, argv: list[str]) -> int:
 
 
 def _printing(work: Callable[[], int]) -> int:
-    """The exit status of `work`. If the reader of its output has enough, as `head` has, it ends without a traceback."""
+    """Return the exit status of `work`. If the reader of its output closes the pipe, as `head` does, return
+    `PIPE_CLOSED` without a traceback."""
     try:
         try:
             return work()

@@ -2,10 +2,11 @@
 """Copies what the controller needs into an empty folder, which becomes the image. The Containerfile runs it.
 
 That is Python without what only developers use, the environment /opt/ccm, the libraries that these link, and the CA
-certificates of the distribution. There is no shell, no package manager and no pip. It knows no architecture.
+certificates of the distribution. There is no shell, no package manager and no pip. Nothing here depends on the
+architecture.
 
-Python's own modules and those of others are there as byte code alone, which halves them and starts as fast. Ours keep
-their source beside it, for tracebacks.
+Python's own modules and those of others are there as byte code alone, which halves their size and starts as fast. Ours
+keep their source beside it, for tracebacks.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ENVIRONMENT = Path("/opt/ccm")
-#: Of Python's own library: for developers, for screens, and for databases.
+#: Left out of Python's own library: what is for developers, for screens, and for databases.
 UNUSED = {
     "__pycache__", "config", "curses", "dbm", "dist-packages", "distutils", "ensurepip", "idlelib", "lib2to3",
     "pydoc_data", "site-packages", "sqlite3", "test", "tests", "tkinter", "turtledemo", "venv",
@@ -30,7 +31,7 @@ UNUSED = {
 UNUSED_MODULES = re.compile(
     r"(_tkinter|_sqlite3|_dbm|_gdbm|_curses.*|readline|nis|_crypt|ossaudiodev|_test.*|_xx.*|xx.*)\..*"
 )
-#: Of packages: sources of what is compiled, and declarations for type checkers.
+#: Left out of packages: sources of what is compiled, and declarations for type checkers.
 LEFT_OUT = {".c", ".h", ".pxd", ".pxi", ".pyi", ".pyx"}
 CERTIFICATES = Path("/usr/share/ca-certificates/mozilla")
 BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
@@ -53,7 +54,7 @@ def unused_module(path: Path) -> bool:
 
 
 def inside(root: Path, path: Path | str) -> Path:
-    """Where an absolute path is in the image."""
+    """Return where an absolute path is in the image."""
     return root / str(path).lstrip("/")
 
 
@@ -67,7 +68,7 @@ def copy(folder: Path, root: Path, left_out: object) -> None:
 
 
 def chain(link: Path) -> Iterator[Path]:
-    """A link, what it leads to, and so on to the file."""
+    """Yield a link, what it leads to, and so on, up to the file."""
     while link.is_symlink():
         yield link
         link = link.parent / link.readlink()
@@ -90,7 +91,8 @@ def elf_files(root: Path) -> Iterator[Path]:
 
 
 def linked(files: Iterable[Path], root: Path) -> set[str]:
-    """The libraries that these files link, by ldd, each with the links that lead to it. Raises SystemExit."""
+    """Return the libraries that these files link, as ldd reports them, each with the links that lead to it. Raises
+    SystemExit if the base image does not have one of them."""
     found: set[str] = set()
     for file in files:
         original = Path("/") / file.relative_to(root)
@@ -108,7 +110,8 @@ def linked(files: Iterable[Path], root: Path) -> set[str]:
 
 
 def configuration(root: Path) -> None:
-    """Names, users, and the certificates of the distribution's package. Not those of /etc, which a build may mount."""
+    """Write the files for users, groups and the look-up of names, and the CA certificates. These come from the
+    distribution's package and not from /etc, which a build may mount."""
     texts = {
         "/etc/passwd": "root:x:0:0:root:/:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/:/sbin/nologin\n",
         "/etc/group": "root:x:0:\nnonroot:x:65532:\n",
@@ -141,7 +144,7 @@ def configuration(root: Path) -> None:
 
 
 def compile_all(root: Path, library: Path) -> None:
-    """Always in the same order and with the same hashes, so that two builds are equal to the byte."""
+    """Compile all modules, always in the same order and with the same hashes, so that two builds are identical."""
     ours = next(inside(root, ENVIRONMENT).glob("lib/python3*/site-packages")) / "ccm"
     for folder in (inside(root, library), inside(root, ENVIRONMENT)):
         for source in sorted(folder.rglob("*.py")):

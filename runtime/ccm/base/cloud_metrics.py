@@ -46,12 +46,12 @@ class _OfClouds(MetricWrapperBase):
 
 
 class CloudCounter(_OfClouds, Counter):
-    """A counter of each cloud."""
+    """A counter with samples of each cloud's own."""
 
 
 class CloudGauge(_OfClouds, Gauge):
-    """A gauge of each cloud."""
+    """A gauge with samples of each cloud's own."""
 
 
 class CloudHistogram(_OfClouds, Histogram):
-    """A histogram of each cloud."""
+    """A histogram with samples of each cloud's own."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lanes that take turns: whoever has much to do does not delay whoever has little."""
+"""A queue of several lanes that take turns, so that a lane with many items does not delay the others."""
 
 from __future__ import annotations
 

@@ -6,7 +6,8 @@ Users and kubelets write such texts, so neither their number nor their length ma
 
 from __future__ import annotations
 
-#: How many texts to remember, many more than a cluster has zones and pools; and the most characters of such a text.
+#: `MOST`: how many texts to remember, many more than a cluster has zones and pools. `LONGEST`: the maximum length of
+#: such a text, in characters.
 MOST, LONGEST = 4096, 256
 #: An object with more texts than this keeps its own copies: it is like no other, and its texts would displace shared
 #: ones.

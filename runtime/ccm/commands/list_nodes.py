@@ -35,7 +35,8 @@ from .outlooks.judging import Judging
 from .outlooks.node_outlook import REGISTER, RENAME
 from .outlooks.ownership_outlook import owners
 
-#: Why a Node belongs to none of several clouds -> its verdict; "mismatched" for others.
+#: Reason why a Node belongs to none of several clouds -> the verdict about the Node; "mismatched" for all other
+#: reasons.
 VERDICTS = {"ForeignProviderID": "foreign", "OtherController": "foreign", "CloudNotAvailable": "unknown"}
 
 

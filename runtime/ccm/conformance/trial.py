@@ -44,9 +44,10 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: How long a call may continue after its deadline, or after its cancellation, in seconds.
+#: `GRACE`: how long a call may continue after its deadline, or after its cancellation, in seconds. `GRACES`: into how
+#: many waits this time is divided.
 GRACE, GRACES = 1.0, 10
-#: How often a rate-limited call is retried.
+#: How often a rate-limited call is made, at most.
 PATIENT_CALLS = 5
 #: How often a Transient call is retried in cases about something else, and the pause before each retry in seconds.
 TRANSIENTS, PAUSE = 3, 1.0
@@ -138,8 +139,8 @@ class Trial:
     # Calls
 
     async def ask(self, call: Callable[..., Awaitable[T]], *args: Any) -> T:
-        """Return the answer, with retries after RateLimited. Other CloudErrors are raised; any other exception, or a
-        missed deadline, raises Failed."""
+        """Return the answer. After RateLimited, make the call again, up to `PATIENT_CALLS` times in all. Raises
+        CloudError, and Failed for any other exception and for a missed deadline."""
         for attempt in range(PATIENT_CALLS):
             try:
                 return await self.ask_once(call, *args)
@@ -210,7 +211,8 @@ class Trial:
         raise Failed(f"page {token!r} is returned as the next one twice: the listing never ends")
 
     async def some_instances(self, at_least: int = 1) -> list[Instance]:
-        """Return existing instances. Creates missing ones, if the world can."""
+        """Return all instances. If there are fewer than `at_least`, create more. Raises NotRun if the world cannot
+        create instances."""
         found = await self.listing()
         while len(found) < at_least:
             await self.new_instance()
@@ -248,7 +250,8 @@ class Trial:
         )
 
     async def backends(self, count: int = 2) -> Backends:
-        """Return the first instances of the cloud, as nodes."""
+        """Return the `count` instances that are first by providerID, as backends; none if the provider has no
+        instances."""
         if self.cloud.instances is None:
             return Backends()
         found = sorted(await self.some_instances(), key=lambda instance: instance.provider_id)[:count]

@@ -21,7 +21,8 @@ _LIBRARIES = tuple(sysconfig.get_paths()[each] for each in ("stdlib", "platstdli
 
 
 class Watchdog:
-    """While entered, a thread watches the event loop. `blocked` names the place where it stood still, "" if nowhere.
+    """While entered, a thread watches the event loop. `blocked` is a sentence about the place of the code where the
+    loop stood still first, "" if it never did.
 
     In the main thread it also ends the blocking call: SIGUSR1 raises Failed there.
     """
@@ -75,7 +76,7 @@ class Watchdog:
 
 
 def _place(frame: FrameType) -> str:
-    """Return the innermost place outside of libraries, and the function that it called."""
+    """Return a sentence with the innermost place outside of libraries, and the function of a library that it called."""
     called, outer = frame.f_code.co_qualname, frame
     while outer.f_code.co_filename.startswith(_LIBRARIES) and outer.f_back is not None:
         called, outer = outer.f_code.co_qualname, outer.f_back

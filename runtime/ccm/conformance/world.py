@@ -15,7 +15,7 @@ class NotRun(Exception):
 
 
 class Trouble(enum.Enum):
-    """Failures of a cloud. While one lasts, it affects every call of the provider, unless it says otherwise."""
+    """Failures of a cloud. While one lasts, it affects every call of the provider, unless its text says otherwise."""
 
     SERVER_ERROR = "every call is answered with a 5xx of the cloud"
     PROXY_PAGE = "every call is answered with 404 and a web page, as from a proxy that cannot reach the cloud"

@@ -38,12 +38,12 @@ class Right:
 
 
 def needs_nothing(cloud: Cloud) -> str | None:
-    """For `ControllerSpec.needs`: works with any cloud."""
+    """Return None, for `ControllerSpec.needs`: the controller works with any cloud."""
     return None
 
 
 def never(flags: Any) -> str | None:
-    """For `ControllerSpec.off`: only `--controllers` turns it off."""
+    """Return None, for `ControllerSpec.off`: only `--controllers` turns the controller off."""
     return None
 
 
@@ -70,13 +70,14 @@ class ControllerSpec(Generic[S]):
     on_by_default: bool = False
     #: Returns what it needs and this cloud does not provide; None if nothing is missing.
     needs: Callable[[Cloud], str | None] = needs_nothing
-    #: In addition to reading Nodes, Services and what it watches, and writing Events.
+    #: The rights that it needs, in addition to reading Nodes, Services and what it watches, and writing Events.
     rights: tuple[Right, ...] = ()
     #: Kinds that it reads from a cache, in addition to Nodes and Services: `ControllerContext.cache`.
     watches: tuple[Watched[Any], ...] = ()
-    #: Whether each of several clouds of a process may have one; built-in controllers only.
+    #: Whether each of several clouds of a process may have a controller of this kind; built-in controllers only.
     runs_beside_others: bool = False
-    #: Whether one serves all clouds of a process together, because it needs none of them; built-in controllers only.
+    #: Whether one such controller serves all clouds of a process, because it needs none of them; built-in controllers
+    #: only.
     runs_once: bool = False
     #: Whether it writes information from Nodes to the cloud, so that the cloud must vouch for the Nodes.
     vouching: bool = False

@@ -38,8 +38,8 @@ def _node_ipam(context: ControllerContext, options: Any) -> Controller:
 
 
 def _node_ipam_options(flags: Any) -> object:
-    """Return the options. Raises ValueError for an unknown allocator, and for ranges that cannot be cut or are
-    missing."""
+    """Return the options. Raises ValueError for an unknown allocator, and for ranges that are missing or cannot be
+    divided among Nodes."""
     from .pod_cidrs.node_ipam import NodeIpamOptions
     from .pod_cidrs.node_ipam_rules import Allocator, parse_ranges
 

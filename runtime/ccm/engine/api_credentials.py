@@ -63,7 +63,7 @@ class FileText:
         return self._text
 
     def _warn_of(self, problem: str) -> None:
-        """Report once why the previous text is used. `problem`: "" if it is not used."""
+        """Report once why the previous text is used. `problem`: what is wrong with the new text, "" for nothing."""
         if problem and self._text and problem != self._warned_of:
             logger.warning("cannot use the new content of %s, keeping the previous one: %s", self.path, problem)
         self._warned_of = problem
@@ -283,7 +283,7 @@ class Access:
         )
 
     def try_certificates(self) -> None:
-        """Raises OSError or ValueError if the certificates cannot be loaded."""
+        """Load the certificates, to check that this works. Raises OSError or ValueError if it does not."""
         if self.server.startswith("https:"):
             self._context(self.cert, self.key)
 

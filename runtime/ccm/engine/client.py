@@ -185,7 +185,7 @@ class KubeClient:
     async def patch(
         self, path: str, patch: Mapping[str, Any], *, strategic: bool = False, timeout: float | None = None
     ) -> ObjectMeta:
-        """Merge patch (or strategic merge patch); returns the new metadata.
+        """Send a merge patch, or a strategic merge patch. Return the new metadata.
 
         For a precondition put `metadata.resourceVersion` into the patch: ConflictError if it fails. If `metadata.uid`
         differs from the object's, it raises InvalidError. A patch without such a precondition may raise ConflictError,
@@ -212,9 +212,12 @@ class KubeClient:
         last: bool = False,
         timeout: float | None = None,
     ) -> bytes:
-        """PUT an object in its own bytes (`AsRead`) with a change in the form of a merge patch; returns its bytes after
-        that, for the next write (`last`: none follows, so b""). It costs the API server less than a patch.
-        ConflictError if the object is not the one that was read."""
+        """PUT an object: its bytes as they were read (`AsRead`), with a change in the form of a merge patch. A PUT
+        costs the API server less than a patch.
+
+        Return the object's bytes after the write, for the next write; b"" if `last` says that none follows. Raises
+        ConflictError if the object is not the one that was read.
+        """
         from .protobuf import changes
 
         accept = encodings.accepted_metadata(True)

@@ -2,7 +2,7 @@
 """The two encodings of objects: JSON, and Kubernetes' protobuf for types that name their message (`MESSAGE`).
 
 Each object in protobuf begins with four bytes that no JSON begins with, so an answer shows its own encoding. Therefore
-an answer in JSON is understood, too, for example from a server of another package's kind.
+an answer in JSON is understood, too, for example for a kind that its server has only in JSON.
 """
 
 from __future__ import annotations

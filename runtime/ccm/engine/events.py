@@ -46,7 +46,7 @@ MESSAGE_LIMIT = 1024
 
 #: The object of the Event, type and reason.
 _Kind = tuple[ObjectRef, str, str]
-#: The same with the message; "" for combined events.
+#: The object of the Event, type, reason and message; the message is "" for combined events.
 _Key = tuple[ObjectRef, str, str, str]
 
 

@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=KubeObject)
 
-#: Seconds of silence after which a watch counts as dead: longer than a watch lasts, so a quiet one ends before.
+#: Seconds of silence after which a watch counts as dead. A watch lasts less long, so a quiet watch ends before.
 READ_TIMEOUT = 60.0
 #: How long the API server keeps one watch open, in seconds; random within this range, so that they do not end together.
 #: It sends a bookmark 2 s before the end.

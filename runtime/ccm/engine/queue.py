@@ -83,8 +83,9 @@ SOONEST = 0.1
 
 #: The shortest time until a key runs again after another writer was faster, in seconds: the cache catches up meanwhile.
 LOST_RACE = 0.2
-#: The same after the API server did not have the object. If it was deleted, the cache knows it by then. If the cache
-#: keeps it, the API server showed a past state: etcd was restored, or a proxy led to another cluster for a moment.
+#: The same time, after the API server answered that the object does not exist. If it was deleted, the cache knows it by
+#: then. If the cache keeps it, the API server showed a past state: etcd was restored, or a proxy led to another cluster
+#: for a moment.
 NOT_THERE = 5.0
 
 

@@ -33,7 +33,7 @@ class Turn(NamedTuple):
 
 
 class Newcomers:
-    """Times are monotonic."""
+    """The objects that are new, and their turns. Times are in monotonic seconds."""
 
     def __init__(self) -> None:
         # Objects that asked for a turn and have had no answer from the cloud since. The end of the outage removes none.

@@ -19,7 +19,7 @@ from .leadership import Leadership
 #: The caches are stale if an informer has heard nothing from the API server for this long, in seconds. A new watch
 #: starts at least once a minute.
 STALE_AFTER = 180.0
-#: Work that has waited longer is stuck, in seconds.
+#: Work that has waited for longer than this, in seconds, is stuck.
 STUCK_AFTER = 600.0
 
 

@@ -20,9 +20,10 @@ from ccm.serving.authorization import LOOKUP
 
 #: Controllers read a single Node or Service before they delete something for it.
 _READ = [Right(kind.resource, "get") for kind in (NODES, SERVICES)]
-#: Identifies the cluster (`ccm.engine.identity`). Without it the process warns and continues.
+#: The right to identify the cluster (`ccm.engine.identity`). Without it the process warns and continues.
 IDENTITY = Right("namespaces", "get", name="kube-system")
-#: Replaces Nodes while they are initialised (`ccm.controllers.nodes.node_writes`). Without it, Nodes are patched.
+#: The rights to replace Nodes while they are initialised (`ccm.controllers.nodes.node_writes`). Without them, Nodes are
+#: patched.
 CHEAPER = (Right("nodes", "update"), Right("nodes/status", "update"))
 _EVENTS = [Right("events", "create"), Right("events", "patch")]
 

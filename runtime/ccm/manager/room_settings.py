@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Takes the options apart: each room of a process gets its own settings, and declares their shape.
+"""Takes the options apart: each part of a process gets settings of its own, in a type that the part declares.
 
 The options go no further than this file and `running_controllers`, which makes the controllers' own options.
 """

@@ -115,7 +115,8 @@ class Sampler:
 
 
 def cloud_results(requests: Counter) -> list[tuple[str, str, float]]:
-    """Return operation, result and number of calls of each. `requests`: the counter of all clouds, or of one."""
+    """Return (operation, result, number of calls) for each operation and result. `requests`: the counter of all clouds,
+    or of one."""
     return [(labels["operation"], labels["result"], value) for labels, value in _totals_of(requests)]
 
 

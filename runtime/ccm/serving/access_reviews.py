@@ -126,7 +126,7 @@ class Memory(Generic[T]):
 
 
 class Acquaintances:
-    """Keys that were good recently: for `lifetime` seconds, at most `CACHE_SIZE`."""
+    """Remembers keys that were good within the last `lifetime` seconds, at most `CACHE_SIZE` of them."""
 
     def __init__(self, clock: Clock, lifetime: float = 3600.0) -> None:
         self._clock, self._lifetime = clock, lifetime

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Authenticates clients by certificate or TokenReview, then authorizes them by SubjectAccessReview, as upstream does.
+"""Decides who may read what, as upstream does: it authenticates clients by certificate or TokenReview, and authorizes
+them by SubjectAccessReview.
 
 A client without certificate and token is `system:anonymous`; the API server decides whether that user, too, may read
 `/metrics`. `access_reviews` limits the number of queries.

@@ -28,7 +28,8 @@ def refused(status: int, code: str, **headers: str) -> web.Response:
 
 
 class Acme:
-    """The state of the cloud. While `trouble` is set, it answers all requests; it receives the original handler.
+    """The state of the cloud. While `trouble` is set, this function answers all requests; its second argument is the
+    original handler.
 
     A balancer is "active", "building" (all new ones, while `slow` is set) or "failed"; a PUT makes it active again.
 
@@ -81,7 +82,7 @@ class Acme:
         return web.json_response({"name": "example"})
 
     async def _list_servers(self, request: web.Request) -> web.Response:
-        """Pages of three; `hostname` is a prefix filter."""
+        """Return a page of three servers; `hostname` is a prefix filter."""
         prefix, after = request.query.get("hostname", ""), request.query.get("after", "")
         rows = [row for row in self.servers.values() if row["hostname"].startswith(prefix)]
         start = int(after or 0)

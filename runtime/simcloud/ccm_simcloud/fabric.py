@@ -116,7 +116,7 @@ class Fabric:
             done = await self.apply()
 
     async def apply(self) -> bool:
-        """Apply the desired network; False if a part failed, which does not affect other parts."""
+        """Apply the desired network. Return False if a part failed, which does not affect other parts."""
         wanted, problems = self._wanted(), []
         steps = [self._apply_routes, self._apply_addresses, self._apply_ports, self._apply_passed]
         for step in steps:

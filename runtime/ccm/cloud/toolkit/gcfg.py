@@ -15,7 +15,8 @@ SECTION = re.compile(
     r'\[[ \t\r]*(?P<name>[A-Za-z0-9.-]+)[ \t\r]*(?:"(?P<sub>(?:[^"\\]|\\[\\"])*)")?[ \t\r]*\][ \t\r]*(?:[#;].*)?'
 )
 VARIABLE = re.compile(r"(?P<name>[A-Za-z][A-Za-z0-9_-]*)[ \t\r]*(?:=|(?P<bare>[#;].*)?$)")
-#: In quotes. Outside of them, a backslash may precede a double quote or the end of the line.
+#: Inside quotes: the character after a backslash -> what the two stand for. Outside of quotes, a backslash may precede
+#: only a double quote or the end of the line.
 ESCAPES = {"\\": "\\", '"': '"', "n": "\n", "t": "\t"}
 _QUOTED_BACKSLASH = r'in quotes, a backslash must be followed by one of \ " n t; for a literal backslash, write two'
 _BACKSLASH = "a value with a backslash needs double quotes, and two backslashes for each one"

@@ -132,7 +132,7 @@ class JsonApi:
 
     `authorise(renew)` returns the authentication headers for each call; after a 401 it is called once more with True.
     `source`: where the credentials are configured, for messages. `timeout`: seconds for one request, less than
-    `Limits.deadline`. `set_by`: the key that sets them, for messages. `ca_file`: CA certificates that verify the
+    `Limits.deadline`. `set_by`: the key that sets `timeout`, for messages. `ca_file`: CA certificates that verify the
     cloud's certificate, instead of the system's. `verify`: whether to verify it at all.
     """
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from ccm.cloud import Conflict, Kept, LoadBalancerSpec
 
-#: Letters in the flags of a mark: the load balancer is kept when its Service goes; it must not be deleted.
+#: Letters in the flags of a mark. `KEEP`: the load balancer stays when its Service goes. `PROTECTED`: nobody may delete
+#: it.
 KEEP, PROTECTED = "k", "n"
 
 
@@ -24,7 +25,7 @@ def is_to_be_kept(spec: LoadBalancerSpec, flags: str) -> bool:
 
 
 def check_same(spec: LoadBalancerSpec, name: str) -> None:
-    """Raises Conflict if a Service that has the load balancer `name` requests to take back another one."""
+    """Raise Conflict if a Service that has the load balancer `name` requests to take back another one."""
     if spec.take_back not in ("", name):
         raise Conflict(
             f"the Service has the load balancer {name}, and cannot take back {spec.take_back}: a new Service can"

@@ -19,10 +19,11 @@ from .recent import Recent
 Member = TypeVar("Member", str, int)
 ZONE = "topology.kubernetes.io/zone"
 
-#: How many sets of candidates `Choices` compares with. A set is used until its last Service has the next one, and each
-#: selector that users choose has sets of its own.
+#: How many sets of candidates `Choices` remembers, to compare later ones with them. A set is needed until each of its
+#: Services has chosen from a later one, and each selector of a Service has sets of its own.
 SETS = 16
-#: How many Services `Choices` remembers. Any further Service costs a hash of each node, as all did without it.
+#: How many Services' choices `Choices` remembers. For each further Service, all nodes are weighed again at every
+#: change.
 SERVICES = 10_000
 
 _numbers = itertools.count()
@@ -52,7 +53,7 @@ def limited(members: Mapping[Member, Backend], most: int, service: str) -> Mappi
 
 class Candidates(Generic[Member]):
     """The members among which Services with the same selector choose. `Backends.recent` keeps the object, which these
-    Services share. `number` distinguishes it from others."""
+    Services share. `number` is different for each set of candidates."""
 
     def __init__(self, members: Mapping[Member, Backend]) -> None:
         self.members: Mapping[Member, Backend] = members
@@ -93,11 +94,11 @@ class _Choice(NamedTuple):
 
 
 class Choices:
-    """`limited` for many Services whose nodes change one by one.
+    """Does what `limited` does, faster: for many Services, whose nodes change one by one.
 
-    A node that was not chosen may go without any effect. A node that comes can only take the place of a chosen one: it
-    never makes room for a third node, because it moves no other node forward. So a Service weighs its former choice and
-    the nodes that came. It weighs all nodes again if one of its own went.
+    A node that was not chosen may go without any effect. A node that comes can only take the place of a chosen one; no
+    other node gets chosen because of it. So a Service chooses among its former choice and the nodes that came. If a
+    node of its former choice went, it chooses among all nodes again.
     """
 
     def __init__(self, services: int = SERVICES) -> None:
@@ -117,7 +118,8 @@ class Choices:
         return chosen
 
     def _to_weigh(self, number: int, zones: Mapping[str, str], most: int, service: str) -> tuple[str, ...] | None:
-        """Return nodes that include all that the Service chooses of the candidates `number`, None for all nodes."""
+        """Return the nodes among which the Service must choose, to get the result that all candidates `number` would
+        give; None for all nodes."""
         before = self._chosen.get(service)
         if before is None or before.most != most:
             return None

@@ -104,7 +104,7 @@ class Mark:
 def choose(
     rows: Iterable[Row], is_own: Callable[[Row], bool], age: Callable[[Row], Any]
 ) -> tuple[Row | None, tuple[Row, ...]]:
-    """Return the load balancer of a Service among all, None if there is none, and redundant ones.
+    """Return two values: the load balancer of a Service (None if there is none), and its redundant load balancers.
 
     If several have the Service's mark, the oldest counts. The others come from requests that the cloud carried out
     although their answers were lost. `age` sorts the oldest first, and is unique.

@@ -9,7 +9,8 @@ from ccm.base.text import printable, quoted, shorten
 
 __all__ = ["concealed", "printable", "quoted", "shorten"]
 
-#: Shorter words of a header with credentials are no secrets, and occur in other words.
+#: The minimum length of a secret, in characters. Shorter words of a header with credentials, such as "Bearer", are no
+#: secrets, and occur in other text.
 SHORTEST_SECRET = 8
 
 

@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 
 from ccm.base.text import printable, shorten
 
-#: The exit status of every command that answers.
+#: The exit statuses of the commands that answer questions.
 NOTHING_TO_DO, FINDINGS, NOT_ANSWERED = 0, 1, 2
 #: The maximum length of a line, in characters: users and kubelets write text of any length.
 LONGEST_LINE = 2000

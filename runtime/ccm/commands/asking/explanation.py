@@ -97,7 +97,8 @@ def told_by(events: Iterable[Event], components: Sequence[str], uid: str) -> lis
 
 
 def together(clouds: Sequence[str], parts: Sequence[Explanation]) -> Explanation:
-    """Join what several clouds say about one object. `clouds`: their names, "" if it is the only one."""
+    """Join the explanations of one object from several clouds: all their `looked_up` and `outlooks`, and everything
+    else from the first. `clouds`: their names, "" if it is the only one."""
     outlooks = [
         msgspec.structs.replace(outlook, cloud=cloud)
         for cloud, part in zip(clouds, parts, strict=True)

@@ -53,7 +53,8 @@ def is_led(lease: Lease | None, now: datetime.datetime) -> bool:
 
 
 def leader_facts(lease: Lease | None) -> dict[str, str]:
-    """Return what the leader says of itself in the annotations of its Lease, by the last part of their names."""
+    """Return what the leader says of itself in the annotations of its Lease: name without prefix -> value; {} without a
+    Lease."""
     annotations = lease.metadata.annotations if lease is not None else {}
     prefix = "ccm.outoftree.dev/"
     return {key.removeprefix(prefix): value for key, value in annotations.items() if key.startswith(prefix)}

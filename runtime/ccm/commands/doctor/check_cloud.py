@@ -144,7 +144,8 @@ def services(
 
 
 def owners(outlooks: Sequence[Outlook], *, asked: bool) -> list[Check]:
-    """Report load balancers and routes that nobody owns. `asked`: whether the cloud listed them."""
+    """Report load balancers and routes that nobody owns, routes that the controller deletes, and what is kept without a
+    Service. `asked`: whether the cloud listed them."""
     lost = [each for each in outlooks if each.reason in ("Orphan", "Unclaimed")]
     going = [each for each in outlooks if each.kind == "Route" and each.action is Action.DELETE]
     found = [

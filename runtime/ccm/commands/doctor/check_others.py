@@ -14,7 +14,7 @@ from ..asking.leading import ago, is_led, leader_facts
 from .diagnosis import Check, State, some
 
 NAME = "other controllers"
-#: Programs that write Nodes and are no cloud-controller-managers, by the beginning of their names.
+#: Prefixes of the names of programs that write Nodes and are no foreign cloud-controller-managers.
 _FRIENDS = ("kubelet", "kubectl", "kubeadm", "outoftree-ccm", "kube-controller-manager", "kube-apiserver", "OpenAPI")
 _CLOUD_LEASE = re.compile(r"cloud-controller|cloud-provider|ccm")
 #: What a cloud-controller-manager writes to a Node -> where it is in `fieldsV1`.

@@ -62,7 +62,7 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases/{}"
 
 @dataclass
 class Gathered:
-    """One look at a cluster and one cloud. None: not read, or not answered (`cluster.unasked`).
+    """One look at a cluster and one cloud. What was not read, or got no answer (`cluster.unasked`), is None.
 
     `options`: the options of this cloud's controllers. `nodes`: with several clouds, only the Nodes of this cloud.
     `name`: the name of the cloud, "" if it is the only one.
@@ -120,8 +120,8 @@ class Gathered:
         return class_rules.recalled(self.note(handed_over.NOTE))
 
     def note(self, key: str) -> str | None:
-        """Return what leaders noted on the Lease for this cloud (`NotesOfCloud`), else what they noted when it was the
-        only cloud; None without either."""
+        """Return what leaders noted on the Lease for this cloud (`NotesOfCloud`), otherwise what they noted while this
+        cloud was the only one; None if there is neither."""
         notes = self.lease.metadata.annotations if self.lease is not None else {}
         alone = notes.get(ANNOTATION + key)
         return notes.get(f"{ANNOTATION}{key}.{self.name}", alone) if self.name else alone
@@ -129,7 +129,7 @@ class Gathered:
     @functools.cached_property
     def later(self) -> Judging | None:
         """What the listing says about the Nodes as they are after their initialisation, which comes before load
-        balancers and routes; None without a listing."""
+        balancers and routes. Without a node controller, the Nodes are as they are now; without a listing, None."""
         if not isinstance(self.judging, Judging):
             return None
         flags = self.flags_of(NodeController.name)
@@ -138,7 +138,8 @@ class Gathered:
         return replace(self.judging, nodes=[initialised(node, self.judging, flags) for node in self.nodes or ()])
 
     def backends(self) -> backend_rules.BackendSets:
-        """Return the Nodes that serve load balancers, as they are after their initialisation."""
+        """Return the Nodes that serve load balancers, as they are after their initialisation; none without a listing,
+        or if the service controller does not run."""
         flags = self.flags_of(ServiceController.name)
         if self.later is None or flags is None:
             return backend_rules.BackendSets()
@@ -205,7 +206,8 @@ def _of(part: Gathered, outlooks: Sequence[Outlook]) -> Sequence[Outlook]:
 
 
 async def gather(options: Options, cluster: Cluster, clouds: Sequence[AskedCloud]) -> Survey:
-    """Read Nodes, Services, the Lease, and the instances. Raises StartError for options that no process starts with."""
+    """Read Nodes, Services, the Lease, the instances, and PersistentVolumes if a volume controller runs. Raises
+    StartError for options that no process starts with."""
     parts = [_part(each, cluster, is_alone=len(clouds) == 1) for each in clouds]
     path = LEASES.format(options.leader_elect_resource_namespace, options.leader_elect_resource_name)
     listing = [asyncio.create_task(_listing(each.gateway)) for each in parts]

@@ -94,7 +94,7 @@ class Judging:
 
 
 def nearest(name: str, names: Iterable[str]) -> list[str]:
-    """Return the names that are most similar to `name`, the best one first."""
+    """Return at most `NEAREST` names that are similar to `name`, the best one first."""
     folded: dict[str, str] = {}
     for each in names:
         folded.setdefault(each.casefold(), each)

@@ -64,8 +64,8 @@ def host_of(lease: Lease | None) -> str:
 
 
 def is_on(pod: Pod, host: str) -> bool:
-    """Return whether `host` is what a process in the Pod reads as its host's name: in the host's network the Node's
-    name, otherwise the Pod's. Domains are not compared. "" is no Pod's."""
+    """Return whether `host` is the name of the Pod or of its Node, at least up to the first dot: a process in the
+    host's network reads the Node's name as its host name, any other process the Pod's name. False for ""."""
     names = {pod.metadata.name, pod.spec.node_name}
     return bool(host) and (host in names or host.partition(".")[0] in {name.partition(".")[0] for name in names})
 

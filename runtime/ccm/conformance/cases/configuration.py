@@ -99,7 +99,8 @@ async def it_closes_without_a_start(trial: Trial) -> None:
 
 @case()
 async def two_clouds_live_side_by_side(trial: Trial) -> None:
-    """A renewal of credentials creates a second cloud while the first one is in use, and then closes the first."""
+    """A second cloud with the same configuration works while the first one is in use, and after the first one is
+    closed, as in a renewal of credentials."""
     async with trial.another() as second:
         await trial.ask(second.start)
         await trial.cloud.close()

@@ -276,7 +276,8 @@ async def a_deleted_instance_is_gone(trial: Trial) -> None:
 
 @case()
 async def an_instance_created_again_is_another_one(trial: Trial) -> None:
-    """The new instance has the same name, but another providerID; the old ID is NotFound, although the name exists."""
+    """An instance that is created again with the same name has another providerID; the old ID is NotFound, although the
+    name exists."""
     former = await trial.new_instance()
     await trial.world.delete_instance(former.provider_id)
     again = await trial.new_instance(former.name)

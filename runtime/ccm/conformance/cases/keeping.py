@@ -42,7 +42,7 @@ async def one_that_is_kept_outlives_its_service(trial: Trial) -> None:
 async def one_that_is_kept_is_taken_back_by_its_namespace(trial: Trial) -> None:
     """A Service that names a kept load balancer gets that load balancer with its address. A Service of another
     namespace or of another cluster gets a Conflict, and so does one that comes after the load balancer was taken back.
-    Neither gets another load balancer instead."""
+    None of them gets another load balancer instead."""
     spec, backends = dataclasses.replace(trial.spec(), keep=Kept.LOAD_BALANCER), await trial.backends()
     before = await trial.ensure(spec, backends)
     await _leave(trial, spec)

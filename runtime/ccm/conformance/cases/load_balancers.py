@@ -33,8 +33,8 @@ from .failing import errors_in, say_when, troubled
 COLLECTION = Collection("load_balancers", needs="load_balancers")
 case = COLLECTION.case
 
-#: The longest time of a call that does not wait for the cloud: in seconds, and, if the cloud or the machine is slow, as
-#: a multiple of the time of a listing.
+#: How long a call may take that does not wait for the cloud: `AT_ONCE` seconds, or, if the cloud or the machine is
+#: slow, `CALLS` times as long as a listing.
 AT_ONCE, CALLS = 5.0, 20
 #: The methods that call the cloud.
 ALL = ("list", "get", "ensure", "update_backends", "delete")

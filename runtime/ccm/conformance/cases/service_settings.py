@@ -141,8 +141,8 @@ async def _served(trial: Trial, spec: LoadBalancerSpec, backends: Sequence[Backe
 
 
 async def _set(trial: Trial, plain: LoadBalancerSpec, changed: LoadBalancerSpec, setting: str) -> list[Listener]:
-    """Set something on an existing Service, and on a new one. Returns the listeners of both, except where the provider
-    refuses the Service or warns about it."""
+    """Change a setting of an existing Service, and create a new Service with it. Return the listeners of both, except
+    where the provider refuses the Service or warns about it. `setting`: its name, for messages."""
     carried(trial)
     backends, listeners = await trial.backends(), list[Listener]()
     before = await trial.ensure(plain, backends)
@@ -162,13 +162,14 @@ async def _set(trial: Trial, plain: LoadBalancerSpec, changed: LoadBalancerSpec,
 
 
 def carried(trial: Trial) -> None:
-    """Raises NotRun for a provider that only allocates addresses: others carry the traffic, such as kube-proxy."""
+    """Raise NotRun for a provider that only allocates addresses: something else carries the traffic, such as
+    kube-proxy."""
     if isinstance(trial.load_balancers, AllocatesAddresses):
         raise NotRun("needs a cloud that carries the traffic; this provider only allocates addresses")
 
 
 def _all_ports(spec: LoadBalancerSpec, backends: Sequence[Backend], served: Sequence[Listener]) -> None:
-    """Raises Failed unless the listeners are the ports of the Service, and each sends to its node port."""
+    """Raise Failed unless the listeners are the ports of the Service, and each sends to its node port."""
     wanted = {(port.port, port.protocol) for port in spec.ports}
     found = {(each.port, each.protocol) for each in served}
     if found != wanted:

@@ -39,7 +39,8 @@ MISSING = CloudGauge(
     ["reason"],
 )
 
-#: Seconds between looks if nothing changes, to gather Nodes before a look, and after a look that failed.
+#: Times in seconds. `AUDIT`: between two looks at the tags of all instances if nothing changes. `GATHER`: to collect
+#: new Nodes before a look. `RETRY`: after a look that failed.
 AUDIT, GATHER, RETRY = 600.0, 1.0, 15.0
 
 
@@ -107,7 +108,7 @@ class InstanceTagsController:
                 await asyncio.sleep(error.retry_after or RETRY)
 
     async def _look(self) -> None:
-        """Compare one listing with all Nodes. An instance that is not listed is unknown, and nothing is done."""
+        """Compare one listing with all Nodes. Nothing is done for an instance that is not listed."""
         listed = await self._context.gateway.call("instance_tags.list", lambda: self._cloud.list())
         tags = {self._directory.same_as(provider_id): has for provider_id, has in listed.items()}
         self._missing.clear()

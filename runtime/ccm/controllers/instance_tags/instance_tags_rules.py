@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from ccm.base.text import quoted
 from ccm.engine.objects import Node
 
-#: Characters of a key and of a value. Clouds accept 63 to 255, and say so themselves.
+#: The maximum length of a key and of a value, in characters. Clouds accept 63 to 255, and refuse longer ones
+#: themselves.
 LENGTH = 255
 
 

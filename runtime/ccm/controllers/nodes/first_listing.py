@@ -69,7 +69,8 @@ def missing_from(nodes: Iterable[Node], snapshot: Snapshot) -> list[tuple[Node, 
 
 
 def implausible_because(nodes: Iterable[Node], missing: Iterable[Node]) -> str:
-    """Return why a first listing without these of all Nodes decides nothing, "" if it may decide. No I/O."""
+    """Return why a first listing decides nothing, "" if it may decide. `nodes`: all Nodes of the cloud. `missing`:
+    those whose instances are missing from the listing. No I/O."""
     ready = sum(1 for node in nodes if node_rules.is_ready(node))
     listed = ready - sum(1 for node in missing if node_rules.is_ready(node))
     if vouching_rules.is_plausible(listed, ready):

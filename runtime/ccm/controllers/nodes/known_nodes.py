@@ -55,7 +55,8 @@ class KnownNodes:
         assert node is not None
         name = node.metadata.name
         known = self._known.get(name)
-        # The informer reports a Node that another one replaced as deleted, when the cache has the other one.
+        # If another Node of this name replaced this one, the informer reports a deletion while the cache has the new
+        # Node.
         shown = new or self._cache.get(name)
         after = believed(known, shown, self._has_instance) if shown is not None else None
         if new is None and known is not None and after is known:

@@ -33,8 +33,9 @@ NOTE = "node-fences"
 
 
 class Fencing:
-    """`is_ours`: whether a Node belongs to this provider; `age`: of a Node in seconds; `deleted`: UIDs of the Nodes
-    that were deleted within the window before a moment."""
+    """Fences the Nodes of one provider. `is_ours`: returns whether a Node belongs to this provider. `age`: returns a
+    Node's age in seconds. `deleted`: returns the UIDs of the Nodes that were deleted within the window before a moment.
+    """
 
     def __init__(
         self,
@@ -71,7 +72,7 @@ class Fencing:
         self._fenced = {uid: when for uid, when in self._fenced.items() if uid in left}
 
     def learn(self, node: Node, answer: Instance | CloudError, now: float) -> None:
-        """Learn from a read that began at `now`. A doubtful answer resets the confirmations."""
+        """Learn from a read that began at `now`. Any answer but "shut down" or "gone" resets the confirmations."""
         name, uid, provider_id = node.metadata.name, node.metadata.uid, node.spec.provider_id
         if not self._enabled or not provider_id or rules.is_fenced(node) or not rules.is_dead(answer):
             self._dead.pop(name, None)

@@ -45,7 +45,7 @@ class Objection:
 
 @dataclass(frozen=True)
 class Scene:
-    """One listing, the Nodes of this provider, and what these say about it (`node_witness_rules`)."""
+    """One listing, the Nodes of this provider, and what these Nodes say about the listing (`node_witness_rules`)."""
 
     nodes: Sequence[Node]
     snapshot: Snapshot
@@ -98,8 +98,8 @@ def is_ours(node: Node) -> bool:
 
 
 def is_to_lift(node: Node, answer: Instance | CloudError | None = None) -> bool:
-    """Return whether the Node has our taint and its machine may write: the Node is Ready, or the cloud reports another
-    state."""
+    """Return whether the Node has our taint although its machine may write: the Node is Ready, or the cloud reports
+    that the machine exists and is not shut down."""
     may_write = isinstance(answer, Instance) and answer.state is not InstanceState.SHUTDOWN
     return is_ours(node) and (may_write or node_rules.is_ready(node))
 

@@ -201,7 +201,8 @@ class NodeLifecycleController:
     async def _ask(self, asked: Sequence[Node], nodes: Iterable[Node], now: float) -> tuple[list[Answer], Evidence]:
         """Return the cloud's answer for each of `asked`, from a read that starts now.
 
-        Also return what all Nodes say about the read if it is a listing, which reveals a listing of another project.
+        If the read is a listing, also return what all Nodes say about it: that reveals a listing of another project.
+        Otherwise, that evidence is empty.
         """
         if not any(self._may_be_the_last_look(node) for node in asked):
             # The directory combines these lookups into one read.

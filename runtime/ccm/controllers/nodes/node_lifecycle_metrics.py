@@ -69,7 +69,8 @@ def count_answer(answer: Instance | CloudError) -> None:
 
 
 def _result(answer: Instance | CloudError) -> str:
-    """Return upstream's name of the result. Its "canceled" has no counterpart: a cancelled check counts nothing."""
+    """Return upstream's name of the result. Upstream's "canceled" has no counterpart here: a cancelled check counts
+    nothing."""
     if isinstance(answer, Instance):
         return "success"
     if isinstance(answer, NotFound):

@@ -335,7 +335,8 @@ def _metadata(node: Node, instance: Instance, labels: Mapping[str, str], refresh
 
 
 def _set_by_others(instance: Instance, present: Mapping[str, str], *, legacy: bool) -> set[str]:
-    """Return the spellings of each topology label for which one spelling on the Node differs from the instance."""
+    """Return the zone, region and type labels that somebody else set: if the Node's value differs from the instance's
+    in one spelling of a label, all spellings of it. Without `legacy`, only the current spellings count."""
     topology = _topology(instance, legacy=legacy)
     theirs: set[str] = set()
     for pair in LABEL_PAIRS.items():

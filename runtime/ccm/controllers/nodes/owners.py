@@ -148,7 +148,8 @@ class Owners:
         except CloudError as error:
             listing = self._directories[cloud].latest
             if listing is not None and listing.is_empty and listing.began >= not_before:
-                # Of a deletion it would prove nothing. But a cloud without machines must not delay those of others.
+                # The empty listing would prove nothing about the deletion of a Node. Here it means only that the
+                # machine is not in this cloud: a cloud without machines must not delay the Nodes of others.
                 return NotFound(f"{cloud} lists no instances at all")
             return error
 

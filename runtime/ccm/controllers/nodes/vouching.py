@@ -49,7 +49,8 @@ for _reason in Reason:
 
 #: Seconds until the cloud is asked again about a Node for which it gave no answer: the first and the longest interval.
 RETRY_FIRST, RETRY_MAX = 1.0, 60.0
-#: The same after an answer that contradicts the Node, because that answer may be older than a change in the cloud.
+#: Seconds until the cloud is asked again after an answer that contradicts the Node, because that answer may be older
+#: than a change in the cloud: the first and the longest interval.
 AGAIN_FIRST, AGAIN_MAX = 60.0, 600.0
 
 
@@ -83,7 +84,8 @@ class _Look:
 
 
 class Vouching:
-    """One for each cloud. It follows the Nodes from its construction; `run` asks the cloud, and only on the leader."""
+    """Judges the Nodes of one cloud. It follows the Nodes from its construction; `run` asks the cloud, and only on the
+    leader."""
 
     def __init__(self, context: Context, share: Share | None = None) -> None:
         if context.gateway.instances is None:
@@ -115,7 +117,7 @@ class Vouching:
         context.nodes.confirm_by(self._is_gone)
         self._directory.on_news(self._on_news)
 
-    # What controllers ask.
+    # Questions of controllers.
 
     async def ready(self) -> None:
         """Return when the cloud has reported enough to write backends and routes."""
@@ -333,7 +335,8 @@ class Vouching:
             listener()
 
     async def _review_all(self) -> None:
-        """Review all Nodes after news from the cloud, which may be another one that spells providerIDs differently."""
+        """Review all Nodes after news from the cloud. A reload may have replaced the cloud by one that spells
+        providerIDs differently."""
         self._news = False
         changed = False
         for number, node in enumerate(self.nodes.items(), 1):

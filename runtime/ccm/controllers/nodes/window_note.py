@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps the writes of a window on the Lease, for the next leader: otherwise each restart of a crash-looping process
-would start with an empty window."""
+"""Records on the Lease when Nodes were deleted, or fenced, within the window, for the next leader. Otherwise each
+restart of a crash-looping process would start with an empty window."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ log = logging.getLogger(__name__)
 
 
 class WindowNote:
-    """`key`: of the note on the Lease."""
+    """The record of one window. `key`: the key of its note on the Lease."""
 
     def __init__(self, context: Context, key: str, window: Window) -> None:
         self._context, self._key, self._window = context, key, window
 
     async def recall(self) -> None:
-        """Load the writes of former leaders. Raises ApiError."""
+        """Load what former leaders recorded; ignore a record that cannot be read. Raises ApiError."""
         record = await self._context.notes.read(self._key)
         try:
             self._window.recall(record or "{}", self._context.monotonic(), self._context.now())

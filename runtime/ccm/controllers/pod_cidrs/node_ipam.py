@@ -73,7 +73,7 @@ class Source(Protocol):
         ...
 
     def is_news(self, old: Node, new: Node) -> bool:
-        """Return whether a change of a Node without pod CIDRs is a reason to try."""
+        """Return whether a change of a Node without pod CIDRs is a reason to try again to assign some."""
         ...
 
     async def choose(self, node: Node) -> Sequence[str]:

@@ -15,7 +15,7 @@ from ccm.engine.objects import Node
 from ..shared.pod_network_rules import Network, lies_in, parse
 from .node_ipam_rules import NotAssigned, pod_networks
 
-#: How much of a text of the cloud a message quotes.
+#: The maximum number of characters of the cloud's text that a message quotes.
 QUOTED = 60
 
 

@@ -59,7 +59,8 @@ class BlockRange:
 
     @property
     def used(self) -> int:
-        """How many blocks somebody holds, at most; claims of several blocks count in full."""
+        """The number of used blocks, or more: a claim of several blocks counts all of them, even if others hold some of
+        them, too."""
         wide = sum(last - first + 1 for _, first, last in self._wide)
         return min(len(self._holders) + wide, self.size)
 

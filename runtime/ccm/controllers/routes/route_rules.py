@@ -250,7 +250,8 @@ def _claims_of(
 def _covered(
     requests: Iterable[tuple[Network, _Claim]], ours: Iterable[tuple[Node, Verdict]], network: PodNetwork
 ) -> Steps[dict[Network, tuple[str, str]]]:
-    """Return which of these CIDRs cover an address that the cloud reports for a Node: the address and the Node."""
+    """Return those of the CIDRs of `requests` that contain an address of a Node, as the cloud reports it: CIDR -> the
+    address and the name of the Node."""
     wanted: set[Network] = set()
     for where, _ in requests:
         wanted.add(where)

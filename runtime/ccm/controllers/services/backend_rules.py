@@ -133,7 +133,7 @@ def serves_alike(
 
 
 def _standing(node: Node, judge: Judge, ready_only: bool, drains: Mode) -> tuple[Any, ...] | None:
-    """Return everything about a Node, except its labels, that makes it another backend; None if it is none."""
+    """Return all properties of a Node, except its labels, that matter for a backend; None if the Node is no backend."""
     vouched = service_of(node, judge, drains)
     if not isinstance(vouched, Vouched):
         return None

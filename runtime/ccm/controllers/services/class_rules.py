@@ -60,9 +60,9 @@ def together(parts: Iterable[ServedClasses]) -> ServedClasses:
 def is_handed_over(service: Service, classes: ServedClasses, former: Collection[str]) -> bool:
     """Return whether the Service was ours, and is not any more although the Service itself did not change.
 
-    `former`: the classes that a leader served. Its load balancer stays then: a flag that somebody removed must not
-    delete it. Of a Service that got another class itself, the load balancer is deleted; not so if another cloud of this
-    process may serve that class, because two clouds with one project see the load balancers of both.
+    `former`: the classes that leaders served. The load balancer of such a Service stays: a flag that somebody removed
+    must not delete it. If the Service itself got another class, its load balancer is deleted, except where another
+    cloud of this process may serve that class: two clouds with one project see the load balancers of both.
     """
     name = service.spec.load_balancer_class
     is_excluded = classes.exclude(service) and service.metadata.deletion_timestamp is None

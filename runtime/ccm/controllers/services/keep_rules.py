@@ -18,7 +18,7 @@ from ..shared.rule_error import ServiceRuleError
 KEEP = "ccm.outoftree.dev/keep-on-deletion"
 PROTECT = "ccm.outoftree.dev/protect-load-balancer"
 TAKE_BACK = "ccm.outoftree.dev/take-back-load-balancer"
-#: Characters of the name of a load balancer; no cloud has longer ones.
+#: The maximum length of the name of a load balancer, in characters; no cloud has longer names.
 LONGEST = 255
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which of several clouds may have the load balancer of a Service that is no load balancer any more. No I/O.
+"""Which of several clouds may have the load balancer of a Service that no longer has the type LoadBalancer. No I/O.
 
 The API server removes a Service's class together with its type, so the class does not say whose the Service was. Only
 the load balancers that each cloud served or listed say so. All clouds share one finalizer: if one cloud removes it
@@ -56,8 +56,8 @@ class Held:
             self.holders.join(self.cloud, self.has)
 
     def leaves_to_others(self, service: Service) -> bool:
-        """Return whether another cloud releases a Service that is no load balancer any more. Raises Requeue while
-        another one may have its load balancer."""
+        """Return whether another cloud must release a Service that no longer has the type LoadBalancer. Raises Requeue
+        if this cloud must release the Service, but another cloud may still have its load balancer."""
         uid = service.metadata.uid
         if self.holders is None or service.spec.type == "LoadBalancer" or self.has(uid):
             return False

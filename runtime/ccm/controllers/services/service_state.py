@@ -42,8 +42,8 @@ class Following:
     `exists`: the cloud has shown or accepted a load balancer. `accepted`: the desired state that the cloud accepted
     last, None if this process wrote none. `backends`: those that the load balancer has, None if unknown. `updating`: a
     write of the backends alone is in progress; `unconfirmed`: that write failed, so they must be written again.
-    `refused`: the last attempt to write everything failed; `behind`: the last one to write its backends alone, too.
-    `missed_at`: since when the cloud answers to such a write that it knows no load balancer.
+    `refused`: the last attempt to write everything failed; `behind`: the last attempt to write the backends alone
+    failed, too. `missed_at`: since when the cloud answers to such a write that it knows no load balancer.
     """
 
     exists: bool = False

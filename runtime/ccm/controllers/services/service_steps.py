@@ -236,7 +236,8 @@ class ServiceSteps:
     async def _update(
         self, service: Service, spec: LoadBalancerSpec, state: ServiceState, backends: Backends, fingerprint: Hashable
     ) -> LoadBalancer:
-        """Write only the backends. A failed update is retried as one, after its back-off (W16).
+        """Write only the backends. A failed update of the backends is retried as such an update, after its back-off
+        (W16).
 
         `fingerprint` covers `spec` and `backends`; None if the Service's desired state is not `spec` and stays
         unwritten.

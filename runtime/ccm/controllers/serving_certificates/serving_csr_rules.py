@@ -36,11 +36,11 @@ from .signing_requests import NODES_GROUP, REQUEST_BYTES, SigningRequest
 USER_PREFIX = "system:node:"
 #: The key usages of a serving certificate. Kubelets with an ECDSA key leave out the first.
 OPTIONAL_USAGE, USAGES = "key encipherment", frozenset({"digital signature", "server auth"})
-#: Names and addresses in one request. A Node has at most 32 addresses (`limits.NODE_ADDRESSES`).
+#: The maximum number of names and addresses in one request. A Node has at most 32 addresses (`limits.NODE_ADDRESSES`).
 NAMES = 100
-#: Waiting requests of one requester that are read, the newest first.
+#: How many waiting requests of one requester are read, the newest first.
 READ = 10
-#: Bits of an RSA key whose signature is checked; larger ones cost time, and kubelets use ECDSA.
+#: The largest RSA key, in bits, whose signature is checked; larger ones cost time, and kubelets use ECDSA.
 RSA_BITS = 8192
 
 _PEM = re.compile(

@@ -103,7 +103,8 @@ def _is_ordinary(spec: NodeSpec, status: NodeStatus) -> bool:
 
 
 def _as_read(node: Node) -> AsRead | None:
-    """Return the Node's own bytes if it waits to be initialised; more than the limit would be too much memory."""
+    """Return the Node's own bytes if it waits to be initialised, and if the bytes of all such Nodes are within the
+    limit. Otherwise return None."""
     waits = any(taint.key == UNINITIALIZED_TAINT for taint in node.spec.taints)
     return node.as_read if waits and AsRead.held <= AS_READ else None
 

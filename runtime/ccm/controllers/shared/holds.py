@@ -36,7 +36,8 @@ class Holds:
     _parts: list[Holds] = field(default_factory=list)
 
     def part(self) -> Holds:
-        """Return a part for one of several clouds. Its controllers replace and drop only what they put there."""
+        """Return a part for one of several clouds. The controllers of that cloud replace and drop only what they put
+        into this part."""
         self._parts.append(Holds(self.monotonic))
         return self._parts[-1]
 

@@ -78,8 +78,9 @@ class VolumeWebhook:
         return self._answer("Completed", rules.completed(volume, added))
 
     async def _ask(self, ref: VolumeRef) -> Mapping[str, str]:
-        """Return the labels by the first cloud that has the volume. Raises NotImplementedByCloud if none has volumes of
-        this driver, and otherwise the error of a cloud that may have it. A silent cloud delays no other one."""
+        """Return the labels of the volume, from the first cloud that answers with labels. Raises NotImplementedByCloud
+        if none has volumes of this driver, and otherwise the error of a cloud that may have it. A silent cloud delays
+        no other one."""
         async with self._slots:
             if len(self._gateways) == 1:
                 return await self._ask_one(self._gateways[0], ref)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The forms of values of annotations, and the annotations that both types of load balancers have. Pure.
+"""The formats of annotations' values, and the annotations that both types of load balancers have. Pure.
 
-Each value has a form and a maximum length, because the author of a Service may be untrusted and values end up in the
+Each value has a format and a maximum length, because the author of a Service may be untrusted and values end up in the
 account's resources and in Events. A function returns the value, or raises ValueError with what was expected.
 """
 
@@ -124,8 +124,8 @@ class TypeAnnotations:
     without_effect: Mapping[str, str]
 
     def parse(self, annotations: Mapping[str, str], *, nodes_only: bool = False) -> ServiceAnnotations:
-        """Raises Invalid with all values that cannot be used, all refused annotations, and all that are probably
-        misspelled.
+        """Return the values of the annotations. Raises Invalid with all values that cannot be used, all refused
+        annotations, and all annotations that are probably misspelled.
 
         `nodes_only`: check only annotations that choose nodes. A mistake in another annotation must not stop updates of
         the targets.

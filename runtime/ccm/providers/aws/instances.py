@@ -31,7 +31,7 @@ class Ec2Instances:
         self._listed: OrderedDict[str, set[str]] = OrderedDict()
         #: Instances that were read since the last listing ended.
         self._recent: set[str] = set()
-        #: The number of reads so far: who keeps an answer compares it to notice later reads.
+        #: The number of reads so far. A caller that keeps an answer compares this number, to notice later reads.
         self.reads = 0
 
     async def list_page(self, token: str | None) -> Page:

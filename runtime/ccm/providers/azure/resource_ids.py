@@ -30,7 +30,8 @@ class MachineId(NamedTuple):
 
     @property
     def provider_id(self) -> str:
-        """As cloud-provider-azure writes it: the resource group in lower case, names as Azure spells them."""
+        """The machine's providerID, as cloud-provider-azure writes it: the resource group in lower case, names as Azure
+        spells them."""
         return f"{PREFIX}{self.path}"
 
     @property

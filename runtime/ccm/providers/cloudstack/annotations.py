@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The annotations of Services, the same as in cloudstack-kubernetes-provider. Pure.
 
-An invalid value is reported on the Service. Each value has a form and a maximum length, because the author of a Service
-may be untrusted and values end up in the cloud's resources and in Events.
+An invalid value is reported on the Service. Each value has a format and a maximum length, because the author of a
+Service may be untrusted and values end up in the cloud's resources and in Events.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ TABLE = AnnotationTable(
 
 
 def parse(annotations: Mapping[str, str], *, nodes_only: bool = False) -> ServiceAnnotations:
-    """Raises Invalid with all values that cannot be used, and all annotations that are probably misspelled.
+    """Return the values of the annotations. Raises Invalid with all values that cannot be used, and all annotations
+    that are probably misspelled.
 
     `nodes_only`: check only the annotation that chooses nodes. A mistake in another one must not stop updates of the
     targets.

@@ -147,7 +147,7 @@ class Api(JsonApi):
         return dict(page.rows[0])
 
     async def start(self, command: str, /, **fields: str) -> Job:
-        """Ask for a job. Raises CloudError."""
+        """Send a command that starts a job, and return the job. Raises CloudError."""
         found = await self.ask(command, **fields)
         job = found.get("jobid")
         if not isinstance(job, str) or not job:

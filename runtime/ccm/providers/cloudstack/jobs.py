@@ -15,7 +15,7 @@ class Jobs:
         self._running: dict[str, dict[str, str]] = {}
 
     async def start(self, uid: str, command: str, fields: dict[str, str], what: str) -> str:
-        """Ask for a job; returns the ID of the object that it creates. Raises CloudError."""
+        """Start a job; return the ID of the object that it creates, "" if it creates none. Raises CloudError."""
         job = await self._api.start(command, **fields)
         self._running.setdefault(uid, {})[job.job] = what
         return job.id

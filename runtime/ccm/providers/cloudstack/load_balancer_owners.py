@@ -16,7 +16,8 @@ from ccm.cloud.toolkit.ownership_marks import Mark, cluster_tag
 
 from .load_balancer_rules import Row, Wanted
 
-#: Flags of a mark: the address was associated for the Service; the status has a name; the PROXY protocol is used.
+#: Flags of a mark. `ASSOCIATED`: the address was associated for the Service. `NAMED`: the Service's status has a host
+#: name. `PROXY`: the PROXY protocol is used.
 ASSOCIATED, NAMED, PROXY = "i", "h", "p"
 
 

@@ -26,7 +26,8 @@ Row = Mapping[str, Any]
 DEFAULT_TYPE = "lb11"
 #: The cloud's defaults for a health check: interval and timeout in seconds, and the number of retries.
 INTERVAL, TIMEOUT, RETRIES = 15, 10, 3
-#: What Services chose among too many targets, so that a Node which comes or goes costs each of them little.
+#: Which targets Services chose where a load balancer has no room for all Nodes. It is remembered so that a Node which
+#: comes or goes costs each Service little time.
 _CHOICES = Choices()
 
 

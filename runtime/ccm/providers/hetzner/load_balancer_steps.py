@@ -19,7 +19,7 @@ SMALLEST = 25
 @dataclass(frozen=True)
 class Change:
     """One call. `what`: a sentence about the difference. `settles`: whether traffic flows while the action runs, so
-    that a write whose last call this is need not wait."""
+    that a write that ends with this call need not wait."""
 
     action: str
     body: Any

@@ -52,7 +52,8 @@ class HetznerLoadBalancers:
         self._variables = api.settings.variables
         self._certificates = Certificates(api)
         self._rows: Shared[owners.Rows] = Shared(self._read)
-        #: Load balancer -> the failed action that `get` reported; and the failed action that a later `ensure` repaired.
+        #: Load balancer -> the failed action that `get` reported (`_failed`), and the failed action that a later
+        #: `ensure` repaired (`_settled`).
         self._failed: dict[int, int] = {}
         self._settled: dict[int, int] = {}
         #: Load balancer -> the change that was done last, and how often in a row.

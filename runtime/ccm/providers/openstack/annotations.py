@@ -2,7 +2,7 @@
 """The Service annotations that configure Octavia load balancers; the same as in cloud-provider-openstack.
 
 The documentation is generated from `TABLE`. An invalid value is reported on the Service; cloud-provider-openstack logs
-it and uses its default. Each value has a form and a maximum length, because the author of a Service may be untrusted
+it and uses its default. Each value has a format and a maximum length, because the author of a Service may be untrusted
 and values end up in paths, queries, patterns and Events.
 """
 

@@ -77,8 +77,9 @@ class OpenStackInstances:
         return Page(instances)
 
     async def get(self, ref: InstanceRef) -> cloud.Instance:
-        """Make two calls; more only for servers with trunks, or with a flavor whose name is not a valid label value.
-        Raises Conflict for a providerID of another form, and Transient if nova does not describe the server."""
+        """Return the instance of a Node, by two calls; more only for servers with trunks, or with a flavor whose name
+        is not a valid label value. Raises Conflict for a providerID of another form, and Transient if nova does not
+        describe the server."""
         if ref.provider_id:
             id = rules.server_id(ref.provider_id, self._api.region)
             if id is None:

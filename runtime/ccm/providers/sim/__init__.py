@@ -49,5 +49,6 @@ class SimCloud(ConnectedCloud):
 
     @property
     def needs_node_ports(self) -> bool:
-        """Known after `start`: the project decides how its load balancers forward."""
+        """Whether load balancers send to node ports. Known after `start`, because the project decides how its load
+        balancers forward."""
         return not self._api.passes_through

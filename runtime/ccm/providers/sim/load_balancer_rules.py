@@ -53,7 +53,7 @@ def wishes(spec: LoadBalancerSpec) -> dict[str, str]:
 
 
 def wishes_over(spec: LoadBalancerSpec, row: LoadBalancer) -> dict[str, str]:
-    """Return the same tags for a load balancer that already has some: tags can be emptied, but not removed."""
+    """Return the tags of `wishes` for a load balancer that already has tags: they can be emptied, but not removed."""
     return {key: "" for key in (KEEP, NAMESPACE, PROTECTED) if row.tags.get(key)} | wishes(spec)
 
 

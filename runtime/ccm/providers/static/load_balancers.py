@@ -50,7 +50,8 @@ class StaticLoadBalancers:
         return [balancer for (owner, _), balancer in self._given.items() if owner == cluster]
 
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
-        """Cover ports and nodes, too, although kube-proxy handles them, so that a change of them counts as written."""
+        """Return a hash that covers ports and nodes, too, so that a change of them counts as written. kube-proxy
+        handles both."""
         ports = [(port.protocol, port.port, port.node_port) for port in spec.ports]
         desired = [spec.load_balancer_ip, spec.ip_families, ports, Backends.of(backends).digest]
         return hashlib.sha256(json.dumps(desired).encode()).hexdigest()

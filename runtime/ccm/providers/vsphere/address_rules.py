@@ -159,7 +159,8 @@ def static_addresses(metadata: str, encoding: str) -> tuple[list[IP], str]:
 
 
 def _decompressed(content: bytes) -> bytes:
-    """Raises ValueError for more than LARGEST_METADATA, because half of a document may be another valid one."""
+    """Return the decompressed content. Raises ValueError for more than LARGEST_METADATA, because half of a document may
+    be another valid one."""
     decompressor = zlib.decompressobj(wbits=31)
     text = decompressor.decompress(content, LARGEST_METADATA)
     if decompressor.unconsumed_tail:

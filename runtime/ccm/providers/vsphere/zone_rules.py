@@ -17,7 +17,7 @@ DEEPEST = 100
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """A tag, by the names of its category and its own."""
+    """A tag: the name of its category, and its own name."""
 
     category: str
     name: str
@@ -25,7 +25,8 @@ class Tag:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a machine is: its host, its resource pool, itself, and what contains it, each "" if unknown."""
+    """Where a machine is in the inventory. `machine`: the machine itself; `folder`: what contains it. Each field is ""
+    if unknown."""
 
     host: str = ""
     pool: str = ""

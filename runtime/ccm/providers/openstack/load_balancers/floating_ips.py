@@ -43,7 +43,7 @@ class DesiredFloatingIP:
 
     `network_id`: "" to look for an external network. `pattern`, `tags`: of subnets, if there is no `subnet_id`.
     `address`: the requested address, "" for any. `may_ask`: the administrator allows this address; `may_take_others`:
-    even if it was created for a Service of another name.
+    the administrator allows it even if it was created for a Service of another name.
     """
 
     network_id: str
@@ -372,7 +372,8 @@ class FloatingIps:
         return next((row for row in rows if row.get("floating_ip_address") == address), None)
 
     async def _attach(self, row: Row, port_id: str | None) -> dict[str, Any]:
-        """Attach in the revision that was read: if two Services find the same one free, only one gets it."""
+        """Attach the floating IP to a port, or detach it without a port, in the revision that was read: if two Services
+        find the same one free, only one gets it."""
         answer = await self._api.call(
             "PUT",
             NETWORK,

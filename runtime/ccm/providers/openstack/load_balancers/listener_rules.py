@@ -24,7 +24,8 @@ from .load_balancer_rules import DesiredLoadBalancer
 
 XFF = "X-Forwarded-For"
 NONE: frozenset[str] = frozenset()
-#: What Services chose among too many members, so that a Node which comes or goes costs each of them little.
+#: Which members Services chose where a load balancer has no room for all Nodes. It is remembered so that a Node which
+#: comes or goes costs each Service little time.
 _CHOICES = Choices()
 
 

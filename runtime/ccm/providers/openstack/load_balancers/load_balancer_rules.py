@@ -261,8 +261,8 @@ def ranges_of(spec: LoadBalancerSpec, families: Sequence[str]) -> tuple[str, ...
 
 
 def limits(ranges: Sequence[str], families: int) -> tuple[str, ...]:
-    """Return the ranges without those that a range of all addresses covers; () if each of the `families`, of which this
-    is the number, has such a range. A family without a range admits nobody."""
+    """Return the ranges without those that a range of all addresses covers; () if there is a range of all addresses for
+    each family. `families`: how many families there are. A family without a range admits nobody."""
     networks = {each: ipaddress.ip_network(each) for each in ranges}
     open_to = {network.version for network in networks.values() if network.prefixlen == 0}
     if len(open_to) == families:

@@ -104,7 +104,8 @@ def choose(
 
 
 def _of_a_namesake(row: Row, spec: LoadBalancerSpec) -> bool:
-    """Return whether it has the Mark of a namesake: same cluster name, namespace and name, but another UID."""
+    """Return whether a load balancer has the Mark of a namesake: of a Service with the same cluster name, namespace and
+    name, but another UID."""
     name = load_balancer_name(spec.cluster, spec.namespace, spec.name)
     return any(mark.names(name) for mark in foreign_marks(row, spec.uid))
 

@@ -74,7 +74,8 @@ class ClassicLoadBalancers(TypeLoadBalancers[Wanted, Known]):
         return found
 
     def drains(self, spec: LoadBalancerSpec) -> bool:
-        """Return whether the Service asks for it: by default, deregistration ends the connections of an instance."""
+        """Return whether the Service asks for connection draining: by default, deregistration ends the connections of
+        an instance."""
         return bool(self._desired(spec, nodes_only=True).attributes["ConnectionDraining"]["Enabled"])
 
     async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:
@@ -181,8 +182,8 @@ class ClassicLoadBalancers(TypeLoadBalancers[Wanted, Known]):
         return [f"load balancer {desired.name}: {what}" for what in found]
 
     async def delete(self, spec: LoadBalancerSpec, deletion: Deletion, listing: OneListing) -> None:
-        """Delete the load balancer, its own security group, even if only that is left of a failed write, and its rules
-        in the groups of Nodes."""
+        """Delete the load balancer, its own security group, and its rules in the groups of Nodes. Each of these is
+        deleted even if a failed write left only that one."""
         self._known.pop((spec.cluster, spec.uid), None)
         cluster, name = self._cluster(spec), spec.default_name
         row = None if CLASSIC in deletion.deleted else await self._reads.named(name)
