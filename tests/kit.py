@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kit for providers on stand-ins of clouds, with time limits for answers.
+"""Runs the conformance kit for providers on stand-ins of clouds, with time limits for answers.
 
-No case depends on PATIENT: beside a cluster on two cores an answer may take some seconds. In cases without an answer,
-the provider waits only for HASTY.
+PATIENT is long, because on a busy machine an answer may take some seconds; no case depends on it. In cases in which no
+answer comes, the provider waits only for HASTY.
 """
 
 from __future__ import annotations

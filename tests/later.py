@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time-outs without a wait, and without luck: a test lets the time of its event loop jump once the moment has come.
+"""Lets time-outs end without a wait: a test lets the time of its event loop jump as soon as an event has happened.
 
-A short real time-out also strikes where a busy machine is slow: before the request that shall have no answer was sent,
-say. So tests set a long one, wait for an event, and jump over it.
+A short real time-out may end too early on a busy machine, for example before the request that shall have no answer was
+sent. So tests set a long time-out, wait for an event, and then jump to the end of the time-out.
 """
 
 from __future__ import annotations

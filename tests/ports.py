@@ -12,7 +12,7 @@ import itertools
 import os
 import socket
 
-#: Below outgoing connections (32768 and up) and NodePorts (30000 and up), above the first blocks of the OpenStack rig.
+#: Below outgoing connections (32768 and up) and NodePorts (30000 and up), above the first blocks of `make openstack`.
 FIRST, LAST = 20000, 29999
 
 _candidates = itertools.cycle(range(FIRST, LAST + 1))

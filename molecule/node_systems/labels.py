@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""labels.py write|read LABEL PATH...: give files below the paths an SELinux label, or print those with another one."""
+"""labels.py write|read LABEL PATH...: give the files below the paths an SELinux label, or print the files that have
+another label.
+"""
 
 import os
 import sys

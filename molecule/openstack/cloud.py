@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`cloud.py CLOUDS_YAML` prints what the customer of the rig has: load balancers with all parts, addresses, routes.
+"""`cloud.py CLOUDS_YAML` prints what the customer's project has: load balancers with all parts, addresses, routes.
 
 As JSON, without what changes by itself (times, states that settle).
 """

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An AWS account in moto, from inside the gateway: account.py REGION create|add|terminate|show. JSON in and out.
+"""Changes and shows an AWS account in moto; runs in the gateway of the test bed: account.py REGION
+create|add|terminate|show. Input and output are JSON.
 
 A cluster's machines are instances with the addresses of the bed. A VPC has a public subnet in each of two zones, and a
 security group for nodes, all of them tagged as the controller finds them.

@@ -84,8 +84,9 @@ class Trial:
         self._machines.append(machine)
 
     def join(self, machine: Machine, *, ready: bool = True, fields: Mapping[str, Any] | None = None) -> str:
-        """Create the Node as a kubelet with --cloud-provider=external does; return its name. `fields`: of the
-        metadata."""
+        """Create the Node as a kubelet with --cloud-provider=external does; return its name. `fields`: further fields
+        of the Node's metadata.
+        """
         metadata = dict(fields or {})
         labels = {HOSTNAME: machine.name, MARK: self.world.run, **metadata.pop("labels", {})}
         taint = {"key": UNINITIALIZED, "value": "true", "effect": "NoSchedule"}
@@ -222,8 +223,9 @@ class Trial:
         return address
 
     def balancer(self, address: str) -> LoadBalancer | None:
-        """Return the load balancer that had this address at the first call, or None if that is gone: later another load
-        balancer may have the address."""
+        """Return the load balancer that had this address at the first call, or None if that load balancer is gone:
+        later another one may have the address.
+        """
         balancers = self.cloud.load_balancers()
         if address not in self._balancers:
             self._balancers |= {each.address: each.id for each in balancers if each.address == address}

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cluster on which `site.yml` runs without machines: hosts, and what runs in the cluster, are the doubles of
-`make bench-collection`, and the API server is real."""
+"""A cluster on which `site.yml` runs without machines: hosts and the programs in the cluster are simulated as in `make
+bench-collection`, and the API server is real.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +47,9 @@ class Cluster(Simulator):
         await self._mirror()
 
     async def _mirror(self) -> None:
-        """Do as a kubelet: show its static Pod with the arguments of the process that runs."""
+        """Show the control plane's static Pod in the API server, with the arguments of the running process, as its
+        kubelet does.
+        """
         name, running = "kube-controller-manager-cp-1", json.loads((self.plane.folder / "running.json").read_text())
         command = running["kube-controller-manager"]
         found = await self.call("GET", f"{PODS}/{name}")

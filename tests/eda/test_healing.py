@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The real rulebook `drift` and the real `site.yml` heal what is broken in a migrated cluster, and leave one alone that
-is healthy.
+"""The real rulebook `drift` and the real `site.yml` heal what is broken in a migrated cluster, and leave a healthy
+cluster alone.
 
-By default, hosts and what runs in the cluster are the doubles of `make bench-collection`, with a real API server. With
-`EDA_CLUSTER=1` it is a cluster of the test bed: one control plane and two workers. A cool-down lasts 30 minutes, and a
-restart of ansible-rulebook forgets it, so each round has a rulebook of its own, with four drifts: two workers that
-joined without the flag, a reverted control plane, and a stopped controller.
+By default, hosts and the programs in the cluster are simulated as in `make bench-collection`, with a real API server.
+With `EDA_CLUSTER=1`, the cluster is one of the test bed: one control plane and two workers. A cool-down lasts 30
+minutes, and a restart of ansible-rulebook forgets it, so each round has a rulebook of its own, with four drifts: two
+workers that joined without the flag, a reverted control plane, and a stopped controller.
 """
 
 from __future__ import annotations
@@ -34,9 +34,11 @@ __all__ = ["doubles"]
 
 #: How many drifts are injected, and how many seconds a healthy cluster is watched before the last round.
 DRIFTS, HEALTHY = int(os.environ.get("EDA_DRIFTS", "4")), float(os.environ.get("EDA_HEALTHY_SECONDS", "30"))
-#: Seconds between two looks of the rulebook, by itself 15, and until a drift counts as not healed on a busy machine.
+#: Seconds between two reads of the cluster by the rulebook, and seconds until a drift counts as not healed, even on a
+#: busy machine.
 INTERVAL, PATIENCE = float(os.environ.get("EDA_INTERVAL", "15")), 400
-#: Seconds in which ansible-rulebook starts, so that the figures of a round's first drift are those of one that runs.
+#: Seconds that ansible-rulebook gets to start before the first drift of a round: its start must not count in the
+#: figures.
 START = 20
 #: The header of each run of site.yml.
 RUN = "PLAY [Validate the inventory]"
@@ -54,13 +56,15 @@ class World(Protocol):
         """Return the object at a path of the API, {} if there is none."""
 
     async def join_without_the_flag(self, worker: str) -> None:
-        """A tool that does not know of the flag installs a worker again."""
+        """Install a worker again without the flag, as a tool does that does not know of the flag."""
 
     async def revert_the_control_plane(self) -> None:
-        """A tool writes the file that it has always written."""
+        """Write the control plane's manifest from before the migration, as a tool does that does not know of the
+        migration.
+        """
 
     async def stop_the_controller(self) -> None:
-        """Somebody sends its Pods to Nodes that nobody has."""
+        """Let the controller's DaemonSet select only Nodes that do not exist."""
 
     async def has_the_flag(self, worker: str) -> bool: ...
 
@@ -190,7 +194,7 @@ async def world(cluster: World, environment: Path, tmp_path: Path) -> World:
 
 
 async def until(what: Callable[[], Awaitable[bool]], rulebook: Rulebook) -> float:
-    """Wait; return the seconds."""
+    """Wait until `what` is true; return the seconds. Fails after PATIENCE, or if the rulebook ends."""
     begun = time.monotonic()
     while not await what():
         assert rulebook.is_alive() and time.monotonic() < begun + PATIENCE, rulebook.said[-6000:]

@@ -124,7 +124,7 @@ class Checks:
             self._check_leadership(process, f"{request.what}")
 
     def _check_part(self, part: str, cloud: InProcessCloud, what: str) -> None:
-        """Check that nothing is written by the controllers of another one of two clouds."""
+        """Check that the controllers of one of two clouds write nothing of the other cloud."""
         if len(self._simulation.clouds) > 1 and part != cloud.name:
             self.violated("foreign-write", f"controllers of {part or 'no cloud'} write what is {cloud.name}'s: {what}")
 

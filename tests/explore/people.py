@@ -77,7 +77,7 @@ class People:
         self._change("services", _key(name), {"spec": {"type": kind}})
 
     def strip_finalizer(self, name: str) -> None:
-        """Remove our finalizer by hand, as people do with objects that are not deleted."""
+        """Remove our finalizer by hand, as people do if the deletion of an object takes too long."""
         service = self.store.table("services").get(_key(name))
         if service is not None:
             left = [each for each in service["metadata"].get("finalizers", []) if each != FINALIZER]
@@ -86,7 +86,7 @@ class People:
     # Mistakes of users, and what the cloud makes of them
 
     def spoil(self, name: str) -> None:
-        """A user writes something that no load balancer can have, besides a change."""
+        """Set a loadBalancerIP that no load balancer can have, as a user does by mistake."""
         self._change("services", _key(name), {"spec": {"loadBalancerIP": "a-name"}})
 
     def refuse(self, name: str, how: str) -> None:

@@ -30,7 +30,8 @@ from .workloads import Step, Workload
 QUIET = 12.0
 #: The same for an episode. Later effects appear in the next episode, where writes and leftovers are judged, too.
 PAUSE = 3.0
-#: Without faults, backends follow within this many seconds: the end of a burst, a back-off, a change of the leader.
+#: Without faults, backends follow within this many seconds, which includes the end of a burst, a back-off and a change
+#: of the leader.
 FOLLOW = 60.0
 #: After the last step and the last fault, everything must be right within this many seconds.
 BOUND = 420.0

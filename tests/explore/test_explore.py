@@ -61,7 +61,7 @@ def test_without_faults_all_is_well(name):
     ],
 )
 def test_an_api_server_that_is_wrong_costs_nothing(text):
-    """Wrong answers of an API server, as in finding 1.1 of the review, cause no wrong deletion."""
+    """Wrong answers of an API server cause no wrong deletion."""
     assert Trial.parse(text).run().violations == []
 
 
@@ -132,8 +132,9 @@ def test_backends_that_do_not_follow_are_caught(text, invariant, monkeypatch):
     ],
 )
 def test_a_read_that_fails_is_no_refused_change(text):
-    """A read that fails does not count as a refused change. Otherwise an update of only the backends kept the cloud
-    busy for the usual update, which was then repeated forever."""
+    """A read that fails does not count as a refused change. Before, an update of only the backends then kept the cloud
+    busy, so that the usual update was repeated forever.
+    """
     assert Trial.parse(text).run().violations == []
 
 

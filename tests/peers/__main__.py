@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make peers-tests`: the tables of peers' tests, on our functions.
+"""`make peers-tests`: runs the test tables of other projects, the peers, on our functions.
 
     python -m tests.peers [--only SUITE] [--rows TEST]
 

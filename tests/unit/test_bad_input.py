@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wrong input of the collection, and the tests that show what the collection does with it. Each test exists.
+"""Wrong input to the collection, and the tests that show what the collection does with it. Each test exists.
 
 The page docs/how-to/when-a-run-fails.md says the same for users.
 """

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The collection's rooms (docs/architecture.md): which may import which, and what runs on managed nodes."""
+"""The rooms of the collection, which are the folders of its shared code (docs/architecture.md): which may import which,
+and what runs on managed nodes.
+"""
 
 from __future__ import annotations
 

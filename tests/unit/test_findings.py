@@ -6,8 +6,8 @@ got its input, and their result was wrong, or they reported nothing. None of the
 
 The findings about the runtime were reproduced with the runtime of that commit, too. The explorer found 1, 2 and F1
 again. Tests that run on that runtime fail; for the other findings, its functions and controllers got the input. Two
-findings come from reading: that labels of Nodes alone change nothing when load balancers are compared (F10), and
-that keys that failed together return together (11), because its queue had no setting for that.
+findings come from reading: that labels of Nodes alone change nothing when load balancers are compared (F10), and that
+keys that failed together return together (11), because the queue of that commit had no setting for that.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def test_every_vendor_that_the_role_knows_by_name_is_on_the_page() -> None:
 
 
 def test_both_pages_name_the_vendors_whose_programs_ran_on_a_cluster() -> None:
-    """Each vendor's scenario rolls out that vendor."""
+    """Each vendor's scenario rolls out that vendor's controller."""
     page = (ROOT / "docs/how-to/another-controller.md").read_text().partition("**How each was shown.**")[2]
     shown = dict(re.findall(r"^\| `(\w+)` \|.*\| `(\w+)`[^|]*\|$", page.partition("\n**")[0], re.M))
     index = (FOLDER / "index.md").read_text()

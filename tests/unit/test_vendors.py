@@ -273,7 +273,9 @@ def test_what_the_user_sets_wins_over_the_vendor(vendor: str):
 
 
 def test_each_value_of_a_vendor_can_be_replaced():
-    """A variable of OWN replaces it, or one that adds to it: a later flag, an environment variable of the same name."""
+    """A variable of OWN replaces the value, or a variable that adds to a list overrides it: by a later flag, or by an
+    environment variable of the same name.
+    """
     replaced = {"image", "images", "command", "cloud_provider", "config_path", "secure_port", "routes", "rules"}
     replaced |= {"tolerations", "volumes", "volume_mounts"}
     added = {"args", "credentials", "config", "node_controller", "provider_id", "title"}

@@ -356,7 +356,7 @@ def _large_relist(runs: Runs) -> Row:
 
 def _large_takeover(runs: Runs) -> Row:
     """Judge take-overs. A killed leader's Lease runs out 15 s after a standby saw its last renewal. As in client-go,
-    the standby looks every 2 to 4.4 s, so it sees both the last renewal and the expiry up to 4.4 s late: 15 + 2 × 4.4 =
+    the standby looks every 2 to 4.4 s, so it sees both the last renewal and the expiry up to 4.4 s late: 15 + 2 * 4.4 =
     23.8 s in all.
     """
     term, kill = (_many(runs)["takeover"][name] for name in ("term", "kill"))

@@ -20,7 +20,7 @@ from .test_runs import CHANGE, LOOK, REFUSE, plays, run
 
 __all__ = ["cluster"]
 
-pytestmark = pytest.mark.timeout(900)  # several plays each, of seconds where nothing else runs
+pytestmark = pytest.mark.timeout(900)  # several plays in each test; each takes seconds on an idle machine
 
 WORKER = HOSTS["kubeadm-worker"]
 END = plays("site", "Verify and summarise")

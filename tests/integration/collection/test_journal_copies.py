@@ -20,7 +20,7 @@ from .conftest import kubeconfig_for
 from .test_layouts import HOSTS, Cluster, all_diffs, cluster, forget_copies, play
 from .test_rollback import back, files, migrated, there
 
-pytestmark = pytest.mark.timeout(900)  # several plays each, of seconds where nothing else runs
+pytestmark = pytest.mark.timeout(900)  # several plays in each test; each takes seconds on an idle machine
 
 __all__ = ["cluster", "migrated"]
 

@@ -12,7 +12,7 @@ import pytest
 from .test_layouts import HOSTS, Cluster, cluster
 from .test_runs import CHANGE, LOOK, WORKER, run, states
 
-pytestmark = pytest.mark.timeout(900)  # several plays each, of seconds where nothing else runs
+pytestmark = pytest.mark.timeout(900)  # several plays in each test; each takes seconds on an idle machine
 
 __all__ = ["cluster"]
 

@@ -19,7 +19,7 @@ from ..cluster import ApiServer
 from .ansible import REPOSITORY, Run, playbook
 from .machine import Machine
 
-pytestmark = pytest.mark.timeout(600)  # several plays each, of seconds where nothing else runs
+pytestmark = pytest.mark.timeout(600)  # several plays in each test; each takes seconds on an idle machine
 FIXTURES = REPOSITORY / "tests" / "unit" / "plugins" / "fixtures"
 MANIFESTS = "/etc/kubernetes/manifests/"
 

@@ -9,7 +9,7 @@ import pytest
 
 from .test_layouts import HOSTS, Cluster, cluster, play
 
-pytestmark = pytest.mark.timeout(600)  # several plays, of seconds where nothing else runs
+pytestmark = pytest.mark.timeout(600)  # several plays; each takes seconds on an idle machine
 
 __all__ = ["cluster"]
 

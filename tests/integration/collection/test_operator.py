@@ -12,7 +12,7 @@ from .ansible import Run, playbook
 from .test_layouts import HOSTS, Cluster, cluster
 from .test_runs import CHANGE, LOOK, REFUSE, WORKER, plays
 
-pytestmark = pytest.mark.timeout(900)  # several plays, of seconds where nothing else runs
+pytestmark = pytest.mark.timeout(900)  # several plays; each takes seconds on an idle machine
 
 __all__ = ["cluster"]
 

@@ -15,7 +15,7 @@ from .ansible import REPOSITORY
 from .test_layouts import CONTROL_PLANES, Cluster, cluster
 from .test_rollback import files, migrated, there
 
-pytestmark = pytest.mark.timeout(900)  # several plays each, of seconds where nothing else runs
+pytestmark = pytest.mark.timeout(900)  # several plays in each test; each takes seconds on an idle machine
 
 __all__ = ["cluster", "migrated"]
 

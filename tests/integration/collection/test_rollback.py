@@ -18,7 +18,7 @@ from .ansible import Run
 from .test_ccm_takeover import APPS, body
 from .test_layouts import HOSTS, Cluster, cluster, forget_copies, play
 
-pytestmark = pytest.mark.timeout(900)  # several plays each, of seconds where nothing else runs
+pytestmark = pytest.mark.timeout(900)  # several plays in each test; each takes seconds on an idle machine
 
 __all__ = ["cluster"]
 

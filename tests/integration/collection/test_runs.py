@@ -17,7 +17,7 @@ from .ansible import PROGRAM, REPOSITORY, Run
 from .test_ccm_run_lease import others
 from .test_layouts import HOSTS, Cluster, all_diffs, cluster, edited
 
-pytestmark = pytest.mark.timeout(900)  # several plays each, of seconds where nothing else runs
+pytestmark = pytest.mark.timeout(900)  # several plays in each test; each takes seconds on an idle machine
 
 __all__ = ["cluster"]
 
@@ -173,7 +173,7 @@ async def test_what_cannot_be_looked_at_is_named_before_anything_is_undone(clust
     assert told.failures[-1].startswith("Nothing was changed. w-1: could not be inspected: ")
     assert "exclude the host with --limit 'all:!w-1'" in told.failures[-1]
     first = await cluster.play("playbooks/leader_migration.yml", "--tags", "stage1")
-    assert first.status != 0 and first.failures[-1].startswith("Nothing was changed. ")  # by the plan, about a release
+    assert first.status != 0 and first.failures[-1].startswith("Nothing was changed. ")  # the plan refuses the release
     # The kube-controller-manager of an unreachable control plane may still wait for the Lease.
     cluster.strangers = {"systemd-cp": cluster.strangers["w-1"]}
     last = await cluster.play("playbooks/leader_migration.yml", "--tags", "stage3")

@@ -24,7 +24,7 @@ from .test_ccm_takeover import APPS, NOTE, PODS, body
 from .test_layouts import HOSTS, Cluster, cluster
 from .test_runs import LOOK, plays, run
 
-pytestmark = pytest.mark.timeout(900)  # several plays each, of seconds where nothing else runs
+pytestmark = pytest.mark.timeout(900)  # several plays in each test; each takes seconds on an idle machine
 
 __all__ = ["cluster"]
 

@@ -155,7 +155,9 @@ class World:
     # -- kube-proxy ----------------------------------------------------------------------------------------------------
 
     async def proxy(self) -> None:
-        """Open the Nodes' ports that the Service asks for: on addresses `.2.` for the cloud, on `.3.` for Pods."""
+        """Open the Nodes' ports that the Service asks for: on the addresses BASE.2.N for the cloud's load balancers,
+        and on BASE.3.N for Pods.
+        """
         while True:
             wanted: set[tuple[str, int]] = {(f"{BASE}.6.1", 8080)}
             if self.service:
@@ -165,7 +167,7 @@ class World:
                     await asyncio.sleep(LATE)  # kube-proxy first writes its rules, and then opens a health port
                     self.policy = policy
                     continue
-                if "address" in self.broken:  # in the cloud, another server has it
+                if "address" in self.broken:  # another server of the cloud has the address
                     ingress = (self.service["status"]["loadBalancer"] or {}).get("ingress") or []
                     wanted |= {(item["ip"], 80) for item in ingress}
                 wanted |= {(f"{BASE}.5.1", port) for port in PORTS}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulated cloud as the conformance kit's world, which can cause every kind of trouble that the kit has."""
+"""The simulated cloud as the conformance kit's `World`, which can cause every kind of trouble that the kit has."""
 
 from __future__ import annotations
 

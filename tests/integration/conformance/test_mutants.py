@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kit finds defects: a broken provider fails the cases about its defect, and passes all others."""
+"""The conformance kit finds defects: a broken provider fails the cases about its defect, and passes all others."""
 
 from __future__ import annotations
 

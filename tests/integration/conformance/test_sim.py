@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The provider of the simulated cloud passes the whole kit, without excluded cases."""
+"""The provider of the simulated cloud passes the whole conformance kit, without excluded cases."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The provider `static` passes the kit, except for cases in which a file cannot do what a cloud does."""
+"""The provider `static` passes the conformance kit, except for cases in which a file cannot do what a cloud does."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ NOT_FOR_A_FILE = {
 
 
 class FileWorld(World):
-    """A file as the kit's world. Load balancers are the addresses that the provider gave; no file lists them."""
+    """A file as the conformance kit's `World`. Load balancers are the addresses that the provider gave; no file lists them."""
 
     asking = frozenset({"instances"})
 

@@ -21,8 +21,9 @@ from tools.bench.several_clouds import install_metro
 
 
 class AuditedCloud(Protocol):
-    """`name`: of the provider, and the prefix of all its Nodes and Services. `secret`: with which one signs in, ""
-    without."""
+    """A cloud of the test. `name`: the name of its provider, with which the names of its Nodes and Services begin.
+    `secret`: the credential for its API, "" if it needs none.
+    """
 
     name: str
     secret: str
@@ -77,8 +78,9 @@ class SimulatedCloud:
 
 
 def with_metro(folder: Path) -> tuple[str, ...]:
-    """Return what runs `ccm` with the simulated cloud's provider once more, under the name metro: that of upstream's
-    framework takes each providerID that begins with sim:// for its own."""
+    """Return the arguments with which Python runs `ccm` with a second copy of the simulated cloud's provider, named
+    metro. Upstream's framework uses the name sim, and takes each providerID that begins with sim:// for its own.
+    """
     return (
         "-c",
         f"import sys; sys.path.insert(0, {str(install_metro(folder))!r}); from ccm.cli import main; "
@@ -87,7 +89,9 @@ def with_metro(folder: Path) -> tuple[str, ...]:
 
 
 class _Answers(FakeCloud):
-    """Nova and neutron for Nodes by `FakeCloud`; load balancers by Octavia and neutron in memory."""
+    """Answers requests about servers as `FakeCloud` does, and requests about load balancers with Octavia and neutron in
+    memory.
+    """
 
     def __init__(self, secret: str) -> None:
         super().__init__()
@@ -176,7 +180,7 @@ class OpenStackInMemory:
 
 
 class MachinesInAFile:
-    """A cloud of which nobody but its provider has state: what it does not write cannot be counted."""
+    """Machines in a file, which the provider `static` reads. This cloud has no API, so it has no writes to count."""
 
     name, secret = "static", ""
 
@@ -214,7 +218,7 @@ class MachinesInAFile:
 
 @contextlib.asynccontextmanager
 async def running(folder: Path) -> AsyncIterator[tuple[list[AuditedCloud], SimulatedCloud]]:
-    """Yield the clouds of a process, and one of another controller."""
+    """Yield the clouds of our process, and the simulated cloud of the other controller."""
 
     def config(region: str, addresses: str) -> dict[str, Any]:
         project = {"name": "demo", "token": f"{region}-token", "region": region, "load_balancer_addresses": addresses}

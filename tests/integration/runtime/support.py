@@ -53,7 +53,9 @@ async def eventually(check: Callable[[], Awaitable[T]], seconds: float = DEADLIN
 
 
 async def ask(*arguments: str) -> tuple[int, str, str]:
-    """Run a command of `ccm` in a thread, which is quicker. Return exit status, standard output and standard error."""
+    """Run a command of `ccm` in a thread, which is quicker than a process. Return exit status, standard output and
+    standard error.
+    """
     out, err = io.StringIO(), io.StringIO()
 
     def run() -> int:

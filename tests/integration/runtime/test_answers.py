@@ -257,7 +257,7 @@ async def half_made_load_balancer(scene: Scene) -> Fix:
     scene.cloud.project().break_load_balancer(balancer, "no capacity in zone north-a")
 
     async def fix() -> None:
-        """Let the controller replace it."""
+        """Do nothing: the controller itself replaces the load balancer."""
 
     return fix
 

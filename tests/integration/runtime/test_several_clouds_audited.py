@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Three clouds in one process, and upstream's framework beside it, by the API server's audit log: what goes wrong in
-one cloud is written to no other one.
+"""Three clouds in one process, beside a controller on upstream's framework: if one cloud fails or changes, the API
+server's audit log has no writes to objects of another cloud.
 
-The clouds are OpenStack, the simulated cloud under the name metro, and machines in a file. Each has as many Nodes and,
-by their class, Services. The framework has a cloud of its own, and the Services without a class. While nothing changes,
-nothing may be written at all, so each disturbance is a stretch of the log: all that it may have are writes to the
-objects of the disturbed cloud.
+The clouds are OpenStack, the simulated cloud under the name metro, and machines in a file. Each cloud has the same
+number of Nodes, and of Services, which name the cloud by their class. The framework has a cloud of its own, and the
+Services without a class. While nothing changes, nothing may be written at all. During a disturbance of one cloud, the
+audit log may get only writes to the objects of that cloud.
 
 `AUDITED=full` has 500 Nodes and 100 Services in each cloud, and deletes 200 machines.
 """
@@ -43,8 +43,10 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
 
 @dataclass(frozen=True)
 class Size:
-    """Nodes and Services of each cloud, how many machines of one of them go, how many checks of the Nodes each cloud's
-    controller makes during an outage, and in how many without a write everything has settled."""
+    """`nodes`, `services`: the number in each cloud. `going`: how many machines of one cloud are deleted. `passes`: how
+    often each cloud's controller checks the Nodes during an outage. `quiet`: after so many checks without a write,
+    nothing is left to do.
+    """
 
     nodes: int
     services: int
@@ -54,10 +56,10 @@ class Size:
 
 
 SMALL = Size(12, 4, 5, 10, 15)
-#: 360 checks are those of 30 minutes, at the period that is the default.
+#: At the default period of 5 s, 360 checks take 30 minutes.
 FULL = Size(500, 100, 200, 360, 40)
 OURS, PEERS = "ccm-audited", "peer-audited"
-#: Seconds. Nobody is in a hurry on a busy machine.
+#: Seconds after which a wait fails: more than a busy machine needs.
 PATIENCE = 900.0
 #: Nodes of each cloud whose kubelets are silent during an outage: only those are asked about, and could be deleted.
 SILENT = 3
@@ -67,7 +69,7 @@ WRITES = ("create", "update", "patch", "delete", "deletecollection")
 
 @pytest.fixture(scope="module")
 def apiserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
-    """Start one of this file's own, with an audit log."""
+    """Start an API server for this file alone, with an audit log."""
     server = ApiServer(tmp_path_factory.mktemp("audited"), audit=True)
     yield server
     server.close()
@@ -96,7 +98,9 @@ class World:
         return list(self.clouds)
 
     def write_configs(self, **secrets: str) -> None:
-        """Write the files. `secrets`: by cloud, where it is not the cloud's own."""
+        """Write the clouds' configuration files. `secrets`: by cloud, the secret to write instead of the cloud's
+        own.
+        """
         for name, cloud in self.clouds.items():
             self.files[name].write_text(cloud.conf(secrets.get(name, cloud.secret)))
 
@@ -189,7 +193,7 @@ class World:
         return float(found[1])
 
     async def let_pass(self) -> None:
-        """Wait until each cloud's controller has checked the Nodes as often as in an outage of that length."""
+        """Wait until each cloud's controller has checked the Nodes `Size.passes` more times."""
         until = await self.passes() + self.size.passes * len(self.clouds)
 
         async def passed() -> bool:
@@ -206,7 +210,7 @@ class World:
         ]
 
     async def settle(self) -> None:
-        """Wait until neither process has written anything for a while."""
+        """Wait until neither process has written anything during `Size.quiet` checks of the Nodes."""
         while True:
             before = [len(self.audited(user)) for user in (OURS, PEERS)], self._now()
             until = await self.passes() + self.size.quiet * len(self.clouds)
@@ -259,7 +263,7 @@ async def world(
 
 async def test_what_happens_in_one_cloud_is_written_to_no_other_one(world: World) -> None:
     kube, size = world.kube, world.size
-    # From the start, each has written to its own objects alone: ours could not reach the peer's cloud.
+    # Since the start, each controller has written only to its own objects. Ours has no access to the framework's cloud.
     assert not {name for _, _, name in set(world.audited(OURS)) if name.startswith("peer-")}
     assert {name.partition("-")[0] for _, _, name in set(world.audited(PEERS))} == {"peer"}
     nodes = await world.nodes()
@@ -317,6 +321,6 @@ async def test_what_happens_in_one_cloud_is_written_to_no_other_one(world: World
     assert {name for verb, _, name in written if verb == "delete"} == going
     assert {name for _, resource, name in written if resource == "nodes"} == going
     assert {name.partition("-")[0] for _, _, name in written} == {first.name}
-    # The framework takes Nodes that are not Ready out of its own load balancers, whosever they are.
+    # The framework removes Nodes that are not Ready from its own load balancers, whichever cloud the Nodes belong to.
     assert (world.written(PEERS), world.changed() - {"peer"}) == (set(), {first.name})
     assert await world.nodes() == nodes - going

@@ -21,7 +21,7 @@ GOOGLE_PEM = (
     .private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     .decode()
 )
-#: A line of the key.
+#: One line of the key in `GOOGLE_PEM`, because the lines of a key may be shown one by one.
 GOOGLE_KEY = GOOGLE_PEM.splitlines()[5]
 KEY = "hush1key5d41402abc4b2a76b9719d911017c592"
 

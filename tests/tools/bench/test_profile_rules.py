@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which part of the work a sample belongs to, on both sides of the wire."""
+"""Which part of the work a sample belongs to, in our runtime and in kube-apiserver."""
 
 from __future__ import annotations
 

@@ -249,7 +249,7 @@ def test_a_supported_minor_without_a_file(tmp_path):
 
 
 def test_the_file_of_a_minor_that_is_no_longer_supported_may_go(tmp_path):
-    """MAINTAINERS.md says so."""
+    """MAINTAINERS.md says that such a file may be deleted."""
     (tmp_path / "1.38.yml").write_text(decisions.text([DONE], "Title."))
     assert decisions.check(((1, 38), (1, 38)), tmp_path) == []
 

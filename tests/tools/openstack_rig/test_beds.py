@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rig as the cloud of a bed: addresses, the authority that clients trust, and the files for the gateway."""
+"""The OpenStack services (tools/clouds/openstack/rig) as the cloud of a test bed: addresses, the authority that clients
+trust, and the files for the gateway.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rig's parts that need no running service: ports, configuration files, and which calls are counted."""
+"""The parts of tools/clouds/openstack/rig that need no running service: ports, configuration files, and which calls are
+counted.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The proxy of the rig's services: what it counts, and how it breaks a call. Other tests rely on its counts."""
+"""The proxy of the OpenStack services (tools/clouds/openstack/rig): what it counts, and how it breaks a call. Other
+tests rely on its counts.
+"""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ LOGGER = logging.getLogger("outoftree.ccm.alerts")
 NODE = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 #: Names that mean other hosts to Ansible.
 TAKEN = ("all", "ungrouped", "localhost")
-#: What plans and checks has to be in each run.
+#: Hosts that must be in each run, because plans and checks run there.
 WITH = ("localhost", "kube_control_plane")
 
 
@@ -61,7 +61,7 @@ def main(
     report: Sequence[str] = (),
     most_workers: int = 3,
 ) -> List[Dict[str, Any]]:
-    """Return an event for each alert that is to be answered."""
+    """Return an event for each alert that is to be answered. More than `most_workers` Nodes get one report together."""
     answers = {name: kind for kind, names in (("worker", worker), ("cluster", cluster), ("report", report)) for name in names}
     found = list(_answered(_alerts(event), answers))
     nodes = sorted({answer["node"] for answer in found if answer["node"]})
@@ -107,5 +107,5 @@ def _answer(name: str, kind: str, node: str = "") -> Dict[str, Any]:
 
 
 def _quoted(value: Any) -> str:
-    """Return a stranger's text for the log: on one line, and short."""
+    """Return a text from a message for the log: on one line, and short."""
     return ascii(value)[:80]

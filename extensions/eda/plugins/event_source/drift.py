@@ -1,6 +1,6 @@
 # Copyright: The outoftree.ccm authors
 # SPDX-License-Identifier: Apache-2.0
-"""An event source for ansible-rulebook: what differs from what site.yml left, as the API server shows it."""
+"""An event source for ansible-rulebook: reports what in the cluster differs from the state that site.yml left."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ Drift = Tuple[str, str]
 
 
 async def main(queue: asyncio.Queue, args: Dict[str, Any]) -> None:
-    """Look until the rulebook stops."""
+    """Read the cluster until the rulebook stops. Send what two reads in a row show; a read that fails shows nothing."""
     look = await asyncio.to_thread(_reader, args)
     before: Set[Drift] = set()
     while True:

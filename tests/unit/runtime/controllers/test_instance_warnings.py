@@ -59,7 +59,9 @@ async def test_one_that_was_gone_is_told_again_and_a_new_one_beside_it():
 
 @in_virtual_time
 async def test_a_node_that_stays_tainted_is_warned_of_too():
-    """Such a Node needs the warning most: it stays tainted because silent guest tools hide its --node-ip."""
+    """Such a Node needs the warning most: it stays tainted because the guest tools do not report the address of its
+    --node-ip.
+    """
     async with Cluster(machine("n1", ip="", warnings=(TOOLS,))) as c:
         c.api.add("n1", annotations={NODE_IP: "10.0.0.9"})
         c.initialise_nodes()
@@ -108,7 +110,7 @@ async def test_what_there_was_no_room_for_comes_later():
 
 
 def test_warnings_are_part_of_what_an_instance_is():
-    """The kit compares whole instances, so `get` and the listing must agree about warnings, too."""
+    """The conformance kit compares whole instances, so `get` and the listing must agree about warnings, too."""
     one = machine("n1")
     assert dataclasses.replace(one, warnings=("w",)) != one
     with pytest.raises(dataclasses.FrozenInstanceError):

@@ -25,9 +25,9 @@ from .services_harness import FINALIZER, Balancers, Cluster, until
 
 
 class Keeping(Balancers):
-    """Load balancers that can outlive their Service. `left`: what stays, by the UID of the former Service.
+    """Load balancers that can outlive their Service. `left`: by the UID of the former Service, what stays.
 
-    A mark keeps what the Service asked for last.
+    `made` stores what each Service asked for last: a later deletion knows only the Service's UID.
     """
 
     def __init__(self, *keeps: Kept) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The API server shows old states of Nodes, which costs load balancers and routes nothing.
+"""If the API server shows old states of Nodes, load balancers keep their members and Nodes keep their routes.
 
 The tests run whole controllers in virtual time. The old state comes with a list or with a watch.
 """

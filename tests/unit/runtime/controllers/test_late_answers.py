@@ -20,7 +20,9 @@ CLUSTER_IP, LOAD_BALANCER = {"spec": {"type": "ClusterIP"}}, {"spec": {"type": "
 
 
 class Late(Balancers):
-    """Shows `shown` instead of the real state, unless it is None. A write of what is shown already changes nothing."""
+    """Shows `shown` instead of the real state, unless `shown` is None. A write that asks for the shown state changes
+    nothing.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -165,7 +167,9 @@ async def test_a_load_balancer_that_was_created_at_the_end_of_a_long_call_leaks_
 
 @pytest.mark.parametrize("instances_listed", [True, False])
 def test_a_load_balancer_that_the_former_leader_created_last_leaks_not(instances_listed):
-    """For LAG seconds the cloud hides the load balancer from the next leader. Deletions wait for no listing."""
+    """For LAG seconds the cloud hides the load balancer from the next leader. Its deletion does not wait for a listing
+    of instances.
+    """
 
     @in_virtual_time
     async def run():

@@ -33,7 +33,9 @@ def is_release(patch):
 
 
 class Race:
-    """Another writer wins each race for a write that `which` accepts, while `goes_on`. `times`: of those writes."""
+    """Another writer wins each race for a write that `which` accepts, while `goes_on`. `times`: when these writes were
+    tried.
+    """
 
     def __init__(self, cluster, which):
         self.goes_on, self.times, self._which = True, [], which

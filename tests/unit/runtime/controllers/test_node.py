@@ -409,7 +409,9 @@ async def test_W12_labels_follow_the_cloud():
 
 @in_virtual_time
 async def test_labels_that_somebody_set_by_hand_stay_and_missing_ones_are_added():
-    """As upstream: labels set by hand stay, in the deprecated spelling, which today's label follows, or in today's."""
+    """As upstream, a label that was set by hand stays. If it has the deprecated key, the label with today's key gets
+    its value.
+    """
     async with Cluster() as c:
         fleet(c, 3, labels={"topology.kubernetes.io/zone": "rack-1"})
         for number in range(3):

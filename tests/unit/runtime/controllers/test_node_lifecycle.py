@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """When Nodes are deleted, and what must prevent it. In virtual time, with default safety settings unless set here.
 
-L1-L21 are upstream's table. Upstream's two interfaces (L1-L6 and L7-L12) are one here. A deletion takes two reads and
-a complete listing instead of one answer (W4), so the tests wait a little longer.
+L1-L21 are the cases of upstream's tests (docs/reference/parity.md). Upstream's two interfaces (L1-L6 and L7-L12) are
+one here. A deletion takes two reads and a complete listing instead of one answer (W4), so the tests wait a little
+longer.
 """
 
 import asyncio
@@ -223,7 +224,7 @@ async def test_L18_L21_existence_counts_before_being_shut_down():
     ],
 )
 def test_what_the_cloud_is_asked_for(provider_id, asked):
-    """One reference serves both interfaces of upstream. L26 differs: see the node rules about an empty ID."""
+    """One reference serves both interfaces of upstream. L26 differs: see test_node_rules.py about an empty ID."""
     from ccm.engine.objects import Node, NodeSpec, ObjectMeta
 
     assert instance_ref(Node(metadata=ObjectMeta(name="n0"), spec=NodeSpec(provider_id=provider_id))) == asked
@@ -476,7 +477,7 @@ async def test_what_was_found_out_by_name_does_not_count_for_a_provider_id():
 
 @in_virtual_time
 async def test_a_node_registered_anew_while_the_delete_is_under_way_is_kept():
-    """W5: the request names the UID that was judged."""
+    """W5: the DELETE request names the UID of the Node that was judged."""
     async with Cluster() as c:
         fleet(c)
         c.api.set_ready("n0", "False")
@@ -618,7 +619,9 @@ async def test_a_provider_id_in_another_spelling_keeps_the_node():
 
 @in_virtual_time
 async def test_a_tainted_node_whose_instance_is_gone_goes_too():
-    """As upstream, the taint does not protect a Node. A Node without a providerID is the node controller's."""
+    """As upstream, the taint does not protect a Node. Only a tainted Node without a providerID is left to the node
+    controller.
+    """
     async with Cluster() as c:
         fleet(c)
         c.api.add("left", ready="False", providerID="fake://left")

@@ -120,7 +120,9 @@ def test_a_cap_of_zero_turns_deletion_off(used):
 
 
 def test_whose_turn_it_is():
-    """Refused Nodes go last, never seen ones before these, and otherwise the oldest first."""
+    """Nodes whose deletion was refused before go last, Nodes whose instance was never seen before these, and otherwise
+    the oldest Nodes first.
+    """
     nodes = [
         ("seen, young", dict(seen=True, created="2026-03-02T00:00:00Z"), 0),
         ("unseen, old", dict(seen=False, created="2025-01-01T00:00:00Z"), 0),

@@ -54,7 +54,9 @@ async def test_a_node_without_its_bytes_is_patched():
 
 @pytest.mark.parametrize(("error", "then"), [(NO_RIGHT, PATCHED), (WEBHOOK, REPLACED)], ids=["role", "webhook"])
 async def test_what_may_not_be_replaced_is_patched(error, then):
-    """Without permission to replace, all later writes are patches. After a webhook's refusal, the next one replaces."""
+    """Without permission to replace, all later writes are patches. After a webhook's refusal, only the same write is a
+    patch.
+    """
     client = Client(error)
     writes = NodeWrites(client)
     await writes.write(node(), PLAN, "initialisation")

@@ -18,7 +18,9 @@ UUID = "4c4c4544-0042-4b10-8034-b7c04f4a3231"
 
 
 class Machines:
-    """The instances of a cloud. `names`: of its machines. `latency`: seconds per call. `error`: raised by each call."""
+    """The instances of a cloud. `names`: the names of its machines. `latency`: seconds per call. `error`: raised by
+    each call.
+    """
 
     def __init__(self, form, *names):
         self.form, self.names, self.latency, self.error, self.calls = form, list(names), 0.01, None, 0
@@ -195,7 +197,7 @@ def test_a_node_that_is_forgotten_meanwhile_cancels_nobody_who_waits_for_its_own
 
 @pytest.mark.parametrize("down", [False, True], ids=["answers", "hangs-later"])
 def test_a_cloud_without_machines_delays_no_burst_of_another_one(down):
-    """Many questions are answered by one listing, which is empty: of a deletion it would prove nothing."""
+    """Many questions are answered by one listing, which is empty. Such a listing would be no proof for a deletion."""
 
     @in_virtual_time
     async def run():

@@ -280,7 +280,9 @@ async def test_S41_S42_a_service_that_vanished_gives_its_load_balancer_back():
 
 @in_virtual_time
 async def test_S63_S64_S65_S66_S67_S68_what_is_remembered_is_what_exists():
-    """Upstream tests each method of its cache of Services; here its purpose: no entry outlives its Service (W20)."""
+    """Upstream tests each method of its cache of Services. This test checks what the cache must do: no entry outlives
+    its Service (W20).
+    """
     async with Cluster() as c:
         controller = c.serve()
         for name in "abc":
@@ -542,7 +544,9 @@ def test_a_node_that_joins_updates_each_load_balancer_once(services, workers, up
     ],
 )
 def test_which_changes_of_a_node_update_load_balancers(first, change, hosts):
-    """Services with externalTrafficPolicy Local or Cluster are treated alike: all three are updated or none."""
+    """Services with externalTrafficPolicy Local or Cluster are treated alike: all three Services of this test are
+    updated, or none.
+    """
 
     @in_virtual_time
     async def run():
@@ -818,7 +822,7 @@ async def test_S130_a_plain_error_is_requeued_with_back_off():
 
 @pytest.mark.parametrize("verb", ["ensure", "update", "delete"])
 def test_S131_W19_retry_after_42_seconds_is_42_seconds(verb):
-    """Upstream ignores the time after a deletion."""
+    """Upstream ignores the requested time if the call was a deletion."""
 
     @in_virtual_time
     async def run():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who releases a Service that is no load balancer any more, of several clouds."""
+"""Which of several clouds releases a Service that no longer has the type LoadBalancer."""
 
 from __future__ import annotations
 

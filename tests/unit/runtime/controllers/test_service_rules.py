@@ -692,7 +692,9 @@ def test_default_name():
 
 
 def test_the_wish_carries_what_the_status_says_but_is_the_same_wish() -> None:
-    """Clouds without memory use the addresses. Equality and repr, on which fingerprints depend, ignore them."""
+    """Providers that store nothing use the addresses of the status. Equality and repr, on which fingerprints depend,
+    ignore them.
+    """
     before = rules.load_balancer_spec(changed({"status": {}}), "c")
     after = rules.load_balancer_spec(changed({"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}}), "c")
     assert [entry.ip for entry in after.ingress] == ["192.0.2.1"]

@@ -206,8 +206,9 @@ class MetalMachines(Machines):
 
 @in_virtual_time
 async def test_of_several_clouds_only_that_of_the_node_answers():
-    """The other one has a machine of that name, too, with the address of the request. A request about a Node that is
-    no cloud's is reported once."""
+    """The other cloud has a machine of that name, too, with the address of the request. A request about a Node that
+    belongs to no cloud is reported once.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cloud_metrics, "_of_clouds", WeakKeyDictionary())
         async with Cluster(machine("n1")) as c:

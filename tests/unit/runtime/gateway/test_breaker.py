@@ -309,7 +309,7 @@ def test_while_a_probe_is_under_way_one_waits_as_long_as_the_outage_has_lasted(o
     for _ in range(5):
         breaker.failed(DOWN, None, 0.0, Pass.FREE)
     breaker.failed(DOWN, None, BREAKER_FIRST, Pass.PROBE)
-    assert breaker.open_until == BREAKER_FIRST + 2 * BREAKER_FIRST == 3.0  # the first case asks exactly then
+    assert breaker.open_until == BREAKER_FIRST + 2 * BREAKER_FIRST == 3.0  # the moment at which the first case asks
     assert breaker.check(None, outage) is Pass.PROBE
     with pytest.raises(HeldBack) as held:
         breaker.check(None, outage)

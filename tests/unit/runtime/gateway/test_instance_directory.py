@@ -68,7 +68,9 @@ async def test_many_questions_one_listing():
 
 @in_virtual_time
 async def test_a_listing_for_many_is_a_part_of_the_work_that_asked_first():
-    """Its spans and log fields are those of the first asker, as docs/how-to/monitoring.md says about traces."""
+    """The listing's spans and log fields are those of the first caller that needed it, as docs/how-to/monitoring.md
+    says about traces.
+    """
     seen = []
 
     class Listing(FakeInstances):

@@ -351,7 +351,7 @@ def test_the_only_cloud_has_the_names_that_it_always_had(world):
 
 
 def test_clouds_that_share_a_project_are_not_served_together(world):
-    """The one that starts second is refused, and says why; it starts when they do not overlap any more."""
+    """The cloud that starts second is refused with a reason. It starts once the two clouds no longer overlap."""
 
     @in_virtual_time
     async def run():

@@ -54,6 +54,8 @@ def test_installed_packages_are_looked_through_once():
 
 @pytest.mark.parametrize(("first", "trusted"), [("", "0"), ("import aiohttp", "1")])
 def test_the_systems_authorities_are_read_by_who_needs_them(tmp_path, first, trusted):
-    """Nothing reads them before the first request. The second case checks the measurement: importing aiohttp does."""
+    """Nothing reads the system's authorities before the first request. The second case checks the measurement:
+    importing aiohttp reads them.
+    """
     system = {"SSL_CERT_FILE": str(Authority(tmp_path).file), "SSL_CERT_DIR": str(tmp_path / "none")}
     assert printed(first + START + TRUSTED, **system) == [trusted]

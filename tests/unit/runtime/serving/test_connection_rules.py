@@ -87,7 +87,7 @@ async def probe(port):
 
 
 async def still_serves(port):
-    """For ports that are impatient: a busy machine may be too slow for them the first time."""
+    """Wait until a probe gets 200: a port with short limits may close the first connections of a busy machine."""
     async with asyncio.timeout(60):
         while True:
             with contextlib.suppress(aiohttp.ClientError):

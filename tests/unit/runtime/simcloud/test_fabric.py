@@ -286,7 +286,7 @@ async def test_udp_flows_stay_on_their_backend_and_move_when_it_refuses() -> Non
         client = next(client for client, (address, _) in zip(clients, first, strict=True) if address == BACKENDS[0])
 
         async def moved() -> bool:
-            """The refusal of a datagram, which is lost, is what moves the flow."""
+            """Send a datagram. Return whether the second backend answered: a flow moves after a refusal."""
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(0.2):
                     return (await client(b"three")).startswith(BACKENDS[1])

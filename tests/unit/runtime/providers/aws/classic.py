@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Services that ask for a Classic Load Balancer, and their desired states, for its unit tests."""
+"""Services that ask for a Classic Load Balancer, and their desired states, for unit tests of the provider aws."""
 
 from __future__ import annotations
 

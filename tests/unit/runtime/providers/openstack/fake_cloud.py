@@ -36,7 +36,7 @@ class FakeCloud:
     """An OpenStack cloud.
 
     `calls`: requests after login and discovery, as "METHOD service path". `queries`: the query of each call. `answer`:
-    handlers of the test, by a pattern for such a text.
+    handlers of the test, by a pattern for the text of a call.
     """
 
     def __init__(self) -> None:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes of parts: their calls, and that the state which the process keeps between changes is Octavia's."""
+"""Changes of the parts of a load balancer: which calls they take, and that the state that the process keeps equals
+Octavia's.
+"""
 
 from __future__ import annotations
 

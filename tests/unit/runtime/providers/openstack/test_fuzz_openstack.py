@@ -140,7 +140,7 @@ def attacking(said: dict[str, str] | None = None, namespace: str = "evil", **mor
 
 
 def quick(decide: Callable[[], Any]) -> Any:
-    """Return what `decide` returns, None if it raises the contract's error. Fails if it does too much."""
+    """Return what `decide` returns, None if `decide` raises the contract's error. Fails if `decide` takes too long."""
     found = loop_watch.quick(decide, CloudError)
     return None if isinstance(found, CloudError) else found
 

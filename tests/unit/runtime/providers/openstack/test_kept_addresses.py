@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Floating IPs that are not a Service's own outlive it. Also: the warning about local traffic without a monitor."""
+"""Floating IPs that were not created for a Service outlive the Service. Also: the warning about local traffic without a
+monitor.
+"""
 
 from __future__ import annotations
 

@@ -370,7 +370,9 @@ async def test_member_subnet_and_node_selector():
     ("said", "section"), [({"node-selector": "pool=front"}, {}), ({}, {"node_selector": "pool=front"})]
 )
 async def test_a_selector_that_no_node_has_is_reported_at_once_and_later(said, section):
-    """The label may exist only in the cloud. An Event says so, also when the last Node with the label leaves."""
+    """The label may exist only in the cloud. An Event reports that no Node has it, also when the last Node with the
+    label leaves.
+    """
     fake = FakeOpenStack(LoadBalancerSection(subnet_id="s", floating_network_id="n", **OPEN, **section))
     told = "nobody serves this Service: no node with the labels of node-selector has an IPv4 address"
     found = await ensured(fake, spec(annotations=said), nodes(1, pool="back"))
@@ -809,7 +811,7 @@ async def test_one_with_another_services_tag_is_left_alone_and_an_own_one_made()
 
 @pytest.mark.parametrize("first_to_go", ["owner", "namesake"])
 async def test_a_namesake_of_another_cluster_does_not_take_it_by_its_id(first_to_go):
-    """Both clusters have the same name, so cloud-provider-openstack wrote the ID onto both Services."""
+    """Both clusters have the same name, so cloud-provider-openstack wrote the load balancer's ID onto both Services."""
     fake = trusting()
     row = await upstreams(fake)
     owner = spec("u-1", annotations={"load_balancer_id": row["id"]})

@@ -87,7 +87,9 @@ def only(table: dict[str, Any]) -> Any:
 
 
 async def shared_by_two(fake: FakeOpenStack) -> tuple[LoadBalancerSpec, LoadBalancerSpec]:
-    """Serve an owner. Returns the owner and a guest that names the owner's load balancer and is not served yet."""
+    """Serve a Service, the owner. Returns the owner, and a second Service, the guest, that asks for the owner's load
+    balancer by its ID and is not served yet.
+    """
     await ensured(fake, service("u-1", "web"))
     return service("u-1", "web"), service("u-2", "guest", TLS, said={"load-balancer-id": only(fake.balancers)["id"]})
 
@@ -188,7 +190,7 @@ async def test_one_joins_while_the_owner_leaves_and_has_its_listener_or_is_told(
 async def test_a_refused_change_of_one_keeps_old_nodes_of_neither(
     refused: str, by: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As the framework does after a refusal, the members follow the Nodes with the spec that was accepted last."""
+    """As the framework does after a refusal, the members are updated with the spec that was accepted last."""
     fake = cloud()
     balancer_of = fake._balancer_of
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kit's case of Services that change concurrently, with a shared load balancer of Octavia in memory.
+"""The conformance kit's case of Services that change concurrently, with a shared load balancer of Octavia in memory.
 
 It runs in virtual time and in many orders. The order of all calls depends only on the seed.
 """

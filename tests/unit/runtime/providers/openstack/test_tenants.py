@@ -120,7 +120,9 @@ async def test_ranges_that_are_narrowed_are_narrowed_in_the_cloud() -> None:
 async def test_a_wish_that_goes_back_before_it_is_written_is_written(
     before: tuple[str, ...], between: tuple[str, ...], restarted: bool
 ) -> None:
-    """Ranges change and change back while Octavia still works: meanwhile the tag must not claim the first ranges."""
+    """Ranges change and change back while Octavia still works: meanwhile the tag must not say that Octavia has the
+    first ranges.
+    """
     fake = cloud()
     await ensured(fake, service("u-1", "web", source_ranges=before))
     ranges = only(fake.listeners)["allowed_cidrs"]

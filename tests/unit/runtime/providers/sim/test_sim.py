@@ -591,7 +591,7 @@ async def test_no_address_left_is_a_quota() -> None:
 
 
 async def test_a_fingerprint_is_of_the_backends_given_and_not_of_others_seen_before() -> None:
-    """The provider remembers the last few sets by identity, because hundreds of Services share one."""
+    """The provider remembers the last few sets of backends by identity, because hundreds of Services share a set."""
     async with running() as (_, provider):
         address = (Address(AddressType.INTERNAL_IP, "10.0.0.1"),)
         sets = [(Backend("n", f"sim://north/i-{number:012x}", address),) for number in range(6)]

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deletions of load balancers of both types: which calls they take, and what a late listing leaves for a second one."""
+"""Deletions of load balancers of both types: which calls they take, and what a second deletion finds because a listing
+was late.
+"""
 
 from __future__ import annotations
 
@@ -112,7 +114,7 @@ async def test_what_is_listed_late_goes_with_the_next_deletion(clock, account, b
 
 
 async def test_the_other_type_is_looked_for_again_if_another_process_may_have_written_it(clock, account, balancers):
-    """This lasts until LAG after this process became the leader."""
+    """This is so until LAG seconds after this process became the leader."""
     balancers.deletions = Deletions(clock)
     balancers.deletions.lists()
     account.create_network()
