@@ -14,11 +14,14 @@ import gc
 import logging
 import platform
 import signal
+from collections.abc import Coroutine
+from typing import Any
 
 import prometheus_client
 from prometheus_client import Gauge
 
 from ccm import __version__
+from ccm.base.lasting_imports import lasting_imports
 from ccm.base.start_error import StartError
 from ccm.controllers.shared.holds import Holds
 from ccm.engine.election import LeadershipLost
@@ -26,6 +29,8 @@ from ccm.engine.identity import ClusterChanged
 from ccm.options import feature_gates
 from ccm.options.command_line import Options
 from ccm.options.leader_migration import split
+from ccm.serving.certificates import self_signed
+from ccm.serving.serving_settings import ServingSettings
 
 from . import cloud_sets, loop_lag, room_settings, traces
 from .cloud_sets import CloudSet
@@ -101,25 +106,29 @@ async def _live(options: Options) -> None:
         for gateway in gateways:
             cleanup.push_async_callback(gateway.close)
         client = await connect(api_server, room_settings.rights(options, here), cleanup)
-        from .serve import Shown, serve  # after the first requests: a server and certificates take 0.1 s to import
-
         view = observe(client, here, cleanup)
         leadership = Leadership(room_settings.election(options), parts, client, gateways, view.recorders)
         if leadership.lease is not None:
             for cloud in clouds:
                 cloud.notice = functools.partial(view.recorders.of(COMPONENT).event, leadership.lease)
+        starting = asyncio.create_task(cloud_sets.start(sets, cleanup), name="start of the clouds")
+        cleanup.push_async_callback(_end, starting)
+        serving = room_settings.serving(options)
+        await _prepare(serving)
+        from .serve import Shown, serve
+
         holds = Holds()
         sampler = Sampler(holds)
         classes = room_settings.served_classes(own)
         shown = Shown(options.cloud_provider, options.cluster_name, clouds, view, leadership, holds, sampler, classes)
         servers = await serve(
-            room_settings.serving(options),
+            serving,
             lambda kubeconfig: create_client(api_server, kubeconfig=kubeconfig),
             shown,
             cleanup,
         )
-        following = await cloud_sets.start(sets, cleanup)
-        gc.freeze()  # now also what was imported meanwhile
+        following = await starting
+        gc.freeze()  # what the servers consist of lives as long as the process
         patterns = room_settings.declarations(options)
         contexts = contexts_of(client, sets, view, options.cluster_name, leadership.notes, holds, patterns)
         # Standbys keep their caches warm, too: a new leader starts from them at once.
@@ -131,6 +140,32 @@ async def _live(options: Options) -> None:
             sampler.run(),
         )
         await lead(leadership, work_of(sets, contexts, view.identity), lasting)
+
+
+async def _prepare(settings: ServingSettings) -> None:
+    """Import servers and create their certificate. Each takes 0.1 s, and the cloud answers meanwhile."""
+    parts = [asyncio.to_thread(_import_servers)]
+    if settings.secure.is_self_signed:
+        parts.append(asyncio.to_thread(_create_certificate))
+    await asyncio.gather(*parts)
+
+
+def _import_servers() -> None:
+    with lasting_imports():
+        from . import serve  # noqa: F401
+
+
+def _create_certificate() -> None:
+    self_signed()  # and remember it
+
+
+async def _end(starting: asyncio.Task[list[Coroutine[Any, Any, None]]]) -> None:
+    """Cancel the start of the clouds if it is not finished. Close what it returned, which may not have been run."""
+    starting.cancel()
+    await asyncio.wait({starting})
+    if not starting.cancelled() and starting.exception() is None:
+        for following in starting.result():
+            following.close()
 
 
 def _log_version(options: Options) -> None:

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
+import functools
 import logging
 import os
 import ssl
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -37,7 +40,7 @@ class ServingTls:
     ) -> None:
         """Load the certificates, or generate a self-signed one if none is configured. Raises CertificateError."""
         self._options, self._client_cas, self._required = options, client_cas, required
-        self._self_signed = b"" if options.certificate else _self_signed()
+        self._self_signed = b"" if options.certificate else self_signed()
         self._seen: object = None
         self._told = ""
         self._default: ssl.SSLContext
@@ -142,10 +145,20 @@ def _names_in(path: str) -> tuple[str, ...]:
         raise CertificateError(f"serving certificate {path} cannot be used: {error}") from None
 
 
-def _self_signed() -> bytes:
-    from .x509_certificates import self_signed
+@functools.cache
+def self_signed() -> bytes:
+    """Return key and certificate for localhost, valid for a year, in PEM: the same ones for all ports of this process.
 
-    return self_signed()
+    Another process creates them, because this one would keep the library that does so: 13 MiB. It takes 0.1 s.
+    """
+    try:
+        command = [sys.executable, "-m", "ccm.serving.x509_certificates"]
+        return subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=True).stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        log.warning("cannot create the serving certificate in a process of its own, creating it here: %s", error)
+        from . import x509_certificates
+
+        return x509_certificates.self_signed()
 
 
 @contextlib.contextmanager

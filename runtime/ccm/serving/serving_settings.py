@@ -25,6 +25,11 @@ class PortSettings:
     share: bool
     client_ca_file: str = ""
 
+    @property
+    def is_self_signed(self) -> bool:
+        """Whether the port is served with a certificate that this process creates."""
+        return bool(self.port) and not self.tls.certificate
+
 
 @dataclass(frozen=True)
 class ClientSettings:

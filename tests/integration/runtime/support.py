@@ -8,6 +8,7 @@ import contextlib
 import io
 import json
 import re
+import socket
 import ssl
 import subprocess
 import sys
@@ -106,6 +107,14 @@ class Ccm:
         await self.until_logged(r"leading; controllers")
 
     async def get(self, path: str, token: str = "") -> tuple[int, str]:
+        """Return status and text. A process that has just logged its first lines may not listen yet."""
+
+        async def listens() -> bool:
+            with contextlib.suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", self.port)):
+                return True
+            return self.process.poll() is not None
+
+        await eventually(listens, what="a process that listens")
         trust_all = ssl.create_default_context()
         trust_all.check_hostname, trust_all.verify_mode = False, ssl.CERT_NONE
         headers = {"Authorization": f"Bearer {token}"} if token else {}

@@ -6,6 +6,8 @@ import contextlib
 import dataclasses
 import datetime
 import socket
+import subprocess
+import sys
 import ssl
 import types
 
@@ -15,6 +17,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from cryptography import x509
 
 from ccm.options.command_line import parse
+from ccm.serving import certificates
 from ccm.serving.authorization import user_of
 from ccm.serving.certificates import CIPHERS, CertificateError, ServingTls
 from ccm.serving.health import Health
@@ -400,3 +403,20 @@ async def test_a_port_that_is_shared(authorizer):
     ]
     for runner in runners:
         await runner.cleanup()
+
+
+def test_what_creates_a_self_signed_certificate_is_not_imported():
+    """It takes 13 MiB, which the process would keep."""
+    create = "import sys; from ccm.serving import certificates as c; print(len(c.self_signed()), *sys.modules)"
+    printed = subprocess.run([sys.executable, "-c", create], capture_output=True, text=True, check=True).stdout.split()
+    assert int(printed[0]) > 500 and "cryptography" not in printed
+
+
+@pytest.mark.parametrize("program", ["", "/nowhere/python", "/bin/false"])
+def test_a_self_signed_certificate_where_no_process_can_create_it(monkeypatch, program):
+    monkeypatch.setattr(sys, "executable", program)
+    certificates.self_signed.cache_clear()
+    try:
+        assert x509.load_pem_x509_certificate(certificates.self_signed())
+    finally:
+        certificates.self_signed.cache_clear()
