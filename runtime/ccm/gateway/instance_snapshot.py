@@ -51,14 +51,16 @@ class Snapshot:
     ) -> Snapshot:
         """Return the snapshot. An instance may occur twice if pages shift during the read; the later one counts."""
         by_id: dict[str, Instance] = {}
-        by_name: dict[str, dict[str, Instance]] = {}
+        by_name: dict[str, list[Instance]] = {}
         for instance in instances:
             by_id[instance.provider_id] = instance
         for instance in by_id.values():
-            for name in instance.names:
-                by_name.setdefault(name, {})[instance.provider_id] = instance
-        unambiguous = {name: list(found.values()) for name, found in by_name.items()}
-        return cls(began, by_id, unambiguous, pages, unusable, canonical, unreachable)
+            for name in instance.names:  # each name once
+                if (known := by_name.get(name)) is None:
+                    by_name[name] = [instance]
+                else:
+                    known.append(instance)
+        return cls(began, by_id, by_name, pages, unusable, canonical, unreachable)
 
     @property
     def proves_absence(self) -> bool:

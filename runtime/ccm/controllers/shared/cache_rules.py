@@ -72,6 +72,8 @@ def kept_node(node: Node) -> Node:
     This is half of what was decoded: with thousands of Nodes, it is most of the memory of the process.
     """
     meta, spec, status = node.metadata, node.spec, node.status
+    if spec.provider_id:  # the UUID finds the machine of a Node without one
+        status = NodeStatus(status.addresses, status.conditions)
     if node.as_read is not None and _is_ordinary(spec, status):  # texts in protobuf are shared as they are read
         return Node(meta, spec, status, _as_read(node))
     meta = replace(meta, labels=_shared_texts(meta.labels), annotations=_shared_texts(meta.annotations))

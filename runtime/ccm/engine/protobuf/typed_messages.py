@@ -27,6 +27,8 @@ from .shapes import INLINED, element_type, is_optional
 
 #: IntOrString.type of a text; a number has 0.
 _TEXT = 1
+#: The list of all objects that have no entries. Nobody changes what was read.
+_NONE: list[Any] = []
 
 Convert = Callable[[Any], Any]
 
@@ -57,7 +59,7 @@ def reader(kind: Any, message: str, *, is_entry: bool = False) -> Callable[..., 
     The function is one expression, as one would write it for each type: for a Node, calls of converters field by field
     take twice the time. `is_entry`: many objects have entries with the same texts, which are shared.
     """
-    names: dict[str, Any] = {"AsRead": AsRead, "shared": shared}
+    names: dict[str, Any] = {"AsRead": AsRead, "shared": shared, "none": _NONE}
     made = _expression(kind, message_class(message).DESCRIPTOR, "message", names, is_entry)
     convert: Callable[..., Any] = eval(f"lambda message, data=b'': {made}", names)
     return convert
@@ -83,7 +85,7 @@ def _value(field: Any, descriptor: Any, variable: str, names: dict[str, Any], is
     struct = element_type(field.type)
     if described.is_repeated:
         message = ENTRIES.get(described.full_name)
-        return f"{value}[:]" if message is None else _entries(struct, message, value, names)
+        return f"({value}[:] or none)" if message is None else _entries(struct, message, value, names)
     if described.message_type is not None and struct is not None:
         inner = f"_{len(names)}"
         names[inner] = None
@@ -124,8 +126,8 @@ def _entries(struct: Any, message: str, value: str, names: dict[str, Any]) -> st
         begin = b"\n"  # the tag of the type
         starts = tuple(begin + bytes([len(each)]) + each for each in selected)
         is_read = f"entry.startswith({_name(starts, names)}) or not entry.startswith({_name(begin, names)})"
-        return f"list({_name(_each(read, plain), names)}([entry for entry in {value}[:] if {is_read}]))"
-    return f"list({_name(_each(_Shared(read).__getitem__, plain), names)}({value}[:]))"
+        return f"(list({_name(_each(read, plain), names)}([entry for entry in {value}[:] if {is_read}])) or none)"
+    return f"(list({_name(_each(_Shared(read).__getitem__, plain), names)}({value}[:])) or none)"
 
 
 def _pair(parse: Convert) -> Convert:
@@ -164,17 +166,17 @@ class _Shared(dict[bytes, Any]):
 
 def time_text(time: Any) -> str | None:
     """Return metav1.Time as in JSON: RFC 3339 in seconds. None for an empty message, Go's zero time."""
-    return _second(time.seconds) + "Z" if time.HasField("seconds") else None
+    return _second(time.seconds) if time.HasField("seconds") else None
 
 
 def micro_time_text(time: Any) -> str | None:
     """Return metav1.MicroTime as in JSON: with six digits. None for an empty message."""
-    return f"{_second(time.seconds)}.{time.nanos // 1000:06d}Z" if time.HasField("seconds") else None
+    return f"{_second(time.seconds)[:-1]}.{time.nanos // 1000:06d}Z" if time.HasField("seconds") else None
 
 
 @functools.lru_cache(4096)
 def _second(seconds: int) -> str:
-    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat()[:19]
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat()[:19] + "Z"
 
 
 def number_or_text(value: Any) -> int | str:

@@ -12,7 +12,7 @@ from ccm.controllers.nodes import node_rules
 from ccm.controllers.services.service_rules import FINALIZER, ServiceRuleError, load_balancer_spec, needs_cleanup
 from ccm.controllers.shared import limits
 from ccm.controllers.shared.cache_rules import kept_node, kept_service
-from ccm.engine.objects import Node, Service, decoder
+from ccm.engine.objects import Node, NodeSpec, Service, decoder
 from ccm.engine.protobuf.as_read import AsRead
 
 from ..hostile import LARGEST_NODES, LARGEST_SERVICES, load_balancer, node
@@ -77,6 +77,14 @@ def test_a_system_uuid_that_is_none_is_dropped():
     longest = with_uuid("a" * limits.SYSTEM_UUID)
     assert kept_node(longest) == longest
     assert kept_node(with_uuid("a" * (limits.SYSTEM_UUID + 1))).status.node_info.system_uuid == ""
+
+
+@pytest.mark.parametrize("as_read", [None, AsRead(b"x")])
+def test_only_a_node_without_a_provider_id_keeps_its_system_uuid(as_read):
+    waiting = replace(msgspec.convert({"status": {"nodeInfo": {"systemUUID": "a-uuid"}}}, Node), as_read=as_read)
+    assert kept_node(waiting).status.node_info.system_uuid == "a-uuid"
+    known = replace(waiting, spec=NodeSpec(provider_id="sim://a"))
+    assert kept_node(known).status.node_info.system_uuid == ""
 
 
 #: By field: a function that builds a value with n entries, the maximum of entries, and how many entries of a longer
