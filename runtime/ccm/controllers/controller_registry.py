@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from typing import Any
+
+import msgspec
 
 from ccm.base.installed import entry_points
 
@@ -25,8 +26,7 @@ BUILT_IN: Mapping[str, ControllerSpec[Any]] = {spec.name: spec for spec in built
 _TAKEN = {name for spec in BUILT_IN.values() for name in (spec.name, spec.alias, *spec.former)}
 
 
-@dataclass(frozen=True)
-class Unusable:
+class Unusable(msgspec.Struct, frozen=True):
     """A controller of another package that cannot run. `why` is a sentence that names controller and package."""
 
     why: str

@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 
 import aiohttp
+import msgspec
 
 #: Below client-go's 90 s and the API server's idle limit, so that we rarely write to a connection that was just closed.
 KEEP_ALIVE = 60.0
 
 
-@dataclass(eq=False)
-class _Generation:
+class _Generation(msgspec.Struct, eq=False):
     session: aiohttp.ClientSession
     users: int = 0
 

@@ -16,8 +16,9 @@ import os
 import random
 import secrets
 from collections import OrderedDict
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from ccm.base.clock import SYSTEM_CLOCK, Clock
 from ccm.base.text import printable, shorten
@@ -50,8 +51,7 @@ _Kind = tuple[ObjectRef, str, str]
 _Key = tuple[ObjectRef, str, str, str]
 
 
-@dataclass
-class _Series:
+class _Series(msgspec.Struct):
     """One Event object: its count, and its name in the API server ("" before it exists)."""
 
     ref: ObjectRef
@@ -66,8 +66,7 @@ class _Series:
     created: bool = False
 
 
-@dataclass
-class _Similar:
+class _Similar(msgspec.Struct):
     """The different messages of one kind so far, at most SIMILAR."""
 
     messages: set[str]

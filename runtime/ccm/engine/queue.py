@@ -18,8 +18,9 @@ import random
 import weakref
 from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Hashable
-from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
+
+import msgspec
 
 from ccm.base import tracing
 from ccm.base.clock import SYSTEM_CLOCK, Clock, Timer
@@ -67,8 +68,7 @@ class _Pending(NamedTuple):
     timer: Timer
 
 
-@dataclass(frozen=True, slots=True)
-class Failing:
+class Failing(msgspec.Struct, frozen=True):
     """A key whose last attempt failed. `since`: monotonic seconds of the first failure in a row; `tries`: how many."""
 
     key: str

@@ -20,9 +20,10 @@ import math
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
+
+import msgspec
 
 from ccm.base import log_context, tracing
 from ccm.base.cloud_metrics import CloudCounter, CloudGauge, CloudHistogram
@@ -88,16 +89,15 @@ _READS = frozenset({"list", "kept", "get", "labels", "deviations", "start"})
 _requests = itertools.count(random.getrandbits(31))
 
 
-@dataclass
-class _Connection:
+class _Connection(msgspec.Struct):
     """One cloud, and the state that belongs to it alone."""
 
     cloud: Cloud
     turns: Turns
     slots: Slots
-    breakers: dict[str, Breaker] = field(default_factory=dict)
+    breakers: dict[str, Breaker] = msgspec.field(default_factory=dict)
     under_way: int = 0
-    idle: asyncio.Event = field(default_factory=asyncio.Event)
+    idle: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
 
     @classmethod
     def to(cls, cloud: Cloud, clock: Callable[[], float]) -> _Connection:

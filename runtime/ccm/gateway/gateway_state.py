@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetState:
+class BudgetState(msgspec.Struct, frozen=True):
     """The rate limit of one group of calls, or of all. `per_second`: 0 or less means no limit. `left`: tokens; below 0,
     calls wait. `paused_for`: seconds of a pause that the cloud requested."""
 
@@ -19,8 +19,7 @@ class BudgetState:
     paused_for: float
 
 
-@dataclass(frozen=True, slots=True)
-class BreakerState:
+class BreakerState(msgspec.Struct, frozen=True):
     """One group of calls whose last call failed. `failures`: in a row. `is_open`: calls are held back, for whatever
     object. `open_for`: seconds until the next probe."""
 
@@ -31,8 +30,7 @@ class BreakerState:
     last_error: str
 
 
-@dataclass(frozen=True, slots=True)
-class GatewayState:
+class GatewayState(msgspec.Struct, frozen=True):
     """`under_way` of at most `concurrency` calls are in progress."""
 
     budgets: Sequence[BudgetState]

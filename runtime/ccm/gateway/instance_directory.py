@@ -20,8 +20,9 @@ import logging
 import math
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
+
+import msgspec
 
 from ccm.base.cloud_metrics import CloudCounter, CloudGauge
 from ccm.base.log_context import about
@@ -57,15 +58,14 @@ class Call(Protocol):
     async def __call__(self, operation: str, function: Callable[[], Awaitable[Any]]) -> Any: ...
 
 
-@dataclass
-class _Batch:
+class _Batch(msgspec.Struct):
     """Queries that the same read will answer."""
 
     first: float
     latest: float
     #: The latest `not_before` of these queries.
     not_before: float = -math.inf
-    waiting: dict[InstanceRef, asyncio.Future[Instance]] = field(default_factory=dict)
+    waiting: dict[InstanceRef, asyncio.Future[Instance]] = msgspec.field(default_factory=dict)
 
 
 class InstanceDirectory:

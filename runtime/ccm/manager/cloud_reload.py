@@ -13,8 +13,9 @@ import hashlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from ccm.base.cloud_metrics import CloudCounter
 from ccm.base.start_error import StartError
@@ -48,8 +49,7 @@ async def _alone() -> str:
     return ""
 
 
-@dataclass(frozen=True)
-class CloudSettings:
+class CloudSettings(msgspec.Struct, frozen=True):
     """`file`: the path of the cloud's configuration, "" for none. `allow_untagged`: the provider need not have a
     cluster ID. `name`: the cloud's name if the process has several clouds, otherwise ""."""
 

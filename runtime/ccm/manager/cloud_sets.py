@@ -14,8 +14,10 @@ import functools
 import logging
 import math
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
+
+import msgspec
 
 from ccm.base.start_error import StartError
 from ccm.cloud import CloudError
@@ -35,8 +37,7 @@ from .running_controllers import ConfiguredController, RunningControllers
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class CloudSet:
+class CloudSet(msgspec.Struct, frozen=True):
     """One cloud, and its controllers by name."""
 
     cloud: CloudReloader

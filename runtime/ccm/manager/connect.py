@@ -7,7 +7,8 @@ import asyncio
 import contextlib
 import logging
 import time
-from dataclasses import dataclass
+
+import msgspec
 
 from ccm import __version__
 from ccm.base.start_error import StartError
@@ -20,8 +21,7 @@ from . import rights_check
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class ApiServerSettings:
+class ApiServerSettings(msgspec.Struct, frozen=True):
     """`qps`, `burst`: the rate of our requests, 0 for no limit. `patience`: seconds to wait for the first answer.
 
     `protobuf`: whether to ask for objects in protobuf, where a type has it.

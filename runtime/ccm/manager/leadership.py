@@ -14,7 +14,8 @@ import os
 import socket
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from ccm.controllers.shared.context import NoNotes, Notes
 from ccm.engine.client import KubeClient
@@ -48,8 +49,7 @@ def _end_at_once() -> None:
         os._exit(1)
 
 
-@dataclass(frozen=True)
-class ElectionSettings:
+class ElectionSettings(msgspec.Struct, frozen=True):
     """`main`, `migration`: the names of the Leases, None without election or migration. Durations are in seconds.
     `provider`, `requested` (the controllers of `--controllers`): a leader writes them into its Lease.
     """

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from ccm.controllers.controller_spec import ControllerSpec
 from ccm.controllers.shared.watched_kinds import NODES, SERVICES, Watched
@@ -17,8 +18,7 @@ from ccm.engine.informer import Informer
 from .event_recorders import Recorders
 
 
-@dataclass(frozen=True)
-class View:
+class View(msgspec.Struct, frozen=True):
     """What a process sees of the cluster, and its recorders of Events. The caches are empty until they run."""
 
     identity: ClusterIdentity

@@ -9,13 +9,13 @@ the process is of no use.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from ccm.serving.health import Tolerated
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(msgspec.Struct, frozen=True):
     """`reason`: why the cloud does not work, "" if it does. `is_silent`: the cloud was called and gave no answer, so it
     has not refused the configuration."""
 

@@ -6,8 +6,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from ccm.base.start_error import StartError
 from ccm.cloud import Cloud
@@ -24,8 +25,7 @@ _MANAGER = "cloud-controller-manager"
 _SECTION = "OutOfTree.controllers"
 
 
-@dataclass(frozen=True)
-class ConfiguredController:
+class ConfiguredController(msgspec.Struct, frozen=True):
     """A controller and the argument of its constructor."""
 
     spec: ControllerSpec[Any]

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+import msgspec
 from aiohttp import web
 
 from ccm.controllers.built_in_webhooks import Webhooks
@@ -24,8 +24,7 @@ from .observe import View
 from .status_history import Sampler
 
 
-@dataclass(frozen=True)
-class Shown:
+class Shown(msgspec.Struct, frozen=True):
     """What a process shows of itself. `provider`, `cluster`: the names that it was started with.
     `classes`: which Services any of its clouds serves."""
 

@@ -10,7 +10,8 @@ With one provider, `--cloud-config` is a path, as upstream, whatever characters 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from ccm.base.text import quoted
 from ccm.controllers.nodes.ownership_rules import Declarations
@@ -19,8 +20,7 @@ from ccm.controllers.services.class_rules import ServedClasses
 from .load_balancer_classes import NOBODY, is_class
 
 
-@dataclass(frozen=True, slots=True)
-class CloudFlags:
+class CloudFlags(msgspec.Struct, frozen=True):
     """One cloud: its provider, the file of its configuration ("" for none), and the patterns of its Nodes' names."""
 
     provider: str

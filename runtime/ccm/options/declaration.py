@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import Field, field, fields
 from typing import Any, TypeVar
+
+import msgspec
 
 from .values import Kind
 
@@ -20,8 +22,7 @@ T = TypeVar("T")
 _KEY = "option"
 
 
-@dataclass(frozen=True, slots=True)
-class Flag:
+class Flag(msgspec.Struct, frozen=True):
     """One option, as declared with `option`."""
 
     name: str

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 
-@dataclass(frozen=True)
-class Ignored:
+
+class Ignored(msgspec.Struct, frozen=True):
     """The reason why a flag has no meaning here."""
 
     why: str

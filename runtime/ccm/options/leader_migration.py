@@ -8,8 +8,9 @@ Lease; a migrating controller runs only in the process that also holds the migra
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from ccm.base.yaml_reader import Document, Path
 from ccm.controllers.controller_registry import BUILT_IN
@@ -28,17 +29,15 @@ def _by_default() -> Mapping[str, str]:
     return {name: ANY for name, spec in BUILT_IN.items() if spec.migrated}
 
 
-@dataclass(frozen=True)
-class Migration:
+class Migration(msgspec.Struct, frozen=True):
     """A leader migration. `leader_name`: the name of the migration Lease. `leaders`: the current names of controllers
     -> the component that runs them, or "*"."""
 
     leader_name: str = "cloud-provider-extraction-migration"
-    leaders: Mapping[str, str] = field(default_factory=_by_default)
+    leaders: Mapping[str, str] = msgspec.field(default_factory=_by_default)
 
 
-@dataclass(frozen=True)
-class Split:
+class Split(msgspec.Struct, frozen=True):
     """Where each controller runs. `own`: here, under the main Lease alone. `migrated`: here, also under the migration
     Lease. `elsewhere`: not here."""
 

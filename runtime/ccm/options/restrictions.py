@@ -63,7 +63,7 @@ def parse_cap(text: str) -> tuple[float, int]:
     Raises ValueError."""
     if match := re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)%", text):
         if float(match[1]) <= 100:
-            return float(match[1]) / 100, Safety.cap_min
+            return float(match[1]) / 100, Safety().cap_min
     elif re.fullmatch(r"[0-9]+", text):
         return 0.0, int(text)
     raise ValueError(f"{text!r} is neither a share such as 10% nor a number of Nodes")

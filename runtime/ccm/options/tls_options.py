@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from .values import SniPair
 
@@ -37,8 +38,7 @@ CIPHERS: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True)
-class TlsOptions:
+class TlsOptions(msgspec.Struct, frozen=True):
     """How to serve with TLS. `certificate`, `key`: files; if both are empty, the process generates a self-signed
     certificate."""
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
+
+import msgspec
 
 from ccm.base import durations
 from ccm.controllers.nodes.node_label_rules import Refresh
@@ -17,8 +18,7 @@ from . import controller_names, feature_gates
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Kind(Generic[T]):
+class Kind(msgspec.Struct, Generic[T], frozen=True):
     """A kind of values. `parse` reads the text of a flag, `load` a YAML value; both raise ValueError with a sentence.
     `dump` returns what `load` reads. `lists`: repeated flags are merged."""
 
@@ -31,8 +31,7 @@ class Kind(Generic[T]):
     bare: Any = None
 
 
-@dataclass(frozen=True)
-class SniPair:
+class SniPair(msgspec.Struct, frozen=True):
     """A certificate for the given server names; without names, for those in the certificate."""
 
     certificate: str

@@ -11,9 +11,9 @@ import asyncio
 import contextlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterator
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+import msgspec
 from prometheus_client import Counter
 
 from ccm.base.clock import SYSTEM_CLOCK, Clock
@@ -36,8 +36,7 @@ class BudgetSpent(Exception):
     """No more reviews are allowed at the moment."""
 
 
-@dataclass(frozen=True)
-class Rates:
+class Rates(msgspec.Struct, frozen=True):
     """Limits of reviews: `rate` per second and `burst` at once for all peers together, a share of these for each peer,
     and a maximum number in progress."""
 

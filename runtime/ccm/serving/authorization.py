@@ -12,7 +12,6 @@ import hashlib
 import logging
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +35,11 @@ LOOKUP = ("kube-system", "extension-apiserver-authentication")
 LOOKUP_EVERY = 60.0
 
 
-@dataclass(frozen=True)
-class User:
+class User(msgspec.Struct, frozen=True):
     name: str
     groups: tuple[str, ...] = ()
     uid: str = ""
-    extra: Mapping[str, list[str]] = field(default_factory=dict)
+    extra: Mapping[str, list[str]] = msgspec.field(default_factory=dict)
 
 
 ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
@@ -68,8 +66,7 @@ class _ConfigMap(msgspec.Struct):
     data: dict[str, str] = {}
 
 
-@dataclass(frozen=True)
-class Lifetimes:
+class Lifetimes(msgspec.Struct, frozen=True):
     """How long answers are cached, in seconds; 0 disables caching. Defaults are upstream's."""
 
     token: float = 10.0

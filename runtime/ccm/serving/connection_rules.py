@@ -11,12 +11,12 @@ from __future__ import annotations
 import ipaddress
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+import msgspec
 
-@dataclass(frozen=True)
-class Limits:
+
+class Limits(msgspec.Struct, frozen=True):
     """Limits of the connections to one port. `total`, `per_peer`: numbers of connections. Times are in seconds."""
 
     total: int = 256

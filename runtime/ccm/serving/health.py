@@ -12,15 +12,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 
+import msgspec
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Tolerated:
+class Tolerated(msgspec.Struct, frozen=True):
     """Why a check fails, although the path passes. It is shown, counted and logged like other failures."""
 
     reason: str
@@ -39,15 +38,14 @@ _HEALTHCHECKS = Counter(
 )
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True):
     """The result of the checks of one path. `failed`, `tolerated`: names -> reasons."""
 
     path: str
     checks: tuple[str, ...]
     failed: dict[str, str]
     left_out: frozenset[str]
-    tolerated: dict[str, str] = field(default_factory=dict)
+    tolerated: dict[str, str] = msgspec.field(default_factory=dict)
 
     def response(self, *, verbose: bool, reasons: bool) -> tuple[int, str]:
         """Return HTTP status and body in the format of Kubernetes components. `reasons`: include why a check failed."""

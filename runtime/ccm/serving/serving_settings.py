@@ -5,16 +5,16 @@ which is slow."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from ccm.options.tls_options import TlsOptions
 
 from .authorization import Lifetimes
 
 
-@dataclass(frozen=True)
-class PortSettings:
+class PortSettings(msgspec.Struct, frozen=True):
     """Where to serve. `port`: 0 for nowhere. `flag`: the prefix of the port's flags. `client_ca_file`: the CA of
     clients, "" for none."""
 
@@ -31,8 +31,7 @@ class PortSettings:
         return bool(self.port) and not self.tls.certificate
 
 
-@dataclass(frozen=True)
-class ClientSettings:
+class ClientSettings(msgspec.Struct, frozen=True):
     """How the clients of the secure port are authenticated, and what they may read.
 
     `authentication`, `authorization`: the kubeconfigs for questions to the API server about clients, "" for our own
@@ -48,8 +47,7 @@ class ClientSettings:
     open_paths: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class ServingSettings:
+class ServingSettings(msgspec.Struct, frozen=True):
     """All settings of the servers. `names`: the webhooks to serve, as `--webhooks` names them. `configz` returns all
     options."""
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -99,8 +98,7 @@ class _Room:
             self.free += held.size
 
 
-@dataclasses.dataclass
-class _Held:
+class _Held(msgspec.Struct):
     """The room of one review. `size`: bytes so far."""
 
     room: _Room

@@ -16,9 +16,9 @@ import datetime
 import logging
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import ClassVar
 
+import msgspec
 from prometheus_client import Counter, Histogram
 
 from ccm.base.cloud_metrics import CloudGauge
@@ -109,8 +109,7 @@ REFRESH_RETRY = 30.0
 JITTER = 0.1
 
 
-@dataclass(frozen=True)
-class NodeOptions:
+class NodeOptions(msgspec.Struct, frozen=True):
     """Options of the node controller.
 
     `workers`: Nodes written at the same time. `refresh`: seconds between comparisons of all Nodes with the cloud.

@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from ccm.base.text import shorten
 from ccm.cloud import CloudError, Instance, InstanceState, NotFound
 from ccm.engine.objects import Node
@@ -34,8 +36,7 @@ SINCE = "ccm.outoftree.dev/out-of-service-since"
 KEPT = 60.0
 
 
-@dataclass(frozen=True)
-class Objection:
+class Objection(msgspec.Struct, frozen=True):
     """Why a Node is not fenced. `waits`: nothing is unusual, and time alone may change it."""
 
     reason: str

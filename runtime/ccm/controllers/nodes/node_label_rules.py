@@ -13,7 +13,8 @@ import enum
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from ccm.cloud import Instance
 
@@ -35,8 +36,7 @@ class Refresh(enum.StrEnum):
     ALWAYS = "always"
 
 
-@dataclass(frozen=True)
-class Followed:
+class Followed(msgspec.Struct, frozen=True):
     """`labels`: to write, None to remove; `record`: the annotation to write, None to remove it."""
 
     labels: Mapping[str, str | None]

@@ -14,8 +14,9 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import ClassVar, TypeVar
+
+import msgspec
 
 from ccm.cloud import CloudError, Instance, InstanceState, NotFound, Transient
 from ccm.engine.client import ApiError, ConflictError, NotFoundError, UnavailableError
@@ -51,17 +52,15 @@ JUST_FENCED = Decision(Verdict.WAIT, "Fenced", "the Node was just fenced, and st
 Answer = Instance | CloudError
 
 
-@dataclass(frozen=True)
-class LifecycleOptions:
+class LifecycleOptions(msgspec.Struct, frozen=True):
     """`period`: seconds between passes (`--node-monitor-period`). `fence`: `--fence-dead-nodes`."""
 
     period: float = 5.0
-    safety: Safety = field(default_factory=Safety)
+    safety: Safety = msgspec.field(default_factory=Safety)
     fence: bool = False
 
 
-@dataclass
-class _Patience:
+class _Patience(msgspec.Struct):
     """When to ask the cloud about a Node again (monotonic seconds)."""
 
     uid: str

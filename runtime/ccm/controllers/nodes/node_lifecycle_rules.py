@@ -14,7 +14,8 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+import msgspec
 
 from ccm.engine.objects import Node
 
@@ -31,8 +32,7 @@ class Verdict(enum.Enum):
     HOLD = "hold"
 
 
-@dataclass(frozen=True)
-class Safety:
+class Safety(msgspec.Struct, frozen=True):
     """The rules of deletion. Times are in seconds.
 
     `min_age`: a younger Node is never deleted, because clouds list new instances late (kubernetes issue 58334).
@@ -57,8 +57,7 @@ class Safety:
         return max(self.cap_min, math.floor(nodes * self.cap_share + 1e-9))  # 100 * 0.29 is a little less than 29
 
 
-@dataclass
-class Missing:
+class Missing(msgspec.Struct):
     """What is known about an instance that was reported gone. Times are monotonic seconds.
 
     `refused`: how often the API server did not delete the Node.
@@ -77,19 +76,17 @@ class Missing:
             self.last_confirmed = now
 
 
-@dataclass(frozen=True)
-class Decision:
+class Decision(msgspec.Struct, frozen=True):
     verdict: Verdict
     reason: str = ""
     message: str = ""
 
 
-@dataclass
-class Window:
+class Window(msgspec.Struct):
     """The deletions of the last `length` seconds, by Node UID: a deletion that was sent twice counts once."""
 
     length: float
-    times: dict[str, float] = field(default_factory=dict)
+    times: dict[str, float] = msgspec.field(default_factory=dict)
 
     def add(self, uid: str, now: float) -> None:
         self.times[uid] = now

@@ -11,8 +11,9 @@ import contextlib
 import ipaddress
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from ccm.base.text import quoted, shorten
 from ccm.cloud import Address, AddressType, CloudError, Instance, InstanceRef
@@ -250,8 +251,7 @@ def reconciled_labels(present: Mapping[str, str], *, legacy: bool = True) -> dic
     }
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """The patches of one Node; None means nothing to write. `problem`: why the addresses are not changed.
 
     The status patch (addresses) comes first, so that no Pod is scheduled to a Node without the cloud's addresses.

@@ -18,10 +18,11 @@ A Node whose machine was replaced by another one with its name does not count in
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
+from msgspec.structs import replace
 
 #: Ready Nodes that may contradict a listing (rule 2).
 TOLERATED = 1
@@ -32,8 +33,7 @@ RELATED = 600.0
 SETTLED = 120.0
 
 
-@dataclass(frozen=True)
-class Claim:
+class Claim(msgspec.Struct, frozen=True):
     """What one Node of this provider says, and what one listing says about it.
 
     `listed_as`: the name of the instance with the Node's providerID, None if the listing does not contain it.
@@ -48,8 +48,7 @@ class Claim:
     replaced: bool = False
 
 
-@dataclass
-class Sighting:
+class Sighting(msgspec.Struct):
     """When an instance was seen. Both times are monotonic seconds at which the read began.
 
     `last`: the last time it was seen; `absent_since`: the first listing without it after that.
@@ -99,8 +98,7 @@ class Sightings:
         self._by_uid = {uid: sighting for uid, sighting in self._by_uid.items() if uid in uids}
 
 
-@dataclass(frozen=True)
-class Absence:
+class Absence(msgspec.Struct, frozen=True):
     """A witness whose instance is missing from the listing.
 
     `since`: Sighting.absent_since, None if it was never seen; `replaced`: another instance with its name is listed.
@@ -111,8 +109,7 @@ class Absence:
     replaced: bool = False
 
 
-@dataclass(frozen=True)
-class Evidence:
+class Evidence(msgspec.Struct, frozen=True):
     """What the witnesses say about one listing. Without a listing all fields keep their defaults, and `doubt` then
     objects to every deletion.
 
@@ -123,7 +120,7 @@ class Evidence:
 
     ready: bool = True
     listed: int = 0
-    absent: Mapping[str, Absence] = field(default_factory=dict)
+    absent: Mapping[str, Absence] = msgspec.field(default_factory=dict)
     known: int = 0
 
 
@@ -147,8 +144,7 @@ def evidence(claims: Sequence[Claim], sightings: Sightings) -> Evidence:
     return Evidence(bool(ready), listed, absent, len(known))
 
 
-@dataclass(frozen=True)
-class Doubt:
+class Doubt(msgspec.Struct, frozen=True):
     """Why a listing is not trusted to delete Nodes.
 
     `lasting`: whether the doubt remains without the Nodes whose machines may just have been deleted, and which are
@@ -169,7 +165,7 @@ def doubt(evidence: Evidence, *, last_seen: float | None, cap: int, now: float) 
     if not message:
         return None
     old = {id_: each for id_, each in evidence.absent.items() if each.since is None or now - each.since >= SETTLED}
-    settled = dataclasses.replace(evidence, absent=old)
+    settled = replace(evidence, absent=old)
     return Doubt(message, lasting=not evidence.ready or bool(_contradiction(settled, last_seen, cap)))
 
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from ccm.cloud import CloudError, Instance, NotFound, Transient
 from ccm.engine.objects import Node
@@ -28,8 +29,7 @@ PATIENCE = 5.0
 FINAL = frozenset({"ForeignProviderID", "OtherController"})
 
 
-@dataclass(frozen=True, slots=True)
-class _Decision:
+class _Decision(msgspec.Struct, frozen=True):
     """A decision, in progress or made, about a Node with this UID and providerID. `not_before`: when the reads that it
     uses began at the earliest."""
 
@@ -166,8 +166,7 @@ class Owners:
         return False
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
+class Share(msgspec.Struct, frozen=True):
     """The Nodes of one of several clouds, which its set of controllers may look at."""
 
     owners: Owners

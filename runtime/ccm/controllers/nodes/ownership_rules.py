@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from ccm.base.text import quoted
 from ccm.cloud import CloudError, Conflict, Instance, NotFound
@@ -28,23 +29,20 @@ from ccm.engine.objects import Node
 LABEL = "node-restriction.kubernetes.io/ccm-cloud"
 
 
-@dataclass(frozen=True, slots=True)
-class Owned:
+class Owned(msgspec.Struct, frozen=True):
     """The Node belongs to `cloud`."""
 
     cloud: str
 
 
-@dataclass(frozen=True, slots=True)
-class Unowned:
+class Unowned(msgspec.Struct, frozen=True):
     """The Node belongs to no cloud of this process, or several claim it: nobody touches it. `reason`: of an Event."""
 
     reason: str
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Undecided:
+class Undecided(msgspec.Struct, frozen=True):
     """The owner is unknown until the clouds `silent` answer: ask again."""
 
     silent: tuple[str, ...]
@@ -54,8 +52,7 @@ class Undecided:
 Ownership = Owned | Unowned | Undecided
 
 
-@dataclass(frozen=True, slots=True)
-class CloudAnswer:
+class CloudAnswer(msgspec.Struct, frozen=True):
     """What one cloud says about the machine of a Node.
 
     `answer`: the instance, or the error instead of one. `was_listed_without`: the cloud's last complete listing has no
@@ -83,8 +80,7 @@ class CloudAnswer:
         return isinstance(self.answer, Instance) and bool(system_uuid) and system_uuid in self.answer.system_uuids
 
 
-@dataclass(frozen=True)
-class Declarations:
+class Declarations(msgspec.Struct, frozen=True):
     """`clouds`: the clouds of this process, by name. `patterns`: name of a cloud -> shell patterns of Node names."""
 
     clouds: tuple[str, ...]

@@ -18,7 +18,8 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from ccm.base.cloud_metrics import CloudGauge
 from ccm.cloud import CloudError, Conflict, Instance, InstanceRef, NotFound, Transient
@@ -54,8 +55,7 @@ RETRY_FIRST, RETRY_MAX = 1.0, 60.0
 AGAIN_FIRST, AGAIN_MAX = 60.0, 600.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Fact:
+class _Fact(msgspec.Struct, frozen=True):
     """What the cloud said about the machine of one Node. `heard`: as received; `instance`: as used."""
 
     uid: str
@@ -64,8 +64,7 @@ class _Fact:
     instance: Instance
 
 
-@dataclass(slots=True)
-class _Look:
+class _Look(msgspec.Struct):
     """When to ask the cloud about one Node, in monotonic seconds.
 
     `doubt`: the error if the cloud gave no answer. `named`: the cloud has reported which instances have the Node's

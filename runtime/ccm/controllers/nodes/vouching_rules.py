@@ -23,6 +23,8 @@ import ipaddress
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from ccm.cloud import Address, AddressType, CloudError, Conflict, Instance, Invalid, NotFound
 from ccm.engine.objects import Node
 
@@ -85,8 +87,7 @@ class Vouched:
     own: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(msgspec.Struct, frozen=True):
     """The Node gets no new route and is no backend. `message`: the contradiction, and what to do."""
 
     reason: Reason

@@ -13,9 +13,9 @@ import asyncio
 import logging
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+import msgspec
 from prometheus_client import Counter
 
 from ccm.cloud import CloudError, Invalid, RetryAfter, Route, Routes
@@ -53,8 +53,7 @@ RETRY_FIRST, RETRY_MAX = 1.0, 60.0
 CONDITION_WRITERS = 20
 
 
-@dataclass(frozen=True)
-class RouteOptions:
+class RouteOptions(msgspec.Struct, frozen=True):
     """Options of the route controller.
 
     `period`: seconds between audits (`--route-reconciliation-period`). `debounce`: seconds for which changes of Nodes
@@ -65,7 +64,7 @@ class RouteOptions:
     network: PodNetwork
     period: float = 60.0
     debounce: float = 0.2
-    safety: Safety = field(default_factory=Safety)
+    safety: Safety = msgspec.field(default_factory=Safety)
 
 
 class RouteController:

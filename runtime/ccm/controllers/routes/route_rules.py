@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Collection, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from ccm.cloud import Route
 from ccm.engine.objects import Node
@@ -45,8 +46,7 @@ class Fate(enum.Enum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True)
-class Removal:
+class Removal(msgspec.Struct, frozen=True):
     """A route that no Node claims.
 
     `holder`: the Node to which it leads. `claimant`: the Node that needs its CIDR to lead elsewhere. None if there is
@@ -58,27 +58,26 @@ class Removal:
     claimant: Node | None = None
 
 
-@dataclass
-class RoutePlan:
+class RoutePlan(msgspec.Struct):
     """The routes to change, and the messages for Nodes."""
 
-    create: list[tuple[Node, Route]] = field(default_factory=list)
+    create: list[tuple[Node, Route]] = msgspec.field(default_factory=list)
     #: Duplicates, and routes that lead nowhere or to former addresses of their Node.
-    delete: list[Route] = field(default_factory=list)
+    delete: list[Route] = msgspec.field(default_factory=list)
     #: Routes that are wrong, unless the cache is.
-    unclaimed: list[Removal] = field(default_factory=list)
+    unclaimed: list[Removal] = msgspec.field(default_factory=list)
     #: The providerIDs to which this cluster's routes lead.
-    targets: set[str] = field(default_factory=set)
+    targets: set[str] = msgspec.field(default_factory=set)
     #: Nodes with pod CIDRs that are ours, by name.
-    nodes: dict[str, Node] = field(default_factory=dict)
+    nodes: dict[str, Node] = msgspec.field(default_factory=dict)
     #: Nodes that get no route for one of their pod CIDRs, and the reason.
-    problems: list[tuple[Node, str]] = field(default_factory=list)
+    problems: list[tuple[Node, str]] = msgspec.field(default_factory=list)
     #: Nodes that keep a route that would not be created now, and the reason.
-    kept: list[tuple[Node, str]] = field(default_factory=list)
+    kept: list[tuple[Node, str]] = msgspec.field(default_factory=list)
     #: Nodes that keep a route that another Node claims as well.
-    contested: list[tuple[Node, str]] = field(default_factory=list)
+    contested: list[tuple[Node, str]] = msgspec.field(default_factory=list)
     #: Nodes without pod CIDRs that still have a route of ours, which will be deleted.
-    cut_off: list[Node] = field(default_factory=list)
+    cut_off: list[Node] = msgspec.field(default_factory=list)
 
     def keep(self, routes: Iterable[Route]) -> None:
         """Keep these unclaimed routes for now: Nodes that claim their CIDRs wait."""
@@ -91,8 +90,7 @@ class RoutePlan:
         ]
 
 
-@dataclass(slots=True)
-class _Claim:
+class _Claim(msgspec.Struct):
     """One pod CIDR of one Node. `barrier`: why no route may be created; `waits`: that is not decided yet."""
 
     node: Node

@@ -14,7 +14,8 @@ import dataclasses
 import functools
 import ipaddress
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from ccm.cloud import Route
 from ccm.engine.objects import Node
@@ -24,16 +25,15 @@ from ..shared.pod_network_rules import Network
 from ..shared.stretches import Steps
 
 
-@dataclass
-class Targets:
+class Targets(msgspec.Struct):
     """The result of `find_targets`.
 
     `routes`: with the providerID of their Node where it was found. `pending`: routes whose Node cannot be determined
     yet, by destination.
     """
 
-    routes: list[tuple[Route, Network]] = field(default_factory=list)
-    pending: dict[Network, Route] = field(default_factory=dict)
+    routes: list[tuple[Route, Network]] = msgspec.field(default_factory=list)
+    pending: dict[Network, Route] = msgspec.field(default_factory=dict)
 
 
 def find_targets(

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from ccm.cloud import Backend, Backends, LoadBalancerSpec
 from ccm.engine.objects import Node
@@ -45,16 +46,15 @@ def service_of(node: Node, judge: Judge, drains: Mode = Mode.NEVER) -> Vouched |
     return verdict if isinstance(verdict, Vouched) else verdict.message
 
 
-@dataclass(frozen=True)
-class BackendSets:
+class BackendSets(msgspec.Struct, frozen=True):
     """The backends for each kind of load balancer. Kinds with equal backends share one object.
 
     `undrained`: for load balancers that cannot drain; `cluster`, `local`: for the others, by externalTrafficPolicy.
     """
 
-    undrained: Backends = field(default_factory=Backends)
-    cluster: Backends = field(default_factory=Backends)
-    local: Backends = field(default_factory=Backends)
+    undrained: Backends = msgspec.field(default_factory=Backends)
+    cluster: Backends = msgspec.field(default_factory=Backends)
+    local: Backends = msgspec.field(default_factory=Backends)
 
     def of(self, spec: LoadBalancerSpec, *, drains: bool) -> Backends:
         """Return the backends of a Service's load balancer. `drains`: whether it can drain Nodes."""

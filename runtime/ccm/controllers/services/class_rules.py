@@ -9,13 +9,13 @@ are left alone in every state, also while they are deleted, because all controll
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from ccm.engine.objects import Service
 
 
-@dataclass(frozen=True)
-class ServedClasses:
+class ServedClasses(msgspec.Struct, frozen=True):
     """`names`: the classes that are ours. `without_class`: whether Services without a class are ours. `are_shared`:
     whether another cloud of this process may serve those that are not ours."""
 

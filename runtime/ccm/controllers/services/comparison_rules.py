@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from ccm.engine.objects import Service
 
@@ -17,8 +18,7 @@ PACE = 30.0
 NAMED = 5
 
 
-@dataclass(frozen=True)
-class Compared:
+class Compared(msgspec.Struct, frozen=True):
     """When the load balancer of a Service was last written and last compared: monotonic seconds, -inf for never."""
 
     key: str

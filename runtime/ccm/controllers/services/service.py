@@ -12,8 +12,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
+
+import msgspec
 
 from ccm.cloud import (
     CloudError,
@@ -58,8 +59,7 @@ LOST_RACES = 5
 SHORTER = 3
 
 
-@dataclass(frozen=True)
-class ServiceOptions:
+class ServiceOptions(msgspec.Struct, frozen=True):
     """Options of the service controller.
 
     `workers`: Services written at a time; the provider's limits apply as well. `debounce`, `debounce_max`: a burst of

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from ccm.engine.client import ApiError
 from ccm.engine.events import EventRecorder
@@ -32,8 +33,7 @@ class Waiting(Requeue):
         self.reason = reason
 
 
-@dataclass
-class _Wait:
+class _Wait(msgspec.Struct):
     service: Service
     reason: Callable[[], str]
     due: float

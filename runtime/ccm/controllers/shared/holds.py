@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from ccm.base.text import shorten
 
@@ -16,8 +17,7 @@ from ccm.base.text import shorten
 MOST, LONGEST = 500, 400
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(msgspec.Struct, frozen=True):
     """One object that is kept for now. `rule`: a word, as in Events. `since`: monotonic seconds."""
 
     kind: str
@@ -27,13 +27,12 @@ class Hold:
     since: float
 
 
-@dataclass
-class Holds:
+class Holds(msgspec.Struct):
     """The objects that are kept, by kind and name. `monotonic` is in seconds."""
 
     monotonic: Callable[[], float] = time.monotonic
-    _held: dict[str, dict[str, Hold]] = field(default_factory=dict)
-    _parts: list[Holds] = field(default_factory=list)
+    _held: dict[str, dict[str, Hold]] = msgspec.field(default_factory=dict)
+    _parts: list[Holds] = msgspec.field(default_factory=list)
 
     def part(self) -> Holds:
         """Return a part for one of several clouds. The controllers of that cloud replace and drop only what they put

@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from .context import Notes
 
 
-@dataclass(frozen=True)
-class NotesOfCloud:
+class NotesOfCloud(msgspec.Struct, frozen=True):
     """Notes under keys with the name of the cloud. Both methods raise ApiError.
 
     A note of a leader with one cloud has no cloud's name. It counts for each cloud that has no note of its own yet: a

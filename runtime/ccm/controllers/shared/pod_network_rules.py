@@ -6,7 +6,8 @@ from __future__ import annotations
 import functools
 import ipaddress
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from ccm.cloud import Route
 
@@ -51,8 +52,7 @@ def parse_node_prefixes(cluster: Sequence[Network], size: int, ipv4: int, ipv6: 
     return found
 
 
-@dataclass(frozen=True)
-class PodNetwork:
+class PodNetwork(msgspec.Struct, frozen=True):
     """Where pod CIDRs may lie: within `cluster` (`--cluster-cidr`), and no wider than `node_prefix` (length by family).
 
     A kubelet chooses the pod CIDRs of a Node that it creates. A route outside of the cluster CIDR would redirect
@@ -60,7 +60,7 @@ class PodNetwork:
     """
 
     cluster: Sequence[Network]
-    node_prefix: Mapping[int, int] = field(default_factory=lambda: NODE_PREFIX)
+    node_prefix: Mapping[int, int] = msgspec.field(default_factory=lambda: NODE_PREFIX)
 
     def range_of(self, cidr: str) -> str:
         """Return the range of `cluster` in which a pod CIDR lies, "" for none."""

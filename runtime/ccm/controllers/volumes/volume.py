@@ -9,9 +9,9 @@ until 1.30, and has removed it since. The controller is therefore off unless `--
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from typing import ClassVar
 
+import msgspec
 from prometheus_client import Counter
 
 from ccm.cloud import CloudError, Invalid, NotImplementedByCloud, Volumes
@@ -37,8 +37,7 @@ for _reason in ("Cloud", "Invalid", "API"):
     NOT_LABELLED.labels(_reason)
 
 
-@dataclass(frozen=True)
-class VolumeOptions:
+class VolumeOptions(msgspec.Struct, frozen=True):
     """`workers`: volumes about which the cloud is asked at the same time (5 in upstream)."""
 
     workers: int = 5

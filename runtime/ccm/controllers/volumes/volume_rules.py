@@ -9,8 +9,9 @@ is kept, because the API server does not allow changes to it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from ccm.cloud import VolumeRef
 from ccm.engine.objects import PersistentVolume
@@ -50,8 +51,7 @@ def needs_labels(volume: PersistentVolume) -> bool:
     return not all(_is_labelled(volume, key) for key in (ZONE, REGION))
 
 
-@dataclass(frozen=True)
-class Additions:
+class Additions(msgspec.Struct, frozen=True):
     """What a volume is missing. `node_affinity`: None if the volume keeps its own."""
 
     labels: dict[str, str]

@@ -13,6 +13,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import msgspec
+
 from ccm.controllers.nodes.node_lifecycle import NodeLifecycleController
 from ccm.manager.room_settings import for_each
 from ccm.manager.running_controllers import usable_controllers
@@ -34,6 +36,8 @@ def has(thing: Any, depth: int = 3) -> bool:
         return False
     if isinstance(thing, Mapping):
         return any(has(value, depth - 1) for value in thing.values())
+    if isinstance(thing, msgspec.Struct):
+        return any(has(getattr(thing, name, None), depth - 1) for name in thing.__struct_fields__)
     if dataclasses.is_dataclass(thing):
         return any(has(getattr(thing, field.name, None), depth - 1) for field in dataclasses.fields(thing))
     return False

@@ -3,15 +3,15 @@
 
 import asyncio
 import contextlib
-import dataclasses
 import datetime
 import socket
+import ssl
 import subprocess
 import sys
-import ssl
 import types
 
 import aiohttp
+import msgspec
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from cryptography import x509
@@ -280,7 +280,7 @@ async def test_certificates_by_server_name(authorizer, authority, tmp_path):
             f"--tls-sni-cert-key={pairs['own']}",
         ]
     ).tls_sni_cert_key
-    tls = ServingTls(dataclasses.replace(found, sni=sni))
+    tls = ServingTls(msgspec.structs.replace(found, sni=sni))
     async with served(authorizer, tls=tls) as port:
         for name, expected in {
             None: "default",
