@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import subprocess
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -110,9 +111,12 @@ class Bed:
 
     NAME = "eda"
 
-    def __init__(self) -> None:
-        folder = paths.REPOSITORY / "build/bed" / self.NAME
-        self.inventory, self.kubeconfig = folder / "inventory.yml", folder / "kubeconfig"
+    def __init__(self, inventory: Path) -> None:
+        """`inventory`: an empty folder. ansible-rulebook copies what it names, so the variables are in it, too."""
+        folder = paths.of_bed(self.NAME)
+        shutil.copy(folder / "inventory.yml", inventory)
+        shutil.copytree(folder / "group_vars", inventory / "group_vars")
+        self.inventory, self.kubeconfig = inventory, folder / "kubeconfig"
         self._plane = f"{self.NAME}-control-plane-1"
         self.workers = [f"{self.NAME}-worker-1", f"{self.NAME}-worker-2"]
 
@@ -132,14 +136,14 @@ class Bed:
         return found
 
     async def join_without_the_flag(self, worker: str) -> None:
-        files = "/etc/default/kubelet /var/lib/kubelet/kubeadm-flags.env"
+        files = "$(grep -ls -e --cloud-provider=external /etc/default/kubelet /var/lib/kubelet/kubeadm-flags.env)"
         await self._exec(worker, f"sed -i s/--cloud-provider=external// {files}")
         await self._kubectl("delete", "node", worker)
         await self._exec(worker, "systemctl restart kubelet")
         assert not await self.has_the_flag(worker)
 
     async def has_the_flag(self, worker: str) -> bool:
-        shown = await self._exec(worker, "ps -ww -C kubelet -o args=")
+        shown = await self._exec(worker, "ps -ww -C kubelet -o args= || true")  # fails while none runs
         return "--cloud-provider=external" in shown
 
     async def revert_the_control_plane(self) -> None:
@@ -162,7 +166,7 @@ class Bed:
 
 
 @pytest.fixture
-async def bed() -> AsyncIterator[Bed]:
+async def bed(tmp_path: Path) -> AsyncIterator[Bed]:
     program = [str(environments.BUILD / "venv/bin/python"), "-m", "bed"]
     variables = os.environ | {"PYTHONPATH": str(environments.REPOSITORY / "tools/bed")}
 
@@ -173,7 +177,9 @@ async def bed() -> AsyncIterator[Bed]:
     await run("down")
     try:
         await run("up", "--leftovers")
-        yield Bed()
+        inventory = tmp_path / "inventory"
+        inventory.mkdir()
+        yield Bed(inventory)
     finally:
         await run("down")
 
