@@ -31,6 +31,19 @@ def fitted(lines: Sequence[str], columns: int = TERMINAL) -> List[str]:
     return [part for line in lines for text in line.split("\n") for part in _fitted(text, columns - MARGIN)]
 
 
+def parts(widths: Sequence[int], columns: int = TERMINAL) -> List[List[int]]:
+    """Return which cells of a row share a line, if lines must fit and each further one is indented by two. Cells are two columns apart."""
+    lines: List[List[int]] = []
+    room = 0
+    for number, width in enumerate(widths):
+        if not lines or width > room:
+            lines.append([])
+            room = columns - MARGIN - (2 if number else 0)
+        lines[-1].append(number)
+        room -= width + 2
+    return lines
+
+
 def _fitted(line: str, width: int) -> List[str]:
     if len(line) <= width:
         return [line]

@@ -9,15 +9,18 @@ Pure, controller side. The checks judge effects (running processes, Nodes, addre
 
 from __future__ import annotations
 
+import re
 from typing import Dict, List, Optional, TypedDict
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import health as health_facts, host_facts
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes import BalancedService, ClusterFacts, HealthFacts, NodeFacts
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostAnswer, HostFacts
-from ansible_collections.outoftree.ccm.plugins.module_utils.plan import grouping, old_config, serving
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan import columns, grouping, old_config, serving
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.plan import make_plan
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import Check, Edit, Plan
 
+#: What a leader's identity has behind the name of its host.
+_SUFFIX = re.compile(r"_[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 #: With more Nodes than this, those that are initialised share one line.
 MANY = 12
 
@@ -81,7 +84,7 @@ def verify(detected: Dict[str, HostAnswer], cluster: ClusterFacts, health: Healt
               len(cluster["nodes"]), "" if cluster["compared"]["done"] else " (not compared with the cloud: {0})".format(
                   cluster["compared"]["reason"])))
     check("runtime", health["reasons"], "{0} of {1} Pods Ready, led by {2}{3}".format(
-        health["daemonset"]["ready"], health["daemonset"]["desired"], health["lease"]["holder"],
+        health["daemonset"]["ready"], health["daemonset"]["desired"], _SUFFIX.sub("", health["lease"]["holder"]),
         "; not checked, because {0} does not report it: {1}".format(controller or "the controller", ", ".join(health["unjudged"]))
         if health["unjudged"] else ""))
     served = [host for host, facts in known.items() if serving.bootstraps(facts)]
@@ -131,7 +134,8 @@ def _way_out(node: NodeFacts, plan: Plan) -> str:
 def nodes_table(nodes: List[NodeFacts]) -> List[str]:
     """Return a table of the Nodes with what the cloud gave each of them, as lines of text.
 
-    A zone, region or type that no Node has is no column. If there are many, those that are initialised share one line.
+    A zone, region or type that no Node has is no column. A row that is wider than 80 columns has several lines, broken at the same cell as all
+    others. If there are many Nodes, those that are initialised share one line.
     """
     done = [node["name"] for node in nodes if node["class"] == "initialized"]
     if len(nodes) > MANY:
@@ -141,6 +145,8 @@ def nodes_table(nodes: List[NodeFacts]) -> List[str]:
     rows = [[node["name"], node["class"], node["provider_id"] or "-",
              ",".join(a["address"] for a in node["addresses"] if a["type"].endswith("IP")) or "-",
              node["zone"] or "-", node["region"] or "-", node["instance_type"] or "-"] for node in nodes]
-    told = [i for i in range(len(head)) if i < 4 or any(row[i] != "-" for row in rows)]
-    widths = [max(len(row[i]) for row in rows + [head]) for i in told]
-    return ["  ".join(row[i].ljust(width) for i, width in zip(told, widths)).rstrip() for row in [head] + rows]
+    shown = [i for i in range(len(head)) if i < 4 or any(row[i] != "-" for row in rows)]
+    widths = [max(len(row[i]) for row in rows + [head]) for i in shown]
+    parts = columns.parts(widths)
+    return ["  " * (number > 0) + "  ".join(row[shown[i]].ljust(widths[i]) for i in part).rstrip()
+            for row in [head] + rows for number, part in enumerate(parts)]

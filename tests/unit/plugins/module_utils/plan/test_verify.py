@@ -144,7 +144,22 @@ def test_the_table_of_nodes(cluster_facts: Any) -> None:
     full, bare = cluster_facts(("w-1", "initialized"), ("a-node-with-a-long-name", "unmanaged"))["nodes"]
     full["addresses"] = [{"type": "InternalIP", "address": "10.0.0.1"}, {"type": "Hostname", "address": "odd"}, {"type": "ExternalIP", "address": "192.0.2.1"}]
     bare.update(provider_id="", addresses=[], zone="", region="", instance_type="")
-    head, first, second = nodes_table([full, bare])
+    lines = nodes_table([full, bare])
+    assert max(map(len, lines)) <= 72 and len(lines) == 6
+    head, first, second = [" ".join(lines[number:number + 2]) for number in (0, 2, 4)]
     assert first.split() == ["w-1", "initialized", full["provider_id"], "10.0.0.1,192.0.2.1", full["zone"], full["region"], full["instance_type"]]
     assert second.split() == ["a-node-with-a-long-name", "unmanaged", "-", "-", "-", "-", "-"]
     assert head.index("CLASS") == first.index("initialized") == second.index("unmanaged") == len("a-node-with-a-long-name") + 2
+    assert lines[1].index("TYPE") == lines[3].index(full["instance_type"]) and lines[1].startswith("  ZONE ")
+
+
+def test_the_leader_is_named_without_the_uuid_of_its_process(cluster_facts: Any) -> None:
+    lease = {"lease": {"holder": "cp-1_0a39cf62-4a93-43b1-87d7-52f9ec2f1834"}}
+    assert checks({}, cluster_facts(("w-1", "initialized"), kubeadm=""), health=dict(HEALTH, **lease))["runtime"] == (True, "1 of 2 Pods Ready, led by cp-1")
+
+
+def test_a_table_of_nodes_that_fits_has_one_line_for_each(cluster_facts: Any) -> None:
+    (node,) = cluster_facts(("w-1", "initialized"))["nodes"]
+    node.update(zone="", region="", instance_type="")
+    assert [line.split() for line in nodes_table([node])] == [
+        ["NODE", "CLASS", "PROVIDER", "ID", "ADDRESSES"], ["w-1", "initialized", node["provider_id"], node["addresses"][0]["address"]]]
