@@ -308,16 +308,17 @@ molecule-layouts: setup images ## the collection on a cluster as kubespray leave
 molecule-others: setup images ## the other scenarios on real clusters, Kubernetes 1.30 and 1.36 among them
 	@molecule/run $(OTHER_SCENARIOS)
 
-# With MODE=proxy, load balancers are as in make demo: two specs skip themselves, and one is left out.
+# With MODE=proxy, load balancers are as in make demo: two specs skip themselves, and one is left out. MODE=conformance runs SIG
+# Network's specs of conformance before the migration, after it, and after the rollback.
 MODE ?= pass-through
 # FOCUS selects specs by their names; QUICK=1 leaves out both rolling updates, KEEP=1 leaves the cluster as it is, and RECORD=1
-# keeps the results for the table of docs/testing.md.
+# keeps the results for the tables of docs/testing.md.
 FOCUS ?=
 QUICK ?=
 KEEP ?=
 RECORD ?=
 .PHONY: test-e2e
-test-e2e: prerequisites setup ## Kubernetes' own specs of load balancers and Nodes on a migrated cluster: or MODE=proxy, FOCUS=REGEXP, QUICK=1
+test-e2e: prerequisites setup ## Kubernetes' own specs of load balancers and Nodes on a migrated cluster: or MODE=proxy, MODE=conformance, FOCUS=REGEXP, QUICK=1
 	@python -m tools.e2e --mode $(MODE) $(if $(FOCUS),--focus "$(FOCUS)") $(if $(QUICK),--quick) $(if $(KEEP),--keep) \
 		$(if $(RECORD),--record)
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs Kubernetes' own end-to-end specs on a cluster of the test bed, after its migration (`make test-e2e`).
 
-It starts a cluster as `make demo` does, migrates it, installs cluster DNS and agnhost, runs the specs from outside the
-cluster, and removes everything. The client of the specs is in another network than the nodes: if its address were near
+It starts a cluster as `make demo` does, installs cluster DNS and agnhost, migrates it, runs the specs from outside the
+cluster, and removes everything. The mode `conformance` runs specs before the migration, after it, and after the
+rollback. The client of the specs is in another network than the nodes: if its address were near
 theirs, the specs would think that client addresses are not preserved. The spec about Nodes deletes an instance of the
 simulated cloud; this command then stops the machine of that instance.
 """
@@ -36,10 +37,18 @@ NAME = "e2e"
 #: Slow specs: each makes five rolling updates of Pods that take a minute to stop, and waits most of the time.
 SLOW = "rolling update"
 POLICIES = ("Cluster", "Local")
-#: Specs that cannot pass in a mode: a proxy connects to node ports.
-IMPOSSIBLE = {"proxy": ["without NodePort"]}
+#: The modes, with the columns of their results. Each column has the playbook that comes before its specs.
+MODES = {
+    "pass-through": {"pass-through": "site.yml"},
+    "proxy": {"proxy": "site.yml"},
+    "conformance": {"before": "", "migrated": "site.yml", "rolled-back": "playbooks/rollback.yml"},
+}
+#: Specs of conformance that a client runs, by their names; another client runs the rest.
+GROUPS = ("Services", "EndpointSlice|Endpoints")
+#: Specs that cannot pass in a mode: a proxy connects to node ports, and specs of DNS need an image that the bed lacks.
+IMPOSSIBLE = {"proxy": ["without NodePort"], "conformance": [r"\[sig-network\] DNS"]}
 SECONDS = 7200
-AGNHOST = "/e2e-test-images/agnhost:"
+AGNHOST, PAUSE = "/e2e-test-images/agnhost:", "/pause:"
 _CLIENT_START = """\
 set -e
 ip address add {client}/32 dev eth0
@@ -66,9 +75,11 @@ class Part:
 
 
 def rounds(options: argparse.Namespace) -> list[list[Part]]:
-    """Return lists of parts that run at the same time, one list after another. The specs of the last list delete an
-    instance, whose machine is then stopped.
+    """Return lists of parts that run at the same time, one list after another. Specs that delete an instance, whose
+    machine is then stopped, are in the last list.
     """
+    if options.mode == "conformance":
+        return [_conformance(options.focus)]
     balancers = Part("load balancers", "Feature: containsAny LoadBalancer", only=options.focus)
     nodes = Part("Nodes", "Feature: containsAny CloudProvider", "nodes_", only=options.focus, deletes=True)
     if options.focus and not options.quick:
@@ -80,10 +91,22 @@ def rounds(options: argparse.Namespace) -> list[list[Part]]:
     return [[replace(balancers, without=SLOW), *([] if options.quick else slow)], [nodes]]
 
 
+def _conformance(focus: str) -> list[Part]:
+    every = Part("conformance", "Conformance && !Serial && !Disruptive", only=focus)
+    if focus:
+        return [every]
+    network, title = r"\[sig-network\]", r"\[sig-network\] ({})"
+    groups = [
+        replace(every, title=names, prefix=f"group_{number}_", only=title.format(names))
+        for number, names in enumerate(GROUPS)
+    ]
+    return [replace(every, title="others", only=network, without=title.format("|".join(GROUPS))), *groups]
+
+
 def main(arguments: list[str]) -> int:
     """Return 0 if every spec passed, or skipped itself in the mode `proxy`; else 1."""
     parser = argparse.ArgumentParser(prog="python -m tools.e2e", description=str(__doc__).partition("\n")[0])
-    parser.add_argument("--mode", choices=("pass-through", "proxy"), default="pass-through", help="load balancers")
+    parser.add_argument("--mode", choices=MODES, default="pass-through", help="what runs")
     parser.add_argument("--focus", default="", metavar="REGEXP", help="only specs whose names match")
     parser.add_argument("--quick", action="store_true", help="without both rolling updates, of ten minutes each")
     parser.add_argument("--keep", action="store_true", help="leave the cluster as it is afterwards")
@@ -98,26 +121,35 @@ def main(arguments: list[str]) -> int:
     except BedError as error:
         print(f"e2e: {error}", file=sys.stderr)
         return 1
-    print(results.table(found))
-    if options.record:
-        progress.say(f"Recorded in {page.record(options.mode, found).relative_to(ROOT)}: `make docs` writes the table")
-    return 0 if results.is_success(found, may_skip=options.mode == "proxy") else 1
+    for column, seen in found.items():
+        print(f"{column}:\n{results.table(seen)}")
+        if options.record:
+            progress.say(f"Recorded in {page.record(column, seen).relative_to(ROOT)}: `make docs` writes the table")
+    return 0 if all(results.is_success(seen, may_skip=options.mode == "proxy") for seen in found.values()) else 1
 
 
-def run_on_new_cluster(options: argparse.Namespace, progress: Progress) -> list[results.Result]:
+def run_on_new_cluster(options: argparse.Namespace, progress: Progress) -> dict[str, list[results.Result]]:
+    """Return the results by column, see MODES."""
     program = go_programs.ensure("e2e", progress)
-    archives = [images.ensure_agnhost(agnhost_image(program), progress), images.ensure_dns(progress)]
+    archives = [images.ensure_agnhost(image_of(program, AGNHOST), progress), images.ensure_dns(progress)]
     version = versions.find(versions.DEFAULT)
-    wanted = plan.make(NAME, version.kubernetes, leftovers=True, pass_through=options.mode == "pass-through")
-    report = paths.BUILD / "e2e" / options.mode
-    shutil.rmtree(report, ignore_errors=True)
-    report.mkdir(parents=True)
+    wanted = plan.make(NAME, version.kubernetes, leftovers=True, pass_through=options.mode != "proxy")
     cluster.down(NAME, False, progress)
     try:
         bed = cluster.up(wanted, progress)
-        migrate(bed, report, progress)
-        prepare(bed, archives, progress)
-        return run_specs(bed, program, report, options, progress)
+        found = dict[str, list[results.Result]]()
+        for column, playbook in MODES[options.mode].items():
+            report = paths.BUILD / "e2e" / column
+            shutil.rmtree(report, ignore_errors=True)
+            report.mkdir(parents=True)
+            if playbook:
+                play(bed, playbook, report / "playbook.log", progress)
+            else:
+                cluster.add_routes(bed)  # as an old integration: without them, Pods reach those of their node alone
+            if not found:
+                prepare(bed, archives, image_of(program, PAUSE), progress)
+            found[column] = run_specs(bed, program, report, options, progress)
+        return found
     finally:
         if options.keep:
             progress.say(f"The cluster stays: `bed down --name {NAME}` removes it")
@@ -125,28 +157,30 @@ def run_on_new_cluster(options: argparse.Namespace, progress: Progress) -> list[
             cluster.down(NAME, False, progress)
 
 
-def agnhost_image(program: Path) -> str:
-    """Return the image of agnhost that the specs' Pods run. Raises BedError if the program lists none."""
-    names = [line.strip() for line in run(str(program), "--list-images").splitlines() if AGNHOST in line]
+def image_of(program: Path, part: str) -> str:
+    """Return the newest image of the specs that has this part in its name. Raises BedError if there is none."""
+    names = [line.strip() for line in run(str(program), "--list-images").splitlines() if part in line]
     newest = [name for name in names if "private" not in name]
     if not newest:
-        raise BedError(f"{program} --list-images names no image with {AGNHOST}")
-    return max(newest, key=lambda name: [int(part) for part in name.rpartition(":")[2].split(".")])
+        raise BedError(f"{program} --list-images names no image with {part}")
+    return max(newest, key=lambda name: [int(number) for number in name.rpartition(":")[2].split(".")])
 
 
-def migrate(bed: cluster.Bed, report: Path, progress: Progress) -> None:
-    log = report / "site.log"
-    with progress.step("ansible-playbook site.yml"), log.open("w") as out:
+def play(bed: cluster.Bed, playbook: str, log: Path, progress: Progress) -> None:
+    with progress.step(f"ansible-playbook {playbook}"), log.open("w") as out:
         command = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", str(bed.folder / "inventory.yml")]
-        done = subprocess.run([*command, "site.yml"], cwd=ROOT, stdout=out, stderr=out, timeout=1800, check=False)
+        done = subprocess.run([*command, playbook], cwd=ROOT, stdout=out, stderr=out, timeout=1800, check=False)
     if done.returncode:
-        raise BedError(f"the migration failed: see {log}")
+        raise BedError(f"{playbook} failed: see {log}")
 
 
-def prepare(bed: cluster.Bed, archives: list[Path], progress: Progress) -> None:
-    """Load the images on every node, and start cluster DNS, which resolves names of Services."""
+def prepare(bed: cluster.Bed, archives: list[Path], pause: str, progress: Progress) -> None:
+    """Load the images on every node, and start cluster DNS, which resolves names of Services. `pause`: the specs' name
+    of an image that the bed has."""
+    tag = ("ctr", "--namespace=k8s.io", "images", "tag", images.PAUSE_IMAGE, pause)
     with progress.step("agnhost and CoreDNS on every machine"):
         in_parallel(lambda node: machines.load_images(node, archives), bed.plan.nodes)
+        in_parallel(lambda node: on(node.name, *tag), bed.plan.nodes)
     with progress.step("Cluster DNS"):
         cluster.kubectl(bed, "apply", "--filename", str(ROOT / "tools/e2e/dns.yaml"))
         cluster.kubectl(bed, "--namespace=kube-system", "rollout", "status", "deployment/coredns", "--timeout=120s")
@@ -161,7 +195,7 @@ def run_specs(
     file = report / "results.jsonl"
     file.touch()
     for parts in rounds(options):
-        with progress.step(f"Specs of {'; '.join(part.title for part in parts)}, {options.mode}") as step:
+        with progress.step(f"Specs of {'; '.join(part.title for part in parts)}, {report.name}") as step:
             run_at_once(bed, program, report, options, parts, step)
     if not (found := results.read(file.read_text().splitlines())):
         raise BedError(f"no spec ran: see {report}/specs.log")

@@ -5,19 +5,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tools.e2e.results import SKIPPED, Result
 
 PAGE = Path(__file__).parents[2] / "docs" / "testing.md"
 RECORDED = Path(__file__).with_name("recorded")
-MARK = "<!-- Written by `make docs` from tools/e2e/recorded -->"
-MODES = ("pass-through", "proxy")
+MARK = "<!-- {}: written by `make docs` from tools/e2e/recorded -->"
+#: The tables by their marks: the columns' titles by the names of their files.
+TABLES = {
+    "Load balancers": {"pass-through": "Pass-through", "proxy": "Proxy"},
+    "Conformance": {"before": "Before", "migrated": "Migrated", "rolled-back": "Rolled back"},
+}
 
 
-def record(mode: str, results: Sequence[Result], folder: Path = RECORDED) -> Path:
-    """Store the results of this mode, sorted by the specs' titles; return the file."""
+def record(column: str, results: Sequence[Result], folder: Path = RECORDED) -> Path:
+    """Store the results of this column, sorted by the specs' titles; return the file."""
     rows = [
         {
             **{"spec": each.title, "state": each.state, "seconds": round(each.seconds, 1)},
@@ -25,27 +29,30 @@ def record(mode: str, results: Sequence[Result], folder: Path = RECORDED) -> Pat
         }
         for each in sorted(results, key=lambda each: each.title)
     ]
-    file = folder / f"{mode}.json"
+    file = folder / f"{column}.json"
     folder.mkdir(exist_ok=True)
     file.write_text(json.dumps(rows, indent=1) + "\n")
     return file
 
 
-def table(folder: Path = RECORDED) -> str:
-    """Return a table in Markdown with a row for each spec and a column for each mode."""
-    recorded = {mode: _read(folder / f"{mode}.json") for mode in MODES}
-    specs = sorted({spec for rows in recorded.values() for spec in rows})
-    lines = ["| Spec | Pass-through | Proxy |", "|---|---|---|"]
+def table(columns: Mapping[str, str], folder: Path = RECORDED) -> str:
+    """Return a table in Markdown with a row for each spec and these columns: titles by the names of files."""
+    recorded = [_read(folder / f"{name}.json") for name in columns]
+    specs = sorted({spec for rows in recorded for spec in rows})
+    lines = [f"| Spec | {' | '.join(columns.values())} |", f"|{'---|' * (len(columns) + 1)}"]
     for spec in specs:
-        lines.append(f"| {spec} | {' | '.join(recorded[mode].get(spec, 'not run') for mode in MODES)} |")
+        lines.append(f"| {spec} | {' | '.join(rows.get(spec, 'not run') for rows in recorded)} |")
     return "\n".join(lines) + "\n"
 
 
 def filled(text: str) -> str:
-    """Return the page with the current table behind the mark. Raises ValueError if the page has no mark."""
-    if MARK not in text:
-        raise ValueError(f"{PAGE}: there is no line {MARK!r}")
-    return re.sub(re.escape(MARK) + r"\n(\|.*\n)*", lambda _: f"{MARK}\n{table()}", text)
+    """Return the page with the current tables behind their marks. Raises ValueError if the page lacks a mark."""
+    for title, columns in TABLES.items():
+        mark = MARK.format(title)
+        if mark not in text:
+            raise ValueError(f"{PAGE}: there is no line {mark!r}")
+        text = re.sub(re.escape(mark) + r"\n(\|.*\n)*", f"{mark}\n{table(columns)}".replace("\\", r"\\"), text)
+    return text
 
 
 def _read(file: Path) -> dict[str, str]:

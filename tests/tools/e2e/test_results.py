@@ -78,7 +78,9 @@ def test_only_a_whole_run_is_recorded(less: str, capsys: pytest.CaptureFixture[s
 def test_the_table_has_a_row_for_each_spec_and_a_column_for_each_mode(tmp_path: Path) -> None:
     page.record("pass-through", [ONE, Result("b", "passed", 2, "", 31_000, 1)], tmp_path)
     page.record("proxy", [Result("b", "skipped", 1, "uses\n 'Proxy' IPMode")], tmp_path)
-    assert page.table(tmp_path).splitlines()[2:] == [
+    assert page.table(page.TABLES["Load balancers"], tmp_path).splitlines() == [
+        "| Spec | Pass-through | Proxy |",
+        "|---|---|---|",
         "| LoadBalancers should be able to switch affinity | passed, 21 s | not run |",
         "| b | passed, 2 s, 1 of 31,000 requests lost | skipped: uses 'Proxy' IPMode |",
     ]
@@ -96,6 +98,18 @@ def test_the_page_about_testing_has_what_was_recorded() -> None:
     assert page.filled(text) == text, "run `make docs`"
     with pytest.raises(ValueError, match="no line"):
         page.filled("# Testing")
+
+
+def test_specs_have_the_same_results_before_a_migration_after_it_and_after_the_rollback() -> None:
+    stages = [json.loads((page.RECORDED / f"{column}.json").read_text()) for column in e2e.MODES["conformance"]]
+    before, migrated, rolled_back = [{row["spec"]: row["state"] for row in rows} for rows in stages]
+    assert before == migrated == rolled_back
+    assert set(before.values()) == {"passed"} and sum(spec.startswith("Services") for spec in before) == 15
+
+
+def test_each_column_that_can_be_recorded_is_in_a_table() -> None:
+    recordable = [column for columns in e2e.MODES.values() for column in columns]
+    assert recordable == [column for columns in page.TABLES.values() for column in columns]
 
 
 def test_the_program_writes_what_the_table_reads() -> None:
@@ -138,7 +152,7 @@ def options(**more: Any) -> argparse.Namespace:
         ),
     ],
 )
-def test_which_specs_run(more: dict[str, Any], balancers: list[list[str]], nodes: list[str]) -> None:
+def test_which_specs_of_load_balancers_run(more: dict[str, Any], balancers: list[list[str]], nodes: list[str]) -> None:
     asked = options(**more)
     commands = [[e2e.spec_command(part, asked) for part in parts] for parts in e2e.rounds(asked)]
 
@@ -153,15 +167,24 @@ def test_which_specs_run(more: dict[str, Any], balancers: list[list[str]], nodes
     assert "--ginkgo.label-filter=Feature: containsAny CloudProvider" in commands[1][0]
 
 
-def test_every_recorded_spec_is_run_by_one_client_alone() -> None:
-    asked = options()
-    for row in json.loads((page.RECORDED / "pass-through.json").read_text()):
-        ways = [
-            part
-            for part in e2e.rounds(asked)[0]
-            if re.search(part.only, row["spec"]) and not (part.without and re.search(part.without, row["spec"]))
-        ]
-        assert len(ways) == 1, row["spec"]
+@pytest.mark.parametrize(
+    ("mode", "name"),
+    [
+        ("pass-through", LABELS),
+        ("pass-through", "[sig-network] LoadBalancers not have disruption during rolling update with policy=Cluster"),
+        ("pass-through", "[sig-network] LoadBalancers not have disruption during rolling update with policy=Local"),
+        ("conformance", "[sig-network] Services should serve a basic endpoint from pods [Conformance]"),
+        ("conformance", "[sig-network] EndpointSlice should support a Service [Conformance]"),
+        ("conformance", "[sig-network] EndpointSliceMirroring should mirror Endpoints [Conformance]"),
+        ("conformance", "[sig-network] Ingress API should support Services [Conformance]"),
+    ],
+)
+def test_a_spec_is_run_by_one_client_alone(mode: str, name: str) -> None:
+    (parts, *_) = e2e.rounds(options(mode=mode))
+    chosen = [re.search(part.only, name) and not (part.without and re.search(part.without, name)) for part in parts]
+    assert sum(map(bool, chosen)) == 1 and len(parts) == len(e2e.CLIENTS)
+    assert len({part.prefix for part in parts}) == len(parts)
+    assert [[part.only] for part in e2e.rounds(options(mode=mode, focus="UDP"))[0]] == [["UDP"]]
 
 
 def test_the_client_is_of_another_network_and_goes_with_the_bed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,7 +236,7 @@ def test_a_machine_ends_with_its_instance_and_no_other_does(monkeypatch: pytest.
 def test_the_newest_agnhost_is_the_one_of_the_specs(monkeypatch: pytest.MonkeyPatch) -> None:
     listed = "registry.k8s.io/e2e-test-images/agnhost:2.9\nregistry.k8s.io/e2e-test-images/agnhost:2.66.1\nother:1\n"
     monkeypatch.setattr(e2e, "run", lambda *_: listed)
-    assert e2e.agnhost_image(Path("e2e")) == "registry.k8s.io/e2e-test-images/agnhost:2.66.1"
+    assert e2e.image_of(Path("e2e"), e2e.AGNHOST) == "registry.k8s.io/e2e-test-images/agnhost:2.66.1"
     monkeypatch.setattr(e2e, "run", lambda *_: "other:1\n")
     with pytest.raises(e2e.BedError, match="names no image"):
-        e2e.agnhost_image(Path("e2e"))
+        e2e.image_of(Path("e2e"), e2e.PAUSE)

@@ -357,6 +357,15 @@ def instances(plan: Plan) -> set[str]:
     return {row["name"] for row in _ask(plan, "GET", "instances")["items"]}
 
 
+def add_routes(bed: Bed) -> None:
+    """Create the routes to the nodes' Pods, which no controller has created before the migration."""
+    ids = {row["name"]: row["id"] for row in _ask(bed.plan, "GET", "instances")["items"]}
+    for node in _items(bed, "nodes"):
+        for destination in node["spec"].get("podCIDRs", []):
+            route = {"destination": destination, "instance_id": ids[node["metadata"]["name"]], "owner": "kubernetes"}
+            _ask(bed.plan, "POST", "routes", route)
+
+
 def _ask(plan: Plan, method: str, kind: str, body: dict[str, Any] | None = None) -> Any:
     url = f"{plan.cloud_url}/{kind}"
     headers = {"Authorization": f"Bearer {CLOUD_TOKEN}", "Content-Type": "application/json"}
