@@ -25,7 +25,7 @@ from .sides import BenchError, Process, Side, flags
 
 Run = dict[str, Any]
 
-#: Upstream's best known tuning, given to both sides where a bench says "tuned".
+#: Upstream's best known tuning, given to both programs where a bench says "tuned".
 TUNED = {"concurrent_node_syncs": 30, "kube_api_qps": 10000, "kube_api_burst": 10000}
 TUNED_SERVICES = {"concurrent_service_syncs": 50, "kube_api_qps": 10000, "kube_api_burst": 10000}
 #: Limits for our runtime with a cloud that refuses nothing.
@@ -103,7 +103,7 @@ async def running(
     *,
     beside_a_leader: bool = False,
 ) -> AsyncIterator[Started]:
-    """Run one process of a side. `conf`: more settings for our cloud.conf; `values`: flags."""
+    """Run one process of the program `side`. `conf`: more settings for our runtime's cloud.conf; `values`: flags."""
     port = free_port()
     (folder / "cloud.conf").write_text(cloud.conf(**(conf if side.name == "ours" else {})))
     given = {

@@ -128,7 +128,7 @@ def managed(name: str, value: str) -> bool:
 def find_flags(argv: Iterable[str], names: Iterable[str] = MANAGED_FLAGS, whole: bool = False) -> List[Flag]:
     """Return every occurrence of the named flags in order. The last occurrence of a name counts.
 
-    C(whole): also a C(--controllers) that names no cloud controller.
+    With C(whole), a C(--controllers) that names no cloud controller is returned, too.
     """
     wanted = set(names)
     args = list(argv)

@@ -150,7 +150,7 @@ class Component:
 
     @staticmethod
     def lost(process, others):
-        """Return how a process's other arguments differ from each of the lists; '' if they equal one of them, or there is no list."""
+        """Return how a process's unmanaged arguments differ from the first list in C(others); '' if they equal one of the lists, or there is no list."""
         running = [argument.value for argument in compare.others(process.argv)]
         found = [compare.first_difference(expected, running, lambda argument: "") for expected in others]
         return "" if not all(found) else found[0] if found else ""

@@ -79,7 +79,7 @@ def check(plan: Plan, detected: Dict[str, HostFacts], cluster: ClusterFacts, con
 
 
 def _check_excluded(plan: Plan, detected: Dict[str, HostFacts], cluster: ClusterFacts, excluded_hosts: List[str]) -> None:
-    """Refuse to start the external controller while excluded control planes may run the same loops in kube-controller-manager."""
+    """Refuse to start the external controller while excluded control planes may still run the cloud's loops in kube-controller-manager."""
     version = _versions.parse(cluster["version"])
     managers = [facts["components"].get("kube-controller-manager") for facts in detected.values()]
     flags = [flag for running in managers if running for flag in running["flags"]]

@@ -69,8 +69,9 @@ async def test_each_call_about_a_classic_load_balancer_breaks_in_each_way(accoun
 
 
 async def _break_each(account: Any, proxy: Any, connect: Any, story: Story) -> tuple[list[str], int, Any]:
-    """Break each call of a story in each way. Return the calls, how many times the result was right afterwards, and the
-    story's result."""
+    """Break each call of `story` (`_story` or `_classic_story`) in each way. Return the calls, how many times the
+    result was right afterwards, and the result of `story`.
+    """
     for zone in "aba":
         account.run(zone=zone)
     given = config(account, proxy)

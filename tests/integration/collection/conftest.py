@@ -30,7 +30,7 @@ class Interloper:
         self.strikes: dict[str, Callable[[], Awaitable[Any]]] = {}
         #: By path, a function that is called before each GET of the path is passed on.
         self.reads: dict[str, Callable[[], Awaitable[Any]]] = {}
-        #: By path, the API server's status for each PATCH.
+        #: By path, the HTTP status with which the API server answered each PATCH.
         self.statuses: dict[str, list[int]] = {}
         self.kubeconfig: dict[str, Any] = {}
 

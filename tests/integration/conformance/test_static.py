@@ -60,7 +60,9 @@ NOT_FOR_A_FILE = {
 
 
 class FileWorld(World):
-    """A file as the conformance kit's `World`. Load balancers are the addresses that the provider gave; no file lists them."""
+    """A file as the conformance kit's `World`. Its load balancers are the addresses that the provider gave, because no
+    file lists load balancers.
+    """
 
     asking = frozenset({"instances"})
 

@@ -208,7 +208,7 @@ async def test_healthy_ones_are_served_beside_hostile_ones(
     assert seconds < HOPELESS, f"{slowest} took the event loop for {seconds:.1f} s of CPU"
     owners = {balancer.tags["service_uid"] for balancer in _balancers(cloud) if "service_uid" in balancer.tags}
     assert service.metadata.uid in owners
-    # A new leader lists all of them.
+    # A new leader lists all hostile objects.
     await ccm.stop()
     second = start_ccm(**FAST)
     await second.leading()

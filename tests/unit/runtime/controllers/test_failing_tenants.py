@@ -116,7 +116,9 @@ async def test_many_new_failing_services_of_one_namespace_leave_a_turn_to_others
 
 @pytest.mark.parametrize("change", ["nodes", "delete"])
 def test_who_was_served_before_is_new_again(change):
-    """A served Service's load balancer follows the Nodes, or is deleted, beside failing ones."""
+    """While load balancers of other Services fail, that of a served Service still follows the Nodes, and can be
+    deleted.
+    """
 
     @in_virtual_time
     async def run():
